@@ -1,0 +1,1 @@
+"""outdraft: speculative decoding, lossless and provable."""
