@@ -1,0 +1,99 @@
+r"""The datum: every guess of every method is a `Draft`, a small tree of tokens that hangs from the pending token.
+
+        0  pending (emitted, not in the cache yet)
+       / \
+      1   4        tokens  [N]    node 0 = the pending token itself
+     /|            parents [N]    parents[0] = -1; a parent precedes its children; siblings stand in drawing order
+    2 3            q       [N,V]  row i = the law from which node i's children were really drawn
+                                  (absent: a deterministic guess, whose law is one-hot)
+
+A chain is a tree of width one; plain decoding is the tree of node 0 alone.
+"""
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import CapabilityError
+
+
+class Role(IntEnum):
+    """What a node is for."""
+
+    VERIFY = 0  # a guess that may be accepted
+    PROBE = 1  # computed in the same pass, never acceptable, never kept (lookahead windows, mask slots)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Resume:
+    """Hidden states to restart from: the drafter has already run these nodes through the first layers."""
+
+    layer: int  # layers [0, layer) are done; their K/V stand in the target's cache as tentative rows
+    hidden: Tensor  # [N, D]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draft:
+    """One sequence's guess. Node i sits at the pending token's position plus its depth."""
+
+    tokens: Tensor  # [N] int64
+    parents: Tensor  # [N] int64
+    q: Tensor | None = None  # [N, V]; rows of leaves are not read
+    roles: Tensor | None = None  # [N] Role; default VERIFY
+    mask: Tensor | None = None  # [N, N] bool, what each node sees of the others; default its ancestors and itself
+    embeds: Tensor | None = None  # [N, D] learned vectors in place of token embeddings; NaN rows: use the token
+    resume: Resume | None = None
+
+    @property
+    def num_nodes(self) -> int:
+        """N, the pending node included."""
+        return self.tokens.shape[0]
+
+
+@dataclass(frozen=True, slots=True)
+class HostTree:
+    """The same tree as plain Python numbers: what a rule walks over."""
+
+    tokens: list[int]
+    parents: list[int]
+    children: list[list[int]]  # acceptable children of each node, in drawing order
+    depths: list[int]
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether no node has two acceptable children."""
+        return all(len(c) <= 1 for c in self.children)
+
+    def path(self, node: int) -> list[int]:
+        """Node indices from below the root to `node`."""
+        path: list[int] = []
+        while node > 0:
+            path.append(node)
+            node = self.parents[node]
+        return path[::-1]
+
+
+def host_tree(draft: Draft) -> HostTree:
+    """Read a draft's structure on the host (a synchronisation when it lives on a GPU)."""
+    tokens, parents = draft.tokens.tolist(), draft.parents.tolist()
+    roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * len(tokens)
+    children: list[list[int]] = [[] for _ in tokens]
+    depths = [0] * len(tokens)
+    for node in range(1, len(tokens)):
+        parent = parents[node]
+        if not 0 <= parent < node:
+            raise CapabilityError(f"draft node {node} has parent {parent}: a parent must precede its children")
+        depths[node] = depths[parent] + 1
+        if roles[node] == Role.VERIFY:
+            children[parent].append(node)
+    return HostTree(tokens, parents, children, depths)
+
+
+def chain(tokens: list[int] | Tensor, q: Tensor | None = None, **fields: Tensor | Resume | None) -> Draft:
+    """A chain whose first token is the pending one. `q` [N, V] or, one row short, [N-1, V]."""
+    ids = tokens if isinstance(tokens, Tensor) else torch.tensor(tokens, dtype=torch.long)
+    if q is not None and q.shape[0] == ids.shape[0] - 1:
+        q = torch.cat([q, q.new_zeros(1, q.shape[1])])  # the last node's row is never read
+    return Draft(tokens=ids, parents=torch.arange(-1, ids.shape[0] - 1), q=q, **fields)  # type: ignore[arg-type]

@@ -1,0 +1,53 @@
+"""The contract of a drafter: four verbs, called by the one loop, and nothing else."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs
+from outdraft.core.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What one sequence's pass showed, told to the drafter after a prompt chunk and after every verification.
+
+    The committed rows are the pending token and the accepted path (or a prompt chunk); `seq.tokens` already holds
+    the tokens emitted in this step.
+    """
+
+    seq: Sequence
+    start: int  # position of the first committed row
+    num_committed: int  # n rows went into the target's cache: positions start .. start + n - 1
+    hidden: Mapping[int, Tensor] = field(default_factory=dict)  # tap -> [n, D] of the committed rows
+    draft: Draft | None = None  # None for a prompt chunk that did not reach the pending token
+    logits: Tensor | None = None  # [N, V] raw, at every node of `draft`, rejected and probe nodes included
+    verdict: Verdict | None = None
+
+
+class Drafter(Protocol):
+    """Proposes guesses. State belongs to the drafter, keyed by `seq.id`, and is gone after `end`."""
+
+    needs: Needs
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """New sequences, before their prompts are read."""
+        ...
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A guess for each sequence, whose node 0 is `seq.pending`. A budget of depth 0 gets node 0 alone."""
+        ...
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """What the pass showed."""
+        ...
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """These sequences are over (finished or cancelled)."""
+        ...

@@ -1,0 +1,40 @@
+"""What one step did for one sequence: the record that streams, statistics, policies and benches read."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from outdraft.core.logprobs import TokenLogprobs
+
+
+class Source(StrEnum):
+    """Where an emitted token came from."""
+
+    ACCEPTED = "accepted"  # a draft token that the target kept
+    RECOVERED = "recovered"  # the target's own token after a rejection
+    BONUS = "bonus"  # the target's own token after the whole draft was kept
+    PLAIN = "plain"  # the target's own token with nothing drafted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepTimes:
+    """Seconds of one step over the whole batch."""
+
+    draft: float = 0.0
+    target: float = 0.0
+    rest: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepEvent:
+    """One sequence's share of one step. A prompt chunk that emits nothing has no tokens."""
+
+    seq_id: int
+    tokens: tuple[int, ...] = ()
+    sources: tuple[Source, ...] = ()
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    finish_reason: str | None = None
+    num_certain: int = 0  # prompt rows read
+    num_draft_tokens: int = 0  # acceptable nodes offered
+    draft_depth: int = 0  # longest acceptable path offered
+    num_accepted: int = 0  # length of the path that the rule accepted, before any cut at a stop
+    times: StepTimes = StepTimes()

@@ -1,0 +1,28 @@
+"""The contract of a policy: how much to guess, decided before drafting, for each sequence. 0 is plain decoding."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Protocol
+
+from outdraft.core.events import StepEvent
+from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Budget:
+    """An upper limit for one guess."""
+
+    depth: int  # draft tokens along the longest path (k, gamma)
+    nodes: int | None = None  # draft nodes in all; None: the drafter's own choice
+
+
+class Policy(Protocol):
+    """Never changes the output's law, only its cost."""
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """One budget for each sequence."""
+        ...
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """What came of it."""
+        ...

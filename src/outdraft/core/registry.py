@@ -1,0 +1,89 @@
+"""Find a plug-in by name. There is no list to edit: a file in the kind's package is the registration.
+
+`drafters/<name>.py` (or `drafters/<name>/__init__.py`) holds one `METHOD`; the same for `verify/` and `control/`.
+A class from elsewhere is named as "package.module:ATTRIBUTE", where the attribute is a `Method`.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, dataclass, fields
+from difflib import get_close_matches
+from typing import Any
+
+from outdraft.core.errors import ConfigError
+
+KINDS: Mapping[str, str] = {"drafter": "outdraft.drafters", "verifier": "outdraft.verify", "policy": "outdraft.control"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """Where a method was published."""
+
+    title: str
+    year: int
+    link: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method:
+    """One plug-in: its name, its options and how to build it."""
+
+    name: str
+    kind: str  # a key of KINDS
+    summary: str
+    build: Callable[..., Any]  # drafter: (options, port); verifier and policy: (options)
+    options: type  # a frozen dataclass, every field with a default
+    lossless: bool = True
+    paper: Paper | None = None
+    shapes: tuple[str, ...] = ("chain",)  # drafter: what it can propose; verifier: what it can judge
+
+
+def names(kind: str) -> list[str]:
+    """All plug-ins of a kind that ship with outdraft, sorted."""
+    package = importlib.import_module(KINDS[kind])
+    modules = [m.name for m in pkgutil.iter_modules(package.__path__)]
+    return sorted(m for m in modules if m != "shared" and not m.startswith("_"))
+
+
+def find(kind: str, name: str) -> Method:
+    """The plug-in called `name`; raises `ConfigError` with the nearest name if there is none."""
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            method = getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError) as error:
+            raise ConfigError(f"{kind} {name!r} cannot be imported: {error}; write package.module:METHOD") from error
+        if not isinstance(method, Method):
+            raise ConfigError(f"{kind} {name!r} is a {type(method).__name__}; it must be an outdraft Method")
+        return method
+    known = names(kind)
+    if name not in known:
+        raise ConfigError(f"unknown {kind} {name!r}{near_miss(name, known)}; known: {', '.join(known)}")
+    method = importlib.import_module(f"{KINDS[kind]}.{name}").METHOD
+    assert isinstance(method, Method)
+    return method
+
+
+def make_options(method: Method, given: Mapping[str, Any]) -> Any:
+    """The plug-in's options from a mapping; unknown keys are errors that name the near miss."""
+    known = [f.name for f in fields(method.options)]
+    for key in given:
+        if key not in known:
+            listed = f"; it takes: {', '.join(known)}" if known else "; it takes none"
+            raise ConfigError(f"unknown option {key!r} of {method.kind} {method.name!r}{near_miss(key, known)}{listed}")
+    return method.options(**given)
+
+
+def option_defaults(method: Method) -> dict[str, Any]:
+    """Name and default of every option."""
+    made = {}
+    for f in fields(method.options):
+        made[f.name] = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
+    return made
+
+
+def near_miss(word: str, known: list[str]) -> str:
+    """', did you mean ...?' or nothing."""
+    close = get_close_matches(word, known, n=1, cutoff=0.6)
+    return f", did you mean {close[0]!r}?" if close else ""

@@ -1,0 +1,14 @@
+"""What a caller asks: token ids and sampling settings. Text became ids in a codec before; the engine sees only ids."""
+
+from dataclasses import dataclass, field
+
+from outdraft.core.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Request:
+    """One prompt and its settings."""
+
+    prompt_token_ids: tuple[int, ...]
+    params: SamplingParams = field(default_factory=SamplingParams)
+    num_speculative_tokens: int | None = None  # per request: overrides the policy; 0 turns speculation off

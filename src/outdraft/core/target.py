@@ -1,0 +1,88 @@
+"""The target as the algorithm sees it, and as a drafter may see it.
+
+`Target` scores packed rows. `TargetPort` is the small door for drafters that are part of the target (self-speculation,
+heads): they declare in `Needs` what they will use, the engine checks it once at start and serves it; a model knows
+nothing of methods, and a method never touches a model.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Needs:
+    """What a drafter needs of the target, declared once."""
+
+    taps: tuple[int, ...] = ()  # hidden states after so many layers, for every committed row, in `observe`
+    layers: bool = False  # `TargetPort.run_layers`
+    weights: bool = False  # `TargetPort.embed` and `TargetPort.logits`
+    same_vocab: bool = True
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetOutput:
+    """One pass's result."""
+
+    logits: Tensor  # [M, V] at the draft nodes
+    hidden: Mapping[int, Tensor] = field(default_factory=dict)  # tap -> [R, D] at every row
+
+
+class Target(Protocol):
+    """Scores guesses and remembers what was kept."""
+
+    vocab_size: int
+    max_len: int
+
+    def begin(self, seq: Sequence) -> None:
+        """Make room for a new sequence."""
+        ...
+
+    def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
+        """Score every node; the K/V of all rows is written, tentatively."""
+        ...
+
+    def commit(self, seq: Sequence, keep: Seq[int]) -> None:
+        """Keep these of the sequence's rows of the last pass (indices among its own rows, in path order)."""
+        ...
+
+    def end(self, seq: Sequence) -> None:
+        """Forget the sequence."""
+        ...
+
+
+class TargetPort(Protocol):
+    """What a drafter may use of the target, as far as its `Needs` say so."""
+
+    vocab_size: int
+    hidden_size: int
+    num_layers: int
+    max_len: int
+    device: torch.device
+    dtype: torch.dtype
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Token embeddings: [n] -> [n, D]."""
+        ...
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """The target's final norm and head: [n, D] -> [n, V]."""
+        ...
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """The target's head alone, without the norm: [n, D] -> [n, V]."""
+        ...
+
+    def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
+        """Run one token of each sequence through layers [0, stop): ids [B] -> hidden [B, D].
+
+        The tokens stand `offset` places after the pending one, and see the tentative rows of earlier calls.
+        """
+        ...
