@@ -1,0 +1,86 @@
+"""Logits to a law, once, in one place, for target and drafter alike.
+
+The order is vLLM's: logit bias, min_tokens mask, penalties, temperature, min-p, top-k, top-p. Greedy decoding is the
+one-hot law of the processed logits, so no rule needs to know of temperature. A residual is never warped again.
+Min-p: Nguyen et al., "Turning up the heat", 2024, https://arxiv.org/abs/2407.01082. Top-p: Holtzman et al., "The
+curious case of neural text degeneration", 2019, https://arxiv.org/abs/1904.09751.
+"""
+
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import HostTree
+from outdraft.core.errors import NumericsError
+from outdraft.core.params import SamplingParams
+from outdraft.core.sequence import Sequence
+from outdraft.sampling.penalties import penalise
+
+
+def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = None) -> Tensor:
+    """The laws [n, V] that rows `logits` [n, V] stand for.
+
+    `paths[i]`: draft tokens between `seq.tokens` and what row i predicts (empty at the pending node); needed only
+    where `params.depends_on_history`. Raises `NumericsError` on NaN or infinite logits (-inf is a mask, and fine).
+    """
+    params = seq.request.params
+    logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
+    # One reduction finds NaN and +inf at once: the maximum of a row carries either.
+    best = logits.amax(-1)
+    if not bool(torch.isfinite(best).all()):
+        row = int((~torch.isfinite(best)).nonzero()[0])
+        raise NumericsError(
+            f"sequence {seq.id}: logits of row {row} hold {float(best[row])} as their largest value at position "
+            f"{len(seq.tokens)}: the weights are damaged or overflow in {logits.dtype}; load the model in float32"
+        )
+    logits = _with_history(seq, logits, paths)
+    if params.greedy:
+        return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
+    if params.temperature != 1.0:
+        logits = logits / params.temperature
+    law = torch.softmax(logits, -1)
+    if params.min_p or params.top_k or params.top_p < 1:
+        law = _truncate(law, params)
+    return law
+
+
+def tree_paths(tree: HostTree) -> list[list[int]]:
+    """Draft tokens from below the pending node to each node, itself included."""
+    paths: list[list[int]] = [[]]
+    for node in range(1, len(tree.tokens)):
+        paths.append([*paths[tree.parents[node]], tree.tokens[node]])
+    return paths
+
+
+def _with_history(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tensor:
+    params = seq.request.params
+    if not params.depends_on_history and not params.logit_bias:
+        return logits
+    logits = logits.clone()
+    if params.logit_bias:
+        ids = torch.tensor(list(params.logit_bias), dtype=torch.long, device=logits.device)
+        logits[:, ids] += torch.tensor(list(params.logit_bias.values()), dtype=logits.dtype, device=logits.device)
+    if params.depends_on_history:
+        ends = torch.tensor(sorted({*params.stop_token_ids, *seq.eos_token_ids}), device=logits.device)
+        for i, row in enumerate(logits):
+            path = paths[i] if paths is not None else []
+            if seq.num_output + len(path) < params.min_tokens and len(ends):
+                row[ends] = -torch.inf
+            penalise(seq, row, path)
+    return logits
+
+
+def _truncate(law: Tensor, params: SamplingParams) -> Tensor:
+    """Zero what min-p, top-k and top-p leave out, and renormalise. Ties at the edge of top-k all stay."""
+    if params.min_p:
+        law = law.masked_fill(law < params.min_p * law.amax(-1, keepdim=True), 0.0)
+    if params.top_k and params.top_k < law.shape[-1]:
+        edge = law.topk(params.top_k, -1).values[..., -1:]
+        law = law.masked_fill(law < edge, 0.0)
+    if params.top_p < 1:
+        law = law / law.sum(-1, keepdim=True)
+        ordered, index = law.sort(-1, descending=True, stable=True)
+        outside = ordered.cumsum(-1) - ordered >= params.top_p  # the mass before it already suffices
+        law = law.masked_fill(outside.gather(-1, index.argsort(-1)), 0.0)
+    return law / law.sum(-1, keepdim=True)
