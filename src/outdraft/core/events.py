@@ -37,4 +37,5 @@ class StepEvent:
     num_draft_tokens: int = 0  # acceptable nodes offered
     draft_depth: int = 0  # longest acceptable path offered
     num_accepted: int = 0  # length of the path that the rule accepted, before any cut at a stop
+    rejected: bool = False  # the path ended at a rejection, not at a leaf
     times: StepTimes = StepTimes()

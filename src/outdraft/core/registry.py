@@ -66,13 +66,22 @@ def find(kind: str, name: str) -> Method:
 
 
 def make_options(method: Method, given: Mapping[str, Any]) -> Any:
-    """The plug-in's options from a mapping; unknown keys are errors that name the near miss."""
+    """The plug-in's options from a mapping; unknown keys are errors that name the near miss.
+
+    A field may carry other names that users know: `field(metadata={"aliases": ("prompt_lookup_max",)})`.
+    """
     known = [f.name for f in fields(method.options)]
-    for key in given:
+    other = {alias: f.name for f in fields(method.options) for alias in f.metadata.get("aliases", ())}
+    chosen: dict[str, Any] = {}
+    for given_key, value in given.items():
+        key = other.get(given_key, given_key)
+        if key in chosen:
+            raise ConfigError(f"option {key!r} of {method.kind} {method.name!r} is given twice (as {given_key!r} too)")
+        chosen[key] = value
         if key not in known:
             listed = f"; it takes: {', '.join(known)}" if known else "; it takes none"
-            raise ConfigError(f"unknown option {key!r} of {method.kind} {method.name!r}{near_miss(key, known)}{listed}")
-    return method.options(**given)
+            raise ConfigError(f"unknown option {key!r} of {method.kind} {method.name!r}{near_miss(key, [*known, *other])}{listed}")
+    return method.options(**chosen)
 
 
 def option_defaults(method: Method) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from torch import Tensor
 
 from outdraft.core.coins import Coins
 from outdraft.core.packing import PackedDrafts
+from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 
 
@@ -15,6 +16,17 @@ class Verifier(Protocol):
 
     lossless: bool
 
+    def couples(self, request: Request) -> bool:
+        """Whether this request's output is the target's own keyed draw at every position.
+
+        Only then may a drafter race on the target's noise (`Sequence.coupled`); under any other rule that would be a
+        shared coin, and lossy.
+        """
+        ...
+
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
-        """`p` [M, V]: the warped target law at every draft node, in the order of `packed.nodes`; one `Coins` a draft."""
+        """`p` [M, V]: the warped target law at every draft node, in the order of `packed.nodes`.
+
+        One `Coins` goes in and one `Verdict` comes out for each draft that is not None, in the order of `packed.drafts`.
+        """
         ...

@@ -1,0 +1,89 @@
+"""Make a verdict true: emit its tokens one by one, cut where the text ends, and keep exactly those cache rows.
+
+Of m emitted tokens the last is the new pending one, so the pass leaves (prompt rows) + m rows in the cache: the old
+pending token and the first m - 1 accepted nodes. An end inside the accepted run drops the rest of the run.
+"""
+
+from collections.abc import Sequence as Seq
+
+from torch import Tensor
+
+from outdraft.core.draft import Role
+from outdraft.core.drafter import Seen
+from outdraft.core.events import Source, StepEvent
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.target import Target, TargetOutput
+from outdraft.core.verdict import Verdict
+from outdraft.sampling.logprobs import token_logprobs
+
+
+def commit(
+    packed: PackedDrafts, scored: TargetOutput, p: Tensor, verdicts: Seq[Verdict], target: Target
+) -> tuple[list[StepEvent], list[Seen]]:
+    """Apply one verdict to each sequence that had a draft; returns what happened and what the drafter may see.
+
+    `verdicts`: one for each draft that is not None, in order.
+    """
+    remaining = iter(verdicts)
+    events: list[StepEvent] = []
+    seen: list[Seen] = []
+    for i, (seq, draft, tree) in enumerate(zip(packed.seqs, packed.drafts, packed.trees, strict=True)):
+        start, certain = seq.num_cached, packed.num_certain[i]
+        keep = list(range(certain))
+        verdict = None
+        event = StepEvent(seq_id=seq.id, num_certain=certain)
+        if draft is not None and tree is not None:
+            verdict = next(remaining)
+            event = _emit(i, packed, scored.logits, p, verdict)
+            nodes = (0, *verdict.path)[: len(event.tokens)]
+            keep += [certain + node for node in nodes]
+        target.commit(seq, keep)
+        seq.num_cached = start + len(keep)
+        rows = [packed.row_starts[i] + row for row in keep]
+        events.append(event)
+        seen.append(
+            Seen(
+                seq=seq,
+                start=start,
+                num_committed=len(keep),
+                hidden={tap: h[rows] for tap, h in scored.hidden.items()},
+                draft=draft,
+                logits=scored.logits[packed.node_slice(i)] if draft is not None else None,
+                verdict=verdict,
+            )
+        )
+    return events, seen
+
+
+def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verdict) -> StepEvent:
+    """Append the verdict's tokens to sequence i until the text ends; describe what was appended."""
+    seq, draft, tree = packed.seqs[i], packed.drafts[i], packed.trees[i]
+    assert draft is not None and tree is not None
+    first = packed.node_starts[i]
+    roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * draft.num_nodes
+    offered = [node for node in range(1, draft.num_nodes) if roles[node] == Role.VERIFY]
+    last = Source.PLAIN if not offered else Source.BONUS if verdict.bonus else Source.RECOVERED
+    run = [tree.tokens[node] for node in verdict.path] + [verdict.token]
+
+    tokens, logprobs, reason = [], [], None
+    for node, token in zip((0, *verdict.path), run, strict=True):
+        num_top = seq.request.params.logprobs
+        if num_top is not None:
+            logprobs.append(token_logprobs(token, logits[first + node], p[first + node], num_top))
+        tokens.append(token)
+        reason = seq.extend(token)
+        if reason is not None:
+            break
+    sources = [Source.ACCEPTED] * len(verdict.path) + [last]
+    return StepEvent(
+        seq_id=seq.id,
+        tokens=tuple(tokens),
+        sources=tuple(sources[: len(tokens)]),
+        logprobs=tuple(logprobs),
+        finish_reason=reason,
+        num_certain=packed.num_certain[i],
+        num_draft_tokens=len(offered),
+        draft_depth=max((tree.depths[node] for node in offered), default=0),
+        num_accepted=len(verdict.path),
+        rejected=bool(offered) and not verdict.bonus,
+    )

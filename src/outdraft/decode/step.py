@@ -1,0 +1,73 @@
+"""One step of speculative decoding: guess, score all guesses in one target pass, keep what the target agrees to.
+
+Every method and the plain baseline run through this one function (Leviathan, Kalman and Matias, "Fast inference from
+transformers via speculative decoding", 2022, https://arxiv.org/abs/2211.17192; Chen et al., "Accelerating large
+language model decoding with speculative sampling", 2023, https://arxiv.org/abs/2302.01318).
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from time import perf_counter
+
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Drafter
+from outdraft.core.events import StepEvent, StepTimes
+from outdraft.core.packing import PackedDrafts, pack
+from outdraft.core.policy import Policy
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Target
+from outdraft.core.verifier import Verifier
+from outdraft.decode.commit import commit
+from outdraft.sampling.warp import tree_paths, warp_nodes
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Parts:
+    """The four things that a step is made of."""
+
+    target: Target
+    drafter: Drafter
+    verifier: Verifier
+    policy: Policy
+
+
+@torch.inference_mode()
+def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
+    """Advance every sequence by one target pass: a prompt chunk, or at least one token. One event each."""
+    began = perf_counter()
+    packed = pack(seqs, draft(seqs, parts))
+    drafted = perf_counter()
+    scored = parts.target.forward(packed, parts.drafter.needs.taps)
+    passed = perf_counter()
+
+    p = target_laws(packed, scored.logits)
+    coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
+    verdicts = parts.verifier(packed, p, coins)
+    events, seen = commit(packed, scored, p, verdicts, parts.target)
+    parts.drafter.observe(seen)
+    parts.policy.update(events)
+
+    share = 1 / len(seqs)
+    rest = perf_counter() - passed
+    times = StepTimes(draft=(drafted - began) * share, target=(passed - drafted) * share, rest=rest * share)
+    return [replace(event, times=times) for event in events]
+
+
+def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
+    """A guess for each sequence; while a prompt is being read there is nothing to guess from."""
+    ready = [seq for seq in seqs if seq.prefilled]
+    guesses = iter(parts.drafter.propose(ready, parts.policy.plan(ready)) if ready else [])
+    return [next(guesses) if seq.prefilled else chain([seq.pending]) for seq in seqs]
+
+
+def target_laws(packed: PackedDrafts, logits: Tensor) -> Tensor:
+    """The warped law at every node: [M, V] -> [M, V]."""
+    laws = []
+    for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)):
+        if tree is not None:
+            paths = tree_paths(tree) if seq.request.params.depends_on_history else None
+            laws.append(warp_nodes(seq, logits[packed.node_slice(i)], paths))
+    return laws[0] if len(laws) == 1 else torch.cat(laws) if laws else logits

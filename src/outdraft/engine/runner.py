@@ -1,0 +1,148 @@
+"""The target: a decoder, a cache, and one ragged pass over both. It also serves drafters that are part of the target.
+
+The runner knows shapes, not methods: a draft may restart from hidden states (`Draft.resume`), bring its own mask or
+embeddings, and have probe nodes; a drafter may run the first layers alone (`run_layers`), whose tentative rows stand in
+the cache exactly where the next pass expects them.
+"""
+
+from collections.abc import Collection
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor
+
+from outdraft.cache.static import StaticCache
+from outdraft.core.draft import Draft, Role
+from outdraft.core.errors import CapabilityError
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import TargetOutput
+from outdraft.models.base import Decoder
+from outdraft.nn.context import CachedContext, Segment
+
+
+class Runner:
+    """`Target` and `TargetPort` over a `Decoder`. `exact`: a row's result does not depend on the pass it is in."""
+
+    def __init__(self, decoder: Decoder, *, max_len: int | None = None, exact: bool = True) -> None:
+        config = decoder.config
+        if max_len is not None and max_len > config.max_len:
+            raise CapabilityError(f"max_model_len={max_len} exceeds the model's context of {config.max_len} tokens")
+        weight = next(decoder.parameters())
+        self.decoder = decoder
+        self.exact = exact
+        self.max_len = max_len or config.max_len
+        self.vocab_size = config.vocab_size
+        self.hidden_size = config.hidden_size
+        self.num_layers = config.num_layers
+        self.device, self.dtype = weight.device, weight.dtype
+        self.cache = StaticCache(
+            config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
+        )
+
+    def begin(self, seq: Sequence) -> None:
+        """Make room for a new sequence."""
+        self.cache.add(seq.id)
+
+    def end(self, seq: Sequence) -> None:
+        """Forget the sequence."""
+        self.cache.free(seq.id)
+
+    def commit(self, seq: Sequence, keep: Seq[int]) -> None:
+        """Keep these rows of the last pass."""
+        self.cache.commit(seq.id, keep)
+
+    def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
+        """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
+        positions = packed.positions.to(self.device)
+        h = self.decoder.embed(packed.tokens.to(self.device), positions)
+        for i, draft in enumerate(packed.drafts):
+            if draft is not None and draft.embeds is not None:
+                own = slice(packed.row_starts[i] + packed.num_certain[i], packed.row_starts[i + 1])
+                h[own] = torch.where(draft.embeds.isnan(), h[own], draft.embeds.to(h.dtype))
+        segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
+        for segment in segments:
+            self.cache.reserve(segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start)
+        start, h = self._catch_up(packed, h, positions, segments)
+        out = self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), start=start, taps=taps)
+        hidden = out.hidden if len(packed.nodes) == len(h) else out.hidden[packed.nodes.to(self.device)]
+        return TargetOutput(logits=self.decoder.logits(hidden), hidden=out.taps)
+
+    def _segment(self, packed: PackedDrafts, i: int) -> Segment:
+        """Sequence i's rows: certain ones in a chain, then the draft's tree below the last of them."""
+        seq, draft, tree, certain = packed.seqs[i], packed.drafts[i], packed.trees[i], packed.num_certain[i]
+        start, stop = packed.row_starts[i], packed.row_starts[i + 1]
+        n = stop - start
+        parents, mask, exact_rows = None, None, n
+        if draft is not None and tree is not None:
+            if any(parent != node - 1 for node, parent in enumerate(tree.parents)):
+                below = [parent + certain for parent in tree.parents]
+                parents = (*range(-1, certain - 1), *below)
+            if draft.mask is not None:
+                mask = torch.ones(n, n, dtype=torch.bool).tril()
+                mask[certain:, certain:] = draft.mask.cpu()
+            if draft.roles is not None:
+                kept = (draft.roles == Role.VERIFY).nonzero()
+                exact_rows = certain + int(kept[-1]) + 1
+        return Segment(
+            seq=seq.id, start=start, stop=stop, base=self.cache.length(seq.id), parents=parents, mask=mask,
+            exact_rows=exact_rows,
+        )  # fmt: skip
+
+    def _catch_up(
+        self, packed: PackedDrafts, h: Tensor, positions: Tensor, segments: Seq[Segment]
+    ) -> tuple[int, Tensor]:
+        """Bring all rows to one layer: rows whose draft resumes at layer e are there, the others run up to it."""
+        resumes = {
+            i: draft.resume for i, draft in enumerate(packed.drafts) if draft is not None and draft.resume is not None
+        }
+        if not resumes:
+            return 0, h
+        layer = next(iter(resumes.values())).layer
+        if any(resume.layer != layer for resume in resumes.values()) or any(packed.num_certain[i] for i in resumes):
+            raise CapabilityError("drafts of one pass resume at different layers: one drafter must use one exit layer")
+        rows, fresh = [], []
+        for i, segment in enumerate(segments):
+            if i in resumes:
+                h[segment.start : segment.stop] = resumes[i].hidden
+            else:
+                at = len(rows)
+                rows += range(segment.start, segment.stop)
+                fresh.append(_moved(segment, at))
+        if rows:
+            context = CachedContext(self.cache, fresh, self.exact)
+            h[rows] = self.decoder.run(h[rows], positions[rows], context, stop=layer).hidden
+        return layer, h
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """Token embeddings: [n] -> [n, D]."""
+        return self.decoder.embed(ids.to(self.device), positions.to(self.device))
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """Final norm and head: [n, D] -> [n, V]."""
+        return self.decoder.logits(hidden)
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """Head alone: [n, D] -> [n, V]."""
+        return self.decoder.head(hidden)
+
+    def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
+        """One token of each sequence, `offset` places after the pending one, through layers [0, stop): -> [B, D]."""
+        segments = []
+        for i, seq in enumerate(seqs):
+            base = self.cache.length(seq.id) + offset
+            self.cache.reserve(seq.id, offset + 1)
+            segments.append(
+                Segment(seq=seq.id, start=i, stop=i + 1, base=base, parents=None, mask=None, exact_rows=1)
+            )
+        positions = torch.tensor([segment.base for segment in segments], device=self.device)
+        h = self.decoder.embed(ids.to(self.device), positions)
+        return self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), stop=stop).hidden
+
+
+def _moved(segment: Segment, start: int) -> Segment:
+    """The same segment at other rows of the pass."""
+    return Segment(
+        seq=segment.seq, start=start, stop=start + segment.stop - segment.start, base=segment.base,
+        parents=segment.parents, mask=segment.mask, exact_rows=segment.exact_rows,
+    )  # fmt: skip

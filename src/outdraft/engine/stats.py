@@ -1,0 +1,106 @@
+"""What speculation did for one request, counted by one rule for every method and for plain decoding.
+
+tau counts the extra token. `accepted / drafted` depends on the draft length and is no rate of the pair, so it is given
+only under the name that peers give it (`draft_acceptance_rate`); the acceptance rate proper is
+accepted / (accepted + rejections), the maximum-likelihood estimate of a truncated geometric law.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any
+
+from outdraft.core.events import StepEvent
+
+
+@dataclass(slots=True, kw_only=True)
+class RequestStats:
+    """Counters of one request; fed one event a step."""
+
+    num_steps: int = 0  # target passes that emitted tokens
+    num_prompt_steps: int = 0  # target passes that read the prompt (the one that ends it emits too)
+    num_tokens: int = 0
+    num_draft_tokens: int = 0
+    num_accepted_tokens: int = 0
+    num_rejections: int = 0
+    num_drafted_steps: int = 0  # steps with a non-empty draft
+    draft_seconds: float = 0.0
+    target_seconds: float = 0.0
+    rest_seconds: float = 0.0
+    first_rejection: Counter[int] = field(default_factory=Counter)  # position in the draft, from 1 -> times
+    accepted_lengths: Counter[int] = field(default_factory=Counter)
+    reached: Counter[int] = field(default_factory=Counter)  # position -> times a draft was examined there
+    per_step: list[tuple[int, int]] = field(default_factory=list)  # (drafted, accepted)
+
+    def add(self, event: StepEvent) -> None:
+        """Count one step."""
+        self.draft_seconds += event.times.draft
+        self.target_seconds += event.times.target
+        self.rest_seconds += event.times.rest
+        self.num_prompt_steps += event.num_certain > 0
+        if not event.tokens:
+            return
+        self.num_steps += 1
+        self.num_tokens += len(event.tokens)
+        if not event.num_draft_tokens:
+            return
+        accepted = event.num_accepted
+        self.num_drafted_steps += 1
+        self.num_draft_tokens += event.num_draft_tokens
+        self.num_accepted_tokens += accepted
+        self.accepted_lengths[accepted] += 1
+        self.per_step.append((event.num_draft_tokens, accepted))
+        for position in range(1, accepted + event.rejected + 1):
+            self.reached[position] += 1
+        if event.rejected:
+            self.num_rejections += 1
+            self.first_rejection[accepted + 1] += 1
+
+    @property
+    def tau(self) -> float:
+        """Mean tokens per target pass, the extra token included."""
+        return self.num_tokens / self.num_steps if self.num_steps else 0.0
+
+    @property
+    def acceptance_rate(self) -> float:
+        """Accepted / (accepted + rejections)."""
+        examined = self.num_accepted_tokens + self.num_rejections
+        return self.num_accepted_tokens / examined if examined else 0.0
+
+    @property
+    def acceptance_by_position(self) -> list[float]:
+        """P(accepted at i | examined at i), i = 1, 2, ..."""
+        return [
+            1 - self.first_rejection[i] / self.reached[i] for i in range(1, max(self.reached, default=0) + 1)
+        ]
+
+    @property
+    def first_rejection_histogram(self) -> list[int]:
+        """Times that the first rejection fell on draft position 1, 2, ..."""
+        return [self.first_rejection[i] for i in range(1, max(self.first_rejection, default=0) + 1)]
+
+    @property
+    def times(self) -> dict[str, float]:
+        """Seconds spent drafting, in the target, and elsewhere."""
+        return {"draft": self.draft_seconds, "target": self.target_seconds, "rest": self.rest_seconds}
+
+    def as_metrics(self) -> dict[str, Any]:
+        """The shape that vLLM's API gives and that benchmarking tools read, with ours beside it."""
+        steps = self.num_drafted_steps
+        longest = max(self.accepted_lengths, default=-1)
+        return {
+            "speculative_decoding": {
+                "mean_acceptance_length": 1 + self.num_accepted_tokens / steps if steps else 1.0,
+                "draft_acceptance_rate": self.num_accepted_tokens / self.num_draft_tokens if steps else 0.0,
+                "acceptance_histogram": [self.accepted_lengths[i] for i in range(longest + 1)],
+                "num_spec_steps": steps,
+                "num_accepted_draft_tokens": self.num_accepted_tokens,
+                "num_draft_tokens": self.num_draft_tokens,
+                "per_step_drafted": [drafted for drafted, _ in self.per_step],
+                "per_step_accepted": [accepted for _, accepted in self.per_step],
+                "tokens_per_target_pass": self.tau,
+                "acceptance_rate": self.acceptance_rate,
+                "acceptance_by_position": self.acceptance_by_position,
+                "first_rejection_histogram": self.first_rejection_histogram,
+                "seconds": self.times,
+            }
+        }
