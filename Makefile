@@ -1,0 +1,64 @@
+# The commands of the project. `make demo` and `make test` need nothing but Python 3.11 or later: they make their own
+# virtual environment in .venv, once, from constraints.txt. Options of pip (index, proxy, wheel folder) come from the
+# usual PIP_* variables or pip's own configuration.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PIP_INSTALL := $(BIN)/python -m pip install --disable-pip-version-check -c constraints.txt
+PYTHON ?= $(shell for p in python3.11 python3; do \
+	"$$p" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo "$$p" && break; done)
+
+# Two workers of one thread each: small tensors gain nothing from more threads.
+WORKERS ?= 2
+PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
+
+# A build of our own package is pinned too.
+export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
+
+.PHONY: help venv demo test lint check format docs-cli clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
+
+venv: $(VENV)/.dev  ## the virtual environment with everything a developer needs
+
+demo: $(VENV)/.runtime  ## plain and speculative decoding side by side, on models that ship with the package
+	$(BIN)/outdraft demo
+
+test: $(VENV)/.dev  ## the tests
+	$(PYTEST) $(ARGS)
+
+lint: $(VENV)/.dev  ## format, lint, strict types, import floors; changes nothing
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+check: lint test  ## everything that CI runs
+
+format: $(VENV)/.dev  ## rewrite the source in the house style
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+docs-cli: $(VENV)/.dev  ## rewrite docs/cli.md from the options
+	NO_COLOR=1 COLUMNS=100 $(BIN)/python -m outdraft.cli.docs > docs/cli.md
+
+clean:  ## remove the virtual environment and all caches
+	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@test -n "$(PYTHON)" || { echo "outdraft needs Python 3.11 or later as python3.11 or python3;" \
+		"install it, or name it: make PYTHON=/path/to/python3.12 ..." >&2; exit 2; }
+	@"$(PYTHON)" -m venv $(VENV) || { rm -rf $(VENV); echo "$(PYTHON) could not make a virtual environment;" \
+		"on Debian and Ubuntu install the package python3-venv" >&2; exit 2; }
+
+$(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing outdraft into $(VENV) (once; torch is the large part)"
+	$(PIP_INSTALL) -e .
+	@touch $@
+
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing outdraft and its development tools into $(VENV) (once; torch is the large part)"
+	$(PIP_INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.runtime
