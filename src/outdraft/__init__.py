@@ -1,1 +1,36 @@
-"""outdraft: speculative decoding, lossless and provable."""
+"""outdraft: speculative decoding, lossless and provable.
+
+    from outdraft import LLM, SamplingParams
+    llm = LLM("zoo:target", drafter="draft_model")
+    print(llm.generate("The first thing she saw", SamplingParams(max_tokens=60)).text)
+
+Importing this package is light: torch is loaded when `LLM` is first touched.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from outdraft.core.errors import OutdraftError as OutdraftError
+    from outdraft.core.params import SamplingParams as SamplingParams
+    from outdraft.engine.llm import LLM as LLM
+    from outdraft.engine.writer import Chunk as Chunk
+    from outdraft.engine.writer import Result as Result
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "LLM": "outdraft.engine.llm",
+    "SamplingParams": "outdraft.core.params",
+    "OutdraftError": "outdraft.core.errors",
+    "Result": "outdraft.engine.writer",
+    "Chunk": "outdraft.engine.writer",
+}
+
+__all__ = ["LLM", "Chunk", "OutdraftError", "Result", "SamplingParams", "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
+    raise AttributeError(f"module 'outdraft' has no attribute {name!r}")

@@ -80,7 +80,7 @@ def _truncate(law: Tensor, params: SamplingParams) -> Tensor:
         law = law.masked_fill(law < edge, 0.0)
     if params.top_p < 1:
         law = law / law.sum(-1, keepdim=True)
-        ordered, index = law.sort(-1, descending=True, stable=True)
+        ordered, index = torch.sort(law, dim=-1, descending=True, stable=True)
         outside = ordered.cumsum(-1) - ordered >= params.top_p  # the mass before it already suffices
         law = law.masked_fill(outside.gather(-1, index.argsort(-1)), 0.0)
     return law / law.sum(-1, keepdim=True)

@@ -1,0 +1,66 @@
+"""From names to parts: load the target, build drafter, rule and policy, and check once that they fit each other."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from outdraft import zoo
+from outdraft.core.drafter import Drafter
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.registry import find, make_options
+from outdraft.decode.step import Parts
+from outdraft.engine.runner import Runner
+from outdraft.engine.speculative_config import Speculation
+from outdraft.models.base import Decoder
+from outdraft.models.load import load_model
+from outdraft.weights.hub import resolve
+
+
+def model_directory(name: str | Path) -> Path:
+    """A directory, a hub name, or "zoo:<name>" for a model that ships with outdraft."""
+    text = str(name)
+    return zoo.path(text.removeprefix("zoo:")) if text.startswith("zoo:") else resolve(text)
+
+
+def load_target(directory: Path, *, dtype: str, device: str, exact: bool) -> Decoder:
+    """The decoder, its rows independent of the pass if `exact`."""
+    decoder = load_model(directory, dtype=None if dtype == "auto" else dtype, device=device)
+    decoder.set_exact(exact)
+    return decoder
+
+
+def build_parts(
+    runner: Runner, speculation: Speculation, *, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
+) -> tuple[Parts, dict[str, Any]]:
+    """The four parts over a loaded target, and the resolved configuration as plain data."""
+    rule = find("verifier", speculation.verifier)
+    pacing = find("policy", speculation.policy)
+    method = find("drafter", speculation.drafter)
+    pace = dict(policy_options)
+    if speculation.num_speculative_tokens is not None:
+        if isinstance(speculation.num_speculative_tokens, bool) or speculation.num_speculative_tokens < 0:
+            raise ConfigError(
+                f"num_speculative_tokens={speculation.num_speculative_tokens!r} is out of range: it must be at least 0"
+            )
+        pace["num_speculative_tokens"] = speculation.num_speculative_tokens
+    options = {
+        "drafter": make_options(method, speculation.drafter_options),
+        "verifier": make_options(rule, verifier_options),
+        "policy": make_options(pacing, pace),
+    }
+    drafter: Drafter = method.build(options["drafter"], runner)
+    for tap in drafter.needs.taps:
+        if not 0 <= tap <= runner.num_layers:
+            raise CapabilityError(f"drafter {method.name!r} taps layer {tap}, the target has {runner.num_layers} layers")
+    parts = Parts(
+        target=runner,
+        drafter=drafter,
+        verifier=rule.build(options["verifier"]),
+        policy=pacing.build(options["policy"]),
+    )
+    resolved = {
+        kind: {"name": chosen.name, "lossless": chosen.lossless, **asdict(options[kind])}
+        for kind, chosen in (("drafter", method), ("verifier", rule), ("policy", pacing))
+    }
+    return parts, resolved

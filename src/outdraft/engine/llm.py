@@ -1,0 +1,231 @@
+"""The front door: a model, a drafter and a rule behind `generate`, `stream` and their async twins.
+
+Any number of callers may wait at once, from threads or from asyncio: whoever holds the lock steps the engine for all,
+and the events of every request go to that request's own writer.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Sequence as Seq
+from pathlib import Path
+from threading import Lock
+from typing import Any, overload
+
+from outdraft.codecs.text import TextCodec
+from outdraft.core.errors import ConfigError, OutdraftError, RequestError
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.engine.build import build_parts, load_target, model_directory
+from outdraft.engine.loop import Engine
+from outdraft.engine.runner import Runner
+from outdraft.engine.speculative_config import Speculation, from_mapping
+from outdraft.engine.writer import Chunk, Result, Writer
+
+Prompt = str | Mapping[str, Any]
+
+
+class LLM:
+    """A language model that decodes speculatively.
+
+    Args:
+        model: a Hugging Face directory, a hub name, or "zoo:target".
+        drafter: who guesses (`outdraft methods` lists them); `drafter_options` are its own.
+        verifier: which rule judges. "auto": the target's own keyed draw where a request names a seed (the text is then
+            the same with any drafter, and with none), else the rule that accepts most for the shape of the guess.
+        policy, num_speculative_tokens: how much to guess.
+        speculative_config: the same in vLLM's words; excludes `drafter`.
+        exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
+            text is then bit-identical with speculation on or off. Turn it off to let the backend choose its kernels.
+        max_model_len: a shorter context than the model's own.
+
+    Raises:
+        ModelLoadError, ConfigError, CapabilityError: before any token is written.
+    """
+
+    def __init__(
+        self,
+        model: str | Path,
+        *,
+        drafter: str = "none",
+        drafter_options: Mapping[str, Any] | None = None,
+        verifier: str = "auto",
+        verifier_options: Mapping[str, Any] | None = None,
+        policy: str = "fixed",
+        policy_options: Mapping[str, Any] | None = None,
+        num_speculative_tokens: int | None = None,
+        speculative_config: Mapping[str, Any] | None = None,
+        dtype: str = "auto",
+        device: str = "cpu",
+        exact: bool = True,
+        max_model_len: int | None = None,
+        max_num_seqs: int = 64,
+    ) -> None:
+        speculation = Speculation(
+            drafter=drafter,
+            drafter_options=drafter_options or {},
+            verifier=verifier,
+            policy=policy,
+            num_speculative_tokens=num_speculative_tokens,
+        )
+        if speculative_config is not None:
+            if speculation != Speculation():
+                raise ConfigError("give either speculative_config or drafter, verifier and policy, not both")
+            speculation = from_mapping(speculative_config)
+        directory = model_directory(model)
+        decoder = load_target(directory, dtype=dtype, device=device, exact=exact)
+        self.codec: TextCodec | None = TextCodec.load(directory) if TextCodec.exists(directory) else None
+        self._eos = frozenset(decoder.config.eos_token_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
+        self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
+        self._decoder = decoder
+        self._assemble(speculation, verifier_options or {}, policy_options or {})
+
+    def _assemble(
+        self, speculation: Speculation, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
+    ) -> None:
+        runner = Runner(self._decoder, max_len=self._max_len, exact=self._exact)
+        parts, resolved = build_parts(
+            runner, speculation, verifier_options=verifier_options, policy_options=policy_options
+        )
+        self.engine = Engine(parts, eos_token_ids=self._eos, max_num_seqs=self._max_num_seqs)
+        dtype = str(runner.dtype).removeprefix("torch.")
+        self.config: dict[str, Any] = {
+            "model": self._directory.name, "dtype": dtype, "device": str(runner.device), "exact": self._exact,
+            "max_model_len": runner.max_len, **resolved,
+        }  # fmt: skip
+        self._lock = Lock()
+        self._writers: dict[int, Writer] = {}
+
+    def with_drafter(
+        self,
+        drafter: str,
+        options: Mapping[str, Any] | None = None,
+        *,
+        verifier: str = "auto",
+        policy: str = "fixed",
+        policy_options: Mapping[str, Any] | None = None,
+        num_speculative_tokens: int | None = None,
+    ) -> "LLM":
+        """Another engine over the same loaded weights."""
+        other = object.__new__(LLM)
+        for name in ("codec", "_eos", "_directory", "_exact", "_max_len", "_max_num_seqs", "_decoder"):
+            setattr(other, name, getattr(self, name))
+        speculation = Speculation(
+            drafter=drafter, drafter_options=options or {}, verifier=verifier, policy=policy,
+            num_speculative_tokens=num_speculative_tokens,
+        )  # fmt: skip
+        other._assemble(speculation, {}, policy_options or {})
+        return other
+
+    @overload
+    def generate(self, prompts: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result: ...
+    @overload
+    def generate(
+        self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, **per_request: Any
+    ) -> list[Result]: ...
+    def generate(self, prompts: Any, params: Any = None, **per_request: Any) -> Any:
+        """Complete one prompt, or several as one ragged batch; results in the order given.
+
+        A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}. `num_speculative_tokens=` overrides the
+        policy for this call; 0 turns speculation off.
+        """
+        alone = isinstance(prompts, str | Mapping)
+        writers = self._submit([prompts] if alone else prompts, params, per_request)
+        try:
+            while not all(writer.finished for writer in writers):
+                self._advance(writers)
+        finally:
+            self._withdraw(writers)
+        results = [writer.result() for writer in writers]
+        return results[0] if alone else results
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Iterator[Chunk]:
+        """Complete one prompt piece by piece. Leaving the loop cancels the request."""
+        writers = self._submit([prompt], params, per_request)
+        try:
+            while not writers[0].finished or writers[0].chunks:
+                if not writers[0].chunks:
+                    self._advance(writers)
+                while writers[0].chunks:
+                    yield writers[0].chunks.popleft()
+        finally:
+            self._withdraw(writers)
+
+    async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
+        """`generate` for one prompt; concurrent calls share the batch."""
+        writers = await asyncio.to_thread(self._submit, [prompt], params, per_request)
+        try:
+            while not writers[0].finished:
+                await asyncio.to_thread(self._advance, writers)
+        finally:
+            await asyncio.to_thread(self._withdraw, writers)
+        return writers[0].result()
+
+    async def astream(
+        self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any
+    ) -> AsyncIterator[Chunk]:
+        """`stream`; concurrent calls share the batch."""
+        writers = await asyncio.to_thread(self._submit, [prompt], params, per_request)
+        try:
+            while not writers[0].finished or writers[0].chunks:
+                if not writers[0].chunks:
+                    await asyncio.to_thread(self._advance, writers)
+                while writers[0].chunks:
+                    yield writers[0].chunks.popleft()
+        finally:
+            await asyncio.to_thread(self._withdraw, writers)
+
+    def _submit(
+        self, prompts: Seq[Prompt], params: Any, per_request: Mapping[str, Any]
+    ) -> list[Writer]:
+        """Check every request, then queue them all; nothing is queued if one is bad."""
+        settings = list(params) if isinstance(params, list | tuple) else [params or SamplingParams()] * len(prompts)
+        if len(settings) != len(prompts):
+            raise RequestError(f"{len(prompts)} prompts but {len(settings)} sampling settings: give one, or one for each")
+        requests = [
+            Request(prompt_token_ids=self._ids(prompt), params=setting, **per_request)
+            for prompt, setting in zip(prompts, settings, strict=True)
+        ]
+        writers: list[Writer] = []
+        with self._lock:
+            try:
+                for request in requests:
+                    writer = Writer(request, self.codec)
+                    writer.seq = self.engine.add(request, writer.find_stop)
+                    self._writers[writer.seq.id] = writer
+                    writers.append(writer)
+            except OutdraftError:
+                for writer in writers:
+                    self._drop(writer)
+                raise
+        return writers
+
+    def _ids(self, prompt: Prompt) -> tuple[int, ...]:
+        if isinstance(prompt, Mapping):
+            unknown = set(prompt) - {"prompt", "prompt_token_ids"}
+            if unknown or len(prompt) != 1:
+                raise RequestError(f"a prompt mapping has one key, 'prompt' or 'prompt_token_ids'; got {sorted(prompt)}")
+            if "prompt_token_ids" in prompt:
+                return tuple(int(i) for i in prompt["prompt_token_ids"])
+            prompt = prompt["prompt"]
+        if not isinstance(prompt, str):
+            raise RequestError(f"a prompt is a string or a mapping, not {type(prompt).__name__}")
+        if self.codec is None:
+            raise RequestError(f"{self._directory.name} has no tokenizer.json: give {{'prompt_token_ids': [...]}}")
+        return tuple(self.codec.encode(prompt))
+
+    def _advance(self, mine: Seq[Writer]) -> None:
+        """One step for everybody, unless somebody else's step has just served us."""
+        with self._lock:
+            if any(writer.chunks for writer in mine) or all(writer.finished for writer in mine):
+                return
+            for event in self.engine.step():
+                self._writers[event.seq_id].push(event)
+
+    def _withdraw(self, writers: Seq[Writer]) -> None:
+        with self._lock:
+            for writer in writers:
+                self._drop(writer)
+
+    def _drop(self, writer: Writer) -> None:
+        self.engine.cancel(writer.seq)
+        self._writers.pop(writer.seq.id, None)

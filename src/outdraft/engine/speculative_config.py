@@ -1,0 +1,56 @@
+"""vLLM's `speculative_config` dictionary, so that a configuration that users have already written works here.
+
+    {"method": "draft_model", "model": "path", "num_speculative_tokens": 5}
+    {"method": "ngram", "prompt_lookup_max": 4, "num_speculative_tokens": 8}
+
+Four keys are the engine's; every other one belongs to the chosen drafter, under its option's name or one of its aliases.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, find, near_miss
+
+_OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Speculation:
+    """What drafts, how much, and which rule judges."""
+
+    drafter: str = "none"
+    drafter_options: Mapping[str, Any] = field(default_factory=dict)
+    verifier: str = "auto"
+    policy: str = "fixed"
+    num_speculative_tokens: int | None = None
+
+
+def from_mapping(config: Mapping[str, Any]) -> Speculation:
+    """Read the dictionary; unknown keys are refused with the near miss."""
+    if "method" not in config:
+        raise ConfigError("speculative_config names no 'method'; for example {'method': 'ngram'}")
+    method = find("drafter", config["method"])
+    options = {key: value for key, value in config.items() if key not in _OURS}
+    known = _option_names(method)
+    for key in options:
+        if key not in known:
+            listed = ", ".join(sorted({*_OURS, *known}))
+            raise ConfigError(
+                f"unknown key {key!r} in speculative_config{near_miss(key, [*_OURS, *known])}; "
+                f"with method {method.name!r} it takes: {listed}"
+            )
+    rule = config.get("rejection_sample_method", "auto")
+    return Speculation(
+        drafter=config["method"],
+        drafter_options=options,
+        verifier="auto" if rule == "standard" else rule,
+        policy=config.get("policy", "fixed"),
+        num_speculative_tokens=config.get("num_speculative_tokens"),
+    )
+
+
+def _option_names(method: Method) -> list[str]:
+    """Names and aliases of a plug-in's options."""
+    return [name for f in fields(method.options) for name in (f.name, *f.metadata.get("aliases", ()))]

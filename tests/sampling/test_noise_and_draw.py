@@ -1,0 +1,84 @@
+"""Keyed noise is uniform, independent across keys, and a race on it draws from the law, also without replacement."""
+
+import itertools
+
+import pytest
+import torch
+
+from outdraft.core.errors import NumericsError
+from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
+from outdraft.sampling.draw import race
+from outdraft.sampling.noise import Purpose, fold, uniform, uniforms
+
+
+def chi_square(counts: torch.Tensor, law: torch.Tensor) -> float:
+    """The statistic; its mean is the number of cells less one."""
+    expected = law.double() * counts.sum()
+    return float(((counts - expected) ** 2 / expected).sum())
+
+
+def test_uniforms_fill_the_unit_interval_evenly():
+    values = uniforms(fold(3, 1), 200_000)
+    counts = torch.histc(values, 100, 0, 1)
+    assert chi_square(counts, torch.full((100,), 0.01)) < 99 + 5 * (2 * 99) ** 0.5
+    assert 0 < values.min() and values.max() < 1
+
+
+def test_neighbouring_keys_are_unrelated():
+    a, b = uniforms(fold(3, 1), 50_000), uniforms(fold(3, 2), 50_000)
+    assert abs(torch.corrcoef(torch.stack([a, b]))[0, 1]) < 0.02
+    first = torch.tensor([uniform(fold(9, Purpose.ACCEPT, i, 0)) for i in range(20_000)])
+    assert chi_square(torch.histc(first, 20, 0, 1), torch.full((20,), 0.05)) < 19 + 5 * (2 * 19) ** 0.5
+
+
+def test_a_prefix_of_the_noise_does_not_depend_on_how_much_is_asked():
+    assert torch.equal(uniforms(5, 10), uniforms(5, 1000)[:10])
+
+
+def test_race_draws_from_the_law_and_fails_for_another():
+    law = torch.tensor([0.5, 0.2, 0.0, 0.2, 0.1])
+    drawn = torch.tensor([race(law, fold(1, i))[0] for i in range(20_000)])
+    counts = torch.bincount(drawn, minlength=5)
+    assert counts[2] == 0
+    kept = law > 0
+    assert chi_square(counts[kept], law[kept]) < 3 + 5 * 6**0.5
+    other = torch.tensor([0.47, 0.23, 0.2, 0.1])  # power: three points off must show
+    assert chi_square(counts[kept], other) > 3 + 5 * 6**0.5
+
+
+def test_race_of_two_is_drawing_without_replacement():
+    law = torch.tensor([0.6, 0.3, 0.1])
+    pairs = [tuple(race(law, fold(2, i), 2)) for i in range(20_000)]
+    cells = list(itertools.permutations(range(3), 2))
+    expected = torch.tensor([law[a] * law[b] / (1 - law[a]) for a, b in cells])
+    counts = torch.tensor([pairs.count(cell) for cell in cells])
+    assert chi_square(counts, expected) < 5 + 5 * 10**0.5
+
+
+def test_race_returns_only_tokens_with_mass():
+    assert sorted(race(torch.tensor([0.0, 0.5, 0.0, 0.5]), 7, 4)) == [1, 3]
+
+
+@pytest.mark.parametrize("law", [torch.zeros(3), torch.full((3,), torch.nan)])
+def test_race_refuses_what_is_no_law(law):
+    with pytest.raises(NumericsError, match="no mass"):
+        race(law, 1)
+
+
+def test_flips_are_certain_at_the_ends():
+    for root in range(200):
+        assert not KeyedCoins(1, root).flip(0.0, 0)
+        assert KeyedCoins(1, root).flip(1.0, 0)
+
+
+def test_coupled_drafter_draws_what_the_target_draws_and_an_uncoupled_one_does_not():
+    law = torch.full((50,), 0.02)
+    target = [KeyedCoins(4, root).draw(law, depth=2) for root in range(100)]
+    assert [KeyedDraftCoins(4, root, True).draw(law, 2, 5)[0] for root in range(100)] == target
+    apart = [KeyedDraftCoins(4, root, False).draw(law, 2, 5)[0] for root in range(100)]
+    assert sum(a == b for a, b in zip(apart, target, strict=True)) < 15
+
+
+def test_the_targets_draw_belongs_to_the_absolute_position():
+    law = torch.full((50,), 0.02)
+    assert KeyedCoins(4, 10).draw(law, depth=3) == KeyedCoins(4, 13).draw(law, depth=0)
