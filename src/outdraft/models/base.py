@@ -1,0 +1,108 @@
+"""The decoder: embeddings, a stack of blocks, a final norm and a head, over flat ragged rows.
+
+The rows of a pass may belong to many sequences; which row sees which is the attention context's business, so training,
+prompt reading, drafting and verification are the same code. A model knows nothing of methods: what a method may need is
+a tap (hidden state after i layers), a layer subset, or a resume point.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.models.block import Block, embedding_rows, make_norm
+from outdraft.models.config import ModelConfig
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import Linear
+from outdraft.nn.rope import Rope
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunOutput:
+    """Hidden states after the layers that ran."""
+
+    hidden: Tensor  # [N, D] before the final norm
+    taps: dict[int, Tensor] = field(default_factory=dict)  # after i layers -> [N, D]; 0 = the embeddings
+
+
+class Decoder(nn.Module):
+    """A causal language model. Parameters are NaN until they are loaded or initialised."""
+
+    def __init__(
+        self, config: ModelConfig, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> None:
+        super().__init__()
+        device = torch.device(device)
+        self.config = config
+        table = (config.vocab_size, config.hidden_size)
+        self.embedding = nn.Parameter(torch.full(table, float("nan"), dtype=dtype, device=device))
+        self.positions: nn.Parameter | None = None
+        if config.learned_positions:
+            places = (config.max_len, config.hidden_size)
+            self.positions = nn.Parameter(torch.full(places, float("nan"), dtype=dtype, device=device))
+        self.layers = nn.ModuleList(Block(config, i, dtype, device) for i in range(config.num_layers))
+        self.final_norm = make_norm(config, config.hidden_size, dtype, device)
+        self.lm_head = Linear(config.hidden_size, config.vocab_size, False, dtype, device)
+        if config.tie_embeddings:
+            self.lm_head.weight = self.embedding
+        self.rope = Rope(config.rope, device) if config.rope is not None else None
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids [N], positions [N] -> [N, D]."""
+        h = embedding_rows(self.embedding, ids)
+        return h if self.positions is None else h + embedding_rows(self.positions, positions)
+
+    def run(
+        self,
+        h: Tensor,
+        positions: Tensor,
+        ctx: AttentionContext,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        layers: Sequence[int] | None = None,
+        taps: Collection[int] = (),
+    ) -> RunOutput:
+        """Layers start..stop, or exactly `layers`, over h [N, D].
+
+        Tap i is the hidden state after layer i - 1; taps of layers that do not run are absent from the result.
+        """
+        rotation = self.rope.at(positions, h.dtype) if self.rope is not None else None
+        if layers is None:
+            layers = range(start, self.config.num_layers if stop is None else stop)
+        taken = {layers[0]: h} if len(layers) and layers[0] in taps else {}
+        for i in layers:
+            h = self.layers[i](h, rotation, ctx)
+            if i + 1 in taps:
+                taken[i + 1] = h
+        return RunOutput(hidden=h, taps=taken)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Final norm and head: [M, D] -> [M, V]."""
+        return self.head(self.final_norm(h))
+
+    def head(self, h: Tensor) -> Tensor:
+        """The head alone, for states that are normed already: [M, D] -> [M, V]."""
+        return self.lm_head(h)  # type: ignore[no-any-return]
+
+    def forward(self, ids: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """ids [N], positions [N] -> logits [N, V]."""
+        return self.logits(self.run(self.embed(ids, positions), positions, ctx).hidden)
+
+
+def initialise(decoder: Decoder, seed: int, std: float = 0.02) -> Decoder:
+    """Fresh weights to train from: normal of width `std`, residual branches narrower by sqrt(2 L), norms 1, biases 0."""
+    generator = torch.Generator(device="cpu").manual_seed(seed)
+    narrow = std / (2 * decoder.config.num_layers) ** 0.5
+    with torch.no_grad():
+        for name, parameter in decoder.named_parameters():
+            if name.endswith("bias"):
+                parameter.zero_()
+            elif parameter.dim() == 1:
+                parameter.fill_(1)
+            else:
+                width = narrow if name.endswith(("out.weight", "down.weight")) else std
+                noise = torch.randn(parameter.shape, generator=generator) * width
+                parameter.copy_(noise.to(parameter.dtype))
+    return decoder

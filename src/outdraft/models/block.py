@@ -1,0 +1,78 @@
+"""One layer of a decoder, for every architecture that outdraft knows.
+
+    sequential (Llama, GPT-2)              parallel (GPT-NeoX)
+    h --+--norm--attention--(+)--+--norm--mlp--(+)--      h --+--norm--attention--(+)--(+)--
+        +--------------------+   +-------------+              +--norm--mlp--------------+
+                                                              +-------------------------+
+Queries, keys and values are one matrix product; so are the gate and the up projection. Data: h [N, D] -> [N, D].
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from outdraft.models.config import ModelConfig
+from outdraft.nn.activation import ACTIVATIONS
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import Linear
+from outdraft.nn.norm import LayerNorm, RMSNorm
+from outdraft.nn.rope import Rotation
+
+
+def make_norm(config: ModelConfig, dim: int, dtype: torch.dtype, device: torch.device) -> nn.Module:
+    """The configured kind of norm over `dim` channels."""
+    kind = RMSNorm if config.norm == "rms" else LayerNorm
+    return kind(dim, config.norm_eps, dtype, device)
+
+
+class Block(nn.Module):
+    """Attention and feed-forward of layer `index`."""
+
+    def __init__(self, config: ModelConfig, index: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self.index = index
+        self.window = config.window(index)
+        self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
+        self.scale = config.head_dim**-0.5
+        self.gated, self.parallel = config.gated_mlp, config.parallel_residual
+        self.activation = ACTIVATIONS[config.activation]
+        width, inner = config.hidden_size, config.intermediate_size
+        heads = config.num_heads + 2 * config.num_kv_heads
+        self.attn_norm = make_norm(config, width, dtype, device)
+        self.qkv = Linear(width, heads * config.head_dim, config.qkv_bias, dtype, device)
+        self.out = Linear(config.num_heads * config.head_dim, width, config.out_bias, dtype, device)
+        self.q_norm = make_norm(config, config.head_dim, dtype, device) if config.qk_norm else None
+        self.k_norm = make_norm(config, config.head_dim, dtype, device) if config.qk_norm else None
+        self.mlp_norm = make_norm(config, width, dtype, device)
+        self.up = Linear(width, 2 * inner if config.gated_mlp else inner, config.mlp_bias, dtype, device)
+        self.down = Linear(inner, width, config.mlp_bias, dtype, device)
+
+    def forward(self, h: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
+        """[N, D] -> [N, D]; the context keeps the new keys and values."""
+        mixed = self._attention(self.attn_norm(h), rotation, ctx)
+        if self.parallel:
+            return h + mixed + self._mlp(self.mlp_norm(h))
+        h = h + mixed
+        return h + self._mlp(self.mlp_norm(h))
+
+    def _attention(self, x: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
+        heads, kv_heads = self.num_heads, self.num_kv_heads
+        qkv = self.qkv(x).unflatten(1, (heads + 2 * kv_heads, self.head_dim))  # [N, H + 2 Hkv, d]
+        qk, v = qkv[:, : heads + kv_heads], qkv[:, heads + kv_heads :]
+        if self.q_norm is not None and self.k_norm is not None:
+            qk = torch.cat((self.q_norm(qk[:, :heads]), self.k_norm(qk[:, heads:])), 1)
+        if rotation is not None:
+            qk = rotation(qk).to(v.dtype)
+        mixed = ctx.attend(self.index, qk[:, :heads], qk[:, heads:], v, window=self.window, scale=self.scale)
+        return self.out(mixed)  # type: ignore[no-any-return]
+
+    def _mlp(self, x: Tensor) -> Tensor:
+        if not self.gated:
+            return self.down(self.activation(self.up(x)))  # type: ignore[no-any-return]
+        gate, up = self.up(x).chunk(2, -1)
+        return self.down(self.activation(gate) * up)  # type: ignore[no-any-return]
+
+
+def embedding_rows(weight: Tensor, ids: Tensor) -> Tensor:
+    """Rows of a table: weight [V, D], ids [N] -> [N, D]."""
+    return F.embedding(ids, weight)

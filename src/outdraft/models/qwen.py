@@ -1,0 +1,58 @@
+"""Qwen2 and 2.5 (biases on q, k, v; optional sliding window on the upper layers) and dense Qwen3 (q/k norm, head_dim).
+
+Tensor names are Llama's.
+"""
+
+from outdraft.models.config import ModelConfig
+from outdraft.models.fields import Fields
+from outdraft.models.llama import IGNORED, llama_table, read_common, write_common
+from outdraft.models.naming import Architecture
+
+
+def _windows(fields: Fields) -> tuple[int | None, ...]:
+    layers = fields.get("num_hidden_layers", int)
+    if not fields.get("use_sliding_window", bool, False):
+        return ()
+    size = fields.get("sliding_window", int, 4096)
+    return fields.windows(layers, size, first=fields.get("max_window_layers", int, 28))
+
+
+def _write_windows(config: ModelConfig) -> dict[str, object]:
+    sizes = [window for window in config.windows if window is not None]
+    if not sizes:
+        return {"use_sliding_window": False}
+    kinds = ["full_attention" if window is None else "sliding_attention" for window in config.windows]
+    first = kinds.index("sliding_attention")
+    return {
+        "use_sliding_window": True, "sliding_window": sizes[0], "max_window_layers": first, "layer_types": kinds
+    }  # fmt: skip
+
+
+def _read2(raw: dict[str, object]) -> ModelConfig:
+    fields = Fields(raw)
+    return read_common(fields, qkv_bias=True, windows=_windows(fields))
+
+
+def _write2(config: ModelConfig) -> dict[str, object]:
+    return {**write_common(config), **_write_windows(config)}
+
+
+def _read3(raw: dict[str, object]) -> ModelConfig:
+    fields = Fields(raw)
+    bias = fields.get("attention_bias", bool, False)
+    head_dim = fields.get("head_dim", int, 128)
+    return read_common(
+        Fields({**raw, "head_dim": head_dim}), qkv_bias=bias, out_bias=bias, qk_norm=True, windows=_windows(fields)
+    )
+
+
+def _write3(config: ModelConfig) -> dict[str, object]:
+    return {**write_common(config), **_write_windows(config), "attention_bias": config.qkv_bias}
+
+
+QWEN2 = Architecture(
+    model_type="qwen2", class_name="Qwen2ForCausalLM", read=_read2, write=_write2, table=llama_table, ignored=IGNORED
+)
+QWEN3 = Architecture(
+    model_type="qwen3", class_name="Qwen3ForCausalLM", read=_read3, write=_write3, table=llama_table, ignored=IGNORED
+)

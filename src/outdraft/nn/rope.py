@@ -1,0 +1,122 @@
+"""Rotary positions: RoFormer (Su et al. 2021, https://arxiv.org/abs/2104.09864) and the ways to stretch it.
+
+A head's first `dim` channels are pairs (i, i + dim/2); pair i is turned by position * frequency[i]. Scalings only change
+the frequencies: linear (Chen et al. 2023), llama3 (Llama 3.1's by-parts rule), yarn (Peng et al. 2023,
+https://arxiv.org/abs/2309.00071, which also multiplies by an attention factor). `dynamic` equals the plain rule up to
+the model's context length, and outdraft never goes beyond it.
+Data: positions [N] -> cos and signed sin [N, 1, dim], computed once a pass and used by every layer.
+"""
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+ROPE_KINDS = ("default", "linear", "dynamic", "llama3", "yarn")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RopeConfig:
+    """How positions turn the heads. `dim`: how many channels of a head are turned."""
+
+    dim: int
+    theta: float = 10000.0
+    kind: str = "default"
+    factor: float = 1.0
+    original_max_len: int | None = None  # llama3 and yarn: the context length before stretching
+    low_freq_factor: float = 1.0  # llama3
+    high_freq_factor: float = 4.0  # llama3
+    beta_fast: float = 32.0  # yarn
+    beta_slow: float = 1.0  # yarn
+    attention_factor: float | None = None  # yarn; None: derived from the factor
+    mscale: float | None = None  # yarn
+    mscale_all_dim: float | None = None  # yarn
+    truncate: bool = True  # yarn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rotation:
+    """One pass's turning: cos and signed sin, [N, 1, dim] each."""
+
+    cos: Tensor
+    sin: Tensor
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Turn the first `dim` channels of every head: [N, H, d] -> [N, H, d]."""
+        dim = self.cos.shape[-1]
+        if dim == x.shape[-1]:
+            return x * self.cos + x.roll(dim // 2, -1) * self.sin
+        turned = x[..., :dim]
+        return torch.cat((turned * self.cos + turned.roll(dim // 2, -1) * self.sin, x[..., dim:]), -1)
+
+
+class Rope:
+    """Frequencies of a configuration, computed in float64 once."""
+
+    def __init__(self, config: RopeConfig, device: torch.device) -> None:
+        half = frequencies(config)  # [dim / 2]
+        self.freq = torch.cat((half, half)).to(device)  # [dim]
+        self.sign = torch.cat((-torch.ones_like(half), torch.ones_like(half))).to(device) * attention_scale(config)
+        self.scale = attention_scale(config)
+
+    def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
+        """Cosines and sines for these positions [N]."""
+        if self.freq.device != positions.device:
+            self.freq, self.sign = self.freq.to(positions.device), self.sign.to(positions.device)
+        angle = positions[:, None, None].to(torch.float64) * self.freq  # [N, 1, dim]
+        return Rotation(cos=(angle.cos() * self.scale).to(dtype), sin=(angle.sin() * self.sign).to(dtype))
+
+
+def frequencies(config: RopeConfig) -> Tensor:
+    """Radians per position of each channel pair: [dim / 2], float64."""
+    exponent = torch.arange(0, config.dim, 2, dtype=torch.float64) / config.dim
+    plain = config.theta**-exponent
+    if config.kind == "linear":
+        return plain / config.factor
+    if config.kind == "llama3":
+        return _llama3(plain, config)
+    if config.kind == "yarn":
+        return _yarn(plain, config)
+    return plain
+
+
+def attention_scale(config: RopeConfig) -> float:
+    """What cos and sin are multiplied by: 1 but for yarn."""
+    if config.kind != "yarn":
+        return 1.0
+    if config.attention_factor is not None:
+        return config.attention_factor
+    if config.mscale and config.mscale_all_dim:
+        return _magnitude(config.factor, config.mscale) / _magnitude(config.factor, config.mscale_all_dim)
+    return _magnitude(config.factor, 1.0)
+
+
+def _magnitude(factor: float, mscale: float) -> float:
+    return 1.0 if factor <= 1 else 0.1 * mscale * math.log(factor) + 1.0
+
+
+def _llama3(plain: Tensor, config: RopeConfig) -> Tensor:
+    """Keep fast pairs, slow down slow pairs by the factor, blend in between."""
+    assert config.original_max_len is not None
+    turns = config.original_max_len * plain / (2 * math.pi)  # full turns within the original context
+    blend = (turns - config.low_freq_factor) / (config.high_freq_factor - config.low_freq_factor)
+    blend = blend.clamp(0, 1)
+    return plain * (blend + (1 - blend) / config.factor)
+
+
+def _yarn(plain: Tensor, config: RopeConfig) -> Tensor:
+    """Keep pairs that turn often within the original context, interpolate those that hardly turn, ramp in between."""
+    original = config.original_max_len
+    assert original is not None
+
+    def pair_with(turns: float) -> float:  # the pair index that makes so many turns
+        return config.dim * math.log(original / (turns * 2 * math.pi)) / (2 * math.log(config.theta))
+
+    low, high = pair_with(config.beta_fast), pair_with(config.beta_slow)
+    if config.truncate:
+        low, high = math.floor(low), math.ceil(high)
+    low, high = max(low, 0), min(high, config.dim - 1)
+    width = high - low if high != low else 0.001
+    ramp = ((torch.arange(len(plain), dtype=torch.float64) - low) / width).clamp(0, 1)
+    return plain * (ramp / config.factor + 1 - ramp)

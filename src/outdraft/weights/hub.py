@@ -1,0 +1,38 @@
+"""A model name to a directory: a path, else a snapshot in the Hugging Face cache, else a download.
+
+`huggingface_hub` is optional and imported only when a name is not a directory.
+"""
+
+import importlib
+from pathlib import Path
+
+from outdraft.core.errors import ModelLoadError
+
+PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
+
+
+def resolve(name: str) -> Path:
+    """The directory that holds this model's files."""
+    path = Path(name).expanduser()
+    if path.is_dir():
+        return path
+    if path.exists():
+        raise ModelLoadError(f"{name} is a file: give the directory that holds config.json and model.safetensors")
+    if name.count("/") != 1 or name.startswith((".", "/", "~")):
+        raise ModelLoadError(f"{name} is not a directory: give a model directory or a name like 'owner/model'")
+    try:
+        hub = importlib.import_module("huggingface_hub")
+    except ImportError as error:
+        raise ModelLoadError(
+            f"'{name}' is not a directory, and huggingface_hub is not installed to look it up: "
+            "give a directory, or `pip install huggingface_hub`"
+        ) from error
+    for offline in (True, False):
+        try:
+            return Path(hub.snapshot_download(name, allow_patterns=PATTERNS, local_files_only=offline))
+        except Exception as error:  # the hub raises many kinds; each means the same to us
+            reason = error
+    raise ModelLoadError(
+        f"'{name}' is neither a directory nor in the Hugging Face cache, and downloading failed "
+        f"({type(reason).__name__}: {str(reason).splitlines()[0]}): give a directory or check the network"
+    )

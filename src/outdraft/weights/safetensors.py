@@ -1,0 +1,106 @@
+"""Lazy reading of `model.safetensors`, single or sharded, and writing of a single one.
+
+A store opens the headers only; a tensor is read when it is asked for. Everything that an interrupted download leaves
+behind (an index without its shards, an empty or cut file, `*.incomplete`) is one clear `ModelLoadError`.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from outdraft.core.errors import ModelLoadError
+
+SINGLE = "model.safetensors"
+INDEX = "model.safetensors.index.json"
+_CURE = "download it again"
+
+
+class TensorStore(Mapping[str, Tensor]):
+    """The tensors of a model directory by name."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._file_of: dict[str, Path] = {}
+        for path in _files(directory):
+            for name in _names(path):
+                self._file_of[name] = path
+        for name, path in _promised(directory).items():
+            if self._file_of.get(name) is None:
+                raise ModelLoadError(f"{INDEX} promises the tensor '{name}' but {path.name} lacks it: {_CURE}")
+
+    def __getitem__(self, name: str) -> Tensor:
+        path = self._file_of[name]
+        with safe_open(path, framework="pt") as file:
+            tensor: Tensor = file.get_tensor(name)
+        return tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._file_of)
+
+    def __len__(self) -> int:
+        return len(self._file_of)
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """A tensor's shape, from the header."""
+        with safe_open(self._file_of[name], framework="pt") as file:
+            return tuple(file.get_slice(name).get_shape())
+
+    def dtype_name(self, name: str) -> str:
+        """A tensor's stored type as safetensors spells it: F32, BF16, ..."""
+        with safe_open(self._file_of[name], framework="pt") as file:
+            return str(file.get_slice(name).get_dtype())
+
+
+def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write one safetensors file that transformers reads too."""
+    whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
+    save_file(whole, path, metadata={"format": "pt"})
+
+
+def _files(directory: Path) -> list[Path]:
+    """The weight files, complete or an error."""
+    partial = sorted(directory.glob("*.incomplete"))
+    if partial:
+        raise ModelLoadError(f"{directory} holds an unfinished download ({partial[0].name}): {_CURE}")
+    if (directory / SINGLE).exists():
+        return [directory / SINGLE]
+    shards = sorted(set(_promised(directory).values()))
+    if not shards:
+        others = sorted(path.name for pattern in ("*.bin", "*.pth", "*.gguf") for path in directory.glob(pattern))
+        hint = f" ({others[0]} is of a kind that outdraft does not read: convert it to safetensors)" if others else ""
+        raise ModelLoadError(f"{directory} has no {SINGLE} and no {INDEX}{hint}")
+    absent = [path.name for path in shards if not path.exists()]
+    if absent:
+        raise ModelLoadError(
+            f"{INDEX} in {directory} names {len(absent)} of {len(shards)} shards that are not there "
+            f"({', '.join(absent[:3])}): {_CURE}"
+        )
+    return shards
+
+
+def _promised(directory: Path) -> dict[str, Path]:
+    """The index's tensor -> file table; empty where there is no index or a single file stands instead."""
+    path = directory / INDEX
+    if not path.exists() or (directory / SINGLE).exists():
+        return {}
+    try:
+        table = json.loads(path.read_text())["weight_map"]
+        return {name: directory / file for name, file in table.items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ModelLoadError(f"{path} is not a readable shard index ({error!r}): {_CURE}") from error
+
+
+def _names(path: Path) -> list[str]:
+    """The tensor names of one file's header."""
+    size = path.stat().st_size
+    if size == 0:
+        raise ModelLoadError(f"{path} is empty: {_CURE}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            return list(file.keys())
+    except (SafetensorError, OSError) as error:
+        raise ModelLoadError(f"{path} ({size} bytes) is cut short or damaged ({error}): {_CURE}") from error

@@ -1,0 +1,18 @@
+"""The NaN sentinel: parameters are born NaN, and after loading none may be left.
+
+It catches what name and shape checks cannot: a table that forgot a parameter, a half-written file, a broken checkpoint.
+"""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from torch import Tensor
+
+from outdraft.core.errors import ModelLoadError
+
+
+def require_filled(parameters: Iterable[tuple[str, Tensor]], source: Path) -> None:
+    """Raise if any parameter holds NaN."""
+    empty = [name for name, tensor in parameters if bool(tensor.isnan().any())]
+    if empty:
+        raise ModelLoadError(f"{len(empty)} parameters hold NaN after loading {source}, e.g. {', '.join(empty[:3])}")
