@@ -1,0 +1,130 @@
+"""A target between the loop and the real one, which believes nobody: it raises at the first broken promise.
+
+pass      each sequence continues exactly where its cache ends; positions, parents and masks describe one tree
+commit    the kept rows are all prompt rows, the pending token and one path below it; they spell the text
+after     the cache has len(tokens) - 1 rows, and (over a `Runner`) equals a fresh recompute of those tokens
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from itertools import pairwise
+
+import torch
+
+from outdraft.core.draft import Draft, HostTree, Role
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Target, TargetOutput
+
+
+class AuditError(AssertionError):
+    """A part of the engine, or a drafter, broke the contract."""
+
+
+def require(holds: bool, message: str) -> None:
+    """Raise `AuditError` unless it holds."""
+    if not holds:
+        raise AuditError(message)
+
+
+class AuditedTarget:
+    """Wraps any `Target`. `recheck(seq, cached_tokens)`, if given, is called after every commit."""
+
+    def __init__(self, target: Target, recheck: Callable[[Sequence, list[int]], None] | None = None) -> None:
+        self.target = target
+        self.recheck = recheck
+        self.vocab_size = target.vocab_size
+        self.max_len = target.max_len
+        self.cached: dict[int, list[int]] = {}
+        self.num_passes = 0
+        self._pass: dict[int, tuple[int, HostTree | None]] = {}
+
+    def begin(self, seq: Sequence) -> None:
+        """A sequence may begin once."""
+        require(seq.id not in self.cached, f"sequence {seq.id} began twice")
+        self.cached[seq.id] = []
+        self.target.begin(seq)
+
+    def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
+        """Check the layout of the pass, then run it."""
+        require(len({seq.id for seq in packed.seqs}) == len(packed.seqs), "one sequence twice in a pass")
+        for i, seq in enumerate(packed.seqs):
+            self._check_rows(packed, i, seq)
+        self.num_passes += 1
+        out = self.target.forward(packed, taps)
+        expected = (packed.node_starts[-1], self.vocab_size)
+        require(tuple(out.logits.shape) == expected, f"logits are {tuple(out.logits.shape)}, not {expected}")
+        return out
+
+    def _check_rows(self, packed: PackedDrafts, i: int, seq: Sequence) -> None:
+        cached, certain = self.cached[seq.id], packed.num_certain[i]
+        draft, tree = packed.drafts[i], packed.trees[i]
+        rows = slice(packed.row_starts[i], packed.row_starts[i + 1])
+        tokens, positions = packed.tokens[rows].tolist(), packed.positions[rows].tolist()
+        name = f"sequence {seq.id}"
+        require(len(cached) == seq.num_cached, f"{name}: num_cached={seq.num_cached}, the cache holds {len(cached)}")
+        require(cached == seq.tokens[: len(cached)], f"{name}: the cache does not spell the text")
+        start = len(cached)
+        require(tokens[:certain] == seq.tokens[start : start + certain], f"{name}: prompt rows are not the prompt")
+        expected = list(range(start, start + certain))
+        if tree is not None:
+            pending_at = start + certain
+            require(pending_at == len(seq.tokens) - 1, f"{name}: a draft before the prompt was read")
+            require(tokens[certain] == seq.pending, f"{name}: node 0 is not the pending token")
+            expected += [pending_at + depth for depth in tree.depths]
+        require(positions == expected, f"{name}: positions {positions}, expected {expected}")
+        if draft is not None and tree is not None:
+            check_draft(draft, tree, self.vocab_size, name)
+        self._pass[seq.id] = (certain, tree)
+
+    def commit(self, seq: Sequence, keep: Seq[int]) -> None:
+        """Check that the kept rows are the prompt rows and one path, and that they spell the text."""
+        require(seq.id in self._pass, f"sequence {seq.id}: commit without a pass")
+        certain, tree = self._pass.pop(seq.id)
+        keep = list(keep)
+        require(keep[:certain] == list(range(certain)), f"sequence {seq.id}: a prompt row was dropped")
+        cached = self.cached[seq.id]
+        cached += seq.tokens[len(cached) : len(cached) + certain]
+        nodes = [row - certain for row in keep[certain:]]
+        if tree is not None:
+            require(bool(nodes) and nodes[0] == 0, f"sequence {seq.id}: the pending token was not kept")
+            for above, node in pairwise(nodes):
+                require(node in tree.children[above], f"sequence {seq.id}: kept nodes {nodes} are no path of the tree")
+            cached += [tree.tokens[node] for node in nodes]
+        require(cached == seq.tokens[: len(cached)], f"sequence {seq.id}: kept rows do not spell the text")
+        if tree is not None:
+            require(
+                len(cached) == len(seq.tokens) - 1, f"sequence {seq.id}: {len(cached)} rows, {len(seq.tokens)} tokens"
+            )
+        self.target.commit(seq, keep)
+        if self.recheck is not None:
+            self.recheck(seq, cached)
+
+    def end(self, seq: Sequence) -> None:
+        """A sequence may end once, after it began."""
+        require(seq.id in self.cached, f"sequence {seq.id} ended without beginning")
+        del self.cached[seq.id]
+        self._pass.pop(seq.id, None)
+        self.target.end(seq)
+
+
+def check_draft(draft: Draft, tree: HostTree, vocab_size: int, name: str) -> None:
+    """A draft is well formed: ids in range, laws that are laws, acceptable nodes that see their ancestors alone."""
+    n = draft.num_nodes
+    require(all(0 <= token < vocab_size for token in tree.tokens), f"{name}: a drafted id is outside the vocabulary")
+    require(draft.roles is None or int(draft.roles[0]) == Role.VERIFY, f"{name}: the pending node is a probe")
+    for node, children in enumerate(tree.children):
+        drafted = [tree.tokens[child] for child in children]
+        require(len(set(drafted)) == len(drafted), f"{name}: node {node} has the same child twice: {drafted}")
+        if draft.q is None or not children:
+            continue
+        law = draft.q[node].double()
+        require(bool((law >= 0).all()) and abs(float(law.sum()) - 1) < 1e-4, f"{name}: q[{node}] is no law")
+        require(all(law[token] > 0 for token in drafted), f"{name}: q[{node}] gives no mass to a child that it drew")
+    if draft.mask is not None:
+        require(tuple(draft.mask.shape) == (n, n), f"{name}: mask is {tuple(draft.mask.shape)}, not {(n, n)}")
+        acceptable = {0} | {child for children in tree.children for child in children}
+        for node in acceptable:
+            sees = torch.nonzero(draft.mask[node]).flatten().tolist()
+            own = sorted({0, node, *tree.path(node)})
+            require(sees == own, f"{name}: acceptable node {node} sees {sees}, its path is {own}")

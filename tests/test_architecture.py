@@ -1,0 +1,139 @@
+"""The rules of docs/architecture.md that a machine can check: one file of tests over the source itself."""
+
+import ast
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from outdraft.core.registry import KINDS, find, names
+
+ROOT = Path(__file__).parents[1]
+SOURCE = sorted((ROOT / "src").rglob("*.py"))
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+MAX_LINES = 400
+
+# Reading a tensor on the host waits for the device. Each file that does so, and why it may.
+HOST_READS = {
+    "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
+    "decode/commit.py": "the emitted tokens: the one wait of a step",
+    "sampling/draw.py": "the tokens drawn",
+}
+
+
+def relative(path: Path) -> str:
+    return path.relative_to(ROOT / "src/outdraft").as_posix()
+
+
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(), str(path))
+
+
+@pytest.mark.parametrize("path", [*SOURCE, *TESTS], ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_file_is_the_size_of_a_thought(path: Path):
+    assert len(path.read_text().splitlines()) <= MAX_LINES
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=relative)
+def test_docstrings(path: Path):
+    tree = parsed(path)
+    assert ast.get_docstring(tree), f"{path} does not say what it is"
+    bare = [
+        node.name
+        for node in tree.body
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        and not node.name.startswith("_")
+        and not ast.get_docstring(node)
+        and not any("overload" in ast.unparse(d) for d in node.decorator_list)
+    ]
+    assert not bare, f"{path}: public names without a docstring: {bare}"
+
+
+@pytest.mark.parametrize("path", SOURCE, ids=relative)
+def test_no_print_no_star_no_bare_except(path: Path):
+    for node in ast.walk(parsed(path)):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            assert node.func.id != "print", f"{path}:{node.lineno} prints; raise, return or use the CLI's console"
+        if isinstance(node, ast.ImportFrom):
+            assert all(alias.name != "*" for alias in node.names), f"{path}:{node.lineno} imports *"
+        if isinstance(node, ast.ExceptHandler):
+            assert node.type is not None, f"{path}:{node.lineno} catches everything"
+        if isinstance(node, ast.Global):
+            raise AssertionError(f"{path}:{node.lineno} has a global")
+
+
+def test_host_reads_only_where_listed():
+    readers = {relative(path) for path in SOURCE if reads_on_host(parsed(path))}
+    assert readers <= set(HOST_READS), "list the file in HOST_READS with a reason, or keep the tensor on the device"
+    assert set(HOST_READS) <= readers, "HOST_READS names files that no longer read on the host"
+
+
+def reads_on_host(tree: ast.Module) -> bool:
+    return any(
+        isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in ("item", "tolist")
+        for node in ast.walk(tree)
+    )
+
+
+def test_core_is_standard_library_and_torch():
+    allowed = {*sys.stdlib_module_names, "torch"}
+    for path in (ROOT / "src/outdraft/core").glob("*.py"):
+        for node in ast.walk(parsed(path)):
+            modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+            modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+            for module in modules:
+                assert module.split(".")[0] in allowed or module.startswith("outdraft.core"), f"{path}: {module}"
+
+
+def test_import_does_not_load_torch():
+    code = "import sys, outdraft; print([m for m in ('torch', 'numpy', 'tokenizers', 'rich') if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_catalogue_equals_files(kind: str):
+    assert names(kind), f"no {kind} found"
+    for name in names(kind):
+        method = find(kind, name)
+        assert (method.name, method.kind) == (name, kind), f"{KINDS[kind]}.{name} registers {method.kind} {method.name}"
+        assert method.summary
+
+
+def test_every_method_has_its_page():
+    pages = {path.stem for path in (ROOT / "docs/methods").glob("*.md")}
+    for kind in KINDS:
+        missing = set(names(kind)) - pages
+        assert not missing, f"{kind}s without docs/methods/<name>.md: {sorted(missing)}"
+    stray = pages - {name for kind in KINDS for name in names(kind)}
+    assert not stray, f"pages of methods that do not exist: {sorted(stray)}"
+
+
+def test_every_drafter_has_its_row():
+    from contracts.spec_rows import ROWS
+
+    assert {row.drafter for row in ROWS} == set(names("drafter"))
+
+
+def test_nothing_names_a_machine():
+    places = re.compile(r"(?<![\w.\-])/(?:work|root|home/\w+)/")
+    hosts = re.compile("|".join(["pypi" + r"\.org", "python" + r"hosted\.org", "download\\.py" + r"torch\.org"]))
+    for path in tracked():
+        text = path.read_text(errors="ignore")
+        for pattern in (places, hosts):
+            found = pattern.search(text)
+            assert not found, f"{path.relative_to(ROOT)} names {found.group()}"
+
+
+def tracked() -> list[Path]:
+    """Text files under version control; outside a repository, those that a clone would have."""
+    kinds = {".py", ".md", ".toml", ".txt", ".cfg", ".yml", ".yaml", ".sh", "", ".importlinter"}
+    try:
+        listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
+        paths = [ROOT / line for line in listed.splitlines()]
+    except (OSError, subprocess.CalledProcessError):
+        tops = ("src", "tests", "docs", "recipes", "examples")
+        paths = [path for top in tops for path in (ROOT / top).rglob("*")] + list(ROOT.glob("*.*"))
+    return [path for path in paths if path.is_file() and path.suffix in kinds and path != Path(__file__)]
