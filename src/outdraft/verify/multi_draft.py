@@ -1,0 +1,52 @@
+"""Multi-round rejection without replacement: siblings one by one, in drawing order, each against what is left of q.
+
+Paper: Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement, 2024,
+https://arxiv.org/abs/2402.14160
+At a node, P = p and Q = q. Child x: accept with min(1, P(x) / Q(x)); after a rejection P becomes (P - Q)_+ normalised,
+and Q loses x and is renormalised. No child accepted, or no mass left in Q: draw from P.
+In: sampled trees (on chains this is `rejection`); deterministic ones with a one-hot Q for each child (then this is
+`sequential`). Out: a path and one more token with the target's law.
+"""
+
+from outdraft.core.registry import Method, Paper
+from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.chain import ratio
+from outdraft.verify.shared.proposal import Proposal, normalised
+
+
+def judge(case: Case) -> Verdict:
+    """Walk from the root to the first node none of whose children is accepted."""
+    tree, node, depth = case.tree, 0, 0
+    while True:
+        law = case.p[node]  # [V]
+        proposal = Proposal(None if case.q is None else case.q[node])
+        accepted = None
+        for child in tree.children[node]:
+            token = tree.tokens[child]
+            mass = proposal.mass(token)
+            if mass <= 0:
+                break
+            if case.coins.flip(ratio(float(law[token]), mass), child):
+                accepted = child
+                break
+            law, _ = normalised(proposal.excess(law, token), case.p[node])
+            proposal.drop(token)
+        if accepted is None:
+            return case.verdict(node, case.coins.draw(law, depth))
+        node, depth = accepted, depth + 1
+
+
+METHOD = Method(
+    name="multi_draft",
+    kind="verifier",
+    summary="rejection sampling over siblings that were drawn without replacement",
+    build=lambda options: PerDraft(judge),
+    options=NoOptions,
+    paper=Paper(
+        title="Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement",
+        year=2024,
+        link="https://arxiv.org/abs/2402.14160",
+    ),
+    shapes=("chain", "tree"),
+)

@@ -1,0 +1,43 @@
+"""Token-wise rejection sampling on a chain: accept x with min(1, p(x) / q(x)); after a rejection draw from (p - q)_+.
+
+Papers: Fast Inference from Transformers via Speculative Decoding, 2022, https://arxiv.org/abs/2211.17192;
+Accelerating Large Language Model Decoding with Speculative Sampling, 2023, https://arxiv.org/abs/2302.01318
+In: chains, sampled from q or deterministic (q is then one-hot: accept with p(x)). Out: the accepted prefix and one more
+token, whose joint law is the target's.
+"""
+
+from outdraft.core.registry import Method, Paper
+from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+from outdraft.verify.shared.chain import chain_nodes, ratio, token_masses
+from outdraft.verify.shared.proposal import Proposal, normalised
+
+
+def judge(case: Case) -> Verdict:
+    """Stop at the first rejection."""
+    nodes = chain_nodes(case, "rejection")
+    p, q = token_masses(case, nodes)
+    accepted = 0
+    while accepted < len(p) and case.coins.flip(ratio(p[accepted], q[accepted]), nodes[accepted + 1]):
+        accepted += 1
+    end = nodes[accepted]
+    law = case.p[end]  # [V]
+    if accepted < len(p):
+        proposal = Proposal(None if case.q is None else case.q[end])
+        law, _ = normalised(proposal.excess(law, case.tree.tokens[nodes[accepted + 1]]), law)
+    return case.verdict(end, case.coins.draw(law, accepted))
+
+
+METHOD = Method(
+    name="rejection",
+    kind="verifier",
+    summary="token-wise rejection sampling, the classic rule for chains",
+    build=lambda options: PerDraft(judge),
+    options=NoOptions,
+    paper=Paper(
+        title="Fast Inference from Transformers via Speculative Decoding",
+        year=2022,
+        link="https://arxiv.org/abs/2211.17192",
+    ),
+    shapes=("chain",),
+)

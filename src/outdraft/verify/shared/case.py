@@ -1,0 +1,91 @@
+"""One draft under judgement, and the frame that turns a function of one case into a `Verifier`.
+
+PackedDrafts, p [M, V], coins  ->  one `Case` for each draft that is not None  ->  one `Verdict` each, in that order.
+The checks that every rule needs are made here, once: p holds numbers, q has p's shape, every draft has its coins.
+"""
+
+import math
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from outdraft.core.coins import Coins
+from outdraft.core.draft import HostTree
+from outdraft.core.errors import CapabilityError, NumericsError
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.request import Request
+from outdraft.core.sequence import Sequence
+from outdraft.core.verdict import Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One sequence's guess with the target's laws and its coins."""
+
+    seq: Sequence
+    tree: HostTree
+    p: Tensor  # [N, V]
+    q: Tensor | None  # [N, V] in p's type; None: every child was a deterministic guess
+    coins: Coins
+    first: int  # where node 0 stands among the M nodes of the pass
+
+    def verdict(self, node: int, token: int) -> Verdict:
+        """The path to `node` is accepted and `token` follows it."""
+        return Verdict(tuple(self.tree.path(node)), token, bonus=not self.tree.children[node])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """Options of a rule that has none."""
+
+
+class PerDraft:
+    """A rule that judges each draft by itself."""
+
+    def __init__(self, judge: Callable[[Case], Verdict], *, lossless: bool = True, coupled: bool = False) -> None:
+        self.judge = judge
+        self.lossless = lossless
+        self.coupled = coupled
+
+    def couples(self, request: Request) -> bool:
+        """Whether the output is the target's own keyed draw: a property of the rule here, not of the request."""
+        return self.coupled
+
+    def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
+        """One verdict for each draft that is not None."""
+        return [self.judge(case) for case in make_cases(packed, p, coins)]
+
+
+def make_cases(packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Case]:
+    """The drafts of one pass. Raises `NumericsError` if p is no law, `CapabilityError` if q does not fit p."""
+    _check_numbers(packed, p)
+    judged = [i for i, draft in enumerate(packed.drafts) if draft is not None]
+    cases = []
+    for i, own in zip(judged, coins, strict=True):
+        draft, tree, seq = packed.drafts[i], packed.trees[i], packed.seqs[i]
+        assert draft is not None and tree is not None
+        laws = p[packed.node_slice(i)]
+        q = draft.q
+        if q is not None:
+            if q.shape != laws.shape:
+                raise CapabilityError(
+                    f"the draft of sequence {seq.id} brings q of shape {list(q.shape)} for target laws of shape "
+                    f"{list(laws.shape)}: a drafter must give one row a node over the target's vocabulary"
+                )
+            q = q.to(laws)
+        cases.append(Case(seq, tree, laws, q, own, packed.node_starts[i]))
+    return cases
+
+
+def _check_numbers(packed: PackedDrafts, p: Tensor) -> None:
+    """One sum tells whether any entry is NaN or infinite; only then look for it."""
+    if p.numel() == 0 or math.isfinite(float(p.sum())):
+        return
+    row = p.isfinite().all(-1).tolist().index(False)
+    i = next(i for i, stop in enumerate(packed.node_starts[1:]) if row < stop)
+    raise NumericsError(
+        f"the target's law at node {row - packed.node_starts[i]} of sequence {packed.seqs[i].id} is not finite: the "
+        "model produced NaN or infinite logits; check its weights, or load it in float32"
+    )

@@ -1,0 +1,65 @@
+"""The law that a node's next child was drawn from, given the siblings already tried, and what p has in excess of it.
+
+    sampled without replacement    q with the tried tokens zeroed, renormalised; nothing left: no further child counts
+    a deterministic guess          one-hot at the child itself, so that the excess is p without that token
+
+Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p - a q (normalised), and the law is p.
+"""
+
+import torch
+from torch import Tensor
+
+
+class Proposal:
+    """Consumed sibling by sibling, in drawing order."""
+
+    def __init__(self, row: Tensor | None) -> None:
+        self.row = row  # [V]; None: deterministic
+        self._owned = False
+
+    def mass(self, token: int) -> float:
+        """Probability that the next sibling was this token."""
+        return 1.0 if self.row is None else float(self.row[token])
+
+    def excess(self, weighted: Tensor, token: int) -> Tensor:
+        """(weighted - law)_+ [V], where `weighted` is the target's law times a weight of at most 1."""
+        if self.row is None:
+            return without(weighted, [token])
+        return (weighted - self.row).clamp_(min=0)
+
+    def drop(self, token: int) -> None:
+        """`token` was tried and rejected: the sibling after it was drawn from what is left."""
+        if self.row is None:
+            return
+        if not self._owned:
+            self.row, self._owned = self.row.clone(), True
+        self.row[token] = 0
+        total = self.row.sum()
+        if total > 0:
+            self.row /= total
+
+
+def normalised(excess: Tensor, fallback: Tensor) -> tuple[Tensor, float]:
+    """The residual law [V] and the mass it had.
+
+    No mass at all can only be rounding (p equals q, and a sure child was turned down by the last bit): the target's own
+    law stands in.
+    """
+    total = float(excess.sum())
+    return (excess / total, total) if total > 0 else (fallback, 0.0)
+
+
+def prefix_weight(surplus: float, weight: float) -> float:
+    """S / (S + 1 - a): how surely a prefix of weight a is kept once what follows is rejected; S: the residual mass.
+
+    1 if p and q agree so well that both terms are 0; exactly 1 wherever a is 1, as it is at the root.
+    """
+    whole = surplus + (1 - weight)
+    return surplus / whole if whole > 0 else 1.0
+
+
+def without(law: Tensor, tokens: list[int]) -> Tensor:
+    """A copy of `law` [V] with no mass on `tokens`; not renormalised."""
+    law = law.clone()
+    law[torch.tensor(tokens, dtype=torch.long, device=law.device)] = 0
+    return law
