@@ -1,0 +1,22 @@
+"""Lookahead decoding: the target drafts for itself, by Jacobi iteration in spare rows of its own passes.
+
+Fu, Bailis, Stoica and Zhang, "Break the sequential dependency of LLM inference using lookahead decoding", 2024,
+https://arxiv.org/abs/2402.02057.
+"""
+
+from outdraft.core.registry import Method, Paper
+from outdraft.drafters.lookahead.drafter import LookaheadOptions, build
+
+METHOD = Method(
+    name="lookahead",
+    kind="drafter",
+    summary="n-grams ripened by Jacobi iteration in spare rows of the target's own passes (no model)",
+    build=build,
+    options=LookaheadOptions,
+    paper=Paper(
+        title="Break the sequential dependency of LLM inference using lookahead decoding",
+        year=2024,
+        link="https://arxiv.org/abs/2402.02057",
+    ),
+    shapes=("tree",),
+)

@@ -1,0 +1,144 @@
+"""Lookahead decoding's drafter: pool tuples to verify and window rows to probe, in one pass.
+
+Fu et al., "Break the sequential dependency of LLM inference using lookahead decoding", 2024,
+https://arxiv.org/abs/2402.02057.
+
+    nodes  [ root | trie of the pool's tuples that start at root | window ]
+             0      Role.VERIFY                                    Role.PROBE, never accepted, never kept
+
+Level 0 of the window is a chain below the root; level r of a column hangs from level r - 1. So a probe's ancestors are
+what it must see, and its depth is its position. Data in: text and the argmax at the probes; data out: a tree.
+"""
+
+import random
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+import torch
+
+from outdraft.core.draft import Draft, Role, chain
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.lookahead.window import Pool, Window
+from outdraft.drafters.shared.trie import Trie
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LookaheadOptions:
+    """Shape of the window. Raises `ConfigError` naming what is out of range."""
+
+    window: int = 7  # W: columns of the window
+    ngram: int = 5  # N: tokens of an n-gram, its key included; N - 1 levels, at most N - 1 drafted tokens
+    guesses: int = 7  # G: tuples remembered for each key, all verified together
+    pool_from_prompt: bool = True  # also learn the prompt's own n-grams
+    seed: int = 0  # of the tokens that the window starts from
+
+    def __post_init__(self) -> None:
+        for name, least in (("window", 1), ("ngram", 2), ("guesses", 1)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
+
+
+@dataclass(slots=True)
+class _State:
+    window: Window
+    pool: Pool
+    draft: Draft | None = None  # the last guess, if it carries a window
+    probes: list[int] = field(default_factory=list)  # nodes of the window's last level
+
+
+class LookaheadDrafter:
+    """One window and one pool for each sequence."""
+
+    needs = Needs()
+
+    def __init__(self, options: LookaheadOptions, max_len: int) -> None:
+        self._options = options
+        self._max_len = max_len
+        self._states: dict[int, _State] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """A window of random prompt tokens; a pool of the prompt's n-grams or an empty one."""
+        options = self._options
+        for seq in seqs:
+            dice = random.Random(options.seed)
+            prompt = [token for token in seq.tokens if token not in seq.eos_token_ids] or seq.tokens[:1]
+            fresh = _Fresh(dice, prompt)
+            state = _State(Window(options.window, options.ngram, fresh), Pool(options.guesses))
+            if options.pool_from_prompt:
+                for at in range(len(seq.tokens) - options.ngram + 1):
+                    state.pool.add(seq.tokens[at], tuple(seq.tokens[at + 1 : at + options.ngram]))
+            self._states[seq.id] = state
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """Tuples that start at the pending token, and the window as far as it fits."""
+        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Read the argmax below the window's last level: new n-grams for the pool, a new level for the window."""
+        for one in seen:
+            state = self._states.get(one.seq.id)
+            if state is None or one.draft is None or one.draft is not state.draft or one.logits is None:
+                continue
+            new = one.logits[state.probes].argmax(-1).tolist()
+            for key, tokens in state.window.advance(new, one.seq.eos_token_ids):
+                state.pool.add(key, tokens)
+            state.draft = None
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Drop windows and pools."""
+        for seq in seqs:
+            self._states.pop(seq.id, None)
+
+    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+        state = self._states[seq.id]
+        state.draft = None
+        if budget.depth <= 0 or budget.nodes == 0:
+            return chain([seq.pending])
+        levels = state.window.levels
+        state.window.set_root(seq.pending)
+        num_probes = sum(len(level) for level in levels) - 1
+        reach = len(levels[0]) + len(levels) - 2  # the deepest probe
+        room = budget.nodes if budget.nodes is not None else num_probes + self._options.guesses * budget.depth
+        fits = num_probes <= room and len(seq.tokens) + reach <= self._max_len
+        trie = Trie(seq.pending, room - num_probes if fits else room)
+        for tokens in state.pool.get(seq.pending):
+            trie.insert(tokens[: budget.depth])
+        if not fits:
+            return trie.draft()
+        return self._with_window(state, trie)
+
+    def _with_window(self, state: _State, trie: Trie) -> Draft:
+        levels, num_verify = state.window.levels, trie.num_nodes
+        tokens = trie.tokens + levels[0][1:] + [token for level in levels[1:] for token in level]
+        columns = [0, *range(num_verify, num_verify + len(levels[0]) - 1)]  # each column's deepest node so far
+        parents = trie.parents + columns[:-1]
+        for _ in levels[1:]:
+            parents += columns
+            columns = list(range(len(parents) - len(columns), len(parents)))
+        roles = torch.full((len(tokens),), Role.PROBE)
+        roles[:num_verify] = Role.VERIFY
+        state.probes = columns
+        state.draft = Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), roles=roles)
+        return state.draft
+
+
+class _Fresh:
+    """Random tokens of the prompt: plausible starting points for the window."""
+
+    __slots__ = ("_dice", "_prompt")
+
+    def __init__(self, dice: random.Random, prompt: list[int]) -> None:
+        self._dice = dice
+        self._prompt = prompt
+
+    def __call__(self) -> int:
+        return self._dice.choice(self._prompt)
+
+
+def build(options: LookaheadOptions, port: TargetPort) -> LookaheadDrafter:
+    """Needs only the target's context length: window rows stand beyond the guess."""
+    return LookaheadDrafter(options, port.max_len)

@@ -1,0 +1,93 @@
+"""The next draft token of each row, and the law it was really drawn from.
+
+A guess by argmax has no law (it is deterministic); a sampled one carries the draft's warped law, which the rule needs
+exactly as it was used (Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
+https://arxiv.org/abs/2211.17192). The coins are the drafter's own, so a result does not depend on the batch.
+Data in: draft logits [n, V] of one step; data out: token ids, laws [V] and confidences of the n rows.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Literal, cast
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError, NumericsError
+from outdraft.core.sequence import Sequence
+from outdraft.sampling.warp import warp_nodes
+
+Sample = Literal["match", "greedy"]  # draw as the request does | always the argmax
+
+
+@dataclass(slots=True)
+class Choices:
+    """One step's tokens for n rows."""
+
+    tokens: list[int]
+    laws: list[Tensor | None]  # [V] each; None: an argmax
+    confidences: list[float]  # draft probability of each token; 1 where nobody asked
+
+
+def check_sample(sample: str) -> None:
+    """Raise `ConfigError` unless `sample` is a known way."""
+    if sample not in ("match", "greedy"):
+        raise ConfigError(
+            f"sample={sample!r}: it is 'match' (draw as the request does) or 'greedy' (always the argmax)"
+        )
+
+
+def takes_argmax(seq: Sequence, sample: Sample) -> bool:
+    """Whether this sequence's guesses are deterministic."""
+    return sample == "greedy" or seq.request.params.greedy
+
+
+def choose(seqs: Seq[Sequence], logits: Tensor, paths: Seq[list[int]], *, sample: Sample, confident: bool) -> Choices:
+    """One token for each row of `logits` [n, V], where `paths[i]` was drafted after `seqs[i].tokens`.
+
+    `confident`: whether confidences are wanted. Raises `NumericsError` on NaN or infinite logits.
+    """
+    plain = [takes_argmax(seq, sample) and not _edits_logits(seq) for seq in seqs]
+    if all(plain):
+        tokens, confidences = best_tokens(seqs, logits, confident=confident)
+        return Choices(tokens, [None] * len(tokens), confidences)
+    made = Choices([], [], [])
+    for i, (seq, path) in enumerate(zip(seqs, paths, strict=True)):
+        law = warp_nodes(seq, logits[i : i + 1], [path])[0]
+        if takes_argmax(seq, sample):
+            token = int(law.argmax())
+            made.laws.append(None)
+        else:
+            token = seq.draft_coins(seq).draw(law, len(path), len(path))[0]
+            made.laws.append(law)
+        made.tokens.append(token)
+        # A greedy law is one-hot, so its own mass says nothing: the raw probability does.
+        source = torch.softmax(logits[i].float(), -1) if seq.request.params.greedy else law
+        made.confidences.append(float(source[token]) if confident else 1.0)
+    return made
+
+
+def best_tokens(seqs: Seq[Sequence], logits: Tensor, *, confident: bool) -> tuple[list[int], list[float]]:
+    """Argmax of each row of `logits` [n, V], with its raw probability if `confident`."""
+    best = logits.max(-1)
+    values = cast(list[float], best.values.tolist())
+    check_finite(seqs, values)
+    if not confident:
+        return best.indices.tolist(), [1.0] * len(values)
+    mass = torch.logsumexp(logits.float(), -1)
+    return best.indices.tolist(), torch.exp(best.values.float() - mass).tolist()
+
+
+def check_finite(seqs: Seq[Sequence], largest: Seq[float]) -> None:
+    """The largest logit of each row tells: it is NaN or infinite if the row holds NaN or +inf, or no token at all."""
+    for seq, value in zip(seqs, largest, strict=True):
+        if not -float("inf") < value < float("inf"):
+            raise NumericsError(
+                f"sequence {seq.id}: the drafter's logits hold {value} at position {len(seq.tokens)}: its weights are "
+                "damaged or overflow in this dtype; load it in float32"
+            )
+
+
+def _edits_logits(seq: Sequence) -> bool:
+    params = seq.request.params
+    return params.depends_on_history or bool(params.logit_bias)

@@ -1,0 +1,161 @@
+r"""Tree growth: level by level, expand the most probable frontier nodes, each with several children.
+
+    level 0  expand the pending node          p                 width 2: two children each,
+    level 1  expand the best `beam`          / \                the best 2 of a level are expanded
+    ...                                     a   b
+                                           / \ / \
+
+Deterministic trees (top-k children) may be pruned freely: the best `max_nodes` by path probability stay, and a parent
+is never less probable than its child. Sampled trees (children without replacement) are never pruned, since dropping a
+drawn token for its value would bend the law; they stop growing instead. Data in: `feed`; data out: one draft each.
+"""
+
+from collections.abc import Sequence as Seq
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.choose import Sample, check_finite, takes_argmax
+from outdraft.sampling.warp import warp_nodes
+
+
+class Tree:
+    """One sequence's tree while it grows."""
+
+    __slots__ = ("depths", "expanded", "frontier", "laws", "max_depth", "max_nodes", "parents", "probs", "scores",
+                 "seq", "tokens")  # fmt: skip
+
+    def __init__(self, seq: Sequence, max_depth: int, max_nodes: int) -> None:
+        self.seq = seq
+        self.max_depth = max_depth
+        self.max_nodes = max_nodes
+        self.tokens = [seq.pending]
+        self.parents = [-1]
+        self.depths = [0]
+        self.scores = [0.0]  # log probability of the path
+        self.probs = [1.0]  # draft probability of the node itself
+        self.laws: dict[int, Tensor] = {}  # node -> [V] the law its children were drawn from
+        self.expanded: list[int] = []  # nodes fed so far, in order: row r of the draft cache holds expanded[r]
+        self.frontier = [0] if min(max_depth, max_nodes) > 0 else []  # nodes to feed next
+
+    def path(self, node: int) -> list[int]:
+        """Draft tokens from below the pending token to `node`."""
+        path = []
+        while node > 0:
+            path.append(self.tokens[node])
+            node = self.parents[node]
+        return path[::-1]
+
+    def ancestors(self, node: int) -> list[int]:
+        """Nodes from the pending token down to `node`, both included."""
+        line = [node]
+        while node > 0:
+            node = self.parents[node]
+            line.append(node)
+        return line[::-1]
+
+    def add(self, parent: int, token: int, log_prob: float, prob: float) -> None:
+        """One more child of `parent`, the last among its siblings."""
+        self.tokens.append(token)
+        self.parents.append(parent)
+        self.depths.append(self.depths[parent] + 1)
+        self.scores.append(self.scores[parent] + log_prob)
+        self.probs.append(prob)
+
+
+class FeedTrees(Protocol):
+    """The network, as the loop sees it."""
+
+    def __call__(self, level: int, trees: list[Tree]) -> Tensor:
+        """Feed the `frontier` of each tree (none is empty): logits [n, V] of all these nodes, tree after tree."""
+        ...
+
+
+def grow_trees(
+    trees: Seq[Tree],
+    feed: FeedTrees,
+    *,
+    sample: Sample,
+    width: int,
+    beam: int,
+    confidence_threshold: float = 0.0,
+) -> list[Draft]:
+    """Grow all trees together. `width`: children of an expanded node; `beam`: nodes expanded on one level."""
+    level = 0
+    while live := [tree for tree in trees if tree.frontier]:
+        logits = feed(level, live)
+        start = 0
+        for tree, rows in zip(live, _top(live, logits, width), strict=True):
+            fed = tree.frontier
+            first = len(tree.tokens)
+            if takes_argmax(tree.seq, sample):
+                for node, (ids, log_probs, probs) in zip(fed, rows, strict=True):
+                    for token, log_prob, prob in zip(ids, log_probs, probs, strict=True):
+                        if prob > 0:
+                            tree.add(node, token, log_prob, prob)
+            else:
+                _draw(tree, logits[start : start + len(fed)], width)
+            start += len(fed)
+            tree.expanded += fed
+            tree.frontier = _next(tree, first, level + 1, beam, confidence_threshold, sample)
+        level += 1
+    return [_finish(tree, sample) for tree in trees]
+
+
+Row = tuple[list[int], list[float], list[float]]
+
+
+def _top(trees: Seq[Tree], logits: Tensor, width: int) -> list[list[Row]]:
+    """The `width` most probable tokens of every fed node, with log probability and probability."""
+    logits = logits.float() if logits.dtype != torch.float64 else logits
+    best = torch.log_softmax(logits, -1).topk(min(width, logits.shape[-1]), -1)
+    ids, log_probs, probs = best.indices.tolist(), best.values.tolist(), best.values.exp().tolist()
+    owners = [tree.seq for tree in trees for _ in tree.frontier]
+    check_finite(owners, [row[0] for row in log_probs])
+    rows = iter(zip(ids, log_probs, probs, strict=True))
+    return [[next(rows) for _ in tree.frontier] for tree in trees]
+
+
+def _draw(tree: Tree, logits: Tensor, width: int) -> None:
+    """Children of the frontier, drawn without replacement from the warped law, in drawing order."""
+    seq, paths = tree.seq, [tree.path(node) for node in tree.frontier]
+    coins = seq.draft_coins(seq)
+    laws = warp_nodes(seq, logits, paths)
+    for node, law in zip(tree.frontier, laws, strict=True):
+        count = min(width, tree.max_nodes + 1 - len(tree.tokens))  # fixed before the draw
+        if count <= 0:
+            break
+        tree.laws[node] = law
+        for token in coins.draw(law, tree.depths[node], node, count):
+            prob = law[token]
+            tree.add(node, token, float(torch.log(prob)), float(prob))
+
+
+def _next(tree: Tree, first: int, level: int, beam: int, threshold: float, sample: Sample) -> list[int]:
+    """Which of the nodes from `first` on to expand: the `beam` most probable paths whose last token is not unsure."""
+    if level >= tree.max_depth or (not takes_argmax(tree.seq, sample) and len(tree.tokens) > tree.max_nodes):
+        return []
+    sure = [node for node in range(first, len(tree.tokens)) if tree.probs[node] >= threshold]
+    return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[:beam])
+
+
+def _finish(tree: Tree, sample: Sample) -> Draft:
+    """The grown tree as a datum; a deterministic one keeps its most probable `max_nodes` nodes."""
+    n = len(tree.tokens)
+    if takes_argmax(tree.seq, sample):
+        best = sorted(range(1, n), key=lambda node: (-tree.scores[node], node))[: tree.max_nodes]
+        keep = [0, *sorted(best)]
+        at = {node: i for i, node in enumerate(keep)}
+        return Draft(
+            tokens=torch.tensor([tree.tokens[node] for node in keep]),
+            parents=torch.tensor([at.get(tree.parents[node], -1) for node in keep]),
+        )
+    q = None
+    if tree.laws:
+        some = next(iter(tree.laws.values()))
+        q = some.new_zeros(n, some.shape[0])
+        q[list(tree.laws)] = torch.stack(list(tree.laws.values()))
+    return Draft(tokens=torch.tensor(tree.tokens), parents=torch.tensor(tree.parents), q=q)

@@ -1,0 +1,115 @@
+"""What the drafters' tests share: sequences, a greedy rule in ten lines, and a target that recites a given text."""
+
+import itertools
+from dataclasses import dataclass
+
+import torch
+
+from outdraft.core.params import SamplingParams
+from outdraft.core.registry import find, make_options
+from outdraft.core.request import Request
+from outdraft.core.sequence import Sequence
+from outdraft.core.verdict import Verdict
+from outdraft.decode.step import Parts, step
+from outdraft.sampling.coins import draft_coins, verifier_coins
+from outdraft.testing.table_target import TableTarget
+
+_ids = itertools.count()
+
+
+def sequence(prompt, *, max_len=4096, seed=0, coupled=False, eos=(), k=None, **params):
+    """A sequence as the engine makes it."""
+    params.setdefault("max_tokens", 64)
+    request = Request(
+        prompt_token_ids=tuple(prompt), params=SamplingParams(seed=seed, **params), num_speculative_tokens=k
+    )
+    return Sequence(
+        id=next(_ids),
+        request=request,
+        tokens=list(prompt),
+        prompt_len=len(prompt),
+        max_len=max_len,
+        seed=seed,
+        coupled=coupled,
+        eos_token_ids=frozenset(eos),
+        coins=verifier_coins,
+        draft_coins=draft_coins,
+        prompt_ids=frozenset(prompt),
+    )
+
+
+def greedy_rule(packed, p, coins):
+    """Walk while a child is the argmax."""
+    verdicts = []
+    for i, tree in enumerate(packed.trees):
+        if tree is None:
+            continue
+        best = p[packed.node_slice(i)].argmax(-1).tolist()
+        node, path = 0, []
+        while child := next((c for c in tree.children[node] if tree.tokens[c] == best[node]), None):
+            path.append(child)
+            node = child
+        verdicts.append(Verdict(tuple(path), best[node], not tree.children[node]))
+    return verdicts
+
+
+greedy_rule.lossless = True
+
+
+class Reciter(TableTarget):
+    """The next token is what stands at this place of `text`, whatever came before."""
+
+    def __init__(self, text, vocab_size, max_len=4096):
+        super().__init__(vocab_size=vocab_size, order=0, max_len=max_len)
+        self.text = text
+
+    def next_logits(self, tokens):
+        logits = torch.zeros(self.vocab_size)
+        logits[self.text[len(tokens)] if len(tokens) < len(self.text) else 0] = 9.0
+        return logits
+
+
+@dataclass
+class Run:
+    """Events of every step, per sequence."""
+
+    passes: int
+    events: list
+
+    @property
+    def tokens_per_pass(self):
+        return sum(len(e.tokens) for e in self.events) / sum(bool(e.tokens) for e in self.events)
+
+
+def write(seqs, target, drafter, *, k=5, rule=greedy_rule, policy=None, each_step=None):
+    """Run the one loop to the end of every sequence."""
+    policy = policy or find("policy", "fixed").build(
+        make_options(find("policy", "fixed"), {"num_speculative_tokens": k})
+    )
+    parts = Parts(target=target, drafter=drafter, verifier=rule, policy=policy)
+    for seq in seqs:
+        target.begin(seq)
+    drafter.begin(seqs)
+    live, events, passes = list(seqs), [], 0
+    while live:
+        events += step(live, parts)
+        passes += 1
+        if each_step is not None:
+            each_step(live)
+        done = [seq for seq in live if seq.finish_reason is not None]
+        drafter.end(done)
+        for seq in done:
+            target.end(seq)
+        live = [seq for seq in live if seq.finish_reason is None]
+    return Run(passes, events)
+
+
+def make(name, port, **options):
+    """A drafter by name."""
+    method = find("drafter", name)
+    return method.build(make_options(method, options), port)
+
+
+def states(drafter):
+    """Every dictionary that the drafter keeps: all must be empty after `end`."""
+    return {name: value for name, value in vars(drafter).items() if isinstance(value, dict)}
