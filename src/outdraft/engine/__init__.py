@@ -1,1 +1,1 @@
-"""Floor 6: requests over time."""
+"""Floor 6: requests over time. `llm.LLM` is the front door, `loop.Engine` the loop behind it."""

@@ -74,7 +74,7 @@ class LLM:
         directory = model_directory(model)
         decoder = load_target(directory, dtype=dtype, device=device, exact=exact)
         self.codec: TextCodec | None = TextCodec.load(directory) if TextCodec.exists(directory) else None
-        self._eos = frozenset(decoder.config.eos_token_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
+        self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
         self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
         self._decoder = decoder
         self._assemble(speculation, verifier_options or {}, policy_options or {})
