@@ -1,0 +1,158 @@
+"""The front door: prompts of every kind, streams, async, cancelling, statistics, and errors before any work."""
+
+import asyncio
+
+import pytest
+import torch
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError, NumericsError, RequestError
+from outdraft.core.events import Source
+
+GREEDY = SamplingParams(max_tokens=24)
+SEEDED = SamplingParams(max_tokens=24, temperature=1.0, seed=5)
+
+
+@pytest.fixture(scope="module")
+def llm(model_dir) -> LLM:
+    return LLM(model_dir, dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def fast(llm) -> LLM:
+    return llm.with_drafter("ngram", num_speculative_tokens=4)
+
+
+def test_a_prompt_may_be_text_a_mapping_or_ids(llm):
+    ids = llm.codec.encode("hello")
+    results = llm.generate(["hello", {"prompt": "hello"}, {"prompt_token_ids": ids}], GREEDY)
+    assert len({r.token_ids for r in results}) == 1 and len(results[0].token_ids) == 24
+    assert results[0].text == llm.codec.decode(results[0].token_ids, continues=True)
+    assert results[0].finish_reason == "length" and results[0].prompt_token_ids == tuple(ids)
+
+
+@pytest.mark.parametrize("params", [GREEDY, SEEDED])
+def test_drafting_changes_nothing_but_the_sources(llm, fast, params):
+    prompts = ["abcabcabcabc", "x", "the cat sat on the mat, the cat sat"]
+    plain, quick = llm.generate(prompts, params), fast.generate(prompts, params)
+    assert [r.token_ids for r in plain] == [r.token_ids for r in quick]
+    assert {s for r in plain for s in r.sources} == {Source.PLAIN}
+    assert all(len(r.sources) == len(r.token_ids) for r in quick)
+    assert sum(r.stats.num_draft_tokens for r in quick) > 0
+
+
+def test_each_request_has_its_own_settings_and_may_turn_speculation_off(fast):
+    many = fast.generate(["abab", "abab"], [GREEDY, SEEDED])
+    assert many[0].token_ids != many[1].token_ids
+    off = fast.generate("abab", GREEDY, num_speculative_tokens=0)
+    assert off.token_ids == many[0].token_ids and off.stats.num_draft_tokens == 0
+
+
+def test_a_stream_joins_to_the_result(fast):
+    chunks = list(fast.stream("abcabcabc", GREEDY))
+    whole = fast.generate("abcabcabc", GREEDY)
+    assert "".join(c.text for c in chunks) == whole.text
+    assert tuple(t for c in chunks for t in c.token_ids) == whole.token_ids
+    assert [c.finish_reason for c in chunks[:-1]] == [None] * (len(chunks) - 1) and chunks[-1].finish_reason == "length"
+
+
+def test_leaving_a_stream_cancels_the_request(fast):
+    stream = fast.stream("abc", GREEDY)
+    next(stream)
+    stream.close()
+    assert not fast.engine.has_work and not fast._writers
+
+
+def test_async_callers_share_the_batch_and_get_their_own_text(llm, fast):
+    async def both():
+        pieces = [chunk.text async for chunk in fast.astream("abcabc", GREEDY)]
+        return await asyncio.gather(*(fast.agenerate(p, GREEDY) for p in ("abcabc", "xyz", "q"))), "".join(pieces)
+
+    results, streamed = asyncio.run(both())
+    alone = llm.generate(["abcabc", "xyz", "q"], GREEDY)
+    assert [r.text for r in results] == [r.text for r in alone] and streamed == alone[0].text
+    assert not fast.engine.has_work
+
+
+def test_a_stop_string_cuts_inside_an_accepted_run(llm, fast):
+    text = llm.generate("abcabcabc", SEEDED).text
+    stop = text[7:9]
+    params = SamplingParams(max_tokens=24, temperature=1.0, seed=5, stop=(stop,))
+    for engine in (llm, fast):
+        result = engine.generate("abcabcabc", params)
+        assert result.text == text[: text.index(stop)] and result.finish_reason == "stop"
+        assert "".join(c.text for c in engine.stream("abcabcabc", params)) == result.text
+
+
+def test_logprobs_of_drafted_tokens_equal_those_of_plain_decoding(llm, fast):
+    params = SamplingParams(max_tokens=24, logprobs=3, temperature=0.7, seed=1, repetition_penalty=1.1)
+    plain, quick = llm.generate("abababab", params), fast.generate("abababab", params)
+    assert plain.logprobs == quick.logprobs and len(plain.logprobs) == 24
+    first = plain.logprobs[0]
+    assert len(first.top_raw) == 3 and first.raw <= first.top_raw[0][1] and first.warped != first.raw
+    assert llm.generate("abab", GREEDY).logprobs is None
+
+
+def test_metrics_and_config_say_what_ran(fast):
+    result = fast.generate("abcabcabcabc", GREEDY)
+    metrics = result.metrics["speculative_decoding"]
+    assert metrics["num_spec_steps"] == result.stats.num_drafted_steps
+    assert sum(metrics["acceptance_histogram"]) == metrics["num_spec_steps"]
+    assert fast.config["drafter"]["name"] == "ngram" and fast.config["policy"]["num_speculative_tokens"] == 4
+    assert result.stats.times["target"] > 0
+
+
+def test_speculative_config_in_vllms_words(model_dir, llm):
+    config = {"method": "ngram", "prompt_lookup_max": 2, "num_speculative_tokens": 3}
+    other = LLM(model_dir, dtype="float32", speculative_config=config)
+    assert other.config["drafter"]["max_ngram"] == 2 and other.config["policy"]["num_speculative_tokens"] == 3
+    assert other.generate("abab", GREEDY).token_ids == llm.generate("abab", GREEDY).token_ids
+
+
+@pytest.mark.parametrize(
+    "config,named",
+    [({"method": "ngram", "prompt_lookup_mx": 2}, "prompt_lookup_max"), ({"method": "ngrm"}, "ngram"),
+     ({"model": "x"}, "method"), ({"method": "ngram", "num_speculative_tokens": -1}, "-1")],
+)  # fmt: skip
+def test_a_wrong_speculative_config_names_the_cure(model_dir, config, named):
+    with pytest.raises(ConfigError, match=named):
+        LLM(model_dir, dtype="float32", speculative_config=config)
+
+
+@pytest.mark.parametrize(
+    "prompt,named",
+    [("", "empty"), ({"prompt_token_ids": []}, "empty"), ({"prompt_token_ids": [999]}, "999"),
+     ("x" * 5000, "5000 tokens"), ({"text": "x"}, "'text'"), (7, "int")],
+)  # fmt: skip
+def test_a_bad_prompt_is_refused_before_any_work(llm, prompt, named):
+    with pytest.raises(RequestError, match=named):
+        llm.generate(["fine", prompt], GREEDY)
+    assert not llm.engine.has_work
+
+
+def test_a_negative_draft_length_is_refused(fast):
+    with pytest.raises(RequestError, match="num_speculative_tokens=-2"):
+        fast.generate("x", GREEDY, num_speculative_tokens=-2)
+
+
+def test_a_draft_of_another_vocabulary_is_refused(llm, tmp_path):
+    from outdraft.models.load import save_model
+    from outdraft.testing.tiny import tiny_model
+
+    save_model(tiny_model("llama", vocab=61, layers=1, hidden=32), tmp_path)
+    with pytest.raises(CapabilityError, match="61"):
+        llm.with_drafter("draft_model", {"model": str(tmp_path)})
+
+
+def test_missing_directory(tmp_path):
+    with pytest.raises(ModelLoadError):
+        LLM(tmp_path / "nothing")
+
+
+def test_nan_logits_end_the_request_with_an_error_that_says_so(model_dir):
+    broken = LLM(model_dir, dtype="float32")
+    with torch.no_grad():
+        broken._decoder.layers[1].down.weight[0, 0] = torch.nan
+    with pytest.raises(NumericsError, match="damaged"):
+        broken.generate("abc", GREEDY)
+    assert not broken.engine.has_work
