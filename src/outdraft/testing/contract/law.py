@@ -1,0 +1,89 @@
+"""The sampled half of a drafter's proof: unseeded texts have the target's law, and a biased rule would be noticed.
+
+Short texts over a small vocabulary are written by the whole engine, in ragged batches, under the rule that `auto` picks
+for the drafter's guesses (which reads `q`: a drafter whose q is not the law that it drew from is caught here). Every
+token is counted under the tokens before it, and the counts are judged against the target's exact laws.
+"""
+
+from collections.abc import Sequence as Seq
+from itertools import product
+
+import torch
+from torch import Tensor
+
+from outdraft.core.coins import Coins
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.core.verdict import Verdict
+from outdraft.core.verifier import Verifier
+from outdraft.sampling.warp import warp_nodes
+from outdraft.testing.audit import require
+from outdraft.testing.sample_law import SampledLaw, judge_counts
+from outdraft.testing.subject import Subject, run
+from outdraft.verify.auto import Auto
+from outdraft.verify.shared.case import Case, PerDraft
+
+PROMPT = (1, 2, 1, 2, 3, 1, 2)  # something to copy, so that look-up drafters draft
+LENGTH = 3
+
+
+class Uncoupled:
+    """A rule, denied the shared noise: what `auto` does for requests without a seed, reproducibly with one."""
+
+    def __init__(self, rule: Verifier) -> None:
+        self.rule = rule
+        self.lossless = rule.lossless
+
+    def couples(self, request: Request) -> bool:
+        """Never."""
+        return False
+
+    def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
+        """The rule's own verdicts."""
+        return self.rule(packed, p, coins)
+
+
+def sampled_law_is_the_targets(subject: Subject, *, num_texts: int = 1500) -> None:
+    """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8."""
+    honest, offered = sample(subject, Uncoupled(Auto()), num_texts)
+    require(
+        honest.passes,
+        f"{subject.row.name}: sampled texts do not have the target's law (p={honest.p_value:.2g}, "
+        f"TV={honest.tv:.3f}, noise up to {honest.tv_bound:.3f}, {honest.impossible} impossible tokens); "
+        "is q the law that the children were really drawn from, and None for deterministic guesses?",
+    )
+    if offered > num_texts / 2:
+        biased, _ = sample(subject, PerDraft(_believe), num_texts)
+        require(not biased.passes, f"{subject.row.name}: a rule that believes every guess went unnoticed")
+
+
+def sample(subject: Subject, rule: Verifier, num_texts: int) -> tuple[SampledLaw, int]:
+    """Write texts under `rule`; their verdict, and how many tokens were drafted in all."""
+    vocab = subject.vocab_size
+    contexts = [c for n in range(LENGTH) for c in product(range(vocab), repeat=n)]
+    rows = {context: i for i, context in enumerate(contexts)}
+    counts = torch.zeros(len(contexts), vocab, dtype=torch.float64)
+    engine = subject.engine(verifier=rule, depth=LENGTH)
+    settings = [SamplingParams(max_tokens=LENGTH, temperature=1.0, seed=seed) for seed in range(num_texts)]
+    outcomes = run(engine, [Request(prompt_token_ids=PROMPT, params=params) for params in settings])
+    for outcome in outcomes:
+        written = outcome.seq.output
+        for i, token in enumerate(written):
+            counts[rows[tuple(written[:i])], token] += 1
+    laws = torch.stack([_law(subject, context) for context in contexts])
+    verdict = judge_counts(counts, laws, sum(outcome.stats.num_steps for outcome in outcomes))
+    return verdict, sum(outcome.stats.num_draft_tokens for outcome in outcomes)
+
+
+def _believe(case: Case) -> Verdict:
+    """The planted bias: accept first children to the end."""
+    node, depth = 0, 0
+    while children := case.tree.children[node]:
+        node, depth = children[0], depth + 1
+    return case.verdict(node, case.coins.draw(case.p[node], depth))
+
+
+def _law(subject: Subject, context: tuple[int, ...]) -> Tensor:
+    seq = subject.engine().add(Request(prompt_token_ids=PROMPT, params=SamplingParams(temperature=1.0)))
+    return warp_nodes(seq, subject.next_logits([*PROMPT, *context])[None])[0].double()

@@ -1,0 +1,36 @@
+"""One row of the table that drives the contract suite: a drafter, and how to build it on a tiny target.
+
+    ROWS = [DrafterRow(drafter="ngram"), DrafterRow(drafter="my_package.my_module:METHOD", options={"depth": 2})]
+
+A drafter that needs a model of its own gets it in `side`: a function of the tiny target and an empty directory, which
+may write a model there and returns the options that name it.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from outdraft.models.base import Decoder
+
+
+def nothing(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """A drafter that needs no model."""
+    return {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterRow:
+    """What the suite must know of a drafter."""
+
+    drafter: str  # a name of the catalogue, or "package.module:METHOD"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    side: Callable[[Decoder, Path], Mapping[str, Any]] = nothing
+    architecture: str = "llama"  # of the tiny target
+    label: str = ""  # tells rows of one drafter apart
+    remembers: bool = False  # keeps state across requests on purpose (a shared pool, a learned table)
+
+    @property
+    def name(self) -> str:
+        """Drafter and label."""
+        return f"{self.drafter}-{self.label}" if self.label else self.drafter

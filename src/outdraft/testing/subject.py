@@ -1,0 +1,142 @@
+"""A drafter on the bench: the tiny target it drafts for, engines around it, and the oracle it must agree with.
+
+row -> Subject -> engine(...) -> run(engine, requests) -> [Outcome]        oracle(request) -> the only right answer
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outdraft.core.drafter import Drafter
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget, Policy
+from outdraft.core.registry import find, make_options
+from outdraft.core.request import Request
+from outdraft.core.sequence import Sequence
+from outdraft.core.verifier import Verifier
+from outdraft.decode import reference
+from outdraft.decode.step import Parts
+from outdraft.engine.loop import Engine
+from outdraft.engine.runner import Runner
+from outdraft.engine.stats import RequestStats
+from outdraft.models.base import Decoder
+from outdraft.nn.context import CausalContext
+from outdraft.testing.audit import AuditedTarget
+from outdraft.testing.recompute import CacheRecheck
+from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
+from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.tiny import tiny_model
+
+
+@dataclass(slots=True, kw_only=True)
+class Outcome:
+    """One request's run."""
+
+    seq: Sequence
+    stats: RequestStats = field(default_factory=RequestStats)
+    events: list[StepEvent] = field(default_factory=list)
+
+
+class Subject:
+    """A row of the table, built. One tiny target is shared by all engines; every engine has a drafter of its own."""
+
+    def __init__(self, row: DrafterRow, directory: Path, *, vocab_size: int = 61) -> None:
+        self.row = row
+        self.method = find("drafter", row.drafter)
+        self.decoder: Decoder = tiny_model(row.architecture, vocab_size=vocab_size, dtype=torch.float64, seed=1)
+        given = {**row.side(self.decoder, directory), **row.options}
+        self.options: Any = make_options(self.method, given)
+        self.vocab_size = vocab_size
+        self._known: dict[tuple[int, ...], Tensor] = {}
+
+    def engine(
+        self,
+        *,
+        verifier: Verifier | None = None,
+        policy: Policy | None = None,
+        depth: int = 4,
+        nodes: int | None = None,
+        eos: frozenset[int] = frozenset(),
+        recheck: bool = False,
+        max_len: int | None = None,
+    ) -> Engine:
+        """An engine whose target is audited. Default rule: sample at each node; default policy: the same k always."""
+        runner = Runner(self.decoder, max_len=max_len)
+        parts = Parts(
+            target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
+            drafter=self.method.build(self.options, runner),
+            verifier=verifier or ReferenceRule(),
+            policy=policy or ConstantPolicy(Budget(depth=depth, nodes=nodes)),
+        )
+        return Engine(parts, eos_token_ids=eos)
+
+    def next_logits(self, tokens: list[int]) -> Tensor:
+        """Logits [V] after `tokens`: one pass over everything, no cache."""
+        key = tuple(tokens)
+        if key not in self._known:
+            with torch.inference_mode():
+                ids, positions = torch.tensor(tokens), torch.arange(len(tokens))
+                self._known[key] = self.decoder(ids, positions, CausalContext(1, len(tokens)))[-1]
+        return self._known[key]
+
+    def oracle(self, request: Request, *, eos: frozenset[int] = frozenset(), max_len: int | None = None) -> list[int]:
+        """Plain decoding of `request`: arg-max, or the keyed draw at each position."""
+        seq = self.engine(eos=eos, max_len=max_len).add(request)
+        return reference.decode(self.next_logits, seq)
+
+
+def run(engine: Engine, requests: Seq[Request]) -> list[Outcome]:
+    """Run requests to their ends in one batch; outcomes in the order given."""
+    outcomes: dict[int, Outcome] = {}
+    join(engine, outcomes, requests)
+    while engine.has_work:
+        collect(engine, outcomes)
+    return list(outcomes.values())
+
+
+def join(engine: Engine, outcomes: dict[int, Outcome], requests: Seq[Request]) -> None:
+    """Hand over requests, and make a place for what comes of them."""
+    for request in requests:
+        seq = engine.add(request)
+        outcomes[seq.id] = Outcome(seq=seq)
+
+
+def collect(engine: Engine, outcomes: dict[int, Outcome]) -> None:
+    """One step; its events go to their outcomes."""
+    for event in engine.step():
+        outcome = outcomes[event.seq_id]
+        outcome.stats.add(event)
+        outcome.events.append(event)
+
+
+def state_size(drafter: Drafter, outside: Seq[object]) -> int:
+    """How many entries all containers hold that are reachable from the drafter's attributes.
+
+    Tensors and modules are not looked into; neither is anything in `outside`, which is not the drafter's own.
+    """
+    seen = {id(thing) for thing in outside}
+    todo: list[object] = [drafter]
+    total = 0
+    while todo:
+        thing = todo.pop()
+        if id(thing) in seen or isinstance(thing, Tensor | torch.nn.Module | type | str | bytes):
+            continue
+        seen.add(id(thing))
+        if isinstance(thing, dict):
+            total += len(thing)
+            todo += [*thing.keys(), *thing.values()]
+        elif isinstance(thing, list | tuple | set | frozenset):
+            total += len(thing)
+            todo += thing
+        elif type(thing).__module__.partition(".")[0] not in ("builtins", "torch"):
+            if hasattr(thing, "__len__") and hasattr(thing, "__iter__"):  # deques and the like
+                total += len(thing)
+                todo += thing
+            slots = [name for cls in type(thing).__mro__ for name in getattr(cls, "__slots__", ())]
+            todo += [getattr(thing, name, None) for name in slots]
+            todo += getattr(thing, "__dict__", {}).values()
+    return total

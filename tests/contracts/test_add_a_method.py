@@ -1,0 +1,65 @@
+"""docs/add_a_method.md, performed on a copy of the tree: three blocks, three changes, and the suite covers them."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/add_a_method.md").read_text()
+
+
+def block(kind: str, after: str) -> str:
+    """The first fenced block of this kind below a heading."""
+    return re.search(rf"```{kind}\n(.*?)```", PAGE[PAGE.index(after) :], re.DOTALL).group(1)
+
+
+@pytest.fixture(scope="module")
+def tree(tmp_path_factory) -> Path:
+    """A copy with the page's steps performed."""
+    copy = tmp_path_factory.mktemp("tree")
+    for name in ("src", "tests", "docs", "recipes"):
+        skip = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.safetensors")
+        shutil.copytree(ROOT / name, copy / name, ignore=skip)
+    shutil.copy(ROOT / "pyproject.toml", copy)
+    (copy / "src/outdraft/drafters/echo.py").write_text(block("python", "## 1."))
+    (copy / "docs/methods/echo.md").write_text(block("markdown", "## 3."))
+    rows = copy / "tests/contracts/spec_rows.py"
+    text = rows.read_text()
+    rows.write_text(text[: text.rindex("]")] + block("python", "## 2.") + text[text.rindex("]") :])
+    return copy
+
+
+def pytest_in(tree: Path, *args: str) -> str:
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
+    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
+    return done.stdout
+
+
+def test_three_steps_and_the_suite_covers_it(tree):
+    out = pytest_in(tree, "tests/contracts/test_drafters.py", "-k", "echo", "-v")
+    assert "greedy_equals_reference" in out and "sampled_law" in out and " passed" in out
+
+
+def test_the_catalogue_is_whole(tree):
+    pytest_in(tree, "tests/test_architecture.py", "-k", "catalogue or page or row or echo")
+
+
+@pytest.mark.parametrize("missing", ["docs/methods/echo.md", "tests/contracts/spec_rows.py"])
+def test_a_missing_step_is_noticed(tree, missing, tmp_path):
+    path = tree / missing
+    kept = path.read_text()
+    try:
+        path.unlink()
+        if path.suffix == ".py":
+            path.write_text(kept.replace(block("python", "## 2."), ""))
+        with pytest.raises(AssertionError, match="echo"):
+            pytest_in(tree, "tests/test_architecture.py", "-k", "page or row")
+    finally:
+        path.write_text(kept)

@@ -1,0 +1,31 @@
+"""Every drafter of the table against every assertion of the contract suite."""
+
+import pytest
+from contracts.spec_rows import ROWS
+
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.testing.contract import CHECKS, sampled_law_is_the_targets
+from outdraft.testing.subject import Subject, run
+
+
+@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.name)
+def subject(request, tmp_path_factory) -> Subject:
+    return Subject(request.param, tmp_path_factory.mktemp("side"))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(subject, check):
+    check(subject)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_sampled_law(row, tmp_path):
+    sampled_law_is_the_targets(Subject(row, tmp_path, vocab_size=7))
+
+
+def test_the_suite_sees_drafts(subject):
+    """A suite that never accepts a token proves little: every drafter but `none` drafts on this ground."""
+    prompt = (5, 6, 7, 8) * 4
+    outcome = run(subject.engine(), [Request(prompt_token_ids=prompt, params=SamplingParams(max_tokens=40))])[0]
+    assert (outcome.stats.num_draft_tokens > 0) == (subject.row.drafter != "none")
