@@ -104,7 +104,7 @@ def write(seqs, target, drafter, *, k=5, rule=greedy_rule, policy=None, each_ste
     return Run(passes, events)
 
 
-def make(name, port, **options):
+def make(name, port=None, **options):
     """A drafter by name."""
     method = find("drafter", name)
     return method.build(make_options(method, options), port)

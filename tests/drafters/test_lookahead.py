@@ -1,7 +1,5 @@
 """Lookahead: probes never change what is verified, n-grams ripen, the pool is bounded, repetition pays."""
 
-from types import SimpleNamespace
-
 import pytest
 import torch
 from drafters.drafting import Reciter, make, sequence, states, write
@@ -11,8 +9,6 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.lookahead.window import Pool, Window
 from outdraft.testing.table_target import TableTarget
-
-PORT = SimpleNamespace(max_len=4096)
 
 
 def loop_table(period=7, vocab_size=11):
@@ -48,7 +44,7 @@ def test_pool_is_bounded_and_forgets_the_oldest():
 
 
 def test_probes_see_their_column_and_stand_at_their_depth():
-    drafter = make("lookahead", PORT, window=3, ngram=4, pool_from_prompt=False)
+    drafter = make("lookahead", window=3, ngram=4, pool_from_prompt=False)
     seq = sequence([1, 2, 3])
     drafter.begin([seq])
     state = drafter._states[seq.id]
@@ -66,14 +62,14 @@ def test_probes_do_not_change_the_text():
     target = TableTarget(vocab_size=13, order=2, max_len=4096)
     plain, guessed = sequence([1, 2, 3]), sequence([1, 2, 3])
     write([plain], target, make("none", None))
-    write([guessed], target, make("lookahead", PORT))
+    write([guessed], target, make("lookahead"))
     assert plain.output == guessed.output
 
 
 @pytest.mark.parametrize("shape", [(1, 2, 1), (4, 2, 3), (7, 5, 7), (5, 3, 2)])
 def test_repetition_pays_without_a_prompt_to_copy(shape):
     w, n, g = shape
-    drafter = make("lookahead", PORT, window=w, ngram=n, guesses=g, pool_from_prompt=False)
+    drafter = make("lookahead", window=w, ngram=n, guesses=g, pool_from_prompt=False)
     seq = sequence([1, 9, 10], max_tokens=120)
     run = write([seq], loop_table(), drafter)
     assert seq.output == [(4 + i) % 7 for i in range(120)]
@@ -82,7 +78,7 @@ def test_repetition_pays_without_a_prompt_to_copy(shape):
 
 
 def test_the_pool_never_exceeds_its_bound_while_running():
-    drafter = make("lookahead", PORT, guesses=2)
+    drafter = make("lookahead", guesses=2)
     target = TableTarget(vocab_size=5, order=3, max_len=4096)
 
     def check(live):
@@ -93,7 +89,7 @@ def test_the_pool_never_exceeds_its_bound_while_running():
 
 
 def test_budgets():
-    drafter = make("lookahead", PORT, window=4, ngram=3)
+    drafter = make("lookahead", window=4, ngram=3)
     seq = sequence([1, 2, 1, 2, 1, 2, 1])
     drafter.begin([seq])
     for depth, nodes in ((0, None), (3, 0), (1, 5), (3, 2), (2, 30), (2, None)):
@@ -108,7 +104,7 @@ def test_budgets():
 def test_the_window_stays_inside_the_context():
     text = [i % 5 for i in range(40)]
     target = Reciter(text, 5, max_len=40)
-    drafter = make("lookahead", SimpleNamespace(max_len=40))
+    drafter = make("lookahead")
     seq = sequence(text[:6], max_len=40, max_tokens=99)
     forward = target.forward
 
@@ -124,4 +120,4 @@ def test_the_window_stays_inside_the_context():
 @pytest.mark.parametrize("bad", [{"window": 0}, {"ngram": 1}, {"guesses": 0}])
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
-        make("lookahead", PORT, **bad)
+        make("lookahead", **bad)

@@ -11,7 +11,7 @@ from outdraft.drafters.shared.ngram_index import NgramIndex
 
 
 def guess(tokens, depth=4, nodes=None, **options):
-    drafter = make("ngram", None, **options)
+    drafter = make("ngram", **options)
     seq = sequence(tokens)
     drafter.begin([seq])
     return drafter.propose([seq], [Budget(depth=depth, nodes=nodes)])[0]
@@ -21,7 +21,7 @@ def test_repeated_block_is_copied():
     random.seed(1)
     block = random.sample(range(200), 40)
     text = block * 11
-    drafter, target, seq = make("ngram", None), Reciter(text, 200), sequence(block, max_tokens=400)
+    drafter, target, seq = make("ngram"), Reciter(text, 200), sequence(block, max_tokens=400)
     run = write([seq], target, drafter, k=10)
     assert seq.tokens[: len(text)] == text
     late = [e for e in run.events if e.tokens][1:]
@@ -64,7 +64,7 @@ def test_tree_merges_distinct_continuations():
 def test_text_without_repeats_costs_nothing():
     text = list(range(60))
     seq = sequence(text[:5], max_tokens=40)
-    run = write([seq], Reciter(text, 60), make("ngram", None))
+    run = write([seq], Reciter(text, 60), make("ngram"))
     assert run.passes == 40
     assert sum(e.num_draft_tokens for e in run.events) == 0
 
@@ -86,4 +86,4 @@ def test_index_equals_brute_force():
 @pytest.mark.parametrize("bad", [{"min_ngram": 0}, {"min_ngram": 4}, {"width": 0}])
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
-        make("ngram", None, **bad)
+        make("ngram", **bad)

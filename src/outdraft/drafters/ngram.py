@@ -19,6 +19,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.ngram_index import NgramIndex
 from outdraft.drafters.shared.trie import Trie
 
@@ -70,13 +71,12 @@ class NgramDrafter:
             self._indices.pop(seq.id, None)
 
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
-        width, depth = self._options.width, budget.depth
-        max_nodes = width * depth if budget.nodes is None else min(budget.nodes, width * depth)
-        if depth <= 0 or max_nodes <= 0:
+        width, depth = self._options.width, usable_depth(seq, budget)
+        if depth == 0:
             return chain([seq.pending])
         if width == 1:
-            copied = next(self._continuations(seq, min(depth, max_nodes)), [])
-            return chain([seq.pending, *copied])
+            return chain([seq.pending, *next(self._continuations(seq, depth), [])])
+        max_nodes = width * depth if budget.nodes is None else min(budget.nodes, width * depth)
         trie = Trie(seq.pending, max_nodes)
         branches = 0
         for copied in islice(self._continuations(seq, depth), width * _MAX_LOOKS):

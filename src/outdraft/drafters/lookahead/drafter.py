@@ -23,6 +23,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.lookahead.window import Pool, Window
+from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.trie import Trie
 
 
@@ -55,9 +56,8 @@ class LookaheadDrafter:
 
     needs = Needs()
 
-    def __init__(self, options: LookaheadOptions, max_len: int) -> None:
+    def __init__(self, options: LookaheadOptions) -> None:
         self._options = options
-        self._max_len = max_len
         self._states: dict[int, _State] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
@@ -96,17 +96,18 @@ class LookaheadDrafter:
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         state = self._states[seq.id]
         state.draft = None
-        if budget.depth <= 0 or budget.nodes == 0:
+        depth = usable_depth(seq, budget)
+        if depth == 0:
             return chain([seq.pending])
         levels = state.window.levels
         state.window.set_root(seq.pending)
         num_probes = sum(len(level) for level in levels) - 1
         reach = len(levels[0]) + len(levels) - 2  # the deepest probe
-        room = budget.nodes if budget.nodes is not None else num_probes + self._options.guesses * budget.depth
-        fits = num_probes <= room and len(seq.tokens) + reach <= self._max_len
+        room = budget.nodes if budget.nodes is not None else num_probes + self._options.guesses * depth
+        fits = num_probes <= room and len(seq.tokens) + reach <= seq.max_len
         trie = Trie(seq.pending, room - num_probes if fits else room)
         for tokens in state.pool.get(seq.pending):
-            trie.insert(tokens[: budget.depth])
+            trie.insert(tokens[:depth])
         if not fits:
             return trie.draft()
         return self._with_window(state, trie)
@@ -140,5 +141,5 @@ class _Fresh:
 
 
 def build(options: LookaheadOptions, port: TargetPort) -> LookaheadDrafter:
-    """Needs only the target's context length: window rows stand beyond the guess."""
-    return LookaheadDrafter(options, port.max_len)
+    """Needs nothing of the target but its passes."""
+    return LookaheadDrafter(options)
