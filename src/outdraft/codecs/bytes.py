@@ -1,0 +1,25 @@
+"""The simplest codec: a token is a byte, ids 0..255. For tests, and for models without a tokenizer."""
+
+from collections.abc import Iterable
+
+
+class ByteCodec:
+    """Ids 0..255 are the bytes of UTF-8; larger ids stand for nothing. No special tokens unless `eos` names one."""
+
+    strips_space = False
+
+    def __init__(self, *, vocab_size: int = 256, eos: int | None = None) -> None:
+        self.vocab_size = vocab_size
+        self.eos_token_ids = frozenset(() if eos is None else (eos,))
+
+    def encode(self, text: str, *, add_special: bool = True) -> list[int]:
+        """The bytes."""
+        return list(text.encode())
+
+    def decode(self, ids: Iterable[int], *, continues: bool = False) -> str:
+        """Malformed UTF-8 becomes U+FFFD."""
+        return b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
+
+    def token_bytes(self, token: int) -> bytes:
+        """One byte, or none."""
+        return bytes((token,)) if 0 <= token < 256 and token not in self.eos_token_ids else b""

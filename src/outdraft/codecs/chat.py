@@ -1,0 +1,111 @@
+"""A conversation to one prompt, by the chat template that a model directory carries.
+
+Templates are Jinja2 as Hugging Face writes them (https://huggingface.co/docs/transformers/chat_templating): the
+variables `messages`, `tools`, `documents`, `add_generation_prompt` and the special tokens; the functions
+`raise_exception` and `strftime_now`; the filter `tojson`. They run in a sandbox.
+
+A model without a template is no chat model. `PLAIN` then writes a transcript that any language model can continue:
+
+    User: how are you?
+    Assistant:
+
+and the answer ends where the model writes the next "User:".
+"""
+
+import json
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from jinja2 import TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from outdraft.core.errors import ModelLoadError, RequestError
+
+Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | ..., "content": str, ...}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChatPrompt:
+    """What to encode, and how the answer ends."""
+
+    text: str
+    add_special: bool  # False: the template writes the start token itself
+    stop: tuple[str, ...] = ()
+
+
+class ChatTemplate:
+    """One compiled template."""
+
+    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
+        self._special = dict(special_tokens)
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals["raise_exception"] = _raise
+        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise ModelLoadError(f"the chat template does not compile: {error}") from error
+
+    @classmethod
+    def from_config(cls, given: Any, special_tokens: Mapping[str, str]) -> "ChatTemplate | None":
+        """`chat_template` of tokenizer_config.json: absent, a string, or a list of named ones ("default" is taken)."""
+        if isinstance(given, list):
+            named = {entry["name"]: entry["template"] for entry in given}
+            given = named.get("default", next(iter(named.values()), None))
+        return None if given is None else cls(str(given), special_tokens)
+
+    def render(self, messages: Seq[Message], **variables: Any) -> ChatPrompt:
+        """The prompt that asks for the next answer. Raises `RequestError` if the template refuses the conversation."""
+        given = {"tools": None, "documents": None, "add_generation_prompt": True, **self._special, **variables}
+        try:
+            text = self._template.render(messages=[dict(m) for m in messages], **given)
+        except (TemplateError, TypeError, ValueError, KeyError) as error:
+            raise RequestError(f"the chat template refuses this conversation: {error}") from error
+        return ChatPrompt(text=text, add_special=False)
+
+
+def render_plain(messages: Seq[Message]) -> ChatPrompt:
+    """The documented fallback for models without a template: a transcript, system text first, no special tokens."""
+    lines = []
+    for message in messages:
+        role = str(message["role"])
+        lines.append(
+            str(message["content"]) + "\n" if role == "system" else f"{role.capitalize()}: {message['content']}"
+        )
+    return ChatPrompt(text="\n".join([*lines, "Assistant:"]), add_special=True, stop=("\nUser:",))
+
+
+def render_chat(template: ChatTemplate | None, messages: Seq[Message]) -> ChatPrompt:
+    """By the template if the model has one, else as a plain transcript."""
+    if not messages:
+        raise RequestError("the conversation is empty: give at least one message")
+    return render_plain(messages) if template is None else template.render(messages)
+
+
+class _Generation(Extension):
+    """`{% generation %} ... {% endgeneration %}` marks the assistant's words for trainers; here it only renders."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        """The body, unchanged."""
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+def _to_json(value: Any, **options: Any) -> str:
+    """Plain JSON: jinja2's own filter escapes HTML, which would change the prompt."""
+    return json.dumps(value, ensure_ascii=False, **options)
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)

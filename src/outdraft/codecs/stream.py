@@ -1,0 +1,115 @@
+"""Text as it is written: token by token, never half a character, never a change to what was shown.
+
+    tokens   [..E2] [82] [AC 20]            a character may be spread over tokens
+    pieces    ""     ""   "€ "              and is emitted when it is whole
+
+`TextStream` turns tokens into pieces that join exactly to `codec.decode` of the whole. `StopStrings` is told one piece
+for each token and says where the text ends. Both cost O(1) for each byte, whatever was written before.
+"""
+
+import codecs
+from collections import deque
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from outdraft.codecs.codec import Codec
+
+
+class TextStream:
+    """Incremental `codec.decode(ids, continues=continues)`."""
+
+    def __init__(self, codec: Codec, *, continues: bool = True) -> None:
+        self._codec = codec
+        self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
+        self._strip = codec.strips_space and not continues
+
+    def push(self, token: int) -> str:
+        """The text that this token completes; empty while a character is incomplete."""
+        return self._strip_first(self._bytes.decode(self._codec.token_bytes(token)))
+
+    def finish(self) -> str:
+        """What is left at the end: U+FFFD for an incomplete character, else nothing."""
+        return self._strip_first(self._bytes.decode(b"", final=True))
+
+    def _strip_first(self, piece: str) -> str:
+        if self._strip and piece:
+            self._strip = False
+            return piece.removeprefix(" ")
+        return piece
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """A stop string was written."""
+
+    text: str  # which
+    token: int  # index of the token that completed it
+    offset: int  # characters of the whole text to keep: the stop string begins here
+
+
+class StopStrings:
+    """Finds the first stop string to be completed (of several at once: the longest), wherever token borders fall.
+
+    An Aho-Corasick automaton over characters (Aho and Corasick, "Efficient string matching", 1975,
+    https://doi.org/10.1145/360825.360855). Its state is the longest end of the text that could begin a stop string.
+    """
+
+    def __init__(self, stops: Seq[str]) -> None:
+        self._next: list[dict[str, int]] = [{}]
+        self._depth = [0]
+        self._found: list[str | None] = [None]
+        for stop in stops:
+            self._insert(stop)
+        self._fail = [0] * len(self._next)
+        self._link()
+        self._state = 0
+        self._num_tokens = 0
+        self._length = 0
+        self.stop: Stop | None = None
+
+    @property
+    def held(self) -> int:
+        """How many last characters of the text may turn out to be a stop string: do not show them yet."""
+        return self._depth[self._state]
+
+    def push(self, piece: str) -> Stop | None:
+        """Tell the text of one token (it may be empty). After a hit nothing more is read."""
+        if self.stop is not None:
+            return self.stop
+        for character in piece:
+            self._state = self._step(self._state, character)
+            self._length += 1
+            found = self._found[self._state]
+            if found is not None:
+                self.stop = Stop(found, self._num_tokens, self._length - len(found))
+                return self.stop
+        self._num_tokens += 1
+        return None
+
+    def _insert(self, stop: str) -> None:
+        node = 0
+        for character in stop:
+            if character not in self._next[node]:
+                self._next[node][character] = len(self._next)
+                self._next.append({})
+                self._depth.append(self._depth[node] + 1)
+                self._found.append(None)
+            node = self._next[node][character]
+        if node:
+            self._found[node] = stop
+
+    def _link(self) -> None:
+        """Breadth first: where to go on when the next character does not fit, and the longest stop that ends here."""
+        queue = deque(self._next[0].values())
+        while queue:
+            node = queue.popleft()
+            for character, child in self._next[node].items():
+                self._fail[child] = self._step(self._fail[node], character)
+                queue.append(child)
+            if self._found[node] is None:
+                self._found[node] = self._found[self._fail[node]]
+
+    def _step(self, node: int, character: str) -> int:
+        while node and character not in self._next[node]:
+            node = self._fail[node]
+        return self._next[node].get(character, 0)

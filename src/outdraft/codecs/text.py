@@ -1,0 +1,146 @@
+"""Text to ids as a Hugging Face model directory describes it.
+
+    tokenizer.json            the tokenizer itself; or vocab.json + merges.txt, as GPT-2 first came
+    tokenizer_config.json     start and end token, whether a start token is put first, the chat template
+    generation_config.json    which tokens end a text
+    chat_template.jinja       the chat template, in newer directories
+
+Data in: a directory; data out: a `TextCodec`. Errors name the file and the cure.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+
+from outdraft.codecs.chat import ChatTemplate
+from outdraft.codecs.token_bytes import read_spelling
+from outdraft.core.errors import ModelLoadError
+
+
+class TextCodec:
+    """A codec over the `tokenizers` library. Special tokens are never part of decoded text."""
+
+    def __init__(
+        self, tokenizer: Tokenizer, *, config: Mapping[str, Any] | None = None, eos_token_ids: Iterable[int] = ()
+    ) -> None:
+        config = config or {}
+        described = json.loads(tokenizer.to_str())
+        self._tokenizer = tokenizer
+        self._spelling = read_spelling(described["decoder"])
+        self._bytes: dict[int, bytes] = {}
+        self.strips_space = self._spelling.strips_space
+        self.vocab_size = tokenizer.get_vocab_size()
+        self.special_ids = frozenset(token["id"] for token in described["added_tokens"] if token["special"])
+        self.special_tokens = _special_tokens(config)
+        self.bos_token_id = self._id_of("bos_token")
+        eos = self._id_of("eos_token")
+        self.eos_token_ids = frozenset(eos_token_ids) or frozenset(() if eos is None else (eos,))
+        self._add_bos = config.get("add_bos_token")  # absent: the tokenizer's own post-processor decides
+        if self._add_bos and self.bos_token_id is None:
+            raise ModelLoadError("tokenizer_config.json: add_bos_token is true, but bos_token names no known token")
+        self.chat_template = ChatTemplate.from_config(config.get("chat_template"), self.special_tokens)
+
+    @staticmethod
+    def exists(directory: Path) -> bool:
+        """Whether the directory holds a tokenizer that `load` reads."""
+        return (directory / "tokenizer.json").is_file() or (
+            (directory / "vocab.json").is_file() and (directory / "merges.txt").is_file()
+        )
+
+    @classmethod
+    def load(cls, directory: Path) -> "TextCodec":
+        """Read a directory. Raises `ModelLoadError` if a file is missing or damaged."""
+        config = dict(_read_json(directory / "tokenizer_config.json"))
+        template = directory / "chat_template.jinja"
+        if template.is_file():
+            config["chat_template"] = template.read_text(encoding="utf-8")
+        generation = _read_json(directory / "generation_config.json")
+        eos = generation.get("eos_token_id")
+        ids = [eos] if isinstance(eos, int) else eos or ()
+        try:
+            return cls(_read_tokenizer(directory), config=config, eos_token_ids=ids)
+        except ModelLoadError as error:
+            raise ModelLoadError(f"{directory.name}: {error}") from error
+
+    def encode(self, text: str, *, add_special: bool = True) -> list[int]:
+        """Ids of `text`. The end token is never added: it would end what is to be continued."""
+        if self._add_bos is None or not add_special:
+            return list(self._tokenizer.encode(text, add_special_tokens=add_special).ids)
+        ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+        return [self.bos_token_id, *ids] if self._add_bos and self.bos_token_id is not None else ids
+
+    def decode(self, ids: Iterable[int], *, continues: bool = False) -> str:
+        """The UTF-8 reading of the tokens' bytes; malformed bytes become U+FFFD."""
+        text = b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
+        return text.removeprefix(" ") if self.strips_space and not continues else text
+
+    def token_bytes(self, token: int) -> bytes:
+        """The bytes of one token; empty for special tokens and ids beyond the tokenizer's vocabulary."""
+        known = self._bytes.get(token)
+        if known is None:
+            name = None if token in self.special_ids or token < 0 else self._tokenizer.id_to_token(token)
+            known = self._bytes[token] = b"" if name is None else self._spelling.to_bytes(name)
+        return known
+
+    def token_text(self, token: int) -> str:
+        """One token on its own, for tables and log probabilities: special tokens by their name."""
+        if token in self.special_ids:
+            return str(self._tokenizer.id_to_token(token))
+        return self.token_bytes(token).decode("utf-8", "replace")
+
+    def _id_of(self, role: str) -> int | None:
+        name = self.special_tokens.get(role)
+        return None if name is None else self._tokenizer.token_to_id(name)
+
+
+def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
+    """bos_token, eos_token, ...: role to name; the config gives each as a string or as a record with `content`."""
+    named = {}
+    for role in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"):
+        token = config.get(role)
+        name = token.get("content") if isinstance(token, Mapping) else token
+        if isinstance(name, str):
+            named[role] = name
+    return named
+
+
+def _read_json(path: Path) -> Mapping[str, Any]:
+    """An optional JSON object; {} if the file is absent."""
+    if not path.is_file():
+        return {}
+    try:
+        read = json.loads(path.read_text(encoding="utf-8"))
+    except (ValueError, OSError) as error:
+        raise ModelLoadError(f"{path.parent.name}/{path.name} is not readable JSON: {error}") from error
+    if not isinstance(read, dict):
+        raise ModelLoadError(f"{path.parent.name}/{path.name} must hold one JSON object, not a {type(read).__name__}")
+    return read
+
+
+def _read_tokenizer(directory: Path) -> Tokenizer:
+    whole = directory / "tokenizer.json"
+    if whole.is_file():
+        _read_json(whole)  # a cut file gets our message, not the parser's position in a compiled library
+        try:
+            return Tokenizer.from_file(str(whole))
+        except Exception as error:  # the library raises bare Exception
+            raise ModelLoadError(f"tokenizer.json is not a tokenizer this version reads: {error}") from error
+    vocab, merges = directory / "vocab.json", directory / "merges.txt"
+    if not (vocab.is_file() and merges.is_file()):
+        raise ModelLoadError("no tokenizer.json here, and not both of vocab.json and merges.txt: nothing encodes text")
+    lines = merges.read_text(encoding="utf-8").splitlines()
+    pairs = [
+        (left, right) for left, _, right in (line.partition(" ") for line in lines if line[:9] != "#version:") if right
+    ]
+    names = dict(_read_json(vocab))
+    try:
+        tokenizer = Tokenizer(models.BPE(vocab=names, merges=pairs))
+    except Exception as error:  # the library raises bare Exception
+        raise ModelLoadError(f"vocab.json and merges.txt do not belong together: {error}") from error
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in ("<|endoftext|>",) if t in names])
+    return tokenizer

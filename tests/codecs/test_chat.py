@@ -1,0 +1,61 @@
+"""Chat templates as Hugging Face writes them, and the plain transcript of models that have none."""
+
+import pytest
+
+from outdraft.codecs.chat import ChatTemplate, render_chat
+from outdraft.core.errors import ModelLoadError, RequestError
+
+CHATML = (
+    "{{ bos_token }}{% for message in messages %}\n"
+    "    {{- '<|im_start|>' + message['role'] + '\\n' + message['content'] + '<|im_end|>' + '\\n' }}\n"
+    "{%- endfor %}\n"
+    "{%- if add_generation_prompt %}{{ '<|im_start|>assistant\\n' }}{% endif %}"
+)
+TALK = [{"role": "system", "content": "Be <brief>."}, {"role": "user", "content": "Hi"}]
+
+
+def test_chatml():
+    prompt = render_chat(ChatTemplate(CHATML, {"bos_token": "<s>"}), TALK)
+    assert prompt.text == (
+        "<s><|im_start|>system\nBe <brief>.<|im_end|>\n<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n"
+    )
+    assert not prompt.add_special and prompt.stop == ()
+
+
+def test_what_templates_use_beyond_jinja():
+    source = (
+        "{% for m in messages %}{% if m.role == 'system' %}{% continue %}{% endif %}"
+        "{% generation %}{{ m | tojson }}{% endgeneration %}{% endfor %}{{ strftime_now('%Y') | length }}"
+        "{% if tools is not none %}!{% endif %}"
+    )
+    assert render_chat(ChatTemplate(source, {}), TALK).text == '{"role": "user", "content": "Hi"}4'
+
+
+def test_named_templates_take_the_default():
+    listed = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]
+    template = ChatTemplate.from_config(listed, {})
+    assert template is not None and template.render(TALK).text == "d"
+    assert ChatTemplate.from_config(None, {}) is None
+
+
+def test_refusals_are_our_errors():
+    with pytest.raises(RequestError, match="roles must alternate"):
+        render_chat(ChatTemplate("{{ raise_exception('roles must alternate') }}", {}), TALK)
+    with pytest.raises(ModelLoadError, match="does not compile"):
+        ChatTemplate("{% if %}", {})
+    with pytest.raises(RequestError, match="empty"):
+        render_chat(None, [])
+
+
+def test_the_sandbox_holds():
+    with pytest.raises(RequestError):
+        ChatTemplate("{{ messages.__class__.__mro__[1].__subclasses__() }}", {}).render(TALK)
+    with pytest.raises(RequestError):
+        ChatTemplate("{{ messages.append(1) }}", {}).render(TALK)
+
+
+def test_without_a_template_a_transcript():
+    talk = [*TALK, {"role": "assistant", "content": "Hello."}, {"role": "user", "content": "Bye"}]
+    prompt = render_chat(None, talk)
+    assert prompt.text == "Be <brief>.\n\nUser: Hi\nAssistant: Hello.\nUser: Bye\nAssistant:"
+    assert prompt.stop == ("\nUser:",)

@@ -1,0 +1,131 @@
+"""The text codec against the `tokenizers` library itself: GPT-2, NeoX, and Llama style with byte fallback."""
+
+import json
+import unicodedata
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
+
+from outdraft.codecs.bytes import ByteCodec
+from outdraft.codecs.stream import TextStream
+from outdraft.codecs.text import TextCodec
+from outdraft.codecs.token_bytes import byte_of_character
+from outdraft.core.errors import ModelLoadError
+
+ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+WORDS = st.text(st.characters(exclude_categories=["Cs"]), max_size=40)
+
+
+def test_byte_table_is_a_bijection():
+    assert sorted(byte_of_character().values()) == list(range(256))
+
+
+@given(text=WORDS)
+def test_byte_codec_round_trip(text: str):
+    codec = ByteCodec()
+    assert codec.decode(codec.encode(text)) == text
+
+
+@ANY_FIXTURE
+@given(text=WORDS)
+def test_round_trip(codec: TextCodec, real_directory: Path, text: str):
+    ids = codec.encode(text)
+    if real_directory.name == "tokenizer-neox20b":  # it normalises text to NFC, and so does its own round trip
+        text = unicodedata.normalize("NFC", text)
+    if not codec.special_ids.intersection(ids[1:]):  # the text spells a special token, or has a character unknown
+        assert codec.decode(ids) == text
+
+
+@ANY_FIXTURE
+@given(data=st.data())
+def test_decode_equals_the_library_on_any_ids(codec: TextCodec, data: st.DataObject):
+    ids = data.draw(st.lists(st.integers(0, codec.vocab_size - 1), max_size=12))
+    ids = [i for i in ids if i not in codec.special_ids]
+    assert codec.decode(ids) == codec._tokenizer.decode(ids)
+
+
+def test_start_token_and_continuation(codec: TextCodec, real_directory: Path):
+    ids = codec.encode("Once upon a time")
+    if real_directory.name == "tinystories-656k":
+        assert ids[0] == codec.bos_token_id == 1
+        assert codec.eos_token_ids == {2}
+        assert codec.encode("Once", add_special=False)[0] != 1
+    assert codec.decode(ids) == "Once upon a time"
+    for cut in range(2, len(ids)):
+        assert codec.decode(ids[:cut]) + codec.decode(ids[cut:], continues=True) == "Once upon a time"
+
+
+@pytest.fixture(scope="session")
+def llama_style() -> TextCodec:
+    """Byte fallback as Llama 2 has it, over a toy vocabulary."""
+    names = ["<unk>", "<s>", "</s>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", "a", "b", "▁a"]
+    model = models.BPE(
+        vocab={name: i for i, name in enumerate(names)}, merges=[("▁", "a")], unk_token="<unk>", byte_fallback=True
+    )
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer = normalizers.Sequence([normalizers.Prepend("▁"), normalizers.Replace(" ", "▁")])
+    steps = [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
+    tokenizer.decoder = decoders.Sequence(steps)
+    tokenizer.add_special_tokens([AddedToken(name, normalized=False) for name in names[:3]])
+    return TextCodec(tokenizer, config={"bos_token": "<s>", "eos_token": "</s>", "add_bos_token": True})
+
+
+@given(text=st.text(st.sampled_from("ab €漢🙂\n"), max_size=12))
+def test_byte_fallback_round_trip(llama_style: TextCodec, text: str):
+    ids = llama_style.encode(text)
+    assert ids[0] == llama_style.bos_token_id
+    assert llama_style.decode(ids) == text == llama_style._tokenizer.decode(ids)
+
+
+@given(ids=st.lists(st.sampled_from([3 + 0xE2, 3 + 0x82, 3 + 0xAC, 3 + 0x41, 259, 260, 262]), max_size=12))
+def test_malformed_runs_keep_their_good_characters(llama_style: TextCodec, ids: list[int]):
+    theirs, ours = llama_style._tokenizer.decode(ids), llama_style.decode(ids)
+    stream = TextStream(llama_style, continues=False)
+    assert "".join([*map(stream.push, ids), stream.finish()]) == ours
+    if "\ufffd" not in theirs:
+        assert ours == theirs  # where the library gives up a whole run of raw bytes, ours loses only the bad ones
+
+
+def test_ids_beyond_the_vocabulary_are_empty(codec: TextCodec, real_directory: Path):
+    assert codec.token_bytes(codec.vocab_size + 7) == b""
+    assert codec.token_bytes(-1) == b""
+
+
+def small(tmp_path: Path, **config: object) -> Path:
+    tokenizer = Tokenizer(models.WordLevel({"a": 0, "<s>": 1, "</s>": 2}, unk_token="a"))
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    return tmp_path
+
+
+def test_config_decides_start_and_end(tmp_path: Path):
+    codec = TextCodec.load(small(tmp_path, bos_token={"content": "<s>"}, eos_token="</s>", add_bos_token=True))
+    assert codec.encode("a") == [1, 0]
+    assert codec.eos_token_ids == {2}
+    assert codec.token_text(1) == "<s>" and codec.decode([1, 0, 2]) == "a"
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": [0, 2]}')
+    assert TextCodec.load(tmp_path).eos_token_ids == {0, 2}
+
+
+def test_errors_name_the_file(tmp_path: Path):
+    with pytest.raises(ModelLoadError, match=r"no tokenizer\.json"):
+        TextCodec.load(tmp_path)
+    small(tmp_path, add_bos_token=True)
+    with pytest.raises(ModelLoadError, match="bos_token names no known token"):
+        TextCodec.load(tmp_path)
+    (tmp_path / "tokenizer_config.json").write_text("{")
+    with pytest.raises(ModelLoadError, match=r"tokenizer_config\.json is not readable JSON"):
+        TextCodec.load(tmp_path)
+    (tmp_path / "tokenizer_config.json").unlink()
+    whole = (tmp_path / "tokenizer.json").read_text()
+    (tmp_path / "tokenizer.json").write_text(whole[: len(whole) // 2])
+    with pytest.raises(ModelLoadError, match=r"tokenizer\.json is not readable JSON"):
+        TextCodec.load(tmp_path)
+    (tmp_path / "tokenizer.json").write_text(whole.replace('"ByteLevel"', '"CTC"'))
+    with pytest.raises(ModelLoadError, match=r"not a tokenizer|'CTC' is not supported"):
+        TextCodec.load(tmp_path)
