@@ -40,7 +40,8 @@ format: $(VENV)/.dev  ## rewrite the source in the house style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-docs-cli: $(VENV)/.dev  ## rewrite docs/cli.md from the options
+docs-cli: $(VENV)/.dev  ## rewrite docs/cli.md from the options, and the README's table from the catalogue
+	$(BIN)/python tests/test_readme.py
 	NO_COLOR=1 COLUMNS=100 $(BIN)/python -m outdraft.cli.docs > docs/cli.md
 
 clean:  ## remove the virtual environment and all caches

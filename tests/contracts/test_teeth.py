@@ -1,0 +1,43 @@
+"""The contract suite is itself tested: a sound toy passes all of it, each planted fault fails the check it should."""
+
+import pytest
+
+from outdraft.testing.contract import CHECKS, budgets, ends, identity, law, upkeep
+from outdraft.testing.fakes import AuditError
+from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.subject import Subject
+
+FAULTS = [
+    ("LEAKY", upkeep.leaks_nothing, "keeps state"),
+    ("OVERDRAWN", budgets.budget_is_respected, "on a budget of"),
+    ("EAGER", budgets.budget_zero_is_plain, "budget of 0"),
+    ("SWAPPED", identity.alone_equals_batch, "node 0"),
+    ("PEEKING", identity.greedy_equals_reference, "sees"),
+]
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_a_sound_toy_passes(check, tmp_path):
+    check(Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path))
+
+
+@pytest.mark.parametrize(("fault", "check", "message"), FAULTS, ids=[fault[0].lower() for fault in FAULTS])
+def test_a_fault_is_noticed(fault, check, message, tmp_path):
+    with pytest.raises(AuditError, match=message):
+        check(Subject(DrafterRow(drafter=f"contracts.broken:{fault}"), tmp_path))
+
+
+def test_a_false_q_is_noticed(tmp_path):
+    with pytest.raises(AuditError, match="target's law"):
+        law.sampled_law_is_the_targets(
+            Subject(DrafterRow(drafter="contracts.broken:SOFT_CLAIM"), tmp_path, vocab_size=7)
+        )
+
+
+def test_a_cut_in_the_wrong_place_is_noticed(tmp_path):
+    """An engine that forgets the end of text, which no drafter can be blamed for."""
+    subject = Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path)
+    honest = subject.engine
+    subject.engine = lambda eos=frozenset(), **rest: honest(**rest)
+    with pytest.raises(AuditError, match="end of text"):
+        ends.ends_inside_a_run(subject)
