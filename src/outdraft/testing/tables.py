@@ -76,15 +76,12 @@ def drafts_from(law: Law, parents: Seq[int], *, sampled: bool = True, keep_q: bo
     wanted: list[list[int]] = [[j for j, parent in enumerate(parents) if parent == i] for i in range(len(parents))]
 
     def propose(tokens: Seq[int], coins: DraftCoins) -> Draft:
-        ids, above, rows, paths, made = [tokens[-1]], [-1], [], [list(tokens)], {0: 0}  # made: wanted node -> real node
+        ids, above, paths, made = [tokens[-1]], [-1], [list(tokens)], {0: 0}  # made: wanted node -> real node
         for node, children in enumerate(wanted):
-            if node not in made:
+            if node not in made or not children:
                 continue
             here = made[node]
             q = law(paths[here])
-            rows.append(q)
-            if not children:
-                continue
             if sampled:
                 drawn = coins.draw(q, len(paths[here]) - len(tokens), here, len(children))
             else:
@@ -94,7 +91,7 @@ def drafts_from(law: Law, parents: Seq[int], *, sampled: bool = True, keep_q: bo
                 ids.append(token)
                 above.append(here)
                 paths.append([*paths[here], token])
-        laws = torch.stack(rows) if (sampled if keep_q is None else keep_q) else None
+        laws = torch.stack([law(path) for path in paths]) if (sampled if keep_q is None else keep_q) else None
         return Draft(tokens=torch.tensor(ids), parents=torch.tensor(above), q=laws)
 
     return propose
