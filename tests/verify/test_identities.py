@@ -86,6 +86,17 @@ def test_equal_laws_accept_everything():
         assert accepted(name, PAIRS["identical"], CHAIN) == pytest.approx(3)
 
 
+@pytest.mark.parametrize("parents", TREES.values())
+def test_multi_draft_is_sequential_on_deterministic_trees_coin_for_coin(parents):
+    target, drafter = PAIRS["similar"]
+    for seed in range(100):
+        seq = one_sequence(CONTEXT, seed=seed)
+        draft = drafts_from(drafter, parents, sampled=False)(CONTEXT, KeyedDraftCoins(seed, 1, coupled=False))
+        packed, p = score(target, [seq], [draft])
+        (a,), (b,) = (rule(name)(packed, p, [KeyedCoins(seed, 1)]) for name in ("multi_draft", "sequential"))
+        assert a == b
+
+
 @pytest.mark.parametrize("sampled", [True, False])
 @pytest.mark.parametrize(("first", "second"), [("block", "traversal"), ("rejection", "multi_draft")])
 def test_tree_rules_are_the_chain_rules_on_chains_coin_for_coin(first, second, sampled):

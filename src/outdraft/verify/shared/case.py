@@ -83,7 +83,7 @@ def _check_numbers(packed: PackedDrafts, p: Tensor) -> None:
     """One sum tells whether any entry is NaN or infinite; only then look for it."""
     if p.numel() == 0 or math.isfinite(float(p.sum())):
         return
-    row = p.isfinite().all(-1).tolist().index(False)
+    row = int((~p.isfinite().all(-1)).nonzero()[0])
     i = next(i for i, stop in enumerate(packed.node_starts[1:]) if row < stop)
     raise NumericsError(
         f"the target's law at node {row - packed.node_starts[i]} of sequence {packed.seqs[i].id} is not finite: the "
