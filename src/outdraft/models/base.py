@@ -14,7 +14,8 @@ from torch import Tensor, nn
 from outdraft.models.block import Block, embedding_rows, make_norm
 from outdraft.models.config import ModelConfig
 from outdraft.nn.context import AttentionContext
-from outdraft.nn.linear import Linear
+from outdraft.nn.invariance import find_tile
+from outdraft.nn.linear import Linear, RowTile
 from outdraft.nn.rope import Rope
 
 
@@ -46,7 +47,27 @@ class Decoder(nn.Module):
         self.lm_head = Linear(config.hidden_size, config.vocab_size, False, dtype, device)
         if config.tie_embeddings:
             self.lm_head.weight = self.embedding
-        self.rope = Rope(config.rope, device) if config.rope is not None else None
+        self.rope = Rope(config.rope) if config.rope is not None else None
+        self.exact = False
+
+    def set_exact(self, exact: bool) -> None:
+        """Prepare for inference; `exact`: no row's bits depend on the rows beside it (bulk rows excepted).
+
+        Packs weights and tries row tilings, for the present weights and number of threads: call it again after a change.
+        """
+        self.exact = exact
+        tiles: dict[tuple[torch.Size, bool], RowTile] = {}
+        for linear in self.modules():
+            if not isinstance(linear, Linear):
+                continue
+            kind = (linear.weight.shape, linear.bias is not None)
+            if exact and kind not in tiles:
+                tiles[kind] = find_tile(linear)  # packs it if that is the plan
+            elif not exact or tiles[kind].packed:
+                linear.pack()
+            else:
+                linear.unpack()
+            linear.tile = tiles.get(kind)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D]."""
@@ -73,7 +94,7 @@ class Decoder(nn.Module):
             layers = range(start, self.config.num_layers if stop is None else stop)
         taken = {layers[0]: h} if len(layers) and layers[0] in taps else {}
         for i in layers:
-            h = self.layers[i](h, rotation, ctx)
+            h = self.layers[i](h, rotation, ctx, self.exact)
             if i + 1 in taps:
                 taken[i + 1] = h
         return RunOutput(hidden=h, taps=taken)
@@ -92,7 +113,7 @@ class Decoder(nn.Module):
 
 
 def initialise(decoder: Decoder, seed: int, std: float = 0.02) -> Decoder:
-    """Fresh weights to train from: normal of width `std`, residual branches narrower by sqrt(2 L), norms 1, biases 0."""
+    """Fresh weights to train from: normal of width `std`, residual branches narrower, norms 1, biases 0."""
     generator = torch.Generator(device="cpu").manual_seed(seed)
     narrow = std / (2 * decoder.config.num_layers) ** 0.5
     with torch.no_grad():

@@ -12,7 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.models.config import ModelConfig
-from outdraft.nn.activation import ACTIVATIONS
+from outdraft.nn.activation import ACTIVATIONS, rowwise
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import LayerNorm, RMSNorm
@@ -47,30 +47,30 @@ class Block(nn.Module):
         self.up = Linear(width, 2 * inner if config.gated_mlp else inner, config.mlp_bias, dtype, device)
         self.down = Linear(inner, width, config.mlp_bias, dtype, device)
 
-    def forward(self, h: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
+    def forward(self, h: Tensor, rotation: Rotation | None, ctx: AttentionContext, exact: bool) -> Tensor:
         """[N, D] -> [N, D]; the context keeps the new keys and values."""
         mixed = self._attention(self.attn_norm(h), rotation, ctx)
         if self.parallel:
-            return h + mixed + self._mlp(self.mlp_norm(h))
+            return h + mixed + self._mlp(self.mlp_norm(h), ctx, exact)
         h = h + mixed
-        return h + self._mlp(self.mlp_norm(h))
+        return h + self._mlp(self.mlp_norm(h), ctx, exact)
 
     def _attention(self, x: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
         heads, kv_heads = self.num_heads, self.num_kv_heads
-        qkv = self.qkv(x).unflatten(1, (heads + 2 * kv_heads, self.head_dim))  # [N, H + 2 Hkv, d]
+        qkv = self.qkv(x, ctx.bulk).view(-1, heads + 2 * kv_heads, self.head_dim)  # [N, H + 2 Hkv, d]
         qk, v = qkv[:, : heads + kv_heads], qkv[:, heads + kv_heads :]
         if self.q_norm is not None and self.k_norm is not None:
             qk = torch.cat((self.q_norm(qk[:, :heads]), self.k_norm(qk[:, heads:])), 1)
         if rotation is not None:
             qk = rotation(qk).to(v.dtype)
         mixed = ctx.attend(self.index, qk[:, :heads], qk[:, heads:], v, window=self.window, scale=self.scale)
-        return self.out(mixed)  # type: ignore[no-any-return]
+        return self.out(mixed, ctx.bulk)  # type: ignore[no-any-return]
 
-    def _mlp(self, x: Tensor) -> Tensor:
-        if not self.gated:
-            return self.down(self.activation(self.up(x)))  # type: ignore[no-any-return]
-        gate, up = self.up(x).chunk(2, -1)
-        return self.down(self.activation(gate) * up)  # type: ignore[no-any-return]
+    def _mlp(self, x: Tensor, ctx: AttentionContext, exact: bool) -> Tensor:
+        up = self.up(x, ctx.bulk)  # [N, inner], gated: [N, gate | up]
+        gate, up = up.chunk(2, -1) if self.gated else (up, None)
+        bent = rowwise(self.activation, gate) if exact else self.activation(gate)
+        return self.down(bent if up is None else bent * up, ctx.bulk)  # type: ignore[no-any-return]
 
 
 def embedding_rows(weight: Tensor, ids: Tensor) -> Tensor:

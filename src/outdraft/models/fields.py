@@ -1,7 +1,7 @@
 """Reading a `config.json`: typed fields, rotary options in both spellings, and the keys that must not be ignored.
 
-A key that would change the arithmetic in a way that the shared block does not know is an error, never a shrug; keys that
-only concern training or bookkeeping pass.
+A key that would change the arithmetic in a way that the shared block does not know is an error, never a shrug; keys
+that only concern training or bookkeeping pass.
 """
 
 from typing import TypeVar

@@ -57,7 +57,9 @@ def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device:
                     )
             target.copy_(entry.join([store[name] for name in theirs]))
     require_filled(parameters.items(), directory)
-    return decoder.eval().requires_grad_(False)
+    decoder.eval().requires_grad_(False)
+    decoder.set_exact(True)
+    return decoder
 
 
 def save_model(decoder: Decoder, directory: str | Path) -> None:
@@ -117,8 +119,8 @@ def _resolve_names(
             if name in store or bare in store:
                 names[name] = name if name in store else bare
     if config.tie_embeddings:  # either of the two may be the one that is stored
-        for name in tied - set(names):
-            names.update({name: names[other] for other in tied & set(names)})
+        stored = sorted(tied & set(names))
+        names.update({name: names[stored[0]] for name in tied - set(names) if stored})
     wanted = [name for entry in entries for name in entry.theirs]
     missing = [name for name in wanted if name not in names]
     if missing:

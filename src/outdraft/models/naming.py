@@ -1,9 +1,9 @@
 """Rename tables: where each of our parameters stands in a Hugging Face file, and in which layout.
 
-    ours                     theirs                                     layout
-    layers.0.qkv.weight  <-  q_proj.weight, k_proj.weight, v_proj...    stacked (row blocks of given heights)
-    layers.0.qkv.weight  <-  attn.c_attn.weight                         transposed (GPT-2 keeps [in, out])
-    layers.0.qkv.weight  <-  attention.query_key_value.weight           interleaved (GPT-NeoX: q, k, v head by head)
+Our `layers.0.qkv.weight` is
+    q_proj.weight, k_proj.weight, v_proj.weight    stacked (row blocks of given heights), as in Llama
+    attn.c_attn.weight                             transposed (GPT-2 keeps [in, out])
+    attention.query_key_value.weight               interleaved (GPT-NeoX: q, k, v head by head)
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -40,7 +40,7 @@ class Entry:
             return stored[0].t()
         if self.layout is Layout.INTERLEAVED:
             rows = stored[0]
-            by_head = rows.unflatten(0, (self.num_heads, 3, -1))  # [H, 3, d, ...]
+            by_head = rows.view(self.num_heads, 3, -1, *rows.shape[1:])  # [H, 3, d, ...]
             return by_head.transpose(0, 1).flatten(0, 2)
         return stored[0] if len(stored) == 1 else torch.cat(list(stored))
 
@@ -49,11 +49,11 @@ class Entry:
         if self.layout is Layout.TRANSPOSED:
             return {self.theirs[0]: ours.t()}
         if self.layout is Layout.INTERLEAVED:
-            by_kind = ours.unflatten(0, (3, self.num_heads, -1))  # [3, H, d, ...]
+            by_kind = ours.view(3, self.num_heads, -1, *ours.shape[1:])  # [3, H, d, ...]
             return {self.theirs[0]: by_kind.transpose(0, 1).flatten(0, 2)}
         if len(self.theirs) == 1:
             return {self.theirs[0]: ours}
-        return dict(zip(self.theirs, ours.split(self.heights), strict=True))
+        return dict(zip(self.theirs, torch.split(ours, self.heights), strict=True))
 
 
 def stored_shapes(entry: Entry, shape: tuple[int, ...]) -> list[tuple[int, ...]]:

@@ -1,8 +1,13 @@
-"""The feed-forward non-linearities, under the names that Hugging Face configurations use."""
+"""The feed-forward non-linearities, under the names that Hugging Face configurations use.
+
+PyTorch computes them over the flattened rows, in vectors with a scalar tail, split among threads at any place; tail and
+vector differ in the last bit. `rowwise` calls the function on pieces for which a row cannot meet another row's tail.
+"""
 
 from collections.abc import Callable
 from functools import partial
 
+import torch
 import torch.nn.functional as F
 from torch import Tensor
 
@@ -17,3 +22,16 @@ ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_pytorch_tanh": _gelu_tanh,
     "relu": F.relu,
 }
+
+_SERIAL = 32767  # elements that PyTorch computes without splitting them among threads
+_VECTOR = 64  # a multiple of every vector length
+
+
+def rowwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """function(x) with the bits that each row of x [N, W] would get alone."""
+    num_rows, width = x.shape
+    aligned = width % _VECTOR == 0 or x.stride(0) != width  # rows that do not touch are computed one by one
+    step = max(1, _SERIAL // width) if aligned else 1
+    if num_rows <= step:
+        return function(x)
+    return torch.cat([function(piece) for piece in x.split(step)])  # type: ignore[no-untyped-call]

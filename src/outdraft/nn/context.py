@@ -1,21 +1,33 @@
 """What attention looks back on. A layer hands over its new queries, keys and values; the context knows the past.
 
 `CausalContext`: whole sequences at once, no cache, differentiable (training, full recompute).
+`CachedContext`: ragged rows of several sequences over a key/value cache, which keeps the new rows as tentative ones.
 """
 
+from collections.abc import Sequence
 from typing import Protocol
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from outdraft.core.cache import KVCache
+from outdraft.nn.linear import RowRange
+from outdraft.nn.rows import RowsOverCache
+from outdraft.nn.segment import Segment
+
+__all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment"]
+
 
 class AttentionContext(Protocol):
     """Attention of one pass's flat rows."""
 
-    def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float
-    ) -> Tensor:  # fmt: skip
+    @property
+    def bulk(self) -> Sequence[RowRange]:
+        """Row ranges that are computed in one piece: prompt chunks, training batches."""
+        ...
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
         """q [N, H, d], k and v [N, Hkv, d], rotary applied -> [N, H * d]. A row sees `window` keys, itself included."""
         ...
 
@@ -26,12 +38,14 @@ class CausalContext:
     def __init__(self, batch: int, length: int) -> None:
         self.batch = batch
         self.length = length
+        self.bulk: Sequence[RowRange] = ((0, batch * length),)
         self._masks: dict[int, Tensor] = {}  # window -> [T, T]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
         """One causal attention over the batch."""
-        q, k, v = (x.unflatten(0, (self.batch, self.length)).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
         gqa = q.shape[1] != k.shape[1]
+        shape = (self.batch, self.length, -1, q.shape[-1])
+        q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
         if window is None or window >= self.length:
             out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=gqa)
         else:
@@ -45,3 +59,29 @@ class CausalContext:
             back = row[:, None] - row[None, :]
             self._masks[window] = (back >= 0) & (back < window)
         return self._masks[window]
+
+
+class CachedContext:
+    """Rows over a cache with room reserved for them. `exact`: each row gets the bits of decoding it alone.
+
+    Segments lie one after another in the pass. Plans and masks are made at the first layer and used by all.
+    """
+
+    def __init__(self, cache: KVCache, segments: Sequence[Segment], exact: bool = True) -> None:
+        self.cache = cache
+        self._parts: list[RowsOverCache] = [RowsOverCache(segment, exact) for segment in segments]
+        self.bulk: Sequence[RowRange] = [
+            (segment.start, segment.start + segment.num_bulk) for segment in segments if segment.num_bulk
+        ]
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+        """Segment by segment over the cache; the new keys and values stay there."""
+        if len(self._parts) == 1:
+            keys, values = self.cache.layer_view(self._parts[0].seq, layer)
+            return self._parts[0].attend(q, k, v, keys, values, window, scale)
+        pieces = []
+        for part in self._parts:
+            keys, values = self.cache.layer_view(part.seq, layer)
+            own = slice(part.start, part.stop)
+            pieces.append(part.attend(q[own], k[own], v[own], keys, values, window, scale))
+        return torch.cat(pieces)

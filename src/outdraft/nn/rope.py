@@ -1,7 +1,7 @@
 """Rotary positions: RoFormer (Su et al. 2021, https://arxiv.org/abs/2104.09864) and the ways to stretch it.
 
-A head's first `dim` channels are pairs (i, i + dim/2); pair i is turned by position * frequency[i]. Scalings only change
-the frequencies: linear (Chen et al. 2023), llama3 (Llama 3.1's by-parts rule), yarn (Peng et al. 2023,
+A head's first `dim` channels are pairs (i, i + dim/2); pair i is turned by position * frequency[i]. Scalings only
+change the frequencies: linear (Chen et al. 2023), llama3 (Llama 3.1's by-parts rule), yarn (Peng et al. 2023,
 https://arxiv.org/abs/2309.00071, which also multiplies by an attention factor). `dynamic` equals the plain rule up to
 the model's context length, and outdraft never goes beyond it.
 Data: positions [N] -> cos and signed sin [N, 1, dim], computed once a pass and used by every layer.
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+_BLOCK = 256  # positions computed at once
 ROPE_KINDS = ("default", "linear", "dynamic", "llama3", "yarn")
 
 
@@ -52,20 +53,38 @@ class Rotation:
 
 
 class Rope:
-    """Frequencies of a configuration, computed in float64 once."""
+    """Tables of cosines and sines, computed in float64 in blocks of a fixed size (so that a position's bits never depend
+    on what was asked for before) and grown as longer texts appear.
+    """
 
-    def __init__(self, config: RopeConfig, device: torch.device) -> None:
+    def __init__(self, config: RopeConfig) -> None:
         half = frequencies(config)  # [dim / 2]
-        self.freq = torch.cat((half, half)).to(device)  # [dim]
-        self.sign = torch.cat((-torch.ones_like(half), torch.ones_like(half))).to(device) * attention_scale(config)
-        self.scale = attention_scale(config)
+        self._freq = torch.cat((half, half))  # [dim]
+        self._sign = torch.cat((-torch.ones_like(half), torch.ones_like(half)))
+        self._scale = attention_scale(config)
+        self._tables: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
 
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """Cosines and sines for these positions [N]."""
-        if self.freq.device != positions.device:
-            self.freq, self.sign = self.freq.to(positions.device), self.sign.to(positions.device)
-        angle = positions[:, None, None].to(torch.float64) * self.freq  # [N, 1, dim]
-        return Rotation(cos=(angle.cos() * self.scale).to(dtype), sin=(angle.sin() * self.sign).to(dtype))
+        key = (dtype, positions.device)
+        highest = int(positions.max())
+        cos, sin = self._tables.get(key, (self._freq, self._freq))
+        if key not in self._tables or highest >= cos.shape[0]:
+            cos, sin = self._tables[key] = self._table(highest + 1, dtype, positions.device)
+        return Rotation(cos=cos[positions], sin=sin[positions])
+
+    def _table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        """cos and signed sin for at least so many positions: [T, 1, dim] each."""
+        blocks = 4
+        while blocks * _BLOCK < length:
+            blocks *= 2
+        cosines, sines = [], []
+        for block in range(blocks):
+            place = torch.arange(block * _BLOCK, (block + 1) * _BLOCK, dtype=torch.float64)
+            angle = place[:, None, None] * self._freq  # [_BLOCK, 1, dim]
+            cosines.append((angle.cos() * self._scale).to(dtype))
+            sines.append((angle.sin() * self._sign * self._scale).to(dtype))
+        return torch.cat(cosines).to(device), torch.cat(sines).to(device)
 
 
 def frequencies(config: RopeConfig) -> Tensor:
