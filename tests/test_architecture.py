@@ -15,12 +15,22 @@ SOURCE = sorted((ROOT / "src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 MAX_LINES = 400
 
-# Reading a tensor on the host waits for the device. Each file that does so, and why it may.
+# Reading a tensor on the host waits for the device. Each file on the path of a step that does so, and why it may.
 HOST_READS = {
     "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
-    "decode/commit.py": "the emitted tokens: the one wait of a step",
+    "decode/commit.py": "the roles of a draft's nodes",
     "sampling/draw.py": "the tokens drawn",
+    "sampling/logprobs.py": "log probabilities that the request asked for",
+    "nn/segment.py": "a draft's own mask, once a pass",
+    "verify/greedy.py": "one best token a node, read together",
+    "verify/block.py": "one number a node, read together",
+    "verify/sequential.py": "one number a node, read together",
+    "verify/shared/chain.py": "one number a node, read together",
+    "drafters/shared/choose.py": "the tokens drafted",
+    "drafters/shared/growth.py": "the tokens drafted, a level at a time",
+    "drafters/lookahead/drafter.py": "the tokens of the window",
 }
+ELSEWHERE = ("testing/", "training/", "cli/")  # not on the path of a step
 
 
 def relative(path: Path) -> str:
@@ -66,6 +76,7 @@ def test_no_print_no_star_no_bare_except(path: Path):
 
 def test_host_reads_only_where_listed():
     readers = {relative(path) for path in SOURCE if reads_on_host(parsed(path))}
+    readers = {reader for reader in readers if not reader.startswith(ELSEWHERE)}
     assert readers <= set(HOST_READS), "list the file in HOST_READS with a reason, or keep the tensor on the device"
     assert set(HOST_READS) <= readers, "HOST_READS names files that no longer read on the host"
 
