@@ -16,7 +16,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.choose import Sample, choose
+from outdraft.drafters.shared.choose import Chooser, Sample
 
 
 class Feed(Protocol):
@@ -48,14 +48,14 @@ def grow_chains(
     laws: list[list[Tensor]] = [[] for _ in seqs]
     rows = [i for i, depth in enumerate(depths) if depth > 0]
     closing: list[int] = []
+    choose = Chooser(seqs, sample=sample, confident=confidence_threshold > 0)
     tokens = [seqs[i].pending for i in rows]
     step = 0
     while rows or closing:
         logits = feed(step, rows + closing, tokens, len(rows))
         if not rows:
             break
-        live = [seqs[i] for i in rows]
-        chosen = choose(live, logits, [drafted[i] for i in rows], sample=sample, confident=confidence_threshold > 0)
+        chosen = choose(rows, logits, drafted)
         step += 1
         open_rows, open_tokens, shut_rows, shut_tokens = [], [], [], []
         for i, token, law, sure in zip(rows, chosen.tokens, chosen.laws, chosen.confidences, strict=True):

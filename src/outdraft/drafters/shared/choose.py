@@ -8,6 +8,7 @@ Data in: draft logits [n, V] of one step; data out: token ids, laws [V] and conf
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from math import isfinite
 from typing import Literal, cast
 
 import torch
@@ -42,46 +43,60 @@ def takes_argmax(seq: Sequence, sample: Sample) -> bool:
     return sample == "greedy" or seq.request.params.greedy
 
 
-def choose(seqs: Seq[Sequence], logits: Tensor, paths: Seq[list[int]], *, sample: Sample, confident: bool) -> Choices:
-    """One token for each row of `logits` [n, V], where `paths[i]` was drafted after `seqs[i].tokens`.
+class Chooser:
+    """How each sequence of one round chooses. What does not change from step to step is worked out once."""
 
-    `confident`: whether confidences are wanted. Raises `NumericsError` on NaN or infinite logits.
-    """
-    plain = [takes_argmax(seq, sample) and not _edits_logits(seq) for seq in seqs]
-    if all(plain):
-        tokens, confidences = best_tokens(seqs, logits, confident=confident)
-        return Choices(tokens, [None] * len(tokens), confidences)
-    made = Choices([], [], [])
-    for i, (seq, path) in enumerate(zip(seqs, paths, strict=True)):
-        law = warp_nodes(seq, logits[i : i + 1], [path])[0]
-        if takes_argmax(seq, sample):
-            token = int(law.argmax())
-            made.laws.append(None)
-        else:
-            token = seq.draft_coins(seq).draw(law, len(path), len(path))[0]
-            made.laws.append(law)
-        made.tokens.append(token)
-        # A greedy law is one-hot, so its own mass says nothing: the raw probability does.
-        source = torch.softmax(logits[i].float(), -1) if seq.request.params.greedy else law
-        made.confidences.append(float(source[token]) if confident else 1.0)
-    return made
+    __slots__ = ("_argmax", "_confident", "_plain", "_seqs")
+
+    def __init__(self, seqs: Seq[Sequence], *, sample: Sample, confident: bool) -> None:
+        self._seqs = seqs
+        self._confident = confident  # whether confidences are wanted
+        self._argmax = [takes_argmax(seq, sample) for seq in seqs]
+        self._plain = [best and not _edits_logits(seq) for best, seq in zip(self._argmax, seqs, strict=True)]
+
+    def __call__(self, rows: list[int], logits: Tensor, paths: Seq[list[int]]) -> Choices:
+        """One token for each row of `logits` [n, V]; row j belongs to sequence i = rows[j], which drafted `paths[i]`.
+
+        Raises `NumericsError` on NaN or infinite logits.
+        """
+        if all([self._plain[i] for i in rows]):
+            tokens, confidences = best_tokens(self._seqs, rows, logits, confident=self._confident)
+            return Choices(tokens, [None] * len(tokens), confidences)
+        made = Choices([], [], [])
+        for j, i in enumerate(rows):
+            seq, path = self._seqs[i], paths[i]
+            law = warp_nodes(seq, logits[j : j + 1], [path])[0]
+            if self._argmax[i]:
+                token = int(law.argmax())
+                made.laws.append(None)
+            else:
+                token = seq.draft_coins(seq).draw(law, len(path), len(path))[0]
+                made.laws.append(law)
+            made.tokens.append(token)
+            # A greedy law is one-hot, so its own mass says nothing: the raw probability does.
+            source = torch.softmax(logits[j].float(), -1) if seq.request.params.greedy else law
+            made.confidences.append(float(source[token]) if self._confident else 1.0)
+        return made
 
 
-def best_tokens(seqs: Seq[Sequence], logits: Tensor, *, confident: bool) -> tuple[list[int], list[float]]:
+def best_tokens(
+    seqs: Seq[Sequence], rows: list[int], logits: Tensor, *, confident: bool
+) -> tuple[list[int], list[float]]:
     """Argmax of each row of `logits` [n, V], with its raw probability if `confident`."""
     best = logits.max(-1)
     values = cast(list[float], best.values.tolist())
-    check_finite(seqs, values)
+    check_finite(seqs, rows, values)
     if not confident:
         return best.indices.tolist(), [1.0] * len(values)
     mass = torch.logsumexp(logits.float(), -1)
     return best.indices.tolist(), torch.exp(best.values.float() - mass).tolist()
 
 
-def check_finite(seqs: Seq[Sequence], largest: Seq[float]) -> None:
+def check_finite(seqs: Seq[Sequence], rows: list[int], largest: Seq[float]) -> None:
     """The largest logit of each row tells: it is NaN or infinite if the row holds NaN or +inf, or no token at all."""
-    for seq, value in zip(seqs, largest, strict=True):
-        if not -float("inf") < value < float("inf"):
+    for i, value in zip(rows, largest, strict=True):
+        if not isfinite(value):
+            seq = seqs[i]
             raise NumericsError(
                 f"sequence {seq.id}: the drafter's logits hold {value} at position {len(seq.tokens)}: its weights are "
                 "damaged or overflow in this dtype; load it in float32"

@@ -38,7 +38,7 @@ class Tree:
         self.scores = [0.0]  # log probability of the path
         self.probs = [1.0]  # draft probability of the node itself
         self.laws: dict[int, Tensor] = {}  # node -> [V] the law its children were drawn from
-        self.expanded: list[int] = []  # nodes fed so far, in order: row r of the draft cache holds expanded[r]
+        self.expanded: list[int] = []  # nodes fed so far, in order; the first is the pending token
         self.frontier = [0] if min(max_depth, max_nodes) > 0 else []  # nodes to feed next
 
     def path(self, node: int) -> list[int]:
@@ -49,13 +49,20 @@ class Tree:
             node = self.parents[node]
         return path[::-1]
 
-    def ancestors(self, node: int) -> list[int]:
-        """Nodes from the pending token down to `node`, both included."""
-        line = [node]
-        while node > 0:
-            node = self.parents[node]
-            line.append(node)
-        return line[::-1]
+    def rows_above(self) -> list[list[int]]:
+        """For each frontier node the guess rows of its ancestors, topmost first.
+
+        Guess row r is the r-th node fed after the pending token, whose own row belongs to the text.
+        """
+        row_of = {node: row for row, node in enumerate(self.expanded, start=-1)}
+        above = []
+        for node in self.frontier:
+            rows, node = [], self.parents[node]
+            while node > 0:
+                rows.append(row_of[node])
+                node = self.parents[node]
+            above.append(rows[::-1])
+        return above
 
     def add(self, parent: int, token: int, log_prob: float, prob: float) -> None:
         """One more child of `parent`, the last among its siblings."""
@@ -113,8 +120,8 @@ def _top(trees: Seq[Tree], logits: Tensor, width: int) -> list[list[Row]]:
     logits = logits.float() if logits.dtype != torch.float64 else logits
     best = torch.log_softmax(logits, -1).topk(min(width, logits.shape[-1]), -1)
     ids, log_probs, probs = best.indices.tolist(), best.values.tolist(), best.values.exp().tolist()
-    owners = [tree.seq for tree in trees for _ in tree.frontier]
-    check_finite(owners, [row[0] for row in log_probs])
+    owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
+    check_finite([tree.seq for tree in trees], owners, [row[0] for row in log_probs])
     rows = iter(zip(ids, log_probs, probs, strict=True))
     return [[next(rows) for _ in tree.frontier] for tree in trees]
 

@@ -1,0 +1,120 @@
+"""A smaller model writes ahead: a chain (Leviathan, Chen) or a tree of children without replacement (RSD-C).
+
+Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
+https://arxiv.org/abs/2211.17192; Jeon et al., "Recursive speculative decoding: accelerating LLM inference via sampling
+without replacement", 2024, https://arxiv.org/abs/2402.14160.
+
+    read the text's new tokens -> q1 -> t1 -> q2 -> t2 ...       q: the draft's law, warped as the request's own
+
+Data in: sequences; data out: chains or trees with the laws they were drawn from (none at temperature 0, where the guess
+is an argmax).
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.draft_model.model import DraftModel
+from outdraft.drafters.shared.chain import grow_chains
+from outdraft.drafters.shared.choose import Sample, check_sample
+from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.names import model_directory
+from outdraft.models.load import load_model
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftModelOptions:
+    """Which model, which shape, how to draw. Raises `ConfigError` naming what is out of range."""
+
+    model: str = "zoo:draft"  # directory, hub name or "zoo:<name>"; its vocabulary must be the target's
+    dtype: str = "auto"  # "auto": as the target
+    width: int = 1  # children of an expanded node, and nodes expanded on a level; 1: a chain
+    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
+    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
+
+    def __post_init__(self) -> None:
+        check_sample(self.sample)
+        if self.width < 1:
+            raise ConfigError(f"width={self.width}: must be at least 1 (1 is a chain)")
+        if not 0 <= self.confidence_threshold <= 1:
+            raise ConfigError(f"confidence_threshold={self.confidence_threshold}: must be between 0 and 1")
+
+
+class DraftModelDrafter:
+    """One draft pass a token (chain) or a level (tree), over all sequences that still want one."""
+
+    needs = Needs()
+
+    def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
+        self.model = model
+        self._options = options
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Memory for each; the prompt is read when the first guess is wanted."""
+        for seq in seqs:
+            self.model.add(seq.id)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A guess for each sequence that has a budget and whose text the draft model's context can hold."""
+        depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+        if self._options.width == 1:
+            return self._chains(seqs, depths)
+        return self._trees(seqs, depths, budgets)
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Nothing: the text says what was accepted, and is compared with the memory when the next guess is wanted."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Free the memory."""
+        for seq in seqs:
+            self.model.free(seq.id)
+
+    def _depth(self, seq: Sequence, budget: Budget) -> int:
+        # The last token fed stands one place before the last one drafted.
+        return max(0, min(usable_depth(seq, budget), self.model.max_len + 1 - len(seq.tokens)))
+
+    def _chains(self, seqs: Seq[Sequence], depths: list[int]) -> list[Draft]:
+        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+            if step == 0:
+                return self.model.read([seqs[i] for i in rows])
+            return self.model.guess([seqs[i].id for i in rows], tokens, step)
+
+        options = self._options
+        return grow_chains(seqs, depths, feed, sample=options.sample, confidence_threshold=options.confidence_threshold)
+
+    def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
+        def feed(level: int, trees: list[Tree]) -> Tensor:
+            return self.model.read([tree.seq for tree in trees]) if level == 0 else self.model.branch(trees)
+
+        width = self._options.width
+        return grow_trees(
+            [
+                Tree(seq, depth, width + width * width * (depth - 1) if budget.nodes is None else budget.nodes)
+                for seq, depth, budget in zip(seqs, depths, budgets, strict=True)
+            ],
+            feed,
+            sample=self._options.sample,
+            width=width,
+            beam=width,
+            confidence_threshold=self._options.confidence_threshold,
+        )
+
+
+def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
+    """Load the draft model beside the target and check that the two speak of the same ids."""
+    dtype = port.dtype if options.dtype == "auto" else options.dtype
+    decoder = load_model(model_directory(options.model), dtype=dtype, device=str(port.device))
+    if decoder.config.vocab_size != port.vocab_size:
+        raise CapabilityError(
+            f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "
+            f"{port.vocab_size}: choose a draft model that shares the target's tokenizer"
+        )
+    return DraftModelDrafter(options, DraftModel(decoder))

@@ -1,0 +1,148 @@
+"""The draft model with its own memory of each text, kept in step by what the two have in common.
+
+    cached   a b c d | t1 t2          text now: a b c d t1 y
+    keep             | t1             longest common prefix; t2 is dropped
+    feed                    y         everything after it, in one ragged pass
+
+Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
+https://arxiv.org/abs/2211.17192. Data in: texts and draft tokens; data out: logits of what follows.
+"""
+
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor
+
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.draft_cache import DraftCache
+from outdraft.drafters.shared.growth import Tree
+from outdraft.models.base import Decoder
+from outdraft.nn.context import AttentionContext
+
+
+class _Text:
+    """What the memory holds of one sequence."""
+
+    __slots__ = ("guess", "ids")
+
+    def __init__(self) -> None:
+        self.ids: list[int] = []  # committed rows
+        self.guess: list[tuple[int, int]] = []  # (guess row of the parent, or -1 for the text's last row; token)
+
+    def confirmed(self, tokens: list[int]) -> list[int]:
+        """Guess rows on the path that `tokens` took; at least the pending token stays to be fed."""
+        rows: list[int] = []
+        at = len(self.ids)
+        while at + len(rows) < len(tokens) - 1:
+            step = (rows[-1] if rows else -1, tokens[at + len(rows)])
+            row = next((r for r, fed in enumerate(self.guess) if fed == step), None)
+            if row is None:
+                break
+            rows.append(row)
+        return rows
+
+
+class DraftModel:
+    """A decoder and one text for each sequence."""
+
+    def __init__(self, decoder: Decoder, *, chunk: int = 256) -> None:
+        config, weight = decoder.config, decoder.embedding
+        self.decoder = decoder
+        self.max_len = config.max_len
+        self._cache = DraftCache(
+            config.num_layers,
+            config.num_kv_heads,
+            config.head_dim,
+            weight.dtype,
+            weight.device,
+            config.max_len,
+            exact=decoder.exact,
+        )
+        self._chunk = chunk
+        self._texts: dict[int, _Text] = {}
+        self._device = weight.device
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text is left."""
+        return not self._texts
+
+    def add(self, seq: int) -> None:
+        """A new, unread text."""
+        self._texts[seq] = _Text()
+        self._cache.add(seq)
+
+    def free(self, seq: int) -> None:
+        """Forget the text."""
+        if self._texts.pop(seq, None) is not None:
+            self._cache.free(seq)
+
+    def cached_ids(self, seq: int) -> list[int]:
+        """The text's ids whose rows are committed."""
+        return list(self._texts[seq].ids)
+
+    def read(self, seqs: Seq[Sequence]) -> Tensor:
+        """Bring every memory up to its text, pending token included: logits [B, V] of what follows."""
+        todo: list[list[int]] = []
+        for seq in seqs:
+            text = self._texts[seq.id]
+            rows = text.confirmed(seq.tokens)
+            self._cache.keep(seq.id, rows)
+            text.ids += [text.guess[row][1] for row in rows]
+            text.guess = []
+            if len(text.ids) == len(seq.tokens):  # asked twice for one text: the pending token is fed again
+                text.ids.pop()
+                self._cache.truncate(seq.id, len(text.ids))
+            new = seq.tokens[len(text.ids) :]
+            while len(new) > self._chunk:  # a prompt is read alone, in chunks that no other request can shift
+                self._read([seq.id], [new[: self._chunk]])
+                new = new[self._chunk :]
+            todo.append(new)
+        return self._read([seq.id for seq in seqs], todo)
+
+    def guess(self, seqs: Seq[int], tokens: list[int], step: int) -> Tensor:
+        """Feed one more token of each chain, `step` places after the pending one: logits [n, V]."""
+        positions = [len(self._texts[seq].ids) - 1 + step for seq in seqs]
+        for seq, token in zip(seqs, tokens, strict=True):
+            guess = self._texts[seq].guess
+            guess.append((len(guess) - 1, token))
+        context = self._cache.extend(seqs, [1] * len(seqs))
+        return self.decoder.logits(self._run(tokens, positions, context))
+
+    def branch(self, trees: Seq[Tree]) -> Tensor:
+        """Feed the frontier of each tree (below its pending token): logits [n, V], tree after tree."""
+        tokens: list[int] = []
+        positions: list[int] = []
+        sees: list[list[list[int]]] = []
+        for tree in trees:
+            text = self._texts[tree.seq.id]
+            visible = tree.rows_above()
+            for node, above in zip(tree.frontier, visible, strict=True):
+                text.guess.append((above[-1] if above else -1, tree.tokens[node]))
+                tokens.append(tree.tokens[node])
+                positions.append(len(text.ids) - 1 + tree.depths[node])
+            sees.append(visible)
+        context = self._cache.branch([tree.seq.id for tree in trees], sees)
+        return self.decoder.logits(self._run(tokens, positions, context))
+
+    def _read(self, seqs: Seq[int], todo: list[list[int]]) -> Tensor:
+        """Feed committed tokens, several a sequence: logits [B, V] at each one's last."""
+        tokens: list[int] = []
+        positions: list[int] = []
+        last: list[int] = []
+        for seq, new in zip(seqs, todo, strict=True):
+            at = len(self._texts[seq].ids)
+            tokens += new
+            positions += range(at, at + len(new))
+            last.append(len(tokens) - 1)
+        counts = [len(new) for new in todo]
+        hidden = self._run(tokens, positions, self._cache.extend(seqs, counts))
+        for seq, new in zip(seqs, todo, strict=True):
+            self._cache.keep(seq, range(len(new)))
+            self._texts[seq].ids += new
+        return self.decoder.logits(hidden if len(last) == len(tokens) else hidden[last])
+
+    def _run(self, tokens: list[int], positions: list[int], context: AttentionContext) -> Tensor:
+        ids = torch.tensor(tokens, device=self._device)
+        places = torch.tensor(positions, device=self._device)
+        return self.decoder.run(self.decoder.embed(ids, places), places, context).hidden

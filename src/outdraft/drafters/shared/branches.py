@@ -1,0 +1,73 @@
+"""Attention of tree rows that were not all fed in one pass: each level of a drafted tree is a pass of its own.
+
+    cache   [ text | level 1 | level 2 ]  new rows: level 3      a row sees the text, its ancestors' rows and itself,
+                                                                 which do not stand next to each other
+
+One masked attention for each sequence: its numbers depend on that sequence's rows alone, whatever else is in the batch.
+Data in: queries, keys and values of the new rows; data out: what they see, mixed.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from outdraft.cache.static import StaticCache
+from outdraft.nn.linear import RowRange
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Branches:
+    """New tree rows of one sequence."""
+
+    seq: int
+    start: int  # first row in the pass
+    text: int  # rows that everybody sees
+    base: int  # slot of the first new row; guess row r stands in slot text + r
+    above: list[list[int]]  # guess rows that each new row sees, topmost first
+
+    def mask(self, window: int | None, like: Tensor) -> Tensor:
+        """What to add to the scores: [n, base + n]."""
+        n = len(self.above)
+        hidden = torch.ones(n, self.base + n, dtype=torch.bool)
+        for i, rows in enumerate(self.above):
+            place = self.text + len(rows)  # the row's own position
+            first = 0 if window is None else max(0, place - window + 1)
+            hidden[i, first : self.text] = False
+            hidden[i, [self.text + row for row in rows[max(0, first - self.text) :]]] = False
+            hidden[i, self.base + i] = False
+        return torch.zeros(hidden.shape, dtype=like.dtype).masked_fill_(hidden, -torch.inf).to(like.device)
+
+
+class BranchContext:
+    """The attention context of one level."""
+
+    def __init__(self, cache: StaticCache, parts: Seq[Branches]) -> None:
+        self.bulk: Seq[RowRange] = ()
+        self._cache = cache
+        self._parts = parts
+        self._masks: dict[tuple[int, int | None], Tensor] = {}
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+        """q [N, H, d], k and v [N, Hkv, d] -> [N, H * d]; the new keys and values stay in the cache."""
+        pieces = []
+        for part in self._parts:
+            own = slice(part.start, part.start + len(part.above))
+            stop = part.base + len(part.above)
+            keys, values = self._cache.layer_view(part.seq, layer)
+            keys[:, part.base : stop] = k[own].transpose(0, 1)
+            values[:, part.base : stop] = v[own].transpose(0, 1)
+            if (part.seq, window) not in self._masks:
+                self._masks[part.seq, window] = part.mask(window, q)
+            out = F.scaled_dot_product_attention(
+                q[own].transpose(0, 1)[None],
+                keys[None, :, :stop],
+                values[None, :, :stop],
+                attn_mask=self._masks[part.seq, window],
+                scale=scale,
+                enable_gqa=q.shape[1] != k.shape[1],
+            )
+            pieces.append(out[0].transpose(0, 1).flatten(1))
+        return pieces[0] if len(pieces) == 1 else torch.cat(pieces)

@@ -1,0 +1,83 @@
+"""K/V of a drafter's own layers: the rows of the text, and behind them the rows of its last guess.
+
+    [ text: committed rows | guess: tentative rows, in the order they were fed ]
+                             0    1    2 ...
+
+After a round the guess rows that the text has confirmed are kept, the rest dropped, and whatever the text has gained
+beyond them is fed next: never "the last token", because after full acceptance the drafter lags by more than one.
+Data in: which rows a pass adds; data out: the attention context of that pass.
+"""
+
+from collections.abc import Sequence as Seq
+
+import torch
+
+from outdraft.cache.static import StaticCache
+from outdraft.drafters.shared.branches import BranchContext, Branches
+from outdraft.nn.context import CachedContext
+from outdraft.nn.segment import Segment
+
+
+class DraftCache:
+    """One text and one guess for each sequence."""
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_len: int,
+        *,
+        exact: bool,
+    ) -> None:
+        self.rows = StaticCache(num_layers, num_kv_heads, head_dim, dtype, device, max_len)
+        self._exact = exact
+        self._num_guessed: dict[int, int] = {}
+
+    def add(self, seq: int) -> None:
+        """A new, unread text."""
+        self.rows.add(seq)
+        self._num_guessed[seq] = 0
+
+    def free(self, seq: int) -> None:
+        """Forget the text and the guess."""
+        self.rows.free(seq)
+        del self._num_guessed[seq]
+
+    def extend(self, seqs: Seq[int], counts: Seq[int]) -> CachedContext:
+        """A pass of `counts[i]` rows that continue sequence i, each seeing all before it."""
+        segments, start = [], 0
+        for seq, count in zip(seqs, counts, strict=True):
+            base = self._grow(seq, count)
+            segments.append(Segment(seq=seq, start=start, stop=start + count, base=base))
+            start += count
+        return CachedContext(self.rows, segments, self._exact)
+
+    def branch(self, seqs: Seq[int], sees: Seq[list[list[int]]]) -> BranchContext:
+        """A pass of tree rows: `sees[i][j]` are the guess rows that row j of sequence i sees, topmost first."""
+        parts, start = [], 0
+        for seq, above in zip(seqs, sees, strict=True):
+            count = len(above)
+            base = self._grow(seq, count)
+            parts.append(Branches(seq=seq, start=start, text=self.rows.length(seq), base=base, above=above))
+            start += count
+        return BranchContext(self.rows, parts)
+
+    def keep(self, seq: int, rows: Seq[int]) -> None:
+        """These guess rows, in this order, have become text; the others are dropped."""
+        self.rows.commit(seq, rows)
+        self._num_guessed[seq] = 0
+
+    def truncate(self, seq: int, length: int) -> None:
+        """Forget the guess, and the text from row `length` on."""
+        self.rows.truncate(seq, length)
+        self._num_guessed[seq] = 0
+
+    def _grow(self, seq: int, count: int) -> int:
+        """Room for `count` more rows; returns the slot of the first."""
+        guessed = self._num_guessed[seq]
+        self._num_guessed[seq] = guessed + count
+        self.rows.reserve(seq, guessed + count)
+        return self.rows.length(seq) + guessed

@@ -1,0 +1,196 @@
+"""A draft model: memory in step with the text, laws really drawn from, ragged batches, trees, refusals."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from drafters.drafting import sequence, write
+
+from outdraft.core.draft import host_tree
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import find, make_options
+from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.draft_model.model import DraftModel
+from outdraft.models.base import Decoder, initialise
+from outdraft.models.config import llama_config
+from outdraft.models.load import save_model
+from outdraft.nn.context import CausalContext
+from outdraft.testing.table_target import TableTarget
+
+V = 23
+
+
+def small_decoder(seed=3, max_len=256, vocab_size=V, windows=()):
+    config = llama_config(
+        vocab_size=vocab_size, hidden_size=32, num_layers=2, num_heads=4, num_kv_heads=2, intermediate_size=48,
+        max_len=max_len,
+    )  # fmt: skip
+    decoder = initialise(Decoder(replace(config, windows=windows), torch.float64), seed, std=0.3).requires_grad_(False)
+    decoder.set_exact(True)
+    return decoder
+
+
+DECODER = small_decoder()
+
+
+class DecoderTarget(TableTarget):
+    """The reference forward of a decoder as a target: a self-drafting pair when it is the draft model, too."""
+
+    def __init__(self, decoder, noise=0.0):
+        super().__init__(vocab_size=V, max_len=256)
+        self.decoder, self.noise = decoder, noise
+
+    def next_logits(self, tokens):
+        logits = fresh_logits(tokens, self.decoder)
+        return logits + self.noise * super().next_logits(tokens)
+
+
+def fresh_logits(tokens, decoder=DECODER):
+    ids = torch.tensor(list(tokens))
+    return decoder(ids, torch.arange(len(ids)), CausalContext(1, len(ids)))[-1]
+
+
+def drafter(decoder=DECODER, chunk=256, **options):
+    model = DraftModel(decoder, chunk=chunk)
+    model._cache.rows.poison = True  # any use of a dropped row shows as NaN
+    return DraftModelDrafter(DraftModelOptions(**options), model)
+
+
+def audit(made, decoder=DECODER):
+    """Every proposed law or argmax equals a fresh forward of the node's path; the memory equals the text."""
+
+    def check(seqs, drafts):
+        for seq, draft in zip(seqs, drafts, strict=True):
+            tree = host_tree(draft)
+            for node, children in enumerate(tree.children):
+                if not children:
+                    continue
+                path = [tree.tokens[v] for v in tree.path(node)]
+                logits = fresh_logits([*seq.tokens, *path], decoder)
+                if draft.q is None:
+                    best = logits.topk(len(children)).indices.tolist()
+                    assert [tree.tokens[child] for child in children] == best
+                else:
+                    law = torch.softmax(logits / seq.request.params.temperature, -1)
+                    assert torch.allclose(draft.q[node], law, atol=1e-9)
+            if draft.num_nodes > 1:
+                assert made.model.cached_ids(seq.id) == seq.tokens
+
+    propose = made.propose
+
+    def audited(seqs, budgets):
+        drafts = propose(seqs, budgets)
+        check(seqs, drafts)
+        return drafts
+
+    made.propose = audited
+    return made
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.8}])
+@pytest.mark.parametrize("noise", [0.0, 0.3, 9.0])  # accepts all, some, hardly any
+@pytest.mark.parametrize("width", [1, 2])
+def test_memory_stays_in_step_with_the_text(params, noise, width):
+    made = audit(drafter(width=width))
+    seqs = [sequence(p, max_tokens=30, seed=i, **params) for i, p in enumerate(([1, 2, 3], [4], [5, 6, 7, 8, 9]))]
+    run = write(seqs, DecoderTarget(DECODER, noise), made, k=3)
+    if noise == 0 and not params:
+        assert run.tokens_per_pass > 3.4
+    assert made.model.is_empty
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_sliding_windows(width):
+    decoder = small_decoder(windows=(4, None))
+    made = audit(drafter(decoder, width=width), decoder)
+    write([sequence([1, 2, 3, 4, 5, 6], max_tokens=20)], DecoderTarget(decoder, 0.5), made, k=6)
+
+
+def test_full_acceptance_lags_by_two_tokens():
+    made, seq = audit(drafter()), sequence([1, 2, 3])
+    made.begin([seq])
+    draft = made.propose([seq], [Budget(depth=3)])[0]
+    seq.tokens += [*draft.tokens[1:].tolist(), 7]  # all three accepted, and a bonus
+    made.propose([seq], [Budget(depth=2)])
+    assert made.model.cached_ids(seq.id) == seq.tokens
+
+
+def test_a_round_without_a_budget_is_made_up_later():
+    made, seq = audit(drafter()), sequence([1, 2, 3])
+    made.begin([seq])
+    for tokens, depth in (([4], 0), ([5, 6], 2), ([7], 0), ([8], 0), ([9, 1, 2], 3)):
+        seq.tokens += tokens
+        assert made.propose([seq], [Budget(depth=depth)])[0].num_nodes == depth + 1
+
+
+def test_a_long_prompt_is_read_in_chunks():
+    made, seq = audit(drafter(chunk=8)), sequence([i % V for i in range(61)])
+    made.begin([seq])
+    made.propose([seq], [Budget(depth=2)])
+
+
+@pytest.mark.parametrize("width", [1, 3])
+def test_a_batch_does_not_change_a_guess(width):
+    def guesses(texts, depths):
+        made = drafter(width=width)
+        seqs = [sequence(t, seed=11, temperature=1.0) for t in texts]
+        made.begin(seqs)
+        return made.propose(seqs, [Budget(depth=d, nodes=9) for d in depths])
+
+    texts, depths = ([1, 2, 3], [4] * 30, [9], [1, 2]), (4, 2, 5, 0)
+    for text, depth, draft in zip(texts, depths, guesses(texts, depths), strict=True):
+        alone = guesses([text], [depth])[0]
+        assert torch.equal(alone.tokens, draft.tokens)
+        assert alone.q is None or torch.equal(alone.q, draft.q)
+
+
+def test_budgets():
+    for width in (1, 2):
+        made, seq = drafter(width=width), sequence([1, 2, 3])
+        made.begin([seq])
+        for depth, nodes in ((0, None), (3, None), (3, 0), (4, 2), (1, 9)):
+            draft = made.propose([seq], [Budget(depth=depth, nodes=nodes)])[0]
+            assert max(host_tree(draft).depths) <= depth
+            assert nodes is None or draft.num_nodes - 1 <= nodes
+
+
+def test_the_draft_models_own_context_is_respected():
+    seq = sequence(range(10))
+    made = drafter(small_decoder(max_len=12))
+    made.begin([seq])
+    depths = []
+    for _ in range(5):
+        depths.append(made.propose([seq], [Budget(depth=5)])[0].num_nodes - 1)
+        seq.tokens.append(1)
+    assert depths == [3, 2, 1, 0, 0]
+
+
+def test_greedy_option_and_confidence():
+    seq = sequence([1, 2, 3], temperature=1.0)
+    made = drafter(sample="greedy", confidence_threshold=1.0)
+    made.begin([seq])
+    draft = made.propose([seq], [Budget(depth=4)])[0]
+    assert draft.q is None and draft.tokens.tolist() == [3, int(fresh_logits([1, 2, 3]).argmax())]
+
+
+class Port:
+    vocab_size, dtype, device = V, torch.float64, torch.device("cpu")
+
+
+def test_build_loads_and_checks_the_vocabulary(tmp_path):
+    method = find("drafter", "draft_model")
+    save_model(DECODER, tmp_path / "fits")
+    save_model(small_decoder(vocab_size=29), tmp_path / "other")
+    made = method.build(make_options(method, {"model": str(tmp_path / "fits")}), Port)
+    seq = sequence([1, 2, 3])
+    made.begin([seq])
+    assert made.propose([seq], [Budget(depth=1)])[0].tokens[1] == fresh_logits([1, 2, 3]).argmax()
+    with pytest.raises(CapabilityError, match=r"29.*23"):
+        method.build(make_options(method, {"model": str(tmp_path / "other")}), Port)
+
+
+@pytest.mark.parametrize("bad", [{"width": 0}, {"sample": "maybe"}, {"confidence_threshold": 1.5}])
+def test_bad_options(bad):
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        DraftModelOptions(**bad)
