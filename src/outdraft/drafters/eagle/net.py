@@ -1,0 +1,127 @@
+"""EAGLE's network: one decoder layer that extrapolates the target's features, one token at a time.
+
+Li et al., "EAGLE-3: scaling up inference acceleration of large language models via training-time test", 2025,
+https://arxiv.org/abs/2503.01840.
+
+    taps (low, mid, high) -- norms -- fuse --> f_i --+-----------------------(+)-- block --> g_i -- norm, target's head
+    embedding of x_{i+1} ----- norm -----> join -----+---> join(e, f) --------+         predicts x_{i+2}
+
+Pair i is (feature of position i, embedding of token i + 1); its position id is i; it predicts token i + 2. Where the
+target has not been yet, g of the pair before stands in for f. The head is the target's own, handed over at load.
+"""
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.models.base import Decoder
+from outdraft.models.block import Block
+from outdraft.models.config import llama_config
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import Linear
+from outdraft.nn.norm import RMSNorm
+from outdraft.nn.rope import Rope
+from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
+
+MODEL_TYPE = "outdraft_eagle"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EagleConfig:
+    """Which hidden states it reads, and the shape of its layer."""
+
+    taps: tuple[int, ...]  # tap t: the target's hidden state after t layers
+    hidden_size: int  # the target's
+    vocab_size: int  # the target's
+    num_heads: int
+    num_kv_heads: int
+    head_dim: int
+    intermediate_size: int
+    max_len: int
+    num_layers: int = 1
+    rope_theta: float = 10000.0
+    norm_eps: float = 1e-5
+
+
+class EagleNet(nn.Module):
+    """The network; all rows flat, attention through the context's layer 0."""
+
+    def __init__(self, config: EagleConfig, target: Decoder, dtype: torch.dtype = torch.float32) -> None:
+        super().__init__()
+        if (config.hidden_size, config.vocab_size) != (target.config.hidden_size, target.config.vocab_size):
+            raise CapabilityError(
+                f"an EAGLE network of width {config.hidden_size} and vocabulary {config.vocab_size} cannot draft for a "
+                f"target of {target.config.hidden_size} and {target.config.vocab_size}: it belongs to its own target"
+            )
+        device, width, eps = target.embedding.device, config.hidden_size, config.norm_eps
+        shape = llama_config(
+            vocab_size=config.vocab_size,
+            hidden_size=width,
+            num_layers=1,
+            num_heads=config.num_heads,
+            num_kv_heads=config.num_kv_heads,
+            head_dim=config.head_dim,
+            intermediate_size=config.intermediate_size,
+            max_len=config.max_len,
+            rope_theta=config.rope_theta,
+            norm_eps=eps,
+        )
+        assert shape.rope is not None
+        self.config = config
+        self.tap_norms = nn.ModuleList(RMSNorm(width, eps, dtype, device) for _ in config.taps)
+        self.fusion = Linear(len(config.taps) * width, width, False, dtype, device)
+        self.token_norm = RMSNorm(width, eps, dtype, device)
+        self.feature_norm = RMSNorm(width, eps, dtype, device)
+        self.join = Linear(2 * width, width, False, dtype, device)
+        self.block = Block(shape, 0, dtype, device)
+        self.norm = RMSNorm(width, eps, dtype, device)
+        self.rope = Rope(shape.rope)
+        self._target_head = target.head  # a bound method: the target's weights are not parameters of this module
+
+    def fuse(self, taps: Sequence[Tensor]) -> Tensor:
+        """The target's hidden states, one [N, D] a tap -> features [N, D]."""
+        normed = [norm(tap) for norm, tap in zip(self.tap_norms, taps, strict=True)]
+        fused: Tensor = self.fusion(torch.cat(normed, -1))
+        return fused
+
+    def run(self, token_embed: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
+        both = torch.cat((self.token_norm(token_embed), self.feature_norm(f)), -1)  # [N, 2 D]
+        out: Tensor = self.block(f + self.join(both, ctx.bulk), self.rope.at(positions, f.dtype), ctx, False)
+        return out
+
+    def logits(self, g: Tensor) -> Tensor:
+        """Own norm, the target's head: [N, D] -> [N, V]."""
+        return self._target_head(self.norm(g))
+
+
+def save_eagle(net: EagleNet, directory: Path) -> None:
+    """config.json and model.safetensors."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config = {"model_type": MODEL_TYPE, **asdict(net.config)}
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_tensors(dict(net.named_parameters()), directory / SINGLE)
+
+
+def load_eagle(directory: Path, target: Decoder, dtype: torch.dtype | None = None) -> EagleNet:
+    """The network in `directory` for this target, in the target's type unless told otherwise."""
+    try:
+        raw = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError) as error:
+        raise ModelLoadError(f"no readable config.json of an EAGLE network in {directory}") from error
+    if raw.pop("model_type", None) != MODEL_TYPE:
+        raise ModelLoadError(f"{directory} holds no EAGLE network (config.json: model_type must be {MODEL_TYPE!r})")
+    raw["taps"] = tuple(raw["taps"])
+    net = EagleNet(EagleConfig(**raw), target, dtype or target.embedding.dtype)
+    store = TensorStore(directory)
+    with torch.no_grad():
+        for name, parameter in net.named_parameters():
+            if name not in store or store.shape(name) != tuple(parameter.shape):
+                raise ModelLoadError(f"EAGLE network in {directory}: tensor {name!r} is missing or misshapen")
+            parameter.copy_(store[name])
+    return net.eval().requires_grad_(False)

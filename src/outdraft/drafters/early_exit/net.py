@@ -1,0 +1,81 @@
+"""The exit head: what turns the hidden state after layer E into one that the target's final norm and head understand.
+
+    h_E --+-- norm -- up -- silu -- down --(+)--> decoder.logits
+          +--------------------------------+
+
+A residual of two small matrices, near zero at first: the untrained head is the plain early exit of LayerSkip (Elhoushi et
+al. 2024, https://arxiv.org/abs/2404.16710). Kangaroo (Liu et al. 2024, https://arxiv.org/abs/2404.18911) puts an attention
+there; ours has none, so it keeps no memory of its own. Data: [N, D] -> [N, D].
+"""
+
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from outdraft.core.errors import ModelLoadError
+from outdraft.nn.linear import Linear
+from outdraft.nn.norm import RMSNorm
+from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
+
+MODEL_TYPE = "outdraft_early_exit"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyExitConfig:
+    """Where it exits and how wide it is."""
+
+    exit_layer: int  # E: it reads the hidden state after layers 0..E-1
+    hidden_size: int
+    inner_size: int
+    norm_eps: float = 1e-5
+
+
+class EarlyExitHead(nn.Module):
+    """h + down(silu(up(norm(h))))."""
+
+    def __init__(
+        self, config: EarlyExitConfig, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+    ) -> None:
+        super().__init__()
+        device = torch.device(device)
+        self.config = config
+        self.norm = RMSNorm(config.hidden_size, config.norm_eps, dtype, device)
+        self.up = Linear(config.hidden_size, config.inner_size, False, dtype, device)
+        self.down = Linear(config.inner_size, config.hidden_size, False, dtype, device)
+
+    def forward(self, h: Tensor) -> Tensor:
+        """Hidden states after layer E, [N, D] -> features for the target's `logits`, [N, D]."""
+        out: Tensor = h + self.down(F.silu(self.up(self.norm(h))))
+        return out
+
+
+def save_exit_head(head: EarlyExitHead, directory: Path) -> None:
+    """config.json and model.safetensors."""
+    directory.mkdir(parents=True, exist_ok=True)
+    config = {"model_type": MODEL_TYPE, **asdict(head.config)}
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_tensors(dict(head.named_parameters()), directory / SINGLE)
+
+
+def load_exit_head(
+    directory: Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
+) -> EarlyExitHead:
+    """The head in `directory`; raises `ModelLoadError` if it is another kind of model."""
+    try:
+        raw = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    except (FileNotFoundError, json.JSONDecodeError) as error:
+        raise ModelLoadError(f"no readable config.json of an exit head in {directory}") from error
+    if raw.pop("model_type", None) != MODEL_TYPE:
+        raise ModelLoadError(f"{directory} holds no exit head (config.json: model_type must be {MODEL_TYPE!r})")
+    head = EarlyExitHead(EarlyExitConfig(**raw), dtype, device)
+    store = TensorStore(directory)
+    with torch.no_grad():
+        for name, parameter in head.named_parameters():
+            if name not in store or store.shape(name) != tuple(parameter.shape):
+                raise ModelLoadError(f"exit head in {directory}: tensor {name!r} is missing or misshapen")
+            parameter.copy_(store[name])
+    return head.eval().requires_grad_(False)

@@ -1,0 +1,118 @@
+"""A training recipe: one TOML file that says what is learned, from which text, for how long.
+
+    kind = "pretrain"        # tokenizer | pretrain | distill | early_exit | eagle
+    name = "target"          # results go to OUT/<name>
+    data = "data.toml"       # the text sources, shared by all recipes of the zoo
+    [model]  [loop]  [task]  # shape of the network, the loop's numbers, options of the kind
+
+Data in: a path. Data out: a `Recipe` of frozen dataclasses; an unknown key is an error that names the near miss.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import near_miss
+
+T = TypeVar("T")
+KINDS = ("tokenizer", "pretrain", "distill", "early_exit", "eagle")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Source:
+    """One body of text: where it is under --data, where it came from, and its share of the training tokens."""
+
+    name: str
+    path: str  # file under --data, or "stdlib" for the running Python's own library
+    share: float
+    repository: str
+    commit: str
+    licence: str
+    only: str = ""  # keep only records where this JSON field is true
+    max_chars: int = 0  # stop after so much text; 0 = all of it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DataConfig:
+    """The sources and how they are cut."""
+
+    sources: tuple[Source, ...]
+    copies_share: float = 0.1  # of all sequences: a passage, an instruction, the passage again
+    num_copies: int = 12000  # how many such documents are made
+    tokenizer_chars: int = 20_000_000  # how much text the tokenizer is learned from
+    holdout_percent: int = 2  # documents kept for validation, by the hash of their text
+    holdout_seed: int = 0  # another number holds out other documents
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoopConfig:
+    """The loop's numbers: schedule, batch, optimiser, reporting."""
+
+    steps: int  # ceiling; the signal to finish may come earlier
+    batch_tokens: int = 16384
+    micro_tokens: int = 4096  # per forward of one worker
+    seq_len: int = 512
+    final_seq_len: int = 0  # sequence length of the decay phase; 0 = seq_len
+    workers: int = 1  # single-threaded processes that share a batch
+    compile: bool = False  # torch.compile the loss; needs a C++ compiler
+    warmup: int = 100
+    decay_at: int = 0  # step at which the decay starts; 0 = so that it ends at `steps`
+    decay_share: float = 0.18  # the decay lasts this share of the steps done when it starts
+    lr: float = 2e-3  # AdamW: embeddings, norms, biases
+    muon_lr: float = 3e-3  # Muon: matrices; 0 = AdamW for everything
+    weight_decay: float = 0.01
+    clip: float = 1.0
+    eval_every: int = 200
+    eval_tokens: int = 65536
+    save_every: int = 200
+    seed: int = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recipe:
+    """A whole recipe; `model` and `task` are read by the kind that owns them."""
+
+    kind: str
+    name: str
+    data: DataConfig
+    loop: LoopConfig
+    model: Mapping[str, Any] = field(default_factory=dict)
+    task: Mapping[str, Any] = field(default_factory=dict)
+
+
+def build(cls: type[T], given: Mapping[str, Any], where: str) -> T:
+    """An instance of the dataclass `cls`; refuses unknown and missing keys."""
+    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+    for key in given:
+        if key not in known:
+            raise ConfigError(
+                f"unknown key {key!r} in {where}{near_miss(key, list(known))}; it takes: {', '.join(known)}"
+            )
+    missing = [n for n, f in known.items() if n not in given and f.default is MISSING and f.default_factory is MISSING]
+    if missing:
+        raise ConfigError(f"{where} lacks {', '.join(missing)}")
+    return cls(**given)
+
+
+def read_recipe(path: Path) -> Recipe:
+    """The recipe in a TOML file; `data` names a second file beside it."""
+    raw = _read_toml(path)
+    if raw.get("kind") not in KINDS:
+        raise ConfigError(f"{path}: kind = {raw.get('kind')!r}; known: {', '.join(KINDS)}")
+    data = _read_toml(path.parent / raw.get("data", "data.toml"))
+    sources = tuple(build(Source, s, f"[[sources]] of {path.parent}") for s in data.pop("sources", []))
+    loop = build(LoopConfig, raw.get("loop", {"steps": 0}), f"[loop] of {path}")
+    given = {**raw, "data": build(DataConfig, {**data, "sources": sources}, "the data file"), "loop": loop}
+    return build(Recipe, given, str(path))
+
+
+def _read_toml(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise ConfigError(f"no recipe at {path}") from None
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{path} is no valid TOML: {error}") from error

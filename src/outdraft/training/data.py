@@ -1,0 +1,113 @@
+"""Token streams on disk, and batches that are a pure function of (seed, step): a resumed run sees the same data.
+
+    documents -> train | validation (by hash) -> ids, each document followed by <|endoftext|> -> OUT/data/<split>-<source>.npy
+
+A sequence is a window at a random place of one source's stream; copies start at a document's beginning.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from tokenizers import Tokenizer
+from torch import Tensor
+
+from outdraft.training.config import DataConfig
+from outdraft.training.copies import make_copies
+from outdraft.training.sources import is_held_out, read_documents
+from outdraft.training.tokenizer import END_ID
+
+COPIES = "copies"
+SPLITS = ("train", "valid")
+Ids = NDArray[np.uint16]
+
+
+def prepare(
+    data: DataConfig, data_dir: Path, tokenizer: Tokenizer, out_dir: Path, report: Callable[[str], None]
+) -> None:
+    """Tokenise every source into two streams; what is already there is kept."""
+    out_dir.mkdir(parents=True, exist_ok=True)
+    texts: dict[str, dict[str, list[str]]] = {}
+    wanted = [s.name for s in data.sources] + [COPIES]
+    if all((out_dir / f"{split}-{name}.npy").exists() for split in SPLITS for name in wanted):
+        return
+    for source in data.sources:
+        split: dict[str, list[str]] = {"train": [], "valid": []}
+        for text in read_documents(source, data_dir):
+            split["valid" if is_held_out(text, data) else "train"].append(text)
+        texts[source.name] = split
+    copies: dict[str, list[str]] = {}
+    for seed, name in enumerate(SPLITS):
+        prose = [t for s in data.sources if s.path != "stdlib" for t in texts[s.name][name]]
+        code = [t for s in data.sources if s.path == "stdlib" for t in texts[s.name][name]]
+        count = data.num_copies if name == "train" else max(1, data.num_copies // 40)
+        copies[name] = list(make_copies(prose, code, count, seed))
+    for source_name, split in {**texts, COPIES: copies}.items():
+        for name in SPLITS:
+            ids = encode_stream(tokenizer, split[name])
+            np.save(out_dir / f"{name}-{source_name}.npy", ids)
+            chars = sum(len(t.encode()) for t in split[name])
+            report(f"{name} {source_name}: {len(split[name])} documents, {len(ids)} tokens, {chars} bytes")
+
+
+def encode_stream(tokenizer: Tokenizer, texts: list[str]) -> Ids:
+    """All texts as one stream, each followed by the end token: [T]."""
+    pieces: list[Ids] = []
+    for i in range(0, len(texts), 64):
+        for encoding in tokenizer.encode_batch(texts[i : i + 64], add_special_tokens=False):
+            pieces.append(np.array([*encoding.ids, END_ID], dtype=np.uint16))
+    return np.concatenate(pieces) if pieces else np.zeros(0, np.uint16)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stream:
+    """One source's ids, its weight, and where sequences may start (None: anywhere)."""
+
+    name: str
+    ids: Ids  # [T]
+    weight: float
+    starts: NDArray[np.int64] | None
+
+
+class Sampler:
+    """Batches drawn from weighted streams."""
+
+    def __init__(self, streams: list[Stream], seed: int) -> None:
+        self.streams = [s for s in streams if len(s.ids) > 0]
+        self.seed = seed
+        weights = np.array([s.weight for s in self.streams])
+        self.edges = np.cumsum(weights / weights.sum())
+
+    def rows(self, step: int, first: int, count: int, length: int) -> Tensor:
+        """Rows first..first+count of the batch of this step: [count, length], int64."""
+        return torch.from_numpy(np.stack([self._row(step, first + i, length) for i in range(count)]))
+
+    def _row(self, step: int, row: int, length: int) -> NDArray[np.int64]:
+        rng = np.random.default_rng([self.seed, step, row])
+        stream = self.streams[min(int(np.searchsorted(self.edges, rng.random())), len(self.streams) - 1)]
+        ids = stream.ids
+        last = max(1, len(ids) - length)
+        if stream.starts is None:
+            start = int(rng.integers(last))
+        else:
+            start = int(stream.starts[rng.integers(max(1, np.searchsorted(stream.starts, last)))])
+        window = ids[start : start + length].astype(np.int64)
+        return np.pad(window, (0, length - len(window)), constant_values=END_ID)
+
+
+def open_streams(data: DataConfig, data_dir: Path, split: str) -> list[Stream]:
+    """The streams of a split with the recipe's weights."""
+    shares = {s.name: s.share for s in data.sources}
+    whole = sum(shares.values())
+    weights = {name: share / whole * (1 - data.copies_share) for name, share in shares.items()}
+    weights[COPIES] = data.copies_share
+    streams = []
+    for name, weight in weights.items():
+        ids = np.load(data_dir / f"{split}-{name}.npy", mmap_mode="r")
+        starts = np.flatnonzero(ids == END_ID)[:-1] + 1 if name == COPIES else None
+        starts = np.insert(starts, 0, 0) if starts is not None else None
+        streams.append(Stream(name=name, ids=ids, weight=weight, starts=starts))
+    return streams

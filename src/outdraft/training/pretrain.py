@@ -1,0 +1,43 @@
+"""Next-token training of a decoder from nothing: the zoo's target (and any small model of the same shape).
+
+Data in: rows [B, T + 1] of ids. Data out: mean cross-entropy in nats per token. Weights and activations are bfloat16,
+the loss is float32.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from outdraft.models.base import Decoder, initialise
+from outdraft.models.config import llama_config
+from outdraft.training.attention import TrainingContext
+from outdraft.training.tokenizer import END_ID
+
+
+def new_decoder(shape: Mapping[str, Any], seed: int, dtype: torch.dtype = torch.bfloat16) -> Decoder:
+    """A fresh decoder of the recipe's [model] table."""
+    config = llama_config(**shape, bos_id=END_ID, eos_ids=(END_ID,))
+    return initialise(Decoder(config), seed).to(dtype)
+
+
+def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
+    """ids [B, T] -> last hidden states [B * T, D]."""
+    batch, length = ids.shape
+    positions = torch.arange(length).repeat(batch)
+    h = decoder.embed(ids.flatten(), positions)
+    return decoder.run(h, positions, TrainingContext(batch, length)).hidden
+
+
+class NextToken:
+    """Cross-entropy of the next token."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        self.module = decoder
+
+    def loss(self, rows: Tensor) -> Tensor:
+        """[B, T + 1] -> [1]."""
+        logits = self.module.logits(hidden_states(self.module, rows[:, :-1]))
+        return F.cross_entropy(logits.float(), rows[:, 1:].flatten())[None]

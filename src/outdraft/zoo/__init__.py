@@ -1,0 +1,24 @@
+"""The small models that ship with outdraft: a target, a draft, an early-exit head and an EAGLE network.
+
+Trained from scratch by `recipes/zoo/` on public-domain and freely licensed text; docs/zoo.md tells how, and how good
+they are. `path("target")` is the directory of one.
+"""
+
+from pathlib import Path
+
+from outdraft.core.errors import ModelLoadError
+from outdraft.core.registry import near_miss
+
+
+def names() -> list[str]:
+    """What ships, sorted."""
+    return sorted(p.parent.name for p in Path(__file__).parent.glob("*/config.json"))
+
+
+def path(name: str) -> Path:
+    """The directory of a model; raises `ModelLoadError` with the near miss if there is none of that name."""
+    if name not in names():
+        raise ModelLoadError(
+            f"the zoo has no {name!r}{near_miss(name, names())}; it has: {', '.join(names()) or 'nothing'}"
+        )
+    return Path(__file__).parent / name
