@@ -53,7 +53,8 @@ class Decoder(nn.Module):
     def set_exact(self, exact: bool) -> None:
         """Prepare for inference; `exact`: no row's bits depend on the rows beside it (bulk rows excepted).
 
-        Packs weights and tries row tilings, for the present weights and number of threads: call it again after a change.
+        Packs weights and tries row tilings, for the present weights and number of threads: call it again when
+        they change.
         """
         self.exact = exact
         tiles: dict[tuple[torch.Size, bool], RowTile] = {}

@@ -37,6 +37,7 @@ class Block(nn.Module):
         self.gated, self.parallel = config.gated_mlp, config.parallel_residual
         self.activation = ACTIVATIONS[config.activation]
         width, inner = config.hidden_size, config.intermediate_size
+        self.inner = inner
         heads = config.num_heads + 2 * config.num_kv_heads
         self.attn_norm = make_norm(config, width, dtype, device)
         self.qkv = Linear(width, heads * config.head_dim, config.qkv_bias, dtype, device)
@@ -68,9 +69,9 @@ class Block(nn.Module):
 
     def _mlp(self, x: Tensor, ctx: AttentionContext, exact: bool) -> Tensor:
         up = self.up(x, ctx.bulk)  # [N, inner], gated: [N, gate | up]
-        gate, up = up.chunk(2, -1) if self.gated else (up, None)
+        gate = up[:, : self.inner] if self.gated else up
         bent = rowwise(self.activation, gate) if exact else self.activation(gate)
-        return self.down(bent if up is None else bent * up, ctx.bulk)  # type: ignore[no-any-return]
+        return self.down(bent * up[:, self.inner :] if self.gated else bent, ctx.bulk)  # type: ignore[no-any-return]
 
 
 def embedding_rows(weight: Tensor, ids: Tensor) -> Tensor:

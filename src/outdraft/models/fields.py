@@ -67,6 +67,27 @@ class Fields:
             raise self.error(key, value, f"a value of type {kind.__name__} is needed")
         return value
 
+    def size(self, key: str, default: int | None = None) -> int:
+        """A number of things: at least 1."""
+        value = self.get(key, int, default)
+        if value < 1:
+            raise self.error(key, value, "at least 1")
+        return value
+
+    def heads(self, key: str, width_key: str) -> tuple[int, int]:
+        """How many heads, and how wide they are where nothing else says so."""
+        heads, width = self.size(key), self.size(width_key)
+        if width % heads and self.raw.get("head_dim") is None:
+            raise self.error(key, heads, f"a divisor of {width_key}={width}, or a head_dim")
+        return heads, width // heads
+
+    def kv_heads(self, key: str, heads: int) -> int:
+        """How many heads of keys and values."""
+        kv_heads = self.size(key, heads)
+        if heads % kv_heads:
+            raise self.error(key, kv_heads, f"a divisor of the {heads} attention heads")
+        return kv_heads
+
     def maybe_int(self, key: str) -> int | None:
         """An integer or None."""
         return None if self.raw.get(key) is None else self.get(key, int)
@@ -107,10 +128,14 @@ class Fields:
             raise self.error("rope_parameters", scaling, "a table of rotary options")
         options = Fields({**scaling, "model_type": self.name})
         kind = options.get("rope_type", str, options.get("type", str, "default"))
-        if kind not in ROPE_KINDS:
-            raise self.error("rope_type", kind, f"supported: {', '.join(ROPE_KINDS)}")
+        supported = (*ROPE_KINDS, "dynamic")
+        if kind not in supported:
+            raise self.error("rope_type", kind, f"supported: {', '.join(supported)}")
         theta = options.get("rope_theta", float, self.get(theta_key, float, 10000.0))
         share = options.get("partial_rotary_factor", float, self.get("partial_rotary_factor", float, share))
+        dim = int(head_dim * share)
+        if dim < 2 or dim % 2:
+            raise self.error("partial_rotary_factor", share, f"an even number of the head's {head_dim} channels")
         known = {
             "rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings",
             "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale",
@@ -124,9 +149,9 @@ class Fields:
             return None if scaling.get(key) is None else options.get(key, float)
 
         return RopeConfig(
-            dim=int(head_dim * share),
+            dim=dim,
             theta=theta,
-            kind=kind,
+            kind="default" if kind == "dynamic" else kind,  # the same up to max_len
             factor=options.get("factor", float) if kind in ("linear", "llama3", "yarn") else 1.0,
             original_max_len=options.get("original_max_position_embeddings", int, max_len),
             low_freq_factor=options.get("low_freq_factor", float, 1.0),
@@ -155,5 +180,5 @@ def write_rope(rope: RopeConfig, head_dim: int) -> dict[str, object]:
         scaling |= {name: value for name, value in optional.items() if value is not None}
     if rope.kind in ("llama3", "yarn"):
         scaling["original_max_position_embeddings"] = rope.original_max_len
-    fields["rope_scaling"] = None if rope.kind in ("default", "dynamic") else scaling
+    fields["rope_scaling"] = None if rope.kind == "default" else scaling
     return fields

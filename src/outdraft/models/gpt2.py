@@ -9,17 +9,17 @@ from outdraft.models.naming import Architecture, Entry, Layout, linear, norm
 
 def _read(raw: dict[str, object]) -> ModelConfig:
     fields = Fields(raw)
-    heads, width = fields.get("n_head", int), fields.get("n_embd", int)
+    heads, head_dim = fields.heads("n_head", "n_embd")
     return ModelConfig(
         architecture="gpt2",
-        vocab_size=fields.get("vocab_size", int),
-        hidden_size=width,
-        num_layers=fields.get("n_layer", int),
+        vocab_size=fields.size("vocab_size"),
+        hidden_size=heads * head_dim,
+        num_layers=fields.size("n_layer"),
         num_heads=heads,
         num_kv_heads=heads,
-        head_dim=width // heads,
-        intermediate_size=fields.get("n_inner", int, 4 * width),
-        max_len=fields.get("n_positions", int, fields.get("n_ctx", int, 1024)),
+        head_dim=head_dim,
+        intermediate_size=fields.size("n_inner", 4 * heads * head_dim),
+        max_len=fields.size("n_positions", fields.size("n_ctx", 1024)),
         norm="layer",
         norm_eps=fields.get("layer_norm_epsilon", float, 1e-5),
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),

@@ -12,24 +12,24 @@ from outdraft.models.naming import Architecture, Entry, Layout, linear, norm
 
 def _read(raw: dict[str, object]) -> ModelConfig:
     fields = Fields(raw)
-    heads, width = fields.get("num_attention_heads", int), fields.get("hidden_size", int)
-    max_len = fields.get("max_position_embeddings", int, 2048)
+    heads, head_dim = fields.heads("num_attention_heads", "hidden_size")
+    max_len = fields.size("max_position_embeddings", 2048)
     bias = fields.get("attention_bias", bool, True)
     share = fields.get("rotary_pct", float, 0.25)
     return ModelConfig(
         architecture="gpt_neox",
-        vocab_size=fields.get("vocab_size", int),
-        hidden_size=width,
-        num_layers=fields.get("num_hidden_layers", int),
+        vocab_size=fields.size("vocab_size"),
+        hidden_size=heads * head_dim,
+        num_layers=fields.size("num_hidden_layers"),
         num_heads=heads,
         num_kv_heads=heads,
-        head_dim=width // heads,
-        intermediate_size=fields.get("intermediate_size", int),
+        head_dim=head_dim,
+        intermediate_size=fields.size("intermediate_size"),
         max_len=max_len,
         norm="layer",
         norm_eps=fields.get("layer_norm_eps", float, 1e-5),
         tie_embeddings=fields.get("tie_word_embeddings", bool, False),
-        rope=fields.rope(width // heads, max_len, theta_key="rotary_emb_base", share=share),
+        rope=fields.rope(head_dim, max_len, theta_key="rotary_emb_base", share=share),
         activation=fields.activation("hidden_act", "gelu"),
         gated_mlp=False,
         parallel_residual=fields.get("use_parallel_residual", bool, True),

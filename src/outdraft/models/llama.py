@@ -12,18 +12,18 @@ from outdraft.models.naming import Architecture, Entry, linear, norm
 
 def read_common(fields: Fields, **special: object) -> ModelConfig:
     """The keys that all Llama-like configurations share."""
-    heads, width = fields.get("num_attention_heads", int), fields.get("hidden_size", int)
-    head_dim = fields.get("head_dim", int, width // heads)
-    max_len = fields.get("max_position_embeddings", int, 2048)
+    heads, share = fields.heads("num_attention_heads", "hidden_size")
+    head_dim = fields.size("head_dim", share)
+    max_len = fields.size("max_position_embeddings", 2048)
     options: dict[str, object] = {
         "architecture": fields.name,
-        "vocab_size": fields.get("vocab_size", int),
-        "hidden_size": width,
-        "num_layers": fields.get("num_hidden_layers", int),
+        "vocab_size": fields.size("vocab_size"),
+        "hidden_size": fields.size("hidden_size"),
+        "num_layers": fields.size("num_hidden_layers"),
         "num_heads": heads,
-        "num_kv_heads": fields.get("num_key_value_heads", int, heads),
+        "num_kv_heads": fields.kv_heads("num_key_value_heads", heads),
         "head_dim": head_dim,
-        "intermediate_size": fields.get("intermediate_size", int),
+        "intermediate_size": fields.size("intermediate_size"),
         "max_len": max_len,
         "norm_eps": fields.get("rms_norm_eps", float, 1e-6),
         "tie_embeddings": fields.get("tie_word_embeddings", bool, False),
@@ -92,8 +92,7 @@ def _write(config: ModelConfig) -> dict[str, object]:
 
 def _read_mistral(raw: dict[str, object]) -> ModelConfig:
     fields = Fields(raw)
-    config = read_common(fields)
-    windows = fields.windows(config.num_layers, fields.maybe_int("sliding_window"))
+    windows = fields.windows(fields.size("num_hidden_layers"), fields.maybe_int("sliding_window"))
     return read_common(fields, windows=windows)
 
 

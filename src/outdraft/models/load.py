@@ -38,7 +38,7 @@ def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device:
     directory = resolve(str(path))
     raw = read_json(directory / "config.json")
     kind = find_architecture(raw)
-    config = kind.read({**read_generation(directory), **raw})
+    config = kind.read({**raw, **read_generation(directory)})
     store = TensorStore(directory)
     entries = list(kind.table(config))
     names = _resolve_names(store, kind, entries, config)
@@ -102,9 +102,10 @@ def read_json(path: Path) -> dict[str, object]:
 
 
 def read_generation(directory: Path) -> dict[str, object]:
-    """The end-of-text ids of generation_config.json, which fine-tunes keep there."""
+    """The end-of-text ids of generation_config.json: chat models keep theirs there, and it wins over config.json."""
     path = directory / "generation_config.json"
-    return {key: value for key, value in read_json(path).items() if key == "eos_token_id"} if path.exists() else {}
+    ids = read_json(path).get("eos_token_id") if path.exists() else None
+    return {} if ids is None else {"eos_token_id": ids}
 
 
 def _resolve_names(

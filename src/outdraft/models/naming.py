@@ -53,7 +53,7 @@ class Entry:
             return {self.theirs[0]: by_kind.transpose(0, 1).flatten(0, 2)}
         if len(self.theirs) == 1:
             return {self.theirs[0]: ours}
-        return dict(zip(self.theirs, torch.split(ours, self.heights), strict=True))
+        return dict(zip(self.theirs, torch.split(ours, list(self.heights)), strict=True))
 
 
 def stored_shapes(entry: Entry, shape: tuple[int, ...]) -> list[tuple[int, ...]]:

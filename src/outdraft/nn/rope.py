@@ -2,8 +2,8 @@
 
 A head's first `dim` channels are pairs (i, i + dim/2); pair i is turned by position * frequency[i]. Scalings only
 change the frequencies: linear (Chen et al. 2023), llama3 (Llama 3.1's by-parts rule), yarn (Peng et al. 2023,
-https://arxiv.org/abs/2309.00071, which also multiplies by an attention factor). `dynamic` equals the plain rule up to
-the model's context length, and outdraft never goes beyond it.
+https://arxiv.org/abs/2309.00071, which also multiplies by an attention factor). (`dynamic` is the plain rule up to the
+model's context length, and outdraft never goes beyond it.)
 Data: positions [N] -> cos and signed sin [N, 1, dim], computed once a pass and used by every layer.
 """
 
@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 _BLOCK = 256  # positions computed at once
-ROPE_KINDS = ("default", "linear", "dynamic", "llama3", "yarn")
+ROPE_KINDS = ("default", "linear", "llama3", "yarn")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +53,9 @@ class Rotation:
 
 
 class Rope:
-    """Tables of cosines and sines, computed in float64 in blocks of a fixed size (so that a position's bits never depend
-    on what was asked for before) and grown as longer texts appear.
+    """Tables of cosines and sines, grown as longer texts appear.
+
+    Computed in float64, in blocks of a fixed size: a position's bits never depend on what was asked for before.
     """
 
     def __init__(self, config: RopeConfig) -> None:

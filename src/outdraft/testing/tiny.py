@@ -94,8 +94,8 @@ def random_decoder(
                 noise = 0.3 * noise
             elif name not in ("embedding", "positions"):
                 noise = noise * 1.5 / parameter.shape[1] ** 0.5
-            elif config.tie_embeddings:
-                noise = 0.5 * noise
+            elif config.tie_embeddings and name == "embedding":
+                noise = 0.3 * noise  # else a token votes for itself
             parameter.copy_(noise.to(dtype))
     decoder.eval().requires_grad_(False)
     if exact:

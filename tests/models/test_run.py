@@ -1,0 +1,154 @@
+"""Cached = uncached, a tree's rows = their paths alone, layer subsets and resume = the whole run, taps."""
+
+import random
+
+import pytest
+import torch
+
+from outdraft.cache.static import StaticCache
+from outdraft.nn.context import CachedContext, CausalContext, Segment
+from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
+
+
+@pytest.fixture(scope="module", params=TINY_ARCHITECTURES)
+def model(request):
+    return tiny_model(request.param, layers=4)
+
+
+def ids_of(n, seed=0):
+    return torch.randint(61, (n,), generator=torch.Generator().manual_seed(seed))
+
+
+def cache_for(model):
+    c = model.config
+    return StaticCache(c.num_layers, c.num_kv_heads, c.head_dim, model.embedding.dtype, "cpu", c.max_len, poison=True)
+
+
+def full(model, ids):
+    return model(ids, torch.arange(len(ids)), CausalContext(1, len(ids)))
+
+
+@pytest.mark.parametrize("exact", [True, False])
+@pytest.mark.parametrize("chunks", [(40,), (1,) * 40, (17, 1, 5, 17), (70, 1, 9, 80)])
+def test_cached_equals_uncached(model, exact, chunks):
+    ids = ids_of(sum(chunks))
+    cache = cache_for(model)
+    cache.add(3)
+    rows, base = [], 0
+    for n in chunks:
+        cache.reserve(3, n)
+        context = CachedContext(cache, [Segment(seq=3, start=0, stop=n, base=base)], exact)
+        rows.append(model(ids[base : base + n], torch.arange(base, base + n), context))
+        cache.commit(3, range(n))
+        cache.check()
+        base += n
+    torch.testing.assert_close(torch.cat(rows), full(model, ids), atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("exact_rows", [0, 5, 12])
+@pytest.mark.parametrize("base", [0, 3, 30])
+def test_tree_rows_equal_their_paths_alone(model, exact_rows, base):
+    rng = random.Random(base)
+    parents = tuple([-1, -1] + [rng.randrange(i) for i in range(2, 12)])
+    segment = Segment(seq=0, start=0, stop=12, base=base, parents=parents, exact_rows=exact_rows)
+    past, ids = ids_of(base, 1), ids_of(12)
+    cache = cache_for(model)
+    cache.add(0)
+    if base:
+        cache.reserve(0, base)
+        model(past, torch.arange(base), CachedContext(cache, [Segment(seq=0, start=0, stop=base, base=0)]))
+        cache.commit(0, range(base))
+    cache.reserve(0, 12)
+    positions = torch.tensor(segment.depths()) + base
+    logits = model(ids, positions, CachedContext(cache, [segment]))
+    for row, path in enumerate(segment.paths(0, 12)):
+        alone = full(model, torch.cat([past, ids[list(path)]]))[-1]
+        torch.testing.assert_close(logits[row], alone, atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("exact_rows", [0, 4])
+def test_a_mask_replaces_the_ancestors(exact_rows):
+    model = tiny_model()
+    ids = ids_of(4)
+    mask = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]], dtype=torch.bool)
+    cache = cache_for(model)
+    cache.add(0)
+    cache.reserve(0, 4)
+    positions = torch.tensor([0, 1, 1, 2])
+    segment = Segment(seq=0, start=0, stop=4, base=0, mask=mask, exact_rows=exact_rows)
+    logits = model(ids, positions, CachedContext(cache, [segment]))
+    torch.testing.assert_close(logits[3], full(model, ids[[0, 2, 3]])[-1], atol=1e-9, rtol=0)
+    torch.testing.assert_close(logits[1], full(model, ids[[0, 1]])[-1], atol=1e-9, rtol=0)
+
+
+def test_a_drafter_may_stack_tentative_rows_pass_after_pass(model):
+    ids = ids_of(20)
+    cache = cache_for(model)
+    cache.add(0)
+    cache.reserve(0, 15)
+    model(ids[:15], torch.arange(15), CachedContext(cache, [Segment(seq=0, start=0, stop=15, base=0)]))
+    cache.commit(0, range(15))
+    for base in range(15, 20):
+        cache.reserve(0, base - 15 + 1)
+        context = CachedContext(cache, [Segment(seq=0, start=0, stop=1, base=base)])
+        logits = model(ids[base : base + 1], torch.tensor([base]), context)
+    torch.testing.assert_close(logits[0], full(model, ids)[-1], atol=1e-9, rtol=0)
+    cache.commit(0, range(5))
+    cache.check()
+    assert cache.length(0) == 20
+
+
+def test_resume_equals_the_whole_run_bit_for_bit(model):
+    ids, positions = ids_of(9), torch.arange(9)
+    h = model.embed(ids, positions)
+    whole = model.run(h, positions, CausalContext(1, 9), taps=(0, 2, 3, 4))
+    for stop in (1, 2, 3):
+        first = model.run(h, positions, CausalContext(1, 9), stop=stop).hidden
+        second = model.run(first, positions, CausalContext(1, 9), start=stop).hidden
+        assert torch.equal(second, whole.hidden)
+    assert torch.equal(whole.taps[0], h)
+    assert torch.equal(whole.taps[2], model.run(h, positions, CausalContext(1, 9), stop=2).hidden)
+    assert torch.equal(whole.taps[4], whole.hidden)
+    assert sorted(whole.taps) == [0, 2, 3, 4]
+
+
+def test_a_layer_subset_runs_those_layers_with_their_own_cache_rows(model):
+    ids, positions = ids_of(9), torch.arange(9)
+    h = model.embed(ids, positions)
+    skipped = model.run(h, positions, CausalContext(1, 9), layers=(0, 2, 3)).hidden
+    by_hand = model.run(h, positions, CausalContext(1, 9), stop=1).hidden
+    by_hand = model.run(by_hand, positions, CausalContext(1, 9), start=2).hidden
+    assert torch.equal(skipped, by_hand)
+    cache = cache_for(model)
+    cache.add(0)
+    cache.reserve(0, 9)
+    context = CachedContext(cache, [Segment(seq=0, start=0, stop=9, base=0)])
+    cached = model.run(h, positions, context, layers=(0, 2, 3)).hidden
+    torch.testing.assert_close(cached, skipped, atol=1e-9, rtol=0)
+    assert cache.layer_view(0, 1)[0].isnan().all()
+    assert not cache.layer_view(0, 2)[0][:, :9].isnan().any()
+
+
+def test_training_reaches_every_parameter():
+    model = tiny_model("qwen3", dtype=torch.float32).requires_grad_(
+        True
+    )  # prepared for inference, trained all the same
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        logits = full(model, ids_of(12))
+    logits.float().square().mean().backward()
+    for name, parameter in model.named_parameters():
+        assert parameter.grad is not None and bool(parameter.grad.ne(0).any()), name
+
+
+def test_gradients_flow_through_a_frozen_prepared_head():
+    model = tiny_model(dtype=torch.float32)
+    h = torch.randn(5, 32, requires_grad=True)
+    model.logits(h).sum().backward()
+    assert h.grad is not None and bool(h.grad.ne(0).any())
+
+
+def test_greedy_text_of_tiny_models_wanders(model):
+    ids = ids_of(5).tolist()
+    for _ in range(40):
+        ids.append(int(full(model, torch.tensor(ids))[-1].argmax()))
+    assert len(set(ids[5:])) > 5
