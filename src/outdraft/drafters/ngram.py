@@ -19,7 +19,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.ngram_index import NgramIndex
 from outdraft.drafters.shared.trie import Trie
 
@@ -76,8 +76,7 @@ class NgramDrafter:
             return chain([seq.pending])
         if width == 1:
             return chain([seq.pending, *next(self._continuations(seq, depth), [])])
-        max_nodes = width * depth if budget.nodes is None else min(budget.nodes, width * depth)
-        trie = Trie(seq.pending, max_nodes)
+        trie = Trie(seq.pending, usable_nodes(seq, budget, width * depth))
         branches = 0
         for copied in islice(self._continuations(seq, depth), width * _MAX_LOOKS):
             branches += trie.insert(copied)

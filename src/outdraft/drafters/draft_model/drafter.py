@@ -25,7 +25,7 @@ from outdraft.drafters.draft_model.model import DraftModel
 from outdraft.drafters.shared.chain import grow_chains
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.growth import Tree, grow_trees
-from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.names import model_directory
 from outdraft.models.load import load_model
 
@@ -95,11 +95,12 @@ class DraftModelDrafter:
             return self.model.read([tree.seq for tree in trees]) if level == 0 else self.model.branch(trees)
 
         width = self._options.width
+        trees = []
+        for seq, depth, budget in zip(seqs, depths, budgets, strict=True):
+            complete = width + width * width * (depth - 1)  # nodes that grow without a limit
+            trees.append(Tree(seq, depth, usable_nodes(seq, budget, complete)))
         return grow_trees(
-            [
-                Tree(seq, depth, width + width * width * (depth - 1) if budget.nodes is None else budget.nodes)
-                for seq, depth, budget in zip(seqs, depths, budgets, strict=True)
-            ],
+            trees,
             feed,
             sample=self._options.sample,
             width=width,

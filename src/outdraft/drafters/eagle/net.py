@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.core.target import TargetPort
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.models.config import llama_config
@@ -51,14 +52,17 @@ class EagleConfig:
 class EagleNet(nn.Module):
     """The network; all rows flat, attention through the context's layer 0."""
 
-    def __init__(self, config: EagleConfig, target: Decoder, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(self, config: EagleConfig, target: Decoder | TargetPort, dtype: torch.dtype = torch.float32) -> None:
         super().__init__()
-        if (config.hidden_size, config.vocab_size) != (target.config.hidden_size, target.config.vocab_size):
+        known = target.config if isinstance(target, Decoder) else target
+        if (config.hidden_size, config.vocab_size) != (known.hidden_size, known.vocab_size):
             raise CapabilityError(
                 f"an EAGLE network of width {config.hidden_size} and vocabulary {config.vocab_size} cannot draft for a "
-                f"target of {target.config.hidden_size} and {target.config.vocab_size}: it belongs to its own target"
+                f"target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
             )
-        device, width, eps = target.embedding.device, config.hidden_size, config.norm_eps
+        device = target.embedding.device if isinstance(target, Decoder) else target.device
+        width, eps = config.hidden_size, config.norm_eps
+        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
         shape = llama_config(
             vocab_size=config.vocab_size,
             hidden_size=width,
@@ -92,7 +96,7 @@ class EagleNet(nn.Module):
     def run(self, token_embed: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
         both = torch.cat((self.token_norm(token_embed), self.feature_norm(f)), -1)  # [N, 2 D]
-        out: Tensor = self.block(f + self.join(both, ctx.bulk), self.rope.at(positions, f.dtype), ctx, False)
+        out: Tensor = self.block(f + self.join(both, ctx.bulk), self.rope.at(positions, f.dtype), ctx, self.exact)
         return out
 
     def logits(self, g: Tensor) -> Tensor:
@@ -108,7 +112,7 @@ def save_eagle(net: EagleNet, directory: Path) -> None:
     save_tensors(dict(net.named_parameters()), directory / SINGLE)
 
 
-def load_eagle(directory: Path, target: Decoder, dtype: torch.dtype | None = None) -> EagleNet:
+def load_eagle(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> EagleNet:
     """The network in `directory` for this target, in the target's type unless told otherwise."""
     try:
         raw = json.loads((directory / "config.json").read_text(encoding="utf-8"))
@@ -117,7 +121,8 @@ def load_eagle(directory: Path, target: Decoder, dtype: torch.dtype | None = Non
     if raw.pop("model_type", None) != MODEL_TYPE:
         raise ModelLoadError(f"{directory} holds no EAGLE network (config.json: model_type must be {MODEL_TYPE!r})")
     raw["taps"] = tuple(raw["taps"])
-    net = EagleNet(EagleConfig(**raw), target, dtype or target.embedding.dtype)
+    stored = target.embedding.dtype if isinstance(target, Decoder) else target.dtype
+    net = EagleNet(EagleConfig(**raw), target, dtype or stored)
     store = TensorStore(directory)
     with torch.no_grad():
         for name, parameter in net.named_parameters():

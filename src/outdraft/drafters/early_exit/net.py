@@ -3,9 +3,9 @@
     h_E --+-- norm -- up -- silu -- down --(+)--> decoder.logits
           +--------------------------------+
 
-A residual of two small matrices, near zero at first: the untrained head is the plain early exit of LayerSkip (Elhoushi et
-al. 2024, https://arxiv.org/abs/2404.16710). Kangaroo (Liu et al. 2024, https://arxiv.org/abs/2404.18911) puts an attention
-there; ours has none, so it keeps no memory of its own. Data: [N, D] -> [N, D].
+A residual of two small matrices, near zero at first: the untrained head is the plain early exit of LayerSkip (Elhoushi
+et al. 2024, https://arxiv.org/abs/2404.16710). Kangaroo (Liu et al. 2024, https://arxiv.org/abs/2404.18911) puts an
+attention there; ours has none, so it keeps no memory of its own. Data: [N, D] -> [N, D].
 """
 
 import json
@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
@@ -49,7 +50,7 @@ class EarlyExitHead(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Hidden states after layer E, [N, D] -> features for the target's `logits`, [N, D]."""
-        out: Tensor = h + self.down(F.silu(self.up(self.norm(h))))
+        out: Tensor = h + self.down(rowwise(F.silu, self.up(self.norm(h))))
         return out
 
 

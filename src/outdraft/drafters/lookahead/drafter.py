@@ -23,7 +23,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.lookahead.window import Pool, Window
-from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.trie import Trie
 
 
@@ -103,7 +103,7 @@ class LookaheadDrafter:
         state.window.set_root(seq.pending)
         num_probes = sum(len(level) for level in levels) - 1
         reach = len(levels[0]) + len(levels) - 2  # the deepest probe
-        room = budget.nodes if budget.nodes is not None else num_probes + self._options.guesses * depth
+        room = usable_nodes(seq, budget, num_probes + self._options.guesses * depth)
         fits = num_probes <= room and len(seq.tokens) + reach <= seq.max_len
         trie = Trie(seq.pending, room - num_probes if fits else room)
         for tokens in state.pool.get(seq.pending):

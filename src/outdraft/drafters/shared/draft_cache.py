@@ -17,6 +17,8 @@ from outdraft.drafters.shared.branches import BranchContext, Branches
 from outdraft.nn.context import CachedContext
 from outdraft.nn.segment import Segment
 
+_TREE_ROWS = 4096  # of one guess, at most
+
 
 class DraftCache:
     """One text and one guess for each sequence."""
@@ -32,7 +34,8 @@ class DraftCache:
         *,
         exact: bool,
     ) -> None:
-        self.rows = StaticCache(num_layers, num_kv_heads, head_dim, dtype, device, max_len)
+        # A tree's rows may outnumber its positions: room for both (memory is taken on demand).
+        self.rows = StaticCache(num_layers, num_kv_heads, head_dim, dtype, device, max_len + _TREE_ROWS)
         self._exact = exact
         self._num_guessed: dict[int, int] = {}
 

@@ -1,0 +1,117 @@
+"""The target's first layers draft, its remaining layers verify: one set of weights, one cache.
+
+Elhoushi et al., "LayerSkip: enabling early exit inference and self-speculative decoding", 2024,
+https://arxiv.org/abs/2404.16710; Liu et al., "Kangaroo: lossless self-speculative decoding via double early exiting",
+2024, https://arxiv.org/abs/2404.18911.
+
+    draft   pending -> layers [0, E) -> exit head -> t1 -> layers [0, E) -> exit head -> t2 ...
+    verify  all rows continue at layer E (`Draft.resume`): the first layers are never computed twice
+
+Data in: sequences; data out: chains with the hidden states at the exit. No state of its own between rounds: the rows of
+the first layers stand in the target's cache, tentative, until the next pass.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import Draft, Resume
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.early_exit.net import EarlyExitHead, load_exit_head
+from outdraft.drafters.shared.chain import grow_chains
+from outdraft.drafters.shared.choose import Sample, check_sample
+from outdraft.drafters.shared.exact import make_exact
+from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.names import model_directory
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EarlyExitOptions:
+    """Where to exit and how to draw. Raises `ConfigError` naming what is out of range."""
+
+    model: str = ""  # directory of a trained exit head, or "zoo:exit"; empty: the target's own norm and head
+    exit_layer: int = 0  # E, layers that draft; 0: the head's own, or a quarter of the target's
+    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
+    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends the chain; 0: never
+
+    def __post_init__(self) -> None:
+        check_sample(self.sample)
+        if self.exit_layer < 0:
+            raise ConfigError(f"exit_layer={self.exit_layer}: must be at least 1, or 0 for the default")
+        if not 0 <= self.confidence_threshold <= 1:
+            raise ConfigError(f"confidence_threshold={self.confidence_threshold}: must be between 0 and 1")
+
+
+class EarlyExitDrafter:
+    """Sequences whose chain ends early drop out of the drafting passes; the others go on together."""
+
+    needs = Needs(layers=True, weights=True)
+
+    def __init__(self, options: EarlyExitOptions, port: TargetPort, head: EarlyExitHead | None, layer: int) -> None:
+        self.exit_layer = layer
+        self._options = options
+        self._port = port
+        self._head = head
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Nothing to prepare: the target has read the prompt."""
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A chain by the first layers. Every node of it, the last included, has been through them."""
+        depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+        hidden: list[list[Tensor]] = [[] for _ in seqs]  # [D] of each node
+
+        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+            ids = torch.tensor(tokens, device=self._port.device)
+            h = self._port.run_layers([seqs[i] for i in rows], ids, step, self.exit_layer)  # [n, D]
+            for i, row in zip(rows, h, strict=True):
+                hidden[i].append(row)
+            if num_open == 0:
+                return h
+            h = h[:num_open]
+            return self._port.logits(h if self._head is None else self._head(h))
+
+        drafts = grow_chains(
+            seqs,
+            depths,
+            feed,
+            sample=self._options.sample,
+            confidence_threshold=self._options.confidence_threshold,
+            feed_last=True,
+        )
+        return [
+            replace(draft, resume=Resume(layer=self.exit_layer, hidden=torch.stack(rows))) if rows else draft
+            for draft, rows in zip(drafts, hidden, strict=True)
+        ]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Nothing to learn."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Nothing to drop."""
+
+
+def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
+    """Load the exit head, if one is named, and check that it fits the target."""
+    head = None
+    layer = options.exit_layer or max(1, port.num_layers // 4)
+    if options.model:
+        head = load_exit_head(model_directory(options.model), port.dtype, port.device)
+        make_exact(head)
+        layer = options.exit_layer or head.config.exit_layer
+        if head.config.hidden_size != port.hidden_size:
+            raise CapabilityError(
+                f"exit head {options.model!r} is {head.config.hidden_size} wide, the target {port.hidden_size}: "
+                "a head belongs to the target it was trained with"
+            )
+    if layer >= port.num_layers:
+        raise CapabilityError(
+            f"exit_layer={layer} leaves nothing to verify with: the target has {port.num_layers} layers; choose fewer"
+        )
+    return EarlyExitDrafter(options, port, head, layer)

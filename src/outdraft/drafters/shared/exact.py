@@ -1,0 +1,24 @@
+"""Row-exact inference for a drafter's own network: what it says of one sequence does not depend on the batch.
+
+A guess never changes a greedy text, but under rejection rules a sampled text depends on what was drafted. Data in: a
+module; afterwards its linear maps are packed and cut so that no row's bits depend on the rows beside it.
+"""
+
+import torch
+from torch import nn
+
+from outdraft.nn.invariance import find_tile
+from outdraft.nn.linear import Linear, RowTile
+
+
+def make_exact(module: nn.Module) -> None:
+    """Prepare every `Linear` of the module for inference with its present weights and number of threads."""
+    tiles: dict[tuple[torch.Size, bool], RowTile] = {}
+    for linear in module.modules():
+        if isinstance(linear, Linear):
+            kind = (linear.weight.shape, linear.bias is not None)
+            if kind not in tiles:
+                tiles[kind] = find_tile(linear)
+            elif tiles[kind].packed:
+                linear.pack()
+            linear.tile = tiles[kind]

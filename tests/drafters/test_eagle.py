@@ -1,0 +1,193 @@
+"""EAGLE: pairs of true features, drafted rows dropped, the tree equals a fresh forward of every path."""
+
+from types import SimpleNamespace
+
+import pytest
+import torch
+from drafters.drafting import sequence, write
+
+from outdraft.core.draft import host_tree
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.drafters.eagle.drafter import EagleDrafter, EagleOptions
+from outdraft.drafters.eagle.pairs import Pairs
+from outdraft.nn.context import CausalContext
+from outdraft.testing.table_target import TableTarget
+
+V, D = 13, 13
+
+
+@pytest.fixture(autouse=True)
+def as_in_the_loop():
+    with torch.inference_mode():
+        yield
+
+
+class TinyNet:
+    """One attention layer over [embedding, feature], with a position signal; random, so no tree is like another."""
+
+    def __init__(self):
+        generator = torch.Generator().manual_seed(4)
+        self.config = SimpleNamespace(taps=(1, 2), num_layers=1, num_kv_heads=1, head_dim=8, max_len=256)
+        self.mix, self.qkv, self.out, self.head = (
+            torch.randn(shape, generator=generator, dtype=torch.float64) * 0.5
+            for shape in ((2 * D, D), (D, 24), (8, D), (D, V))
+        )
+        self.num_rows = 0
+
+    def fuse(self, taps):
+        return taps[0] + 0.5 * taps[1]
+
+    def run(self, embeds, features, positions, ctx):
+        self.num_rows += len(embeds)
+        x = torch.cat([embeds, features], -1) @ self.mix + torch.sin(positions[:, None] * torch.arange(1, D + 1) * 0.1)
+        q, k, v = (x @ self.qkv).unflatten(1, (3, 1, 8)).unbind(1)
+        return torch.tanh(x + ctx.attend(0, q, k, v, window=None, scale=8**-0.5) @ self.out)
+
+    def logits(self, outputs):
+        return 2 * outputs @ self.head
+
+
+NET = TinyNet()
+TABLE = torch.randn(V, D, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+PORT = SimpleNamespace(
+    embed=lambda ids, positions: TABLE[ids],
+    vocab_size=V,
+    hidden_size=D,
+    device=torch.device("cpu"),
+    dtype=torch.float64,
+)
+TARGET = TableTarget(vocab_size=V, order=1, sharpness=1.0)
+
+
+def drafter(**options):
+    return EagleDrafter(EagleOptions(**options), Pairs(NET, PORT, max_len=256))
+
+
+def fresh_logits(tokens, path, first=0):
+    """What the net says after `path`, from nothing: true features (the table target's one-hot taps), then its own."""
+    true = torch.nn.functional.one_hot(torch.tensor(tokens[first:-1]), V).double() * 1.5
+    features = list(true)
+    for i in range(len(path) + 1):
+        follow = torch.tensor([*tokens[first + 1 :], *path[:i]])
+        n = len(follow)
+        outputs = NET.run(TABLE[follow], torch.stack(features), first + torch.arange(n), CausalContext(1, n))
+        features.append(outputs[-1])
+    return NET.logits(outputs[-1])
+
+
+def audit(made, params=None):
+    propose = made.propose
+
+    def audited(seqs, budgets):
+        drafts = propose(seqs, budgets)
+        for seq, draft, budget in zip(seqs, drafts, budgets, strict=True):
+            assert (draft.num_nodes > 1) == (min(budget.depth, len(seq.tokens) - 1) > 0)
+            tree = host_tree(draft)
+            for node, children in enumerate(tree.children):
+                if not children:
+                    continue
+                path = [tree.tokens[v] for v in tree.path(node)]
+                logits = fresh_logits(seq.tokens, path)
+                drafted = [tree.tokens[child] for child in children]
+                if draft.q is None:
+                    assert drafted == logits.topk(len(children)).indices.tolist()
+                else:
+                    assert torch.allclose(draft.q[node], torch.softmax(logits, -1), atol=1e-9)
+        return drafts
+
+    made.propose = audited
+    return made
+
+
+@pytest.mark.parametrize("options", [{"width": 1}, {"width": 3, "nodes": 9}, {"width": 2, "nodes": 3}])
+@pytest.mark.parametrize("sample", ["greedy", "match"])
+def test_guesses_equal_a_fresh_forward(options, sample):
+    made = audit(drafter(sample=sample, **options))
+    seqs = [sequence(p, max_tokens=14, seed=i, temperature=1.0) for i, p in enumerate(([1, 2, 3], [4], [5, 6, 7, 8]))]
+    write(seqs, TARGET, made, k=3)
+    assert made.is_empty
+
+
+def test_tree_is_the_best_by_path_probability():
+    made, seq = drafter(width=3, nodes=7), sequence([1, 2, 3, 4])
+    write_one_round(made, seq)
+    draft = made.propose([seq], [Budget(depth=3)])[0]
+    level, found = {(): 0.0}, {}
+    for _ in range(3):
+        best = sorted(level, key=lambda path: -level[path])[:3]
+        level = {}
+        for path in best:
+            logs = torch.log_softmax(fresh_logits(seq.tokens, list(path)), -1)
+            level |= {(*path, t): sum_of(found, path) + float(logs[t]) for t in logs.topk(3).indices.tolist()}
+        found |= level
+    tree = host_tree(draft)
+    paths = {tuple(tree.tokens[v] for v in tree.path(node)) for node in range(1, draft.num_nodes)}
+    assert paths == set(sorted(found, key=lambda path: -found[path])[:7])
+
+
+def sum_of(found, path):
+    return found[path] if path else 0.0
+
+
+def write_one_round(made, seq):
+    """One plain pass over the prompt: the drafter learns its features."""
+    seq.request = sequence(seq.tokens, max_tokens=50, k=0).request
+    target = TableTarget(vocab_size=V, order=1, sharpness=1.0)
+
+    class Stop(Exception):
+        pass
+
+    def stop(_):
+        raise Stop
+
+    with pytest.raises(Stop):
+        write([seq], target, made, each_step=stop)
+
+
+def test_only_true_features_are_kept():
+    made, seq = drafter(width=2, nodes=6), sequence([1, 2, 3, 4])
+    write_one_round(made, seq)
+    first = made.propose([seq], [Budget(depth=3)])[0]
+    before = NET.num_rows
+    again = made.propose([seq], [Budget(depth=3)])[0]
+    assert torch.equal(first.tokens, again.tokens)
+    assert NET.num_rows - before == 4  # two expanded nodes on each of two levels: no pair is read twice
+
+
+def test_unseen_rows_leave_a_gap_but_no_harm():
+    made, seq = drafter(width=1), sequence([1, 2, 3, 4, 5, 6, 7])
+    seq.num_cached = 4  # a shared prefix: the first pass that the drafter sees starts at row 4
+    target = TableTarget(vocab_size=V, order=1, sharpness=1.0)
+    target.begin(seq)
+    target.cached[seq.id] = seq.tokens[:4]
+    target.begin = lambda seq: None
+    seq.request = sequence(seq.tokens, max_tokens=50, k=0).request
+    with pytest.raises(ZeroDivisionError):
+        write([seq], target, made, each_step=lambda _: 1 / 0)
+    draft = made.propose([seq], [Budget(depth=3)])[0]
+    path = draft.tokens.tolist()[1:]
+    for i, token in enumerate(path):
+        assert token == fresh_logits(seq.tokens, path[:i], first=4).argmax()
+
+
+def test_a_batch_does_not_change_a_guess():
+    def guesses(texts):
+        made = drafter(width=3, nodes=8)
+        seqs = [sequence(t) for t in texts]
+        for seq in seqs:
+            seq.request = sequence(seq.tokens, max_tokens=50, k=0).request
+        with pytest.raises(ZeroDivisionError):
+            write(seqs, TableTarget(vocab_size=V, order=1, sharpness=1.0), made, each_step=lambda _: 1 / 0)
+        return made.propose(seqs, [Budget(depth=1 + len(t)) for t in texts])
+
+    texts = ([1, 2, 3], [4] * 6, [9, 1])
+    for text, draft in zip(texts, guesses(texts), strict=True):
+        alone = guesses([text])[0]
+        assert torch.equal(alone.tokens, draft.tokens) and torch.equal(alone.parents, draft.parents)
+
+
+@pytest.mark.parametrize("bad", [{"width": 0}, {"nodes": 0}, {"sample": "x"}, {"confidence_threshold": -1}])
+def test_bad_options(bad):
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        EagleOptions(**bad)
