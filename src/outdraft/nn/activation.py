@@ -30,8 +30,8 @@ _VECTOR = 64  # a multiple of every vector length
 def rowwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     """function(x) with the bits that each row of x [N, W] would get alone."""
     num_rows, width = x.shape
-    aligned = width % _VECTOR == 0 or x.stride(0) != width  # rows that do not touch are computed one by one
-    step = max(1, _SERIAL // width) if aligned else 1
+    x = x.contiguous()  # one row always is, and PyTorch has other code for other layouts
+    step = max(1, _SERIAL // width) if width % _VECTOR == 0 else 1
     if num_rows <= step:
         return function(x)
     return torch.cat([function(piece) for piece in x.split(step)])  # type: ignore[no-untyped-call]

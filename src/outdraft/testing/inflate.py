@@ -58,7 +58,7 @@ def inflate_decoder(decoder: Decoder, *, width: int = 1, depth: int | None = Non
 
 def spread(num_layers: int, depth: int) -> list[tuple[int, bool]]:
     """For each of `depth` layers the small model's layer that it copies, and whether it does real work."""
-    plan = []
+    plan: list[tuple[int, bool]] = []
     for place in range(depth):
         layer = place * num_layers // depth
         plan.append((layer, place == 0 or plan[-1][0] != layer))

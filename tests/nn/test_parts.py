@@ -1,0 +1,125 @@
+"""Linears and their tilings, activations row by row, rotary tables, segments."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from outdraft.nn.activation import ACTIVATIONS, rowwise
+from outdraft.nn.context import CausalContext
+from outdraft.nn.invariance import find_tile, is_invariant
+from outdraft.nn.linear import Linear, RowTile
+from outdraft.nn.rope import Rope, RopeConfig
+from outdraft.nn.segment import Segment
+
+DTYPES = [torch.float32, torch.float64, torch.bfloat16, torch.float16]
+
+
+def linear(num_in, num_out, dtype, bias=True):
+    torch.manual_seed(0)
+    made = Linear(num_in, num_out, bias, dtype, torch.device("cpu"))
+    with torch.no_grad():
+        for parameter in made.parameters():
+            parameter.copy_(torch.randn(parameter.shape))
+    return made.requires_grad_(False)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("shape", [(32, 96), (48, 32), (172, 61), (384, 300), (2048, 40)], ids=str)
+def test_a_found_tile_makes_rows_independent(dtype, shape):
+    made = linear(*shape, dtype)
+    made.tile = find_tile(made)
+    x = torch.randn(70, shape[0]).to(dtype)
+    alone = torch.cat([made(x[i : i + 1]) for i in range(70)])
+    for n in range(1, 71):
+        assert torch.equal(made(x[:n]), alone[:n]), n
+    for start, stop in ((1, 3), (5, 38), (20, 29)):
+        assert torch.equal(made(x[start:stop]), alone[start:stop])
+    loose = {torch.bfloat16: 0.5, torch.float16: 0.1}.get(dtype, 1e-3)
+    torch.testing.assert_close(alone.double(), F.linear(x.double(), made.weight.double(), made.bias.double()),
+                               atol=loose, rtol=0.02)  # fmt: skip
+
+
+def test_the_probe_tells_a_dependent_plan_from_an_independent_one():
+    made = linear(384, 300, torch.float64)
+    rows = torch.randn(33, 384, dtype=torch.float64)
+    assert is_invariant(made, RowTile(most=1, least=1, packed=False), rows)
+    made.product = lambda x: F.linear(x, made.weight, made.bias) * (1 + 1e-15 * (x.shape[0] > 4))
+    assert not is_invariant(made, RowTile(most=32, least=1, packed=False), rows)
+    assert is_invariant(made, RowTile(most=4, least=4, packed=False), rows)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_bulk_rows_are_one_piece_and_do_not_disturb_the_others(dtype):
+    made = linear(32, 96, dtype)
+    made.tile = find_tile(made)
+    x = torch.randn(200, 32).to(dtype)
+    parts = torch.cat([made(x[:3]), made.product(x[3:103]), made(x[103:110]), made.product(x[110:])])
+    assert torch.equal(made(x, [(3, 103), (110, 200)]), parts)
+    assert torch.equal(made(x[:110], [(3, 103)]), parts[:110])
+    assert torch.equal(made(x[3:], [(0, 100), (107, 197)]), parts[3:])
+
+
+def test_a_changed_weight_needs_a_new_pack():
+    made = linear(32, 96, torch.float32)
+    made.pack()
+    assert made.packed is not None
+    made.weight.mul_(2)
+    x = torch.randn(3, 32)
+    made.pack()
+    torch.testing.assert_close(made(x), F.linear(x, made.weight, made.bias))
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ACTIVATIONS)
+@pytest.mark.parametrize("width", [48, 64, 172, 2720, 40000])
+def test_an_activation_row_is_independent(dtype, name, width):
+    function = ACTIVATIONS[name]
+    x = torch.randn(20, 2 * width, generator=torch.Generator().manual_seed(0)).to(dtype)
+    for view in (x[:, :width], x[:, :width].contiguous()):
+        alone = torch.cat([rowwise(function, view[i : i + 1]) for i in range(20)])
+        for n in (1, 2, 7, 20):
+            assert torch.equal(rowwise(function, view[:n]), alone[:n])
+        torch.testing.assert_close(alone, function(view))
+
+
+def test_rotary_tables_do_not_depend_on_what_was_asked_before():
+    config = RopeConfig(dim=6, theta=500.0)
+    small, large = Rope(config), Rope(config)
+    few = small.at(torch.tensor([3, 900]), torch.float64)
+    many = large.at(torch.arange(9000), torch.float64)
+    assert torch.equal(few.cos, many.cos[[3, 900]]) and torch.equal(few.sin, many.sin[[3, 900]])
+    again = small.at(torch.arange(5000), torch.float64)
+    assert torch.equal(again.cos, many.cos[:5000])
+    x = torch.randn(2, 4, 10, dtype=torch.float64)
+    turned = few(x)
+    assert torch.equal(turned[..., 6:], x[..., 6:])
+    a, b = x[..., :3], x[..., 3:6]
+    angle = torch.tensor([3.0, 900.0], dtype=torch.float64)[:, None, None] * 500.0 ** (-torch.arange(0, 6, 2) / 6)
+    torch.testing.assert_close(turned[..., :3], a * angle.cos() - b * angle.sin(), atol=1e-4, rtol=0)
+    torch.testing.assert_close(turned[..., 3:6], b * angle.cos() + a * angle.sin(), atol=1e-4, rtol=0)
+
+
+def test_segments_know_their_tree():
+    segment = Segment(seq=0, start=4, stop=8, base=10, parents=(-1, 0, 0, 2))
+    assert segment.depths() == [0, 1, 1, 2]
+    assert segment.paths(0, 4) == [(0,), (0, 1), (0, 2), (0, 2, 3)]
+    assert segment.visible().int().tolist() == [[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 0, 1, 1]]
+    assert segment.num_bulk == 0 and not segment.is_chain
+    chain = Segment(seq=0, start=0, stop=70, base=0)
+    assert chain.num_bulk == 70 and chain.is_chain
+    assert chain.paths(1, 3) == [(0, 1), (0, 1, 2)]
+    assert Segment(seq=0, start=0, stop=70, base=0, bulk=64).num_bulk == 0
+
+
+@pytest.mark.parametrize("window", [None, 1, 3, 50])
+def test_causal_context_is_textbook_attention(window):
+    torch.manual_seed(0)
+    q, k, v = torch.randn(14, 4, 8), torch.randn(14, 2, 8), torch.randn(14, 2, 8)
+    out = CausalContext(2, 7).attend(0, q, k, v, window=window, scale=0.3).view(2, 7, 4, 8)
+    for batch in range(2):
+        for row in range(7):
+            first = 0 if window is None else max(0, row + 1 - window)
+            for head in range(4):
+                own = slice(7 * batch + first, 7 * batch + row + 1)
+                weights = (k[own, head // 2] @ q[7 * batch + row, head] * 0.3).softmax(0)
+                torch.testing.assert_close(out[batch, row, head], weights @ v[own, head // 2])

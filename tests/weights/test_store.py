@@ -1,0 +1,56 @@
+"""The lazy store: names, shapes and types from headers, tensors when asked for."""
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from outdraft.core.errors import ModelLoadError
+from outdraft.weights.hub import resolve
+from outdraft.weights.safetensors import TensorStore, save_tensors
+from outdraft.weights.sentinel import require_filled
+
+
+def test_a_single_file(tmp_path):
+    tensors = {"a": torch.arange(6.0).view(2, 3), "b": torch.ones(4, dtype=torch.bfloat16)}
+    save_tensors(tensors, tmp_path / "model.safetensors")
+    store = TensorStore(tmp_path)
+    assert sorted(store) == ["a", "b"] and len(store) == 2 and "a" in store and "c" not in store
+    assert store.shape("a") == (2, 3) and store.dtype_name("b") == "BF16"
+    assert torch.equal(store["a"], tensors["a"])
+
+
+def test_views_and_shared_memory_are_saved(tmp_path):
+    whole = torch.arange(12.0).view(3, 4)
+    save_tensors({"t": whole.t(), "same": whole}, tmp_path / "model.safetensors")
+    assert torch.equal(TensorStore(tmp_path)["t"], whole.t())
+
+
+def test_shards_are_one_store(tmp_path):
+    save_file({"a": torch.zeros(1)}, tmp_path / "x.safetensors")
+    save_file({"b": torch.ones(1)}, tmp_path / "y.safetensors")
+    table = {"weight_map": {"a": "x.safetensors", "b": "y.safetensors"}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(table))
+    assert float(TensorStore(tmp_path)["b"]) == 1.0
+
+
+def test_a_single_file_wins_over_a_stale_index(tmp_path):
+    save_file({"a": torch.zeros(1)}, tmp_path / "model.safetensors")
+    (tmp_path / "model.safetensors.index.json").write_text('{"weight_map": {"z": "gone.safetensors"}}')
+    assert list(TensorStore(tmp_path)) == ["a"]
+
+
+def test_the_sentinel_names_what_is_empty(tmp_path):
+    with pytest.raises(ModelLoadError, match=r"1 parameters hold NaN .*, e\.g\. b"):
+        require_filled([("a", torch.ones(2)), ("b", torch.tensor([1.0, float("nan")]))], tmp_path)
+
+
+def test_a_directory_resolves_to_itself(tmp_path):
+    assert resolve(str(tmp_path)) == tmp_path
+
+
+@pytest.mark.parametrize("name", ["/nowhere/at/all", "./x/y", "one-word", "a/b/c"])
+def test_names_that_cannot_be_hub_names(name):
+    with pytest.raises(ModelLoadError, match="not a directory"):
+        resolve(name)
