@@ -51,8 +51,9 @@ class TrainingContext:
         """q [N, H, d], k and v [N, Hkv, d] -> [N, H * d]; windows are not supported here."""
         assert window is None or window >= self.length
         group = q.shape[1] // k.shape[1]
-        q, k, v = (x.unflatten(0, (self.batch, self.length)).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
+        shape = (self.batch, self.length, -1, q.shape[-1])
+        q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
         if group > 1:
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
-        out: Tensor = _CausalAttention.apply(q.contiguous(), k.contiguous(), v.contiguous(), scale)
+        out: Tensor = _CausalAttention.apply(q.contiguous(), k.contiguous(), v.contiguous(), scale)  # type: ignore[no-untyped-call]
         return out.transpose(1, 2).flatten(2).flatten(0, 1)

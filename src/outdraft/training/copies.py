@@ -66,5 +66,7 @@ def _functions(text: str) -> Iterator[str]:
                 yield source
 
 
-_KEYWORDS = frozenset("False None True class from import while with yield return raise pass else elif except finally "
-                      "lambda nonlocal global assert async await break continue self print range".split())  # fmt: skip
+_KEYWORDS = frozenset(
+    """False None True class from import while with yield return raise pass else elif except finally lambda nonlocal
+    global assert async await break continue self print range""".split()  # noqa: SIM905  a list would take 27 lines
+)

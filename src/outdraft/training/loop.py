@@ -1,6 +1,6 @@
 """The training loop, the same for a target, a draft and a head: they differ in their objective only.
 
-    rows = sampler(step) -> objective.loss -> gradients, added up over the team -> clip -> optimiser at the schedule's rate
+    rows of this step -> objective.loss -> gradients, added up over the team -> clip -> optimiser
 
 A file named `finish` in the run's folder, or SIGUSR1, starts the decay; Ctrl-C or SIGTERM saves and stops.
 """
@@ -29,7 +29,10 @@ Report = Callable[[str], None]
 class Objective(Protocol):
     """What is learned: a module and its loss."""
 
-    module: nn.Module  # its parameters that require a gradient are trained
+    @property
+    def module(self) -> nn.Module:
+        """Its parameters that require a gradient are trained."""
+        ...
 
     def loss(self, rows: Tensor) -> Tensor:
         """rows [B, T + 1] ids -> [1 + k]: the loss to minimise (mean per token), then k numbers to watch."""
@@ -40,8 +43,15 @@ class Loop:
     """One run in one folder."""
 
     def __init__(
-        self, objective: Objective, train: Sampler, valid: Sampler, config: LoopConfig, run_dir: Path, team: Team, report: Report
-    ) -> None:  # fmt: skip
+        self,
+        objective: Objective,
+        train: Sampler,
+        valid: Sampler,
+        config: LoopConfig,
+        run_dir: Path,
+        team: Team,
+        report: Report,
+    ) -> None:
         self.objective, self.train_data, self.valid_data = objective, train, valid
         self.config, self.run_dir, self.team, self.report = config, run_dir, team, report
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
@@ -77,10 +87,9 @@ class Loop:
             self.seconds += time.monotonic() - began
             if time.monotonic() - report_at > 30 or self.step % 50 == 0:
                 rate = tokens_since / (time.monotonic() - report_at)
-                left = (self.schedule.end - self.step) * self.config.batch_tokens / rate
-                self._say(
-                    f"step {self.step}/{self.schedule.end} loss {loss_sum / since:.4f} {rate:.0f} tok/s eta {left / 60:.1f} min"
-                )
+                left = (self.schedule.end - self.step) * self.config.batch_tokens / rate / 60
+                at = f"step {self.step}/{self.schedule.end} loss {loss_sum / since:.4f}"
+                self._say(f"{at} {rate:.0f} tok/s eta {left:.1f} min")
                 report_at, tokens_since, loss_sum, since = time.monotonic(), 0, 0.0, 0
             if self.step % self.config.eval_every == 0:
                 self.evaluate()
@@ -111,7 +120,7 @@ class Loop:
         norm = float(flat[:-1].norm())
         scale = min(1.0, self.config.clip / (norm + 1e-6)) if math.isfinite(norm) else 0.0
         sizes = [g.numel() for g in self.grads]
-        for grad, part in zip(self.grads, flat[:-1].split(sizes), strict=True):
+        for grad, part in zip(self.grads, torch.split(flat[:-1], sizes), strict=True):
             grad.copy_(part.view_as(grad)).mul_(scale)
         if scale:  # a step whose gradient is not finite is left out
             self.optimizer.step(self.grads, self.schedule.factor(self.step))

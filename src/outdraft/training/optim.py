@@ -19,7 +19,7 @@ _TABLES = ("embedding", "lm_head")
 
 
 def orthogonalise(matrix: Tensor) -> Tensor:
-    """The nearest orthogonal matrix, roughly: five quintic Newton-Schulz steps in bfloat16 (singular values 0.7-1.2)."""
+    """The nearest orthogonal matrix, roughly: five quintic Newton-Schulz steps in bfloat16 (singular values near 1)."""
     a, b, c = 3.4445, -4.7750, 2.0315
     x = matrix.bfloat16() / (matrix.norm() + 1e-7)
     tall = x.shape[0] > x.shape[1]
@@ -27,7 +27,8 @@ def orthogonalise(matrix: Tensor) -> Tensor:
     for _ in range(5):
         gram = x @ x.t()
         x = a * x + (b * gram + c * (gram @ gram)) @ x
-    return (x.t() if tall else x).float()
+    out: Tensor = (x.t() if tall else x).float()
+    return out
 
 
 class Optimizer:

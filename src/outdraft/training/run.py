@@ -2,19 +2,29 @@
 
     OUT/tokenizer/  OUT/data/*.npy  OUT/<name>/ (what ships)  OUT/<name>/run/ (checkpoint, log)
 
-Recipes build on each other through OUT: tokenizer, then target, then draft, early_exit and eagle.
+Recipes build on each other through OUT: tokenizer, then target, harvest, then draft, early_exit and eagle.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+import torch
 from tokenizers import Tokenizer
 
 from outdraft.core.errors import ConfigError
-from outdraft.training.config import Recipe
-from outdraft.training.data import Sampler, open_streams, prepare
+from outdraft.drafters.eagle.net import load_eagle, save_eagle
+from outdraft.drafters.early_exit.net import load_exit_head, save_exit_head
+from outdraft.models.base import Decoder
+from outdraft.models.load import load_model
+from outdraft.training.config import Recipe, build
+from outdraft.training.data import SAMPLES, Sampler, open_streams, prepare
+from outdraft.training.distill import Distill, DistillOptions
+from outdraft.training.eagle import Eagle, EagleOptions, new_eagle
+from outdraft.training.early_exit import EarlyExit, EarlyExitOptions, new_exit_head
 from outdraft.training.export import export_decoder
+from outdraft.training.harvest import HarvestOptions, harvest
 from outdraft.training.loop import Loop, Objective, Report
 from outdraft.training.pretrain import NextToken, new_decoder
 from outdraft.training.team import Team, run_team
@@ -34,10 +44,13 @@ class Job:
 
     def __call__(self, team: Team) -> None:
         """What every worker does."""
-        recipe = self.recipe
-        data = self.out / "data"
-        train = Sampler(open_streams(recipe.data, data, "train"), recipe.loop.seed)
-        valid = Sampler(open_streams(recipe.data, data, "valid"), recipe.loop.seed)
+        recipe, data = self.recipe, self.out / "data"
+        if recipe.kind == "harvest":
+            self._harvest(team)
+            return
+        share = float(recipe.task.get("samples_share", 0.0))
+        train = Sampler(open_streams(recipe.data, data, "train", share), recipe.loop.seed)
+        valid = Sampler(open_streams(recipe.data, data, "valid", share), recipe.loop.seed)
         objective, export = make_objective(recipe, self.out)
         run_dir = self.out / recipe.name / "run"
         loop = Loop(objective, train, valid, recipe.loop, run_dir, team, self.report)
@@ -48,25 +61,67 @@ class Job:
         if team.rank == 0:
             export(self.out / recipe.name)
 
+    def _harvest(self, team: Team) -> None:
+        """Every worker samples its part, for training and for validation."""
+        recipe, data = self.recipe, self.out / "data"
+        options = build(HarvestOptions, recipe.task, "[task]")
+        target = load_target(self.out)
+        for split, num in (("train", options.num_texts), ("valid", options.num_valid)):
+            sampler = Sampler(open_streams(recipe.data, data, split), recipe.loop.seed + 1000 * (team.rank + 1))
+            part = harvest(target, sampler, max(1, num // team.size), options, self.report)
+            np.save(data / f"{split}-{SAMPLES}-{team.rank}.npy", part)
+
 
 def make_objective(recipe: Recipe, out: Path) -> tuple[Objective, Export]:
     """The objective of the recipe's kind, and how its result is written."""
+    seed, home, task = recipe.loop.seed, out / recipe.name, recipe.task
     if recipe.kind == "pretrain":
-        decoder = new_decoder(recipe.model, recipe.loop.seed)
+        decoder = new_decoder(recipe.model, seed)
         return NextToken(decoder), lambda directory: export_decoder(decoder, directory, out / "tokenizer")
+    target = load_target(out)
+    if recipe.kind == "distill":
+        distil = build(DistillOptions, task, "[task]")
+        draft = load_model(home, torch.bfloat16).train() if distil.init else new_decoder(recipe.model, seed)
+        draft.requires_grad_(True)
+        return Distill(draft, target, distil), lambda directory: export_decoder(draft, directory, out / "tokenizer")
+    if recipe.kind == "early_exit":
+        leave = build(EarlyExitOptions, task, "[task]")
+        head = load_exit_head(home, torch.bfloat16) if leave.init else new_exit_head(leave, target, seed)
+        head.requires_grad_(True)
+        return EarlyExit(head, target), lambda directory: save_exit_head(head, directory)
+    if recipe.kind == "eagle":
+        feature = build(EagleOptions, task, "[task]")
+        net = load_eagle(home, target) if feature.init else new_eagle(feature, target, seed)
+        net.requires_grad_(True)
+        return Eagle(net, target, feature), lambda directory: save_eagle(net, directory)
     raise ConfigError(f"no trainer for kind {recipe.kind!r}")
+
+
+def load_target(out: Path) -> Decoder:
+    """The target trained before, in bfloat16 and frozen."""
+    directory = out / "target"
+    if not (directory / "config.json").exists():
+        raise ConfigError(f"no target in {directory}: run the target's recipe with the same --out first")
+    return load_model(directory, torch.bfloat16).train().requires_grad_(False)
 
 
 def run_recipe(recipe: Recipe, data_dir: Path, out: Path, resume: bool, report: Report) -> None:
     """Everything that a recipe asks for."""
-    tokenizer_dir = out / "tokenizer"
+    tokenizer_dir, data = out / "tokenizer", out / "data"
     if recipe.kind == "tokenizer":
         texts = sample_texts(recipe.data, data_dir, recipe.data.tokenizer_chars)
         tokenizer = train_tokenizer(texts, recipe.task["vocab_size"])
         save_tokenizer(tokenizer, tokenizer_dir, recipe.task["max_len"])
-        prepare(recipe.data, data_dir, tokenizer, out / "data", report)
+        prepare(recipe.data, data_dir, tokenizer, data, report)
         return
     if not (tokenizer_dir / "tokenizer.json").exists():
         raise ConfigError(f"no tokenizer in {tokenizer_dir}: run the tokenizer's recipe with the same --out first")
-    prepare(recipe.data, data_dir, Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json")), out / "data", report)
-    run_team(Job(recipe=recipe, out=out, resume=resume, report=report), recipe.loop.workers, out / recipe.name / "run")
+    prepare(recipe.data, data_dir, Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json")), data, report)
+    workers = recipe.loop.workers
+    run_team(Job(recipe=recipe, out=out, resume=resume, report=report), workers, out / recipe.name / "run")
+    if recipe.kind == "harvest":
+        for split in ("train", "valid"):
+            parts = [data / f"{split}-{SAMPLES}-{rank}.npy" for rank in range(workers)]
+            np.save(data / f"{split}-{SAMPLES}.npy", np.concatenate([np.load(part) for part in parts]))
+            for part in parts:
+                part.unlink()

@@ -1,0 +1,105 @@
+"""Tokenizer, split, copies and batches."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+from tokenizers import Tokenizer
+
+from outdraft.core.errors import ConfigError
+from outdraft.training.config import DataConfig, Source, read_recipe
+from outdraft.training.copies import make_copies
+from outdraft.training.data import open_streams, prepare
+from outdraft.training.sources import is_held_out, read_documents
+from outdraft.training.tokenizer import END_ID, END_OF_TEXT, sample_texts, save_tokenizer, train_tokenizer
+from tests.training.toys import toy_sampler
+
+
+@pytest.fixture
+def data(tmp_path):
+    texts = [f"Book {i}. " + f"The cat number {i} sat on mat {i * 7}. " * 20 for i in range(60)]
+    with gzip.open(tmp_path / "books.jsonl.gz", "wt") as out:
+        out.writelines(json.dumps({"text": text, "good": i % 2 == 0}) + "\n" for i, text in enumerate(texts))
+        out.write('{"text": "damaged\n')
+    source = Source(name="books", path="books.jsonl.gz", share=1.0, repository="here", commit="none", licence="none")
+    return DataConfig(sources=(source,), num_copies=20, holdout_percent=20)
+
+
+@pytest.fixture
+def tokenizer(data, tmp_path):
+    return train_tokenizer(sample_texts(data, tmp_path, 100_000), 300)
+
+
+def test_the_tokenizer_round_trips_every_byte(tokenizer, tmp_path):
+    save_tokenizer(tokenizer, tmp_path / "tok", 64)
+    loaded = Tokenizer.from_file(str(tmp_path / "tok" / "tokenizer.json"))
+    text = "".join(map(chr, range(1, 256))) + " tab\t\n\r\n  é 漢字 🙂 \U0010ffff"
+    assert loaded.decode(loaded.encode(text).ids) == text
+    alphabet = {piece for piece in loaded.get_vocab() if len(piece) == 1}
+    assert len(alphabet) == 256  # one entry a byte
+    assert loaded.token_to_id(END_OF_TEXT) == END_ID
+
+
+def test_no_held_out_document_is_trained_on(data, tokenizer, tmp_path):
+    prepare(data, tmp_path, tokenizer, tmp_path / "out", lambda line: None)
+    documents = list(read_documents(data.sources[0], tmp_path))
+    held = [d for d in documents if is_held_out(d, data)]
+    assert len(documents) == 60 and 3 < len(held) < 30
+    seen = " ".join(tokenizer.decode(np.load(p).tolist()) for p in (tmp_path / "out").glob("train-*.npy"))
+    for document in documents:
+        assert (document[:60] in seen) != (document in held)
+
+
+def test_the_split_depends_on_the_text_alone(data):
+    other = DataConfig(sources=(), holdout_percent=20)
+    assert [is_held_out(str(i), data) for i in range(50)] == [is_held_out(str(i), other) for i in range(50)]
+
+
+def test_only_keeps_flagged_records_and_max_chars_stops(data, tmp_path):
+    source = data.sources[0]
+    flagged = Source(**{n: getattr(source, n) for n in Source.__slots__} | {"only": "good"})
+    assert len(list(read_documents(flagged, tmp_path))) == 30
+    short = Source(**{n: getattr(source, n) for n in Source.__slots__} | {"max_chars": 1500})
+    assert 1 <= len(list(read_documents(short, tmp_path))) < 6
+
+
+def test_batches_are_a_function_of_seed_step_and_row():
+    sampler = toy_sampler()
+    whole = sampler.rows(3, 0, 6, 9)
+    assert (toy_sampler().rows(3, 2, 4, 9) == whole[2:]).all()
+    assert not (sampler.rows(4, 0, 6, 9) == whole).all()
+    assert not (toy_sampler(1).rows(3, 0, 6, 9) == whole).all()
+
+
+def test_copies_repeat_their_passage():
+    prose = ["It was a dark night, and the rain fell in torrents over the quiet town. " * 20]
+    code = [
+        "def area_of(width, height):\n    assert width and height\n    result = width * height\n    return result + width - width + height\n"
+        * 3
+    ]
+    texts = list(make_copies(prose, code, 30, seed=0))
+    assert texts == list(make_copies(prose, code, 30, seed=0))
+    repeated = [t for t in texts if "dark night" in t]
+    assert repeated
+    for text in repeated:
+        passage = text.split("\n\n")[0]
+        assert text.count(passage) >= 2
+    assert any(t.count("def ") == 2 and "\n\n\n" in t for t in texts)
+
+
+def test_streams_carry_the_recipes_shares(data, tokenizer, tmp_path):
+    prepare(data, tmp_path, tokenizer, tmp_path / "out", lambda line: None)
+    np.save(tmp_path / "out" / "train-samples.npy", np.zeros(500, np.uint16))
+    weights = {s.name: s.weight for s in open_streams(data, tmp_path / "out", "train", 0.5)}
+    assert weights == {"books": pytest.approx(0.45), "copies": pytest.approx(0.05), "samples": 0.5}
+    assert sum(s.weight for s in open_streams(data, tmp_path / "out", "train")) == pytest.approx(1.0)
+
+
+def test_a_recipe_names_the_near_miss(tmp_path):
+    (tmp_path / "data.toml").write_text("holdout_percent = 3\n")
+    (tmp_path / "r.toml").write_text(
+        'kind = "pretrain"\nname = "x"\ndata = "data.toml"\n[loop]\nsteps = 1\nseqlen = 4\n'
+    )
+    with pytest.raises(ConfigError, match="seq_len"):
+        read_recipe(tmp_path / "r.toml")
