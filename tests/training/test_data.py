@@ -74,10 +74,8 @@ def test_batches_are_a_function_of_seed_step_and_row():
 
 def test_copies_repeat_their_passage():
     prose = ["It was a dark night, and the rain fell in torrents over the quiet town. " * 20]
-    code = [
-        "def area_of(width, height):\n    assert width and height\n    result = width * height\n    return result + width - width + height\n"
-        * 3
-    ]
+    function = "def area_of(width, height):\n    assert width and height\n    result = width * height\n"
+    code = [(function + "    return result + width - width + height\n") * 3]
     texts = list(make_copies(prose, code, 30, seed=0))
     assert texts == list(make_copies(prose, code, 30, seed=0))
     repeated = [t for t in texts if "dark night" in t]
