@@ -35,7 +35,7 @@ def test_texts_have_the_targets_law(name, parents, sampled):
 def test_texts_have_the_targets_law_in_detail(name, parents, sampled, share):
     target = random_table(8, 2, 3)
     drafter = blend(target, random_table(8, 2, 4), share)
-    result = sample_law(rule(name), target, drafts_from(drafter, parents, sampled=sampled), num_tokens=200_000, seed=7)
+    result = sample_law(rule(name), target, drafts_from(drafter, parents, sampled=sampled), num_tokens=100_000, seed=7)
     assert result.passes, result
 
 
