@@ -1,4 +1,4 @@
-"""python -m outdraft.training RECIPE --data DIR --out DIR [--resume]
+"""python -m outdraft.training RECIPE --data DIR --out DIR [--resume] [--export]
 
 Progress lines go to standard error. SIGUSR1, or a file OUT/<name>/run/finish, starts the decay; Ctrl-C saves and stops.
 """
@@ -20,9 +20,12 @@ def main() -> int:
     parser.add_argument("--data", type=Path, required=True, help="folder of the packed corpora")
     parser.add_argument("--out", type=Path, required=True, help="where results and checkpoints go")
     parser.add_argument("--resume", action="store_true", help="continue from the checkpoint")
+    parser.add_argument("--export", action="store_true", help="only write out what the checkpoint holds")
     given = parser.parse_args()
     try:
-        run_recipe(read_recipe(given.recipe), given.data, given.out, given.resume, report)
+        run_recipe(
+            read_recipe(given.recipe), given.data, given.out, report, resume=given.resume, export_only=given.export
+        )
     except OutdraftError as error:
         report(f"error: {error}")
         return 2

@@ -1,6 +1,6 @@
 """A training recipe: one TOML file that says what is learned, from which text, for how long.
 
-    kind = "pretrain"        # tokenizer | pretrain | harvest | distill | early_exit | eagle
+    kind = "pretrain"        # tokenizer | pretrain | harvest | distill | early_exit | eagle | evaluate
     name = "target"          # results go to OUT/<name>
     data = "data.toml"       # the text sources, shared by all recipes of the zoo
     [model]  [loop]  [task]  # shape of the network, the loop's numbers, options of the kind
@@ -18,7 +18,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.registry import near_miss
 
 T = TypeVar("T")
-KINDS = ("tokenizer", "pretrain", "harvest", "distill", "early_exit", "eagle")
+KINDS = ("tokenizer", "pretrain", "harvest", "distill", "early_exit", "eagle", "evaluate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

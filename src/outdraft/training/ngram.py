@@ -37,7 +37,13 @@ class NgramModel:
             contexts, first, kinds = np.unique(grams // vocab_size, return_index=True, return_counts=True)
             sums = np.add.reduceat(counts, first)
             self.orders.append(
-                _Order(grams=grams, counts=counts.astype(float), contexts=contexts, sums=sums, kinds=kinds)
+                _Order(
+                    grams=grams,
+                    counts=counts.astype(float),
+                    contexts=contexts,
+                    sums=sums.astype(float),
+                    kinds=kinds.astype(float),
+                )
             )
             if n > 1:  # each distinct n-gram counts once for its suffix
                 grams, counts = np.unique(grams % vocab_size ** (n - 1), return_counts=True)

@@ -16,7 +16,6 @@ from tokenizers import Tokenizer
 from outdraft.core.errors import ConfigError
 from outdraft.drafters.eagle.net import load_eagle, save_eagle
 from outdraft.drafters.early_exit.net import load_exit_head, save_exit_head
-from outdraft.models.base import Decoder
 from outdraft.models.load import load_model
 from outdraft.training.config import Recipe, build
 from outdraft.training.data import SAMPLES, Sampler, open_streams, prepare
@@ -26,6 +25,7 @@ from outdraft.training.early_exit import EarlyExit, EarlyExitOptions, new_exit_h
 from outdraft.training.export import export_decoder
 from outdraft.training.harvest import HarvestOptions, harvest
 from outdraft.training.loop import Loop, Objective, Report
+from outdraft.training.measure import load_target, measure_zoo
 from outdraft.training.pretrain import NextToken, new_decoder
 from outdraft.training.team import Team, run_team
 from outdraft.training.tokenizer import sample_texts, save_tokenizer, train_tokenizer
@@ -40,6 +40,7 @@ class Job:
     recipe: Recipe
     out: Path
     resume: bool
+    export_only: bool
     report: Report
 
     def __call__(self, team: Team) -> None:
@@ -54,10 +55,11 @@ class Job:
         objective, export = make_objective(recipe, self.out)
         run_dir = self.out / recipe.name / "run"
         loop = Loop(objective, train, valid, recipe.loop, run_dir, team, self.report)
-        if self.resume:
+        if self.resume or self.export_only:
             loop.resume()
-        loop.run()
-        loop.evaluate()
+        if not self.export_only:
+            loop.run()
+            loop.evaluate()
         if team.rank == 0:
             export(self.out / recipe.name)
 
@@ -97,15 +99,9 @@ def make_objective(recipe: Recipe, out: Path) -> tuple[Objective, Export]:
     raise ConfigError(f"no trainer for kind {recipe.kind!r}")
 
 
-def load_target(out: Path) -> Decoder:
-    """The target trained before, in bfloat16 and frozen."""
-    directory = out / "target"
-    if not (directory / "config.json").exists():
-        raise ConfigError(f"no target in {directory}: run the target's recipe with the same --out first")
-    return load_model(directory, torch.bfloat16).train().requires_grad_(False)
-
-
-def run_recipe(recipe: Recipe, data_dir: Path, out: Path, resume: bool, report: Report) -> None:
+def run_recipe(
+    recipe: Recipe, data_dir: Path, out: Path, report: Report, *, resume: bool = False, export_only: bool = False
+) -> None:
     """Everything that a recipe asks for."""
     tokenizer_dir, data = out / "tokenizer", out / "data"
     if recipe.kind == "tokenizer":
@@ -117,8 +113,12 @@ def run_recipe(recipe: Recipe, data_dir: Path, out: Path, resume: bool, report: 
     if not (tokenizer_dir / "tokenizer.json").exists():
         raise ConfigError(f"no tokenizer in {tokenizer_dir}: run the tokenizer's recipe with the same --out first")
     prepare(recipe.data, data_dir, Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json")), data, report)
-    workers = recipe.loop.workers
-    run_team(Job(recipe=recipe, out=out, resume=resume, report=report), workers, out / recipe.name / "run")
+    if recipe.kind == "evaluate":
+        measure_zoo(recipe, out, report)
+        return
+    workers = 1 if export_only else recipe.loop.workers
+    job = Job(recipe=recipe, out=out, resume=resume, export_only=export_only, report=report)
+    run_team(job, workers, out / recipe.name / "run")
     if recipe.kind == "harvest":
         for split in ("train", "valid"):
             parts = [data / f"{split}-{SAMPLES}-{rank}.npy" for rank in range(workers)]
