@@ -43,7 +43,7 @@ def pytest_in(tree: Path, *args: str) -> str:
 
 
 def test_three_steps_and_the_suite_covers_it(tree):
-    out = pytest_in(tree, "tests/contracts/test_drafters.py", "-k", "echo", "-v")
+    out = pytest_in(tree, "tests/contracts/test_drafters.py", "-k", "echo", "-vv")
     assert "greedy_equals_reference" in out and "sampled_law" in out and " passed" in out
 
 

@@ -44,14 +44,21 @@ class Outcome:
 class Subject:
     """A row of the table, built. One tiny target is shared by all engines; every engine has a drafter of its own."""
 
-    def __init__(self, row: DrafterRow, directory: Path, *, vocab_size: int = 61) -> None:
+    def __init__(
+        self, row: DrafterRow, directory: Path, *, vocab_size: int = 61, dtype: torch.dtype = torch.float64
+    ) -> None:
         self.row = row
+        self.directory = directory
         self.method = find("drafter", row.drafter)
-        self.decoder: Decoder = tiny_model(row.architecture, vocab_size=vocab_size, dtype=torch.float64, seed=1)
+        self.decoder: Decoder = tiny_model(row.architecture, vocab=vocab_size, dtype=dtype, seed=1)
         given = {**row.side(self.decoder, directory), **row.options}
         self.options: Any = make_options(self.method, given)
         self.vocab_size = vocab_size
         self._known: dict[tuple[int, ...], Tensor] = {}
+
+    def in_float32(self) -> "Subject":
+        """The same row over the same target in float32, where rounding is coarse enough to show."""
+        return Subject(self.row, self.directory, vocab_size=self.vocab_size, dtype=torch.float32)
 
     def engine(
         self,
@@ -66,6 +73,7 @@ class Subject:
     ) -> Engine:
         """An engine whose target is audited. Default rule: sample at each node; default policy: the same k always."""
         runner = Runner(self.decoder, max_len=max_len)
+        runner.cache.poison = recheck  # a use of a dropped row would show as NaN
         parts = Parts(
             target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
             drafter=self.method.build(self.options, runner),

@@ -15,6 +15,7 @@ from outdraft.testing.contract.budgets import budget_is_respected, budget_zero_i
 from outdraft.testing.contract.ends import context_end, ends_inside_a_run
 from outdraft.testing.contract.identity import (
     alone_equals_batch,
+    bits_do_not_depend_on_the_draft,
     greedy_equals_reference,
     joins_and_cancels,
     seeded_equals_reference,
@@ -27,6 +28,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     greedy_equals_reference,
     seeded_equals_reference,
     alone_equals_batch,
+    bits_do_not_depend_on_the_draft,
     joins_and_cancels,
     ends_inside_a_run,
     context_end,

@@ -1,5 +1,7 @@
 """The same ids as plain decoding: at every draft length, greedy or seeded, alone or among others who come and go."""
 
+from dataclasses import replace
+
 from outdraft.testing.audit import require
 from outdraft.testing.contract.ground import GREEDY, PENALISED, PENALISED_SEEDED, SEEDED, WARPED, agrees, requests
 from outdraft.testing.subject import Outcome, Subject, collect, join, run
@@ -9,22 +11,26 @@ from outdraft.verify.auto import Auto
 def greedy_equals_reference(subject: Subject) -> None:
     """At every draft length the greedy ids are those of plain decoding, penalties included."""
     for params, depths in ((GREEDY, range(1, 9)), (PENALISED, (3, 5))):
-        wanted = [subject.oracle(request) for request in requests(params)]
+        batch = requests(params)
+        wanted = [subject.oracle(request) for request in batch]
         for depth in depths:
-            outcomes = [run(subject.engine(depth=depth), [request])[0] for request in requests(params)]
-            for outcome, ids in zip(outcomes, wanted, strict=True):
+            for outcome, ids in zip(run(subject.engine(depth=depth), batch), wanted, strict=True):
                 agrees(subject, outcome, ids, f"greedy, k={depth}")
+        for request, ids in zip(batch, wanted, strict=True):
+            agrees(subject, run(subject.engine(), [request])[0], ids, "greedy, alone")
 
 
 def seeded_equals_reference(subject: Subject) -> None:
     """The same seed writes the same text with this drafter, at any length, as with none: also warped and penalised."""
     for params in (SEEDED, WARPED, PENALISED_SEEDED):
-        for request in requests(params):
-            wanted = subject.oracle(request)
-            for depth in (1, 4, 7):
-                for verifier in (None, Auto()):
-                    outcome = run(subject.engine(depth=depth, verifier=verifier), [request])[0]
-                    agrees(subject, outcome, wanted, f"seed {params.seed}, k={depth}")
+        batch = requests(params)
+        wanted = [subject.oracle(request) for request in batch]
+        for depth in (1, 4, 7):
+            outcomes = run(subject.engine(depth=depth, verifier=Auto()), batch)
+            for outcome, ids in zip(outcomes, wanted, strict=True):
+                agrees(subject, outcome, ids, f"seed {params.seed}, k={depth}, rule auto")
+        for request, ids in zip(batch, wanted, strict=True):
+            agrees(subject, run(subject.engine(), [request])[0], ids, f"seed {params.seed}, alone")
 
 
 def alone_equals_batch(subject: Subject) -> None:
@@ -36,6 +42,18 @@ def alone_equals_batch(subject: Subject) -> None:
             outcomes = run(subject.engine(), [batch[i] for i in order])
             for outcome, i in zip(outcomes, order, strict=True):
                 agrees(subject, outcome, wanted[i], f"in a batch, order {order}")
+
+
+def bits_do_not_depend_on_the_draft(subject: Subject) -> None:
+    """In exact mode a token's log probability has the same bits, in float32 too, whatever pass it was scored in."""
+    narrow = subject.in_float32()
+    for params in (replace(GREEDY, logprobs=2), replace(SEEDED, logprobs=2)):
+        for request in requests(params):
+            plain = run(narrow.engine(), [replace(request, num_speculative_tokens=0)])[0]
+            drafted = run(narrow.engine(depth=5), [request])[0]
+            agrees(subject, drafted, plain.seq.output, "float32")
+            bits = [[entry for event in outcome.events for entry in event.logprobs] for outcome in (plain, drafted)]
+            require(bits[0] == bits[1], f"{subject.row.name}: float32 log probabilities differ from plain decoding's")
 
 
 def joins_and_cancels(subject: Subject) -> None:

@@ -44,22 +44,21 @@ class Uncoupled:
         return self.rule(packed, p, coins)
 
 
-def sampled_law_is_the_targets(subject: Subject, *, num_texts: int = 1500) -> None:
+def sampled_law_is_the_targets(subject: Subject, *, num_texts: int = 800) -> None:
     """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8."""
-    honest, offered = sample(subject, Uncoupled(Auto()), num_texts)
+    honest = sample(subject, Uncoupled(Auto()), num_texts)
     require(
         honest.passes,
         f"{subject.row.name}: sampled texts do not have the target's law (p={honest.p_value:.2g}, "
         f"TV={honest.tv:.3f}, noise up to {honest.tv_bound:.3f}, {honest.impossible} impossible tokens); "
         "is q the law that the children were really drawn from, and None for deterministic guesses?",
     )
-    if offered > num_texts / 2:
-        biased, _ = sample(subject, PerDraft(_believe), num_texts)
-        require(not biased.passes, f"{subject.row.name}: a rule that believes every guess went unnoticed")
+    biased = sample(subject, PerDraft(_believe), num_texts // 2)
+    require(not biased.passes, f"{subject.row.name}: a biased rule went unnoticed, so the test above says little")
 
 
-def sample(subject: Subject, rule: Verifier, num_texts: int) -> tuple[SampledLaw, int]:
-    """Write texts under `rule`; their verdict, and how many tokens were drafted in all."""
+def sample(subject: Subject, rule: Verifier, num_texts: int) -> SampledLaw:
+    """Write texts under `rule`, and judge their law."""
     vocab = subject.vocab_size
     contexts = [c for n in range(LENGTH) for c in product(range(vocab), repeat=n)]
     rows = {context: i for i, context in enumerate(contexts)}
@@ -72,16 +71,15 @@ def sample(subject: Subject, rule: Verifier, num_texts: int) -> tuple[SampledLaw
         for i, token in enumerate(written):
             counts[rows[tuple(written[:i])], token] += 1
     laws = torch.stack([_law(subject, context) for context in contexts])
-    verdict = judge_counts(counts, laws, sum(outcome.stats.num_steps for outcome in outcomes))
-    return verdict, sum(outcome.stats.num_draft_tokens for outcome in outcomes)
+    return judge_counts(counts, laws, sum(outcome.stats.num_steps for outcome in outcomes))
 
 
 def _believe(case: Case) -> Verdict:
-    """The planted bias: accept first children to the end."""
+    """The planted bias: accept first children to the end, then draw from a law too sharp (a guess may be honest)."""
     node, depth = 0, 0
     while children := case.tree.children[node]:
         node, depth = children[0], depth + 1
-    return case.verdict(node, case.coins.draw(case.p[node], depth))
+    return case.verdict(node, case.coins.draw(case.p[node] ** 2, depth))
 
 
 def _law(subject: Subject, context: tuple[int, ...]) -> Tensor:
