@@ -5,7 +5,7 @@ and the events of every request go to that request's own writer.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from threading import Lock
@@ -35,7 +35,7 @@ class LLM:
         policy, num_speculative_tokens: how much to guess.
         speculative_config: the same in vLLM's words; excludes `drafter`.
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
-            text is then bit-identical with speculation on or off. Turn it off to let the backend choose its kernels.
+            text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
         max_model_len: a shorter context than the model's own.
 
     Raises:
@@ -56,7 +56,7 @@ class LLM:
         speculative_config: Mapping[str, Any] | None = None,
         dtype: str = "auto",
         device: str = "cpu",
-        exact: bool = True,
+        exact: bool | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
     ) -> None:
@@ -72,6 +72,7 @@ class LLM:
                 raise ConfigError("give either speculative_config or drafter, verifier and policy, not both")
             speculation = from_mapping(speculative_config)
         directory = model_directory(model)
+        exact = device == "cpu" if exact is None else exact
         decoder = load_target(directory, dtype=dtype, device=device, exact=exact)
         self.codec: TextCodec | None = TextCodec.load(directory) if TextCodec.exists(directory) else None
         self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
@@ -132,7 +133,7 @@ class LLM:
         writers = self._submit([prompts] if alone else prompts, params, per_request)
         try:
             while not all(writer.finished for writer in writers):
-                self._advance(writers)
+                self._advance(lambda: all(writer.finished for writer in writers))
         finally:
             self._withdraw(writers)
         results = [writer.result() for writer in writers]
@@ -144,7 +145,7 @@ class LLM:
         try:
             while not writers[0].finished or writers[0].chunks:
                 if not writers[0].chunks:
-                    self._advance(writers)
+                    self._advance(lambda: bool(writers[0].chunks))
                 while writers[0].chunks:
                     yield writers[0].chunks.popleft()
         finally:
@@ -155,7 +156,7 @@ class LLM:
         writers = await asyncio.to_thread(self._submit, [prompt], params, per_request)
         try:
             while not writers[0].finished:
-                await asyncio.to_thread(self._advance, writers)
+                await asyncio.to_thread(self._advance, lambda: writers[0].finished)
         finally:
             await asyncio.to_thread(self._withdraw, writers)
         return writers[0].result()
@@ -168,7 +169,7 @@ class LLM:
         try:
             while not writers[0].finished or writers[0].chunks:
                 if not writers[0].chunks:
-                    await asyncio.to_thread(self._advance, writers)
+                    await asyncio.to_thread(self._advance, lambda: bool(writers[0].chunks))
                 while writers[0].chunks:
                     yield writers[0].chunks.popleft()
         finally:
@@ -213,10 +214,10 @@ class LLM:
             raise RequestError(f"{self._directory.name} has no tokenizer.json: give {{'prompt_token_ids': [...]}}")
         return tuple(self.codec.encode(prompt))
 
-    def _advance(self, mine: Seq[Writer]) -> None:
-        """One step for everybody, unless somebody else's step has just served us."""
+    def _advance(self, served: Callable[[], bool]) -> None:
+        """One step for everybody, unless somebody else's step has `served` the caller while it waited."""
         with self._lock:
-            if any(writer.chunks for writer in mine) or all(writer.finished for writer in mine):
+            if served():
                 return
             for event in self.engine.step():
                 self._writers[event.seq_id].push(event)

@@ -86,7 +86,7 @@ class Runner:
                 exact_rows = certain + int(kept[-1]) + 1
         return Segment(
             seq=seq.id, start=start, stop=stop, base=self.cache.length(seq.id), parents=parents, mask=mask,
-            exact_rows=exact_rows,
+            exact_rows=exact_rows, bulk=n if certain else 0,
         )  # fmt: skip
 
     def _catch_up(
@@ -133,7 +133,7 @@ class Runner:
             base = self.cache.length(seq.id) + offset
             self.cache.reserve(seq.id, offset + 1)
             segments.append(
-                Segment(seq=seq.id, start=i, stop=i + 1, base=base, parents=None, mask=None, exact_rows=1)
+                Segment(seq=seq.id, start=i, stop=i + 1, base=base)
             )
         positions = torch.tensor([segment.base for segment in segments], device=self.device)
         h = self.decoder.embed(ids.to(self.device), positions)
@@ -144,5 +144,5 @@ def _moved(segment: Segment, start: int) -> Segment:
     """The same segment at other rows of the pass."""
     return Segment(
         seq=segment.seq, start=start, stop=start + segment.stop - segment.start, base=segment.base,
-        parents=segment.parents, mask=segment.mask, exact_rows=segment.exact_rows,
+        parents=segment.parents, mask=segment.mask, exact_rows=segment.exact_rows, bulk=segment.bulk,
     )  # fmt: skip
