@@ -5,10 +5,10 @@ Data in: what the user wrote; data out: a directory.
 
 from pathlib import Path
 
-from outdraft import zoo
 from outdraft.weights.hub import resolve
+from outdraft.zoo import path as zoo_path
 
 
 def model_directory(name: str) -> Path:
     """Raises `ModelLoadError` if there is nothing of that name."""
-    return zoo.path(name.removeprefix("zoo:")) if name.startswith("zoo:") else resolve(name)
+    return zoo_path(name.removeprefix("zoo:")) if name.startswith("zoo:") else resolve(name)
