@@ -36,7 +36,7 @@ CASES = {
     "llama-yarn": ("llama", LLAMA | {"rope_scaling": YARN}),
     "llama-yarn-factor": ("llama", LLAMA | {"rope_scaling": YARN | {"attention_factor": 0.8, "beta_fast": 8.0}}),
     "llama-yarn-mscale": ("llama", LLAMA | {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}}),
-    "llama-yarn-exact": ("llama", LLAMA | {"rope_scaling": YARN | {"truncate": False}}),
+    "llama-yarn-exact": ("llama", LLAMA | {"head_dim": 32, "rope_scaling": YARN | {"truncate": False}}),
     "mistral": ("mistral", LLAMA | {"sliding_window": None}),
     "mistral-window": ("mistral", LLAMA | {"sliding_window": 9}),
     "qwen2": ("qwen2", LLAMA),
