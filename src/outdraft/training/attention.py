@@ -26,14 +26,13 @@ class _CausalAttention(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         (grad,) = grads
         q, k, v, out, lse = ctx.saved_tensors
-        row = torch.arange(q.shape[2])
-        seen = row[:, None] >= row[None, :]  # [T, T]
-        scores = torch.matmul(q, k.transpose(-1, -2)).float() * ctx.scale - lse[..., None]
-        p = torch.where(seen, scores.exp(), 0.0)  # [B, H, T, T]
-        dv = torch.matmul(p.to(q.dtype).transpose(-1, -2), grad)
-        dp = torch.matmul(grad, v.transpose(-1, -2)).float()
+        unseen = torch.full((q.shape[2], q.shape[2]), float("-inf")).triu(1)  # [T, T]
+        scores = torch.matmul(q, k.transpose(-1, -2))
+        p = (scores.float() * ctx.scale + unseen - lse[..., None]).exp().to(q.dtype)  # [B, H, T, T]
+        dv = torch.matmul(p.transpose(-1, -2), grad)
+        dp = torch.matmul(grad, v.transpose(-1, -2))
         mean = (grad.float() * out.float()).sum(-1, keepdim=True)  # [B, H, T, 1]
-        ds = (p * (dp - mean) * ctx.scale).to(q.dtype)
+        ds = (p.float() * (dp.float() - mean) * ctx.scale).to(q.dtype)
         return torch.matmul(ds, k), torch.matmul(ds.transpose(-1, -2), q), dv, None
 
 

@@ -16,6 +16,7 @@ from outdraft.training.eagle import Eagle, EagleOptions
 from outdraft.training.early_exit import EarlyExit
 from outdraft.training.evaluate import EvaluateOptions, evaluate_acceptance, evaluate_losses, write_report
 from outdraft.training.loop import Report
+from outdraft.training.positions import fix_positions
 
 
 def load_target(out: Path) -> Decoder:
@@ -23,7 +24,9 @@ def load_target(out: Path) -> Decoder:
     directory = out / "target"
     if not (directory / "config.json").exists():
         raise ConfigError(f"no target in {directory}: run the target's recipe with the same --out first")
-    return load_model(directory, torch.bfloat16).train().requires_grad_(False)
+    target = load_model(directory, torch.bfloat16).train().requires_grad_(False)
+    fix_positions(target, target.config.max_len)
+    return target
 
 
 def measure_zoo(recipe: Recipe, out: Path, report: Report) -> None:

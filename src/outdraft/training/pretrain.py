@@ -14,13 +14,16 @@ from torch import Tensor
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
 from outdraft.training.attention import TrainingContext
+from outdraft.training.positions import fix_positions
 from outdraft.training.tokenizer import END_ID
 
 
 def new_decoder(shape: Mapping[str, Any], seed: int, dtype: torch.dtype = torch.bfloat16) -> Decoder:
     """A fresh decoder of the recipe's [model] table."""
     config = llama_config(**shape, bos_id=END_ID, eos_ids=(END_ID,))
-    return initialise(Decoder(config), seed).to(dtype)
+    decoder = initialise(Decoder(config), seed).to(dtype)
+    fix_positions(decoder, config.max_len, dtype)
+    return decoder
 
 
 def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
