@@ -1,0 +1,191 @@
+"""`outdraft audit`: prove that speculation changes nothing, on your model, with your settings, on your machine.
+
+The proof itself is `outdraft.testing.losslessness`; here it is planned and printed.
+"""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.flags import EngineFlags, SamplingFlags
+from outdraft.cli.options import flag
+from outdraft.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from outdraft.engine.llm import LLM
+    from outdraft.testing.losslessness import Auditor, Check, Setting
+
+SUMMARY = "prove that the output is the target's own: identical text, equal law"
+EPILOG = """exit code 1 if a check fails. Examples:
+  outdraft audit --drafter draft_model --temperature 0.8
+  outdraft audit --all --prompts 200 --tokens 128
+  outdraft audit --drafter ngram --plant-bias      (a lossy rule on purpose: the audit must fail)"""
+TREE_WIDTH = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to prove, and how hard to look."""
+
+    engine: EngineFlags = field(metadata={"title": "engine"})
+    sampling: SamplingFlags = field(
+        metadata={"title": "sampling (temperature 0 here means: greedy, and 0.8 for the sampled checks)"}
+    )
+    prompts: int = flag(50, "prompts of the identity checks")
+    tokens: int = flag(128, "tokens written for each of them")
+    samples: int = flag(500, "texts of the law check, for each prompt and side")
+    all: bool = flag(False, "every drafter, chain and tree, with five ways to sample (minutes)")
+    plant_bias: bool = flag(False, "put a lossy rule in the verifier's place: the audit must then fail")
+    json: bool = flag(False, "machine output: passed, checks [name, passed, detail]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Suspect:
+    """One drafter in one shape."""
+
+    label: str
+    drafter: str
+    options: dict[str, Any]
+
+
+def run(options: Options) -> int:
+    """Print check after check, then the verdict."""
+    from rich.markup import escape
+    from rich.padding import Padding
+
+    from outdraft.cli.console import make_console, write_json
+
+    if options.prompts < 1 or options.samples < 100 or options.tokens < 2:
+        raise ConfigError("an audit needs --prompts of at least 1, --tokens of at least 2, --samples of at least 100")
+    if not options.all and options.engine.drafter == "none":
+        raise ConfigError("nothing to prove: drafter 'none' is plain decoding; name one with --drafter, or take --all")
+    console = make_console(stderr=options.json)
+    checks = []
+    with console.status("loading") if console.is_terminal else _Quiet() as status:
+        for check in run_checks(options, status.update):
+            checks.append(check)
+            mark = "[green]pass[/]" if check.passed else "[bold red]FAIL[/]"
+            console.print(f"{mark}  [bold]{escape(check.name)}[/]")
+            console.print(Padding(escape(check.detail), (0, 0, 0, 6)))
+    failed = [check for check in checks if not check.passed]
+    passed = not failed
+    if options.json:
+        write_json({"passed": passed, "checks": [asdict(check) for check in checks]})
+    console.print()
+    if passed:
+        console.print(f"[green]LOSSLESS[/]: {len(checks)} of {len(checks)} checks passed")
+    else:
+        console.print(f"[bold red]NOT PROVEN[/]: {len(failed)} of {len(checks)} checks failed; first: {failed[0].name}")
+    return 0 if passed else 1
+
+
+def run_checks(options: Options, progress: Any) -> "Iterator[Check]":
+    """Every check of this audit, as it is done."""
+    from outdraft.testing.losslessness import PLANTED, Auditor
+    from outdraft.testing.prompts import identity_prompts, law_prompts
+
+    flags = replace(options.engine, drafter="none", drafter_options={}, verifier="auto", verifier_options={})
+    plain = flags.load()
+    verifier = PLANTED if options.plant_bias else options.engine.verifier
+    suspects, settings = list_suspects(options), list_settings(options)
+    vocab_size, context = plain.engine.parts.target.vocab_size, plain.engine.parts.target.max_len
+    tokens = min(options.tokens, context // 2)
+    auditor = Auditor(
+        plain=plain,
+        prompts=identity_prompts(plain.codec, options.prompts, vocab_size=vocab_size, max_len=min(64, context // 4)),
+        law_prompts=law_prompts(plain.codec, vocab_size=vocab_size),
+        max_tokens=tokens,
+        samples=options.samples,
+        num_laws=2 * len(suspects) * sum(not setting.greedy for setting in settings),
+    )
+    for suspect in suspects:
+        spec = _speculative(plain, suspect, verifier, options)
+        lossy = _speculative(plain, suspect, PLANTED, options)
+        yield from _checks_of(auditor, suspect, spec, lossy, settings, progress)
+
+
+def _checks_of(
+    auditor: "Auditor", suspect: Suspect, spec: "LLM", lossy: "LLM", settings: "list[Setting]", progress: Any
+) -> "Iterator[Check]":
+    effort = 0  # unknown until a lossy rule was caught
+    for setting in settings:
+        where = f"{suspect.label}, {setting.name}"
+        progress(f"{where}: identity")
+        yield _named(auditor.identity(spec, setting), where)
+        if setting.greedy:
+            continue
+        progress(f"{where}: law")
+        yield _named(auditor.law(spec, setting), where)
+        if not effort:
+            progress(f"{where}: power")
+            shown, effort = auditor.power(lossy, setting)
+            yield _named(shown, where)
+        progress(f"{where}: token law")
+        yield _named(auditor.tokens(spec, setting, effort=effort), where)
+
+
+def list_suspects(options: Options) -> list[Suspect]:
+    """The drafter that was named; with --all every one, in each shape that its `width` option gives it."""
+    from outdraft.core.registry import find, names, option_defaults
+
+    if not options.all:
+        given = dict(options.engine.drafter_options)
+        return [Suspect(label=options.engine.drafter, drafter=options.engine.drafter, options=given)]
+    suspects = []
+    for name in names("drafter"):
+        method = find("drafter", name)
+        if name == "none" or not method.lossless:
+            continue
+        width = option_defaults(method).get("width")
+        if width is None or method.shapes == ("chain",):
+            suspects.append(Suspect(label=f"{name} {method.shapes[-1]}", drafter=name, options={}))
+            continue
+        suspects.append(Suspect(label=f"{name} chain", drafter=name, options={"width": 1}))
+        suspects.append(Suspect(label=f"{name} tree", drafter=name, options={"width": max(width, TREE_WIDTH)}))
+    return suspects
+
+
+def list_settings(options: Options) -> "list[Setting]":
+    """Greedy and the sampling that was asked for; with --all the five of the catalogue."""
+    from outdraft.testing.losslessness import SETTINGS, Setting
+
+    if options.all:
+        return list(SETTINGS)
+    asked = asdict(options.sampling.params())
+    for name in ("max_tokens", "seed", "logprobs"):
+        del asked[name]
+    sampled = asked | {"temperature": asked["temperature"] or 0.8}
+    given = {k: v for k, v in sampled.items() if v != getattr(SamplingFlags(), k)}
+    label = ", ".join(f"{name} {value}" for name, value in given.items())
+    return [
+        Setting(name="greedy", sampling=asked | {"temperature": 0.0}),
+        Setting(name=label, sampling=sampled),
+    ]
+
+
+def _speculative(plain: "LLM", suspect: Suspect, verifier: str, options: Options) -> "LLM":
+    return plain.with_drafter(
+        suspect.drafter,
+        suspect.options,
+        verifier=verifier,
+        policy=options.engine.policy,
+        policy_options=options.engine.policy_options,
+        num_speculative_tokens=options.engine.num_speculative_tokens,
+    )
+
+
+def _named(check: "Check", where: str) -> "Check":
+    return replace(check, name=f"{where}: {check.name}")
+
+
+class _Quiet:
+    """A status line for nobody."""
+
+    def __enter__(self) -> "_Quiet":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        return None
+
+    def update(self, message: str) -> None:
+        """Say nothing."""

@@ -1,0 +1,154 @@
+"""`outdraft demo`: watch it, then read the figures.
+
+First a few texts, each written plain and speculatively; then every drafter on prose, Python and a prompt that repeats
+itself, measured in turn in the same run. Exit code 1 if any drafter's text is not the plain one.
+"""
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING
+
+from outdraft.cli.options import flag
+from outdraft.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from outdraft.cli.contest import Contest, Rival, Score
+    from outdraft.engine.llm import LLM
+
+SUMMARY = "the same text twice, plain and speculative; then all drafters compared"
+EPILOG = "exit code 1 if a drafter's text differs from plain decoding's"
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Which model, how long."""
+
+    model: str = flag("zoo:target", "the target; drafters that need weights trained for another are left out")
+    dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
+    device: str = flag("cpu", "where to compute: cpu, cuda, ...", metavar="NAME")
+    max_tokens: int = flag(96, "tokens of each text")
+    seconds: float = flag(25.0, "about how long to measure (at least three rounds)")
+    live: bool = flag(True, "show the texts being written before the table")
+    json: bool = flag(False, "machine output: plain_tps, drafters [name, identical, tau, speedup, ...]")
+
+
+def run(options: Options) -> int:
+    """Race, measure, print."""
+    if options.max_tokens < 8:
+        raise ConfigError(f"max_tokens={options.max_tokens}: a demo needs at least 8")
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.contest import hold
+    from outdraft.engine.llm import LLM
+    from outdraft.testing.prompts import CODE, COPIES, PROSE
+
+    console = make_console(stderr=options.json)
+    plain = LLM(options.model, dtype=options.dtype, device=options.device)
+    if plain.codec is None:
+        raise ConfigError(f"{options.model} has no tokenizer, and a demo shows text")
+    rivals = list_rivals()
+    kinds = {"prose": PROSE[0], "python": CODE[1], "copy": COPIES[0]}
+    if options.live and not options.json:
+        _show_races(console, plain, rivals, kinds, options)
+    with console.status("measuring") as status:
+        contest = hold(
+            plain,
+            rivals,
+            {kind: plain.codec.encode(text) for kind, text in kinds.items()},
+            max_tokens=options.max_tokens,
+            seconds=options.seconds,
+            strict=options.model == "zoo:target",
+            progress=_teller(status.update if console.is_terminal else None),
+        )
+    if options.json:
+        scores = [asdict(score) for score in contest.scores]
+        config = plain.config | {"num_rounds": contest.num_rounds, "max_tokens": options.max_tokens}
+        write_json({"plain_tps": contest.plain_tps, "drafters": scores, "absent": contest.absent, "config": config})
+    else:
+        show_table(console, contest, options)
+    return 0 if all(score.identical for score in contest.scores) else 1
+
+
+def list_rivals() -> "list[Rival]":
+    """The drafters of the demo with the settings that suit the zoo's target."""
+    from outdraft.cli.contest import Rival
+
+    return [
+        Rival(name="draft_model", num_speculative_tokens=4),
+        Rival(name="ngram", num_speculative_tokens=8),
+        Rival(name="lookahead", num_speculative_tokens=4),
+        Rival(name="early_exit", options={"model": "zoo:early_exit"}, num_speculative_tokens=3),
+        Rival(name="eagle", num_speculative_tokens=5),
+    ]
+
+
+def _show_races(
+    console: "Console", plain: "LLM", rivals: "list[Rival]", kinds: dict[str, str], options: Options
+) -> None:
+    from outdraft.cli.console import has_style, legend
+    from outdraft.cli.contest import join
+    from outdraft.cli.race import race
+    from outdraft.core.errors import OutdraftError
+    from outdraft.core.params import SamplingParams
+
+    named = {rival.name: rival for rival in rivals}
+    console.print(f"{plain.config['model']}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
+    console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
+    console.print()
+    for kind, drafter in {"prose": "draft_model", "python": "eagle", "copy": "ngram"}.items():
+        try:
+            speculative = join(plain, named[drafter])
+        except OutdraftError:
+            if options.model == "zoo:target":
+                raise
+            drafter, speculative = "ngram", join(plain, named["ngram"])
+        engines = {f"{kind}, plain": plain, f"{kind}, {drafter}": speculative}
+        race(console, kinds[kind], engines, SamplingParams(max_tokens=options.max_tokens))
+
+
+def show_table(console: "Console", contest: "Contest", options: Options) -> None:
+    """One row for each drafter."""
+    from rich.table import Table
+
+    kinds = list(contest.scores[0].by_kind)
+    title = (
+        f"{options.max_tokens} tokens after each of {len(kinds)} prompts, greedy; median of {contest.num_rounds} rounds"
+    )
+    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    table.add_column("drafter", no_wrap=True)
+    table.add_column("tokens\nper pass", justify="right", no_wrap=True)
+    table.add_column("speed-up", justify="right", no_wrap=True)
+    for kind in kinds:
+        table.add_column(f"on\n{kind}", justify="right", style="dim", no_wrap=True)
+    table.add_column("accepted\nby position", no_wrap=True)
+    table.add_column("identical", no_wrap=True)
+    for score in contest.scores:
+        table.add_row(
+            score.name,
+            f"{score.tau:.2f}",
+            f"{score.speedup:.2f}x",
+            *(f"{score.by_kind[kind]['speedup']:.2f}x" for kind in kinds),
+            _bars(score, console),
+            "[green]yes[/]" if score.identical else "[bold red]NO[/]",
+        )
+    console.print(table)
+    console.print()
+    notes = [f"plain decoding: {contest.plain_tps:.0f} tokens/s"]
+    notes += ["ngram copies from prompt and output: it gains where the text repeats itself"]
+    notes += [f"left out: {name} ({why})" for name, why in contest.absent.items()]
+    for note in notes:
+        console.print(note, style="dim", markup=False)
+
+
+def _bars(score: "Score", console: "Console") -> str:
+    """One character for each draft position: its acceptance, given that it was reached."""
+    rates = score.acceptance_by_position[:16]
+    if console.encoding.startswith("utf"):
+        return "".join(BARS[round(rate * (len(BARS) - 1))] for rate in rates)
+    return " ".join(f"{rate:.1f}" for rate in rates)
+
+
+def _teller(update: Callable[[str], None] | None) -> Callable[[str], None]:
+    return update if update is not None else lambda message: None

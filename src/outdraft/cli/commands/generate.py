@@ -1,0 +1,96 @@
+"""`outdraft generate`: continue one prompt, and watch where the tokens come from."""
+
+import sys
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.flags import EngineFlags, SamplingFlags
+from outdraft.cli.options import argument, flag
+from outdraft.core.errors import RequestError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from outdraft.cli.tally import Tally
+    from outdraft.core.params import SamplingParams
+    from outdraft.engine.llm import LLM
+
+SUMMARY = "continue a prompt"
+EPILOG = """examples:
+  outdraft generate "The first thing she saw" --drafter draft_model --color --stats
+  outdraft generate --drafter ngram -k 8 --temperature 0.8 --seed 7 < prompt.txt"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """A prompt, an engine, a way to sample, and what to show."""
+
+    prompt: str | None = argument(None, "the text to continue; without it, standard input is read")
+    engine: EngineFlags = field(metadata={"title": "engine"})
+    sampling: SamplingFlags = field(metadata={"title": "sampling"})
+    color: bool = flag(False, "colour the text by the source of each token, with a legend")
+    stats: bool = flag(False, "show tokens per target pass, acceptance and speed (on stderr)")
+    json: bool = flag(False, "machine output: text, token_ids, sources, finish_reason, metrics, config")
+
+
+def run(options: Options) -> int:
+    """Stream the text, or print one JSON object."""
+    params = options.sampling.params()
+    prompt = read_prompt(options.prompt)
+    llm = options.engine.load()
+    if options.json:
+        return _as_json(llm, prompt, params)
+
+    from outdraft.cli.console import has_style, legend, make_console
+
+    console = make_console()
+    tally = _stream(llm, prompt, params, console, colour=options.color)
+    errors = make_console(stderr=True)
+    if options.color and has_style(console):
+        errors.print(legend())
+    if options.stats:
+        tally.show(errors)
+    return 0
+
+
+def read_prompt(given: str | None) -> str:
+    """The prompt, from the command line or from standard input. Raises `RequestError` if it is empty."""
+    if given is None and sys.stdin.isatty():
+        raise RequestError("no prompt: give it as an argument, or through a pipe")
+    prompt = sys.stdin.read() if given is None else given
+    if not prompt.strip():
+        raise RequestError("the prompt is empty")
+    return prompt.removesuffix("\n") if given is None else prompt
+
+
+def _stream(llm: "LLM", prompt: str, params: "SamplingParams", console: "Console", *, colour: bool) -> "Tally":
+    from outdraft.cli.colours import Colours, paint
+    from outdraft.cli.tally import Tally
+
+    colours = Colours(llm.codec) if llm.codec is not None and colour else None
+    tally = Tally()
+    for chunk in llm.stream(prompt, params):
+        tally.add(chunk)
+        if colours is None:
+            console.out(chunk.text, end="", highlight=False)
+        else:
+            console.print(paint(colours.take(chunk)), end="", soft_wrap=True)
+        console.file.flush()
+    console.out()
+    return tally
+
+
+def _as_json(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
+    from outdraft.cli.console import write_json
+
+    result = llm.generate(prompt, params)
+    made: dict[str, Any] = {
+        "text": result.text,
+        "token_ids": list(result.token_ids),
+        "sources": [str(source) for source in result.sources],
+        "finish_reason": result.finish_reason,
+        "metrics": result.metrics,
+        "config": llm.config,
+    }
+    write_json(made)
+    return 0

@@ -1,0 +1,61 @@
+"""docs/cli.md, written from the options: `python -m outdraft.cli.docs > docs/cli.md`; a test says if it is current."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import Field, fields, is_dataclass
+from typing import Any, get_type_hints
+
+from outdraft.cli.main import command_names, find_command
+from outdraft.cli.options import default_of
+
+HEAD = """# Command line
+
+This page is written by `python -m outdraft.cli.docs` from the options themselves; do not edit it.
+
+Every command ends with 0 when it is done, 1 when a proof failed (`audit`, `demo`), 2 after an error (one line on
+stderr), and 130 after Ctrl-C. `--json` writes one JSON value to stdout and nothing else. Colours appear on a terminal
+only, and not at all where `NO_COLOR` is set. An option of a plug-in is given as `--drafter-options key=value`, which
+may be repeated, or as one JSON object: `--drafter-options '{"max_ngram": 4}'`; `outdraft methods --options` lists them.
+"""
+
+
+def page() -> str:
+    """The whole page."""
+    parts = [HEAD]
+    for name in command_names():
+        command = find_command(name)
+        parts += [f"\n## outdraft {name}\n\n{command.summary[0].upper()}{command.summary[1:]}.\n"]
+        parts += _tables(command.options, "")
+        if command.epilog:
+            parts.append(f"\n```text\n{command.epilog}\n```\n")
+    return "".join(parts)
+
+
+def _tables(options: type, title: str) -> Iterator[str]:
+    """One table for the flags of this dataclass, then one for each dataclass in it."""
+    hints = get_type_hints(options)
+    own = [one for one in fields(options) if not is_dataclass(hints[one.name])]
+    yield f"\n{title[:1].upper()}{title[1:]}:\n" if title else ""
+    yield "\n| option | default | |\n| --- | --- | --- |\n"
+    for one in own:
+        default = default_of(one)
+        shown = "" if default in (None, (), {}) else f"`{json.dumps(default)}`"
+        yield f"| {_names(one)} | {shown} | {one.metadata['help']} |\n".replace("|  |", "| |")
+    for one in fields(options):
+        if is_dataclass(hints[one.name]):
+            yield from _tables(hints[one.name], one.metadata["title"])  # type: ignore[arg-type]
+
+
+def _names(one: "Field[Any]") -> str:
+    if one.metadata.get("positional"):
+        return f"`{one.name.upper()}`"
+    long = f"`--{one.name.replace('_', '-')}`"
+    if default_of(one) is True:
+        long += f", `--no-{one.name.replace('_', '-')}`"
+    short = one.metadata.get("short")
+    return f"`{short}`, {long}" if short else long
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

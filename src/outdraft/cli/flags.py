@@ -1,0 +1,66 @@
+"""Flags that several commands share: which engine, how to sample. Names and defaults are those of the Python API."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.options import flag
+from outdraft.core.params import SamplingParams
+
+if TYPE_CHECKING:
+    from outdraft.engine.llm import LLM
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineFlags:
+    """Which model, who guesses, which rule judges."""
+
+    model: str = flag("zoo:target", "a Hugging Face directory, a name in the local Hugging Face cache, or zoo:NAME")
+    drafter: str = flag("none", "who guesses: see `outdraft methods`; none is plain decoding", metavar="NAME")
+    drafter_options: Mapping[str, Any] = flag({}, "an option of the drafter; may be repeated; or one JSON object")
+    verifier: str = flag("auto", "which rule judges: see `outdraft methods`", metavar="NAME")
+    verifier_options: Mapping[str, Any] = flag({}, "an option of the verifier")
+    policy: str = flag("fixed", "who decides how much to guess", metavar="NAME")
+    policy_options: Mapping[str, Any] = flag({}, "an option of the policy")
+    num_speculative_tokens: int | None = flag(None, "draft tokens for each target pass", short="-k", metavar="K")
+    dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
+    device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
+    exact: bool = flag(True, "rows do not depend on the pass they are computed in: bit-identical text")
+    max_model_len: int | None = flag(None, "a shorter context than the model's own")
+
+    def load(self) -> "LLM":
+        """The engine. Raises `OutdraftError`s that name what does not fit."""
+        from outdraft.engine.llm import LLM
+
+        return LLM(**{one.name: getattr(self, one.name) for one in fields(self)})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingFlags:
+    """How to choose the next token."""
+
+    max_tokens: int = flag(128, "the longest answer, in tokens")
+    min_tokens: int = flag(0, "no end of text before so many tokens")
+    temperature: float = flag(0.0, "0 is greedy")
+    top_k: int = flag(0, "only the K most probable tokens; 0 is off")
+    top_p: float = flag(1.0, "only the most probable tokens that make up P; 1 is off")
+    min_p: float = flag(0.0, "only tokens at least P times as probable as the best; 0 is off")
+    seed: int | None = flag(None, "same seed, same text, whatever drafts it")
+    stop: tuple[str, ...] = flag((), "end before this text; may be repeated")
+    stop_token_ids: tuple[int, ...] = flag((), "end after this token id; may be repeated")
+    ignore_eos: bool = flag(False, "write on after an end-of-text token")
+    logit_bias: Mapping[str, Any] = flag({}, "ID=BIAS added to a token's logit; may be repeated")
+    repetition_penalty: float = flag(1.0, "above 1 discourages tokens of prompt and output")
+    presence_penalty: float = flag(0.0, "discourages tokens of the output")
+    frequency_penalty: float = flag(0.0, "the same, times how often they occur")
+
+    def params(self, **changes: Any) -> SamplingParams:
+        """As the engine takes them. Raises `RequestError` naming what is out of range."""
+        from outdraft.core.errors import RequestError
+
+        given = {one.name: getattr(self, one.name) for one in fields(self)} | changes
+        try:
+            given["logit_bias"] = {int(token): float(bias) for token, bias in given["logit_bias"].items()}
+        except (TypeError, ValueError) as error:
+            raise RequestError(f"logit_bias={dict(self.logit_bias)!r}: write TOKEN_ID=NUMBER") from error
+        return SamplingParams(**given)

@@ -1,0 +1,103 @@
+"""`outdraft`: find the command, read its flags, run it, and turn what goes wrong into one line and an exit code.
+
+    0 done   1 a proof failed   2 a deliberate error (one line on stderr)   130 Ctrl-C   141 the reader of a pipe left
+
+Imports the standard library alone: `outdraft --help` does not wait for torch.
+"""
+
+import argparse
+import importlib
+import os
+import pkgutil
+import sys
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from outdraft import __version__
+from outdraft.cli import commands
+from outdraft.cli.options import add_flags, build
+from outdraft.core.errors import OutdraftError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command: what it is called, what it takes and what it does. `run` returns the exit code."""
+
+    name: str
+    summary: str
+    options: type
+    run: Callable[[Any], int]
+    epilog: str = ""
+
+
+def command_names() -> list[str]:
+    """All commands, sorted."""
+    return sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+
+
+def find_command(name: str) -> Command:
+    """The command called `name`."""
+    found = importlib.import_module(f"{commands.__name__}.{name}")
+    return Command(
+        name=name, summary=found.SUMMARY, options=found.Options, run=found.run, epilog=getattr(found, "EPILOG", "")
+    )
+
+
+def make_parser() -> argparse.ArgumentParser:
+    """The parser of everything."""
+    parser = _Parser(prog="outdraft", description="Speculative decoding, lossless and provable.", allow_abbrev=False)
+    parser.add_argument("--version", action="version", version=f"outdraft {__version__}")
+    choices = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=_Parser)
+    for name in command_names():
+        command = find_command(name)
+        sub = choices.add_parser(
+            name,
+            help=command.summary,
+            description=command.summary[0].upper() + command.summary[1:] + ".",
+            epilog=command.epilog or None,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            allow_abbrev=False,
+        )
+        add_flags(sub, command.options)
+    return parser
+
+
+def main(words: Seq[str] | None = None) -> int:
+    """Run one command line; returns the exit code."""
+    parser = make_parser()
+    given = parser.parse_args(words)
+    if given.command is None:
+        parser.print_help()
+        return 0
+    command = find_command(given.command)
+    try:
+        code = command.run(build(command.options, given))
+        sys.stdout.flush()
+        return code
+    except OutdraftError as error:
+        _complain(f"outdraft {command.name}: {error}")
+        return 2
+    except KeyboardInterrupt:
+        _complain("")
+        return 130
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not fail again
+        return 141
+
+
+class _Parser(argparse.ArgumentParser):
+    """One line for a wrong flag, as for every other error."""
+
+    def error(self, message: str) -> NoReturn:
+        _complain(f"{self.prog}: {message} (see {self.prog} --help)")
+        raise SystemExit(2)
+
+
+def _complain(message: str) -> None:
+    sys.stderr.write(" ".join(message.splitlines()) + "\n")
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,140 @@
+"""A frozen dataclass is the definition of a command's flags: name, type, default and help in one place.
+
+    temperature: float = flag(0.0, "0 is greedy")      ->  --temperature FLOAT   0 is greedy (default: 0.0)
+    json: bool = flag(False, "...")                    ->  --json
+    exact: bool = flag(True, "...")                    ->  --exact / --no-exact
+    stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated
+    drafter_options: Mapping[str, Any] = flag({}, ..)  ->  --drafter-options KEY=VALUE, repeated, or a JSON object
+    prompt: str | None = argument(None, "...")         ->  a word without a flag
+    sampling: S = field(metadata={"title": "sampling"})->  the flags of that dataclass, under a heading
+
+Data in: a dataclass and words of a command line; data out: an instance of the dataclass.
+"""
+
+import argparse
+import json
+import types
+from collections.abc import Mapping
+from dataclasses import MISSING, Field, field, fields, is_dataclass
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
+
+T = TypeVar("T")
+_NAMES = {int: "N", float: "X", str: "TEXT"}
+
+
+def flag(
+    default: Any, help: str, *, short: str | None = None, metavar: str | None = None, choices: tuple[str, ...] = ()
+) -> Any:
+    """A field that becomes `--its-name`."""
+    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices}
+    if isinstance(default, dict):
+        return field(default_factory=dict, metadata=metadata)
+    return field(default=default, metadata=metadata)
+
+
+def argument(default: Any, help: str, *, metavar: str | None = None) -> Any:
+    """A field that is given by its place, and may be left out."""
+    return field(default=default, metadata={"help": help, "positional": True, "metavar": metavar})
+
+
+def add_flags(parser: argparse._ActionsContainer, options: type) -> None:
+    """Add every field of `options`, and of the dataclasses in it."""
+    hints = get_type_hints(options)
+    for one in fields(options):
+        if is_dataclass(hints[one.name]):
+            title = one.metadata["title"]
+            section = parser.add_argument_group(title) if isinstance(parser, argparse.ArgumentParser) else parser
+            add_flags(section, hints[one.name])  # type: ignore[arg-type]
+        else:
+            _add(parser, one, hints[one.name])
+
+
+def build(options: type[T], given: argparse.Namespace) -> T:
+    """The instance that a parsed command line stands for. Raises whatever `options` raises on bad values."""
+    hints = get_type_hints(options)
+    values: dict[str, Any] = {}
+    for one in fields(options):  # type: ignore[arg-type]
+        hint = hints[one.name]
+        if is_dataclass(hint):
+            values[one.name] = build(hint, given)  # type: ignore[arg-type]
+            continue
+        value = getattr(given, one.name)
+        if get_origin(hint) is tuple:
+            value = tuple(value or ())
+        elif _is_mapping(hint):
+            value = {key: item for part in value or () for key, item in part.items()}
+        values[one.name] = value
+    return options(**values)
+
+
+def default_of(one: "Field[Any]") -> Any:
+    """The value of a field that is not given."""
+    return one.default_factory() if one.default_factory is not MISSING else one.default
+
+
+def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> None:
+    meta, default = one.metadata, default_of(one)
+    names = [f"--{one.name.replace('_', '-')}"]
+    if meta.get("short"):
+        names.insert(0, meta["short"])
+    settings: dict[str, Any] = {"help": _help(meta["help"], default), "dest": one.name, "default": default}
+    if meta.get("choices"):
+        settings["choices"] = meta["choices"]
+    if hint is bool:
+        settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
+        parser.add_argument(*names, **settings)
+        return
+    if _is_mapping(hint):
+        settings |= {"action": "append", "type": key_values, "metavar": "KEY=VALUE", "default": None}
+    elif get_origin(hint) is tuple:
+        kind = get_args(hint)[0]
+        settings |= {"action": "append", "type": kind, "metavar": meta.get("metavar") or _NAMES[kind], "default": None}
+    else:
+        kind = _plain(hint)
+        settings["type"] = kind
+        if not meta.get("choices"):
+            settings["metavar"] = meta.get("metavar") or _NAMES[kind]
+    if meta.get("positional"):
+        settings.pop("dest")
+        parser.add_argument(one.name, nargs="?", **settings)
+    else:
+        parser.add_argument(*names, **settings)
+
+
+def key_values(text: str) -> dict[str, Any]:
+    """`key=value`, the value read as JSON where it is JSON and as text where it is not; or one JSON object."""
+    if text.lstrip().startswith("{"):
+        try:
+            read = json.loads(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(f"not a JSON object: {error}") from error
+        return dict(read)
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise argparse.ArgumentTypeError(f"{text!r} is neither key=value nor a JSON object")
+    name = key.strip().replace("-", "_")
+    try:
+        return {name: json.loads(value)}
+    except ValueError:
+        return {name: value}
+
+
+def _plain(hint: Any) -> Any:
+    """`int | None` -> int."""
+    if get_origin(hint) in (Union, types.UnionType):
+        return next(kind for kind in get_args(hint) if kind is not type(None))
+    return hint
+
+
+def _is_mapping(hint: Any) -> bool:
+    origin = get_origin(hint)
+    return isinstance(origin, type) and issubclass(origin, Mapping)
+
+
+def _help(text: str, default: Any) -> str:
+    shown = text.replace("%", "%%")
+    return shown if default in (None, False, (), {}, "") else f"{shown} (default: {_yes_no(default)})"
+
+
+def _yes_no(value: Any) -> str:
+    return "yes" if value is True else str(value)

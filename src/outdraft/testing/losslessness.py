@@ -1,0 +1,225 @@
+"""The proof that a user can run: is the speculative output the target's own, for this model and these settings?
+
+    greedy identity    plain and speculative write the same tokens, prompt by prompt
+    seeded identity    the same for sampled requests that name a seed, where the rule couples
+    sampled law        many texts from the same prompts, plain and speculative: one law? (two-sample test, stated power)
+    power              how many texts the next test needs to catch a lossy rule in the honest one's place
+    token law          tokens of so many long texts against the laws that a plain pass recomputes (one-sample test)
+
+Plain and speculative run in batches of different sizes, so that identity is also independence of the batch. What is
+tested is the whole engine through its front door, not a part of it. Data in: two `LLM`s; data out: `Check`s.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import Any
+
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.engine.llm import LLM
+from outdraft.engine.writer import Result
+from outdraft.testing.statistics import TwoSample, detectable_shift, two_sample
+from outdraft.testing.token_law import TokenLaw, judge_tokens
+
+PLANTED = "outdraft.testing.planted:METHOD"
+PLAIN_BATCH, SPECULATIVE_BATCH = 7, 16
+POWER = 0.95
+MIN_TOKENS, MAX_EFFORT, MARGIN = 100, 16, 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Check:
+    """One thing that was proven, or was not."""
+
+    name: str
+    passed: bool
+    detail: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setting:
+    """A way to sample, with a name for the report."""
+
+    name: str
+    sampling: Mapping[str, Any]
+
+    @property
+    def greedy(self) -> bool:
+        """Whether there is nothing to sample."""
+        return not self.sampling.get("temperature", 0.0)
+
+
+SETTINGS = (
+    Setting(name="greedy", sampling={"temperature": 0.0}),
+    Setting(name="T=0.8", sampling={"temperature": 0.8}),
+    Setting(name="top-p 0.9", sampling={"temperature": 1.0, "top_p": 0.9}),
+    Setting(name="min-p 0.05", sampling={"temperature": 1.0, "min_p": 0.05}),
+    Setting(
+        name="penalties",
+        sampling={
+            "temperature": 0.8, "repetition_penalty": 1.2, "presence_penalty": 0.3, "frequency_penalty": 0.2,
+        },
+    ),
+)  # fmt: skip
+
+
+@dataclass(slots=True, kw_only=True)
+class Auditor:
+    """Runs checks against one plain engine, whose texts and samples are made once for all drafters.
+
+    alpha: chance of one false alarm in the whole audit; `num_laws` checks of laws share it.
+    """
+
+    plain: LLM
+    prompts: list[list[int]]
+    law_prompts: list[list[int]]
+    max_tokens: int = 128
+    samples: int = 1000  # texts for each law prompt and side
+    law_tokens: int = 6  # tokens of each such text
+    alpha: float = 1e-3
+    num_laws: int = 1
+    _texts: dict[tuple[str, bool], list[Result]] = field(default_factory=dict)
+    _samples: dict[str, list[list[Result]]] = field(default_factory=dict)
+
+    def identity(self, spec: LLM, setting: Setting) -> Check:
+        """Same tokens, prompt by prompt; a sampled setting gets a seed for each prompt."""
+        seeded = not setting.greedy
+        kind = "seeded" if seeded else "greedy"
+        params = self._identity_params(setting)
+        name = f"{kind} identity"
+        if seeded and not spec.engine.parts.verifier.couples(Request(prompt_token_ids=(0,), params=params[0])):
+            detail = "not promised: this rule does not couple to the seed; see the law"
+            return Check(name=name, passed=True, detail=detail)
+        key = (setting.name, seeded)
+        if key not in self._texts:
+            self._texts[key] = _in_batches(self.plain, self.prompts, params, PLAIN_BATCH)
+        ours = _in_batches(spec, self.prompts, params, SPECULATIVE_BATCH)
+        drafted = sum(result.stats.num_draft_tokens for result in ours)
+        accepted = sum(result.stats.num_accepted_tokens for result in ours)
+        for i, (theirs, mine) in enumerate(zip(self._texts[key], ours, strict=True)):
+            if (theirs.token_ids, theirs.finish_reason, theirs.text) != (mine.token_ids, mine.finish_reason, mine.text):
+                return Check(name=name, passed=False, detail=f"prompt {i}: {self._difference(theirs, mine)}")
+        size = f"{len(ours)} prompts x {self.max_tokens} tokens"
+        if not drafted:
+            return Check(name=name, passed=False, detail=f"{size} are identical, but nothing was drafted: no proof")
+        return Check(name=name, passed=True, detail=f"{size}: identical; {accepted} of {drafted} drafted were accepted")
+
+    def law(self, spec: LLM, setting: Setting) -> Check:
+        """Whether plain and speculative texts can come from one law."""
+        theirs, ours = self._plain_samples(setting), self._sample(spec, setting)
+        drafted = sum(result.stats.num_draft_tokens for results in ours for result in results)
+        tables = [
+            two_sample(_pairs(theirs[prompt], place), _pairs(ours[prompt], place))
+            for prompt in range(len(ours))
+            for place in range(self.law_tokens - 1)
+        ]
+        tables = [table for table in tables if table.degrees > 0]
+        size = f"{self.samples} texts of {self.law_tokens} tokens from each of {len(ours)} prompts, twice"
+        if not drafted or not tables:
+            reason = "nothing was drafted" if not drafted else "every text is the same"
+            return Check(name="sampled law", passed=False, detail=f"{size}: {reason}, so this shows nothing")
+        p_value = min(1.0, min(table.p_value for table in tables) * len(tables))
+        shift = self.smallest_shift(tables)
+        verdict = "no difference" if p_value >= self.level else "they DIFFER"
+        detail = (
+            f"{size}; {len(tables)} tables of token pairs: {verdict}, p = {p_value:.2g} (level {self.level:.1g}); "
+            f"a shift of total variation {shift:.2f} in any table would be found with probability {POWER}; "
+            f"{drafted} tokens were drafted"
+        )
+        return Check(name="sampled law", passed=p_value >= self.level, detail=detail)
+
+    def tokens(self, spec: LLM, setting: Setting, *, effort: int = 1) -> Check:
+        """Whether the tokens of `effort` times as many long unseeded texts were drawn from their laws."""
+        found = self._judge_tokens(spec, setting, effort)
+        size = f"{effort * len(self.prompts)} texts of {self.max_tokens} tokens, {found.num_tokens} rounds with a guess"
+        if found.num_tokens < MIN_TOKENS:
+            detail = f"{size}: too few to judge"
+            return Check(name="token law", passed=False, detail=detail)
+        shift = found.smallest_shift(alpha=self.level, power=POWER)
+        passed = found.p_value >= self.level
+        forbidden = f", {found.forbidden} impossible tokens" if found.forbidden else ""
+        detail = (
+            f"{size}{forbidden}: the tokens {'fit' if passed else 'do NOT fit'} "
+            f"the laws that a plain pass recomputes, p = {found.p_value:.2g} (level {self.level:.1g}); "
+            f"an average shift of total variation {shift:.3f} would be found with probability {POWER}"
+        )
+        return Check(name="token law", passed=passed, detail=detail)
+
+    def power(self, lossy: LLM, setting: Setting) -> tuple[Check, int]:
+        """How much effort it takes until a rule that is lossy on purpose is rejected by a wide margin."""
+        effort = 1
+        while True:
+            found = self._judge_tokens(lossy, setting, effort)
+            size = f"{effort * len(self.prompts)} texts"
+            caught = found.p_value < self.level / MARGIN
+            if caught:
+                detail = (
+                    f"the token law catches a lossy rule planted in the same place: {size}, p = {found.p_value:.1g}"
+                )
+                return Check(name="power", passed=True, detail=detail), effort
+            if effort >= MAX_EFFORT:
+                detail = (
+                    f"even a lossy rule changes nothing that {size} would show (p = {found.p_value:.2g}): "
+                    "the guesses are too seldom likely ones; take more prompts and tokens"
+                )
+                return Check(name="power", passed=False, detail=detail), effort
+            effort *= 2
+
+    def _judge_tokens(self, spec: LLM, setting: Setting, effort: int) -> TokenLaw:
+        params = SamplingParams(**{**setting.sampling, "max_tokens": self.max_tokens})
+        prompts = self.prompts * effort
+        results = _in_batches(spec, prompts, [params] * len(prompts), SPECULATIVE_BATCH)
+        return judge_tokens(self.plain, results, params)
+
+    @property
+    def level(self) -> float:
+        """Level of one check."""
+        return self.alpha / self.num_laws
+
+    def smallest_shift(self, tables: Seq[TwoSample]) -> float:
+        """What the weakest of the tables still finds."""
+        level = self.level / len(tables)
+        return max(detectable_shift(t.sizes, t.degrees, alpha=level, power=POWER) for t in tables)
+
+    def _identity_params(self, setting: Setting) -> list[SamplingParams]:
+        given = dict(setting.sampling, max_tokens=self.max_tokens)
+        if setting.greedy:
+            return [SamplingParams(**given)] * len(self.prompts)
+        return [SamplingParams(**given, seed=1000 + i) for i in range(len(self.prompts))]
+
+    def _plain_samples(self, setting: Setting) -> list[list[Result]]:
+        if setting.name not in self._samples:
+            self._samples[setting.name] = self._sample(self.plain, setting)
+        return self._samples[setting.name]
+
+    def _sample(self, llm: LLM, setting: Setting) -> list[list[Result]]:
+        """[prompt][i]: unseeded texts, so that the rule of highest acceptance is the one that is tested."""
+        params = SamplingParams(**{**setting.sampling, "max_tokens": self.law_tokens})
+        return [llm.generate([{"prompt_token_ids": ids}] * self.samples, params) for ids in self.law_prompts]
+
+    def _difference(self, theirs: Result, mine: Result) -> str:
+        at = next(
+            (i for i, (a, b) in enumerate(zip(theirs.token_ids, mine.token_ids, strict=False)) if a != b),
+            min(len(theirs.token_ids), len(mine.token_ids)),
+        )
+        return f"token {at} is {self._show(theirs, at)} in plain decoding and {self._show(mine, at)} under speculation"
+
+    def _show(self, result: Result, at: int) -> str:
+        if at >= len(result.token_ids):
+            return f"the end ({result.finish_reason})"
+        token, codec = result.token_ids[at], self.plain.codec
+        return str(token) if codec is None else repr(codec.token_text(token))
+
+
+def _in_batches(llm: LLM, prompts: Seq[list[int]], params: Seq[SamplingParams], size: int) -> list[Result]:
+    results: list[Result] = []
+    for start in range(0, len(prompts), size):
+        part = slice(start, start + size)
+        results += llm.generate([{"prompt_token_ids": ids} for ids in prompts[part]], params[part])
+    return results
+
+
+def _pairs(results: Seq[Result], place: int) -> list[tuple[int, ...]]:
+    """Tokens `place` and `place + 1` of each text; shorter if the text ended before."""
+    return [result.token_ids[place : place + 2] for result in results]

@@ -1,0 +1,102 @@
+"""The audit passes on honest rules and fails on a planted one; and each of its tests sees what it is meant to see."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from outdraft.core.events import Source
+from outdraft.core.params import SamplingParams
+from outdraft.engine.llm import LLM
+from outdraft.testing.losslessness import PLANTED, SETTINGS, Auditor, Setting
+from outdraft.testing.prompts import identity_prompts, law_prompts
+from outdraft.testing.token_law import guessed_places, judge_tokens, text_laws
+
+SMALL = ("--prompts", 6, "--tokens", 40, "--samples", 150)
+
+
+def test_audit_passes_and_planted_bias_fails(outdraft, tiny: Path):
+    honest = outdraft("audit", "--model", tiny, "--drafter", "ngram", "--temperature", 0.3, *SMALL, "--json")
+    made = json.loads(honest.out)
+    assert honest.code == 0 and made["passed"], made
+    kinds = [check["name"].split(": ")[1] for check in made["checks"]]
+    assert kinds == ["greedy identity", "seeded identity", "sampled law", "power", "token law"]
+    lossy = outdraft(
+        "audit", "--model", tiny, "--drafter", "ngram", "--temperature", 0.3, *SMALL, "--json", "--plant-bias"
+    )
+    made = json.loads(lossy.out)
+    assert lossy.code == 1 and not made["passed"]
+    assert not {c["name"].split(": ")[1]: c["passed"] for c in made["checks"]}["token law"]
+
+
+@pytest.fixture(scope="module")
+def plain(tiny: Path) -> LLM:
+    return LLM(tiny)
+
+
+def auditor(plain: LLM, **changes: object) -> Auditor:
+    prompts = identity_prompts(plain.codec, 6, vocab_size=258, max_len=32)
+    return Auditor(plain=plain, prompts=prompts, law_prompts=law_prompts(plain.codec, vocab_size=258), max_tokens=24,
+                   samples=200, **changes)  # fmt: skip
+
+
+def test_identity_names_the_first_difference(plain: LLM):
+    audit = auditor(plain)
+    check = audit.identity(plain.with_drafter("ngram"), SETTINGS[0])
+    assert check.passed, check.detail
+    key = ("greedy", False)
+    wrong = list(audit._texts[key])
+    ids = (*wrong[2].token_ids[:5], (wrong[2].token_ids[5] + 1) % 256, *wrong[2].token_ids[6:])
+    wrong[2] = replace(wrong[2], token_ids=ids)
+    audit._texts[key] = wrong
+    check = audit.identity(plain.with_drafter("ngram"), SETTINGS[0])
+    assert not check.passed and "prompt 2: token 5 is" in check.detail
+
+
+def test_nothing_drafted_is_no_proof(plain: LLM):
+    check = auditor(plain).identity(plain.with_drafter("ngram", num_speculative_tokens=0), SETTINGS[0])
+    assert not check.passed and "no proof" in check.detail
+
+
+def test_every_setting_passes_for_a_tree(plain: LLM):
+    audit = auditor(plain, num_laws=2 * len(SETTINGS))
+    spec = plain.with_drafter("ngram", {"width": 3})
+    for setting in SETTINGS:
+        checks = [audit.identity(spec, setting)]
+        if not setting.greedy:
+            checks += [audit.law(spec, setting), audit.tokens(spec, setting)]
+        for check in checks:
+            assert check.passed, (setting.name, check)
+
+
+def test_rules_that_do_not_couple_promise_no_seeded_text(plain: LLM):
+    spec = plain.with_drafter("ngram", verifier=PLANTED)
+    check = auditor(plain).identity(spec, Setting(name="T", sampling={"temperature": 1.0}))
+    assert check.passed and "not promised" in check.detail
+
+
+def test_recomputed_laws_are_those_of_the_engine(plain: LLM):
+    """Against the log probabilities that the engine reports, penalties and truncation included."""
+    params = SamplingParams(max_tokens=12, temperature=0.7, top_p=0.9, repetition_penalty=1.3, seed=5, logprobs=0)
+    result = plain.generate("abc", params)
+    laws = text_laws(plain, result.prompt_token_ids, result.token_ids, params)
+    assert result.logprobs is not None
+    for law, token, reported in zip(laws, result.token_ids, result.logprobs, strict=True):
+        assert float(law[token].log()) == pytest.approx(reported.warped, abs=1e-4)
+
+
+def test_a_forbidden_token_is_found_at_once(plain: LLM):
+    params = SamplingParams(max_tokens=8, temperature=1.0, top_k=1, seed=1)
+    result = plain.with_drafter("ngram").generate("ababab", params)
+    assert judge_tokens(plain, [result], params).forbidden == 0
+    bad = replace(result, token_ids=((result.token_ids[0] + 1) % 256, *result.token_ids[1:]))
+    found = judge_tokens(plain, [bad], params)
+    assert found.forbidden >= 1 and found.p_value == 0.0
+
+
+def test_guessed_places():
+    a, r, b, p = Source.ACCEPTED, Source.RECOVERED, Source.BONUS, Source.PLAIN
+    assert guessed_places([p, a, a, b, r, p, a, r]) == [1, 4, 6]
+    assert guessed_places([p, a, a]) == [1]
+    assert guessed_places([]) == []

@@ -1,0 +1,130 @@
+"""The commands on a tiny random model: what they print, how they end, and that a pipe gets no escape sequences."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from outdraft.core.registry import KINDS, names
+
+
+def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
+    plain = outdraft("generate", "--model", tiny, "abcabcabc", "--max-tokens", 12)
+    drafted = outdraft("generate", "--model", tiny, "--drafter", "ngram", "--color", "--stats", "--max-tokens", 12,
+                       stdin="abcabcabc\n")  # fmt: skip
+    assert plain.code == drafted.code == 0
+    assert plain.out == drafted.out and "\x1b" not in drafted.out + drafted.err
+    assert "target passes" in drafted.err and plain.err == ""
+
+
+def test_generate_json(outdraft, tiny: Path):
+    ran = outdraft("generate", "--model", tiny, "--drafter", "ngram", "-k", 3, "abab", "--max-tokens", 9, "--json",
+                   "--drafter-options", "max_ngram=2")  # fmt: skip
+    made = json.loads(ran.out)
+    assert ran.err == "" and len(made["token_ids"]) == len(made["sources"]) == 9
+    assert made["config"]["drafter"]["max_ngram"] == 2 and made["finish_reason"] == "length"
+    assert "speculative_decoding" in made["metrics"]
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (("generate", "x", "--temperature", "-1"), "temperature=-1.0"),
+        (("generate", ""), "prompt is empty"),
+        (("generate", "x", "--drafter", "ngarm"), "did you mean 'ngram'"),
+        (("generate", "x", "--drafter", "ngram", "--drafter-options", "max_ngrm=2"), "did you mean 'max_ngram'"),
+        (("generate", "x", "-k", "-1"), "num_speculative_tokens=-1"),
+        (("generate", "x", "--logit-bias", "a=b"), "logit_bias"),
+        (("generate", "x", "--tempreature", "1"), "unrecognized arguments"),
+        (("audit",), "nothing to prove"),
+        (("audit", "--drafter", "ngram", "--samples", "1"), "at least"),
+        (("demo", "--max-tokens", "1"), "max_tokens=1"),
+        (("nothing",), "invalid choice"),
+    ],
+)
+def test_errors_are_one_line_and_exit_2(outdraft, tiny: Path, words: tuple[str, ...], says: str):
+    model = ("--model", tiny) if words[0] in ("generate", "audit", "demo") else ()
+    ran = outdraft(*words, *model)
+    assert ran.code == 2 and ran.out == ""
+    assert says in ran.err and ran.err.count("\n") == 1 and ran.err.startswith("outdraft")
+
+
+def test_a_model_that_is_not_there(outdraft, tmp_path: Path):
+    ran = outdraft("generate", "x", "--model", tmp_path / "no")
+    assert ran.code == 2 and ran.err.count("\n") == 1 and "Traceback" not in ran.err
+
+
+def test_methods(outdraft):
+    made = json.loads(outdraft("methods", "--json").out)
+    assert [(m["kind"], m["name"]) for m in made] == [(kind, name) for kind in KINDS for name in names(kind)]
+    assert all(set(m) >= {"name", "kind", "lossless", "paper"} for m in made)
+    table = outdraft("methods", "--kind", "drafter", "--options").out
+    assert "ngram" in table and "max_ngram = 3" in table and "coupled" not in table
+
+
+def test_chat_keeps_history_and_obeys(outdraft, tiny: Path):
+    talk = "hello\n/stats\n/reset\n/nonsense\nagain\n/quit\nnever\n"
+    ran = outdraft("chat", "--model", tiny, "--max-tokens", 4, stdin=talk)
+    assert ran.code == 0
+    assert "no chat template" in ran.out and "(forgotten)" in ran.out and "unknown command /nonsense" in ran.out
+    assert "4 tokens in" in ran.out and "\x1b" not in ran.out
+    assert outdraft("chat", "--model", tiny, stdin="").code == 0
+
+
+def test_demo_json(outdraft, tiny: Path):
+    ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0, "--json")
+    made = json.loads(ran.out)
+    assert ran.code == 0 and made["plain_tps"] > 0
+    scores = {score["name"]: score for score in made["drafters"]}
+    assert {"none", "ngram", "lookahead"} <= set(scores)
+    assert all(score["identical"] and score["tau"] >= 1 for score in scores.values())
+    assert set(scores["ngram"]) >= {"name", "identical", "tau", "speedup", "acceptance_by_position"}
+    assert set(scores) | set(made["absent"]) == {"none", *names("drafter")}
+
+
+def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):
+    ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0)
+    assert ran.code == 0 and "\x1b" not in ran.out
+    assert "class Stack" in ran.out and "identical" in ran.out and "left out: draft_model" in ran.out
+
+
+def test_reader_of_a_pipe_may_leave(tiny: Path):
+    command = f"{sys.executable} -m outdraft.cli.main methods --json | head -c 10"
+    ran = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert ran.stderr == ""
+
+
+def test_no_color_on_a_terminal(tiny: Path):
+    """A pseudo-terminal gets colours, and none with NO_COLOR."""
+    pty = pytest.importorskip("pty")
+    words = [sys.executable, "-m", "outdraft.cli.main", "methods", "--kind", "verifier"]
+    for extra, coloured in (({}, True), ({"NO_COLOR": "1"}, False)):
+        main, other = pty.openpty()
+        clean = {k: v for k, v in os.environ.items() if k not in ("NO_COLOR", "FORCE_COLOR")}
+        env = {**clean, "TERM": "xterm-256color", **extra}
+        subprocess.run(words, stdout=other, stderr=subprocess.DEVNULL, env=env, check=True)
+        os.close(other)
+        shown = b""
+        try:
+            while piece := os.read(main, 65536):
+                shown += piece
+        except OSError:
+            pass  # Linux says so when the other end is closed
+        os.close(main)
+        assert (b"\x1b[" in shown) == coloured and b"coupled" in shown
+
+
+def test_ctrl_c_is_130_without_a_traceback(tiny: Path):
+    words = [sys.executable, "-m", "outdraft.cli.main", "generate", "--model", str(tiny), "ab", "--ignore-eos"]
+    process = subprocess.Popen([*words, "--max-tokens", "100000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.read(1)
+    time.sleep(0.1)
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=60)
+    assert process.returncode == 130 and b"Traceback" not in err

@@ -1,0 +1,107 @@
+"""Flags come from dataclass fields: names, types, defaults, help; nothing is written twice."""
+
+import argparse
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from outdraft.cli import docs
+from outdraft.cli.flags import EngineFlags, SamplingFlags
+from outdraft.cli.main import command_names, find_command, main
+from outdraft.cli.options import add_flags, argument, build, default_of, flag
+from outdraft.core.params import SamplingParams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Inner:
+    """Nested."""
+
+    rate: float = flag(0.5, "a rate, 50% by default")
+    names: tuple[str, ...] = flag((), "some names")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outer:
+    """One of everything."""
+
+    word: str | None = argument(None, "a word")
+    inner: Inner = field(metadata={"title": "inner"})
+    count: int | None = flag(None, "how many", short="-n")
+    careful: bool = flag(True, "with care")
+    loud: bool = flag(False, "with noise")
+    shape: str = flag("chain", "which", choices=("chain", "tree"))
+    given: Mapping[str, Any] = flag({}, "pairs")
+
+
+def parse(*words: str) -> Outer:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    add_flags(parser, Outer)
+    return build(Outer, parser.parse_args(words))
+
+
+def test_defaults():
+    assert parse() == Outer(inner=Inner())
+
+
+def test_values():
+    made = parse("hi", "-n", "3", "--no-careful", "--loud", "--rate", "0.25", "--names", "a", "--names", "b")
+    assert made == Outer(word="hi", count=3, careful=False, loud=True, inner=Inner(rate=0.25, names=("a", "b")))
+
+
+def test_pairs_are_json_where_they_can_be():
+    made = parse("--given", "a=1", "--given", "b=x y", "--given", "max-ngram=[2, 3]", "--given", '{"c": null}')
+    assert made.given == {"a": 1, "b": "x y", "max_ngram": [2, 3], "c": None}
+
+
+@pytest.mark.parametrize("words", [("--given", "nothing"), ("--given", "{"), ("--shape", "x"), ("--lou",), ("-n", "x")])
+def test_wrong_words_are_refused(words: tuple[str, ...]):
+    with pytest.raises(SystemExit):
+        parse(*words)
+
+
+def test_flags_agree_with_the_api():
+    from inspect import signature
+
+    from outdraft.engine.llm import LLM
+
+    sampling = {one.name: one for one in fields(SamplingParams)}
+    for one in fields(SamplingFlags):
+        theirs = sampling[one.name]
+        assert default_of(one) == default_of(theirs), one.name
+    assert set(sampling) - {one.name for one in fields(SamplingFlags)} == {"logprobs"}
+    parameters = signature(LLM.__init__).parameters
+    for one in fields(EngineFlags):
+        default = parameters[one.name].default
+        assert one.name == "model" or default_of(one) == ({} if default is None and default_of(one) == {} else default)
+
+
+def test_every_command_answers_help_from_its_options(capsys: pytest.CaptureFixture[str]):
+    for name in command_names():
+        with pytest.raises(SystemExit) as left:
+            main([name, "--help"])
+        assert left.value.code == 0
+        shown = capsys.readouterr().out
+        for one in fields(find_command(name).options):
+            assert "title" in one.metadata or one.name.replace("_", "-") in shown.lower()
+
+
+def test_docs_page_is_current():
+    page = Path(__file__).parents[2] / "docs/cli.md"
+    assert page.read_text() == docs.page(), "run: make docs-cli"
+
+
+def test_help_and_version_do_not_wait_for_torch():
+    for word in ("--help", "--version"):
+        code = (
+            "import sys\nfrom outdraft.cli.main import main\n"
+            f"try: main([{word!r}])\nexcept SystemExit: pass\n"
+            "sys.stderr.write(str([m for m in ('torch', 'rich', 'tokenizers', 'jinja2') if m in sys.modules]))"
+        )
+        ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert ran.stderr == "[]", word
+        assert "outdraft" in ran.stdout
