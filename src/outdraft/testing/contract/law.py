@@ -44,7 +44,7 @@ class Uncoupled:
         return self.rule(packed, p, coins)
 
 
-def sampled_law_is_the_targets(subject: Subject, *, num_texts: int = 800) -> None:
+def sampled_law_is_the_targets(subject: Subject, *, num_texts: int = 500) -> None:
     """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8."""
     honest = sample(subject, Uncoupled(Auto()), num_texts)
     require(
