@@ -10,13 +10,13 @@ from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.early_exit.net import load_exit_head
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_model
+from outdraft.training.compilable import make_compilable
 from outdraft.training.config import Recipe, build
 from outdraft.training.distill import Distill, DistillOptions
 from outdraft.training.eagle import Eagle, EagleOptions
 from outdraft.training.early_exit import EarlyExit
 from outdraft.training.evaluate import EvaluateOptions, evaluate_acceptance, evaluate_losses, write_report
 from outdraft.training.loop import Report
-from outdraft.training.positions import fix_positions
 
 
 def load_target(out: Path) -> Decoder:
@@ -25,7 +25,7 @@ def load_target(out: Path) -> Decoder:
     if not (directory / "config.json").exists():
         raise ConfigError(f"no target in {directory}: run the target's recipe with the same --out first")
     target = load_model(directory, torch.bfloat16).train().requires_grad_(False)
-    fix_positions(target, target.config.max_len)
+    make_compilable(target, target.config.max_len)
     return target
 
 

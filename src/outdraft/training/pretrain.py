@@ -14,7 +14,7 @@ from torch import Tensor
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
 from outdraft.training.attention import TrainingContext
-from outdraft.training.positions import fix_positions
+from outdraft.training.compilable import make_compilable
 from outdraft.training.tokenizer import END_ID
 
 
@@ -22,7 +22,7 @@ def new_decoder(shape: Mapping[str, Any], seed: int, dtype: torch.dtype = torch.
     """A fresh decoder of the recipe's [model] table."""
     config = llama_config(**shape, bos_id=END_ID, eos_ids=(END_ID,))
     decoder = initialise(Decoder(config), seed).to(dtype)
-    fix_positions(decoder, config.max_len, dtype)
+    make_compilable(decoder, config.max_len, dtype)
     return decoder
 
 

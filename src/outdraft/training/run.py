@@ -17,6 +17,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.drafters.eagle.net import load_eagle, save_eagle
 from outdraft.drafters.early_exit.net import load_exit_head, save_exit_head
 from outdraft.models.load import load_model
+from outdraft.training.compilable import make_compilable
 from outdraft.training.config import Recipe, build
 from outdraft.training.data import SAMPLES, Sampler, open_streams, prepare
 from outdraft.training.distill import Distill, DistillOptions
@@ -26,7 +27,6 @@ from outdraft.training.export import export_decoder
 from outdraft.training.harvest import HarvestOptions, harvest
 from outdraft.training.loop import Loop, Objective, Report
 from outdraft.training.measure import load_target, measure_zoo
-from outdraft.training.positions import fix_positions
 from outdraft.training.pretrain import NextToken, new_decoder
 from outdraft.training.team import Team, run_team
 from outdraft.training.tokenizer import sample_texts, save_tokenizer, train_tokenizer
@@ -86,7 +86,7 @@ def make_objective(recipe: Recipe, out: Path) -> tuple[Objective, Export]:
         distil = build(DistillOptions, task, "[task]")
         draft = load_model(home, torch.bfloat16).train() if distil.init else new_decoder(recipe.model, seed)
         draft.requires_grad_(True)
-        fix_positions(draft, target.config.max_len)
+        make_compilable(draft, target.config.max_len)
         return Distill(draft, target, distil), lambda directory: export_decoder(draft, directory, out / "tokenizer")
     if recipe.kind == "early_exit":
         leave = build(EarlyExitOptions, task, "[task]")
@@ -97,7 +97,7 @@ def make_objective(recipe: Recipe, out: Path) -> tuple[Objective, Export]:
         feature = build(EagleOptions, task, "[task]")
         net = load_eagle(home, target) if feature.init else new_eagle(feature, target, seed)
         net.requires_grad_(True)
-        fix_positions(net, target.config.max_len)
+        make_compilable(net, target.config.max_len)
         return Eagle(net, target, feature), lambda directory: save_eagle(net, directory)
     raise ConfigError(f"no trainer for kind {recipe.kind!r}")
 
