@@ -99,6 +99,15 @@ def test_rotary_tables_do_not_depend_on_what_was_asked_before():
     torch.testing.assert_close(turned[..., 3:6], b * angle.cos() + a * angle.sin(), atol=1e-4, rtol=0)
 
 
+def test_tables_made_in_inference_mode_serve_training():
+    rope = Rope(RopeConfig(dim=8))
+    with torch.inference_mode():
+        rope.at(torch.arange(4), torch.float32)
+    x = torch.randn(4, 2, 8, requires_grad=True)
+    rope.at(torch.arange(4), torch.float32)(x).sum().backward()
+    assert x.grad is not None
+
+
 def test_segments_know_their_tree():
     segment = Segment(seq=0, start=4, stop=8, base=10, parents=(-1, 0, 0, 2))
     assert segment.depths() == [0, 1, 1, 2]

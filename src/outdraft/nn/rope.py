@@ -74,6 +74,7 @@ class Rope:
             cos, sin = self._tables[key] = self._table(highest + 1, dtype, positions.device)
         return Rotation(cos=cos[positions], sin=sin[positions])
 
+    @torch.inference_mode(False)  # a table made while serving must still serve training
     def _table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
         """cos and signed sin for at least so many positions: [T, 1, dim] each."""
         blocks = 4
