@@ -1,7 +1,7 @@
 """Make a network fit for compiled training: undo what inference prepared, and fix the rotary tables.
 
 Inference packs weights into a layout that has no gradient. `Rope.at` grows its tables by looking at the largest
-position, a question to the host that a compiler cannot follow; here they are made once, by that class, and only indexed.
+position, a question to the host that a compiler cannot follow; here they are made once and only indexed.
 """
 
 import torch
