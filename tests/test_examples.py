@@ -1,12 +1,14 @@
-"""Every example runs to its end, and none is longer than a screen."""
+"""Every example runs to its end, and none is longer than a screen; the README's own program runs too."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-EXAMPLES = sorted((Path(__file__).parents[1] / "examples").glob("*.py"))
+ROOT = Path(__file__).parents[1]
+EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
@@ -15,3 +17,11 @@ def test_example(path):
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() and "DIFFERENT" not in done.stdout
+
+
+def test_readme_program(tmp_path):
+    program = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
+    (tmp_path / "readme.py").write_text(program)
+    done = subprocess.run([sys.executable, tmp_path / "readme.py"], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr
+    assert "tokens per pass of the target" in done.stdout
