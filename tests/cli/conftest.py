@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import torch
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from outdraft.cli.main import main
@@ -15,21 +16,21 @@ from outdraft.codecs.token_bytes import byte_of_character
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
 
-VOCAB = 258
+VOCAB = 257
 
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Llama of two layers whose tokens are bytes; 256 starts a text, 257 ends it."""
+    """A Llama of two layers whose tokens are bytes; 256 starts a text, nothing ends it."""
     directory = tmp_path_factory.mktemp("tiny")
-    save_model(tiny_model("llama", vocab_size=VOCAB, seed=3), directory)
+    save_model(tiny_model("llama", vocab=VOCAB, seed=3, dtype=torch.float32), directory)
     names = {character: byte for character, byte in byte_of_character().items()}
-    tokenizer = Tokenizer(models.BPE(vocab={**names, "<s>": 256, "</s>": 257}, merges=[]))
+    tokenizer = Tokenizer(models.BPE(vocab={**names, "<s>": 256}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken("<s>", normalized=False), AddedToken("</s>", normalized=False)])
+    tokenizer.add_special_tokens([AddedToken("<s>", normalized=False)])
     tokenizer.save(str(directory / "tokenizer.json"))
-    (directory / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>", "eos_token": "</s>"}))
+    (directory / "tokenizer_config.json").write_text(json.dumps({"bos_token": "<s>"}))
     return directory
 
 

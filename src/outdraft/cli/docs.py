@@ -51,7 +51,7 @@ def _names(one: "Field[Any]") -> str:
     if one.metadata.get("positional"):
         return f"`{one.name.upper()}`"
     long = f"`--{one.name.replace('_', '-')}`"
-    if default_of(one) is True:
+    if one.type in (bool, "bool", bool | None, "bool | None") and default_of(one) is not False:
         long += f", `--no-{one.name.replace('_', '-')}`"
     short = one.metadata.get("short")
     return f"`{short}`, {long}" if short else long

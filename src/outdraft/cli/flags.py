@@ -25,7 +25,7 @@ class EngineFlags:
     num_speculative_tokens: int | None = flag(None, "draft tokens for each target pass", short="-k", metavar="K")
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
-    exact: bool = flag(True, "rows do not depend on the pass they are computed in: bit-identical text")
+    exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
 
     def load(self) -> "LLM":

@@ -2,7 +2,7 @@
 
     temperature: float = flag(0.0, "0 is greedy")      ->  --temperature FLOAT   0 is greedy (default: 0.0)
     json: bool = flag(False, "...")                    ->  --json
-    exact: bool = flag(True, "...")                    ->  --exact / --no-exact
+    exact: bool | None = flag(None, "...")             ->  --exact / --no-exact, as for a default of True
     stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated
     drafter_options: Mapping[str, Any] = flag({}, ..)  ->  --drafter-options KEY=VALUE, repeated, or a JSON object
     prompt: str | None = argument(None, "...")         ->  a word without a flag
@@ -80,8 +80,8 @@ def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> No
     settings: dict[str, Any] = {"help": _help(meta["help"], default), "dest": one.name, "default": default}
     if meta.get("choices"):
         settings["choices"] = meta["choices"]
-    if hint is bool:
-        settings["action"] = argparse.BooleanOptionalAction if default else "store_true"
+    if _plain(hint) is bool:
+        settings["action"] = "store_true" if default is False else argparse.BooleanOptionalAction
         parser.add_argument(*names, **settings)
         return
     if _is_mapping(hint):

@@ -64,7 +64,7 @@ class Runner:
 
     def panel(self) -> Panel:
         """A pane."""
-        text = Text(self.prompt, style="dim").append_text(self.written)
+        text = Text().append(self.prompt, style="dim").append_text(self.written)
         edge = "bold" if self.finished else "dim"
         return Panel(text, title=self.title, subtitle=self.summary(), border_style=edge, title_align="left")
 

@@ -25,7 +25,7 @@ from outdraft.testing.token_law import TokenLaw, judge_tokens
 PLANTED = "outdraft.testing.planted:METHOD"
 PLAIN_BATCH, SPECULATIVE_BATCH = 7, 16
 POWER = 0.95
-MIN_TOKENS, MAX_EFFORT, MARGIN = 100, 16, 10.0
+MIN_TOKENS, MAX_EFFORT, MARGIN = 60, 16, 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -33,8 +33,8 @@ class Options:
     )
     prompts: int = flag(50, "prompts of the identity checks")
     tokens: int = flag(128, "tokens written for each of them")
-    samples: int = flag(500, "texts of the law check, for each prompt and side")
-    all: bool = flag(False, "every drafter, chain and tree, with five ways to sample (minutes)")
+    samples: int | None = flag(None, "texts of the law check, for each prompt and side: 400, or 100 with --all")
+    all: bool = flag(False, "every drafter, chain and tree, with five ways to sample")
     plant_bias: bool = flag(False, "put a lossy rule in the verifier's place: the audit must then fail")
     json: bool = flag(False, "machine output: passed, checks [name, passed, detail]")
 
@@ -55,14 +55,15 @@ def run(options: Options) -> int:
 
     from outdraft.cli.console import make_console, write_json
 
-    if options.prompts < 1 or options.samples < 100 or options.tokens < 2:
-        raise ConfigError("an audit needs --prompts of at least 1, --tokens of at least 2, --samples of at least 100")
+    samples = options.samples if options.samples is not None else 100 if options.all else 400
+    if options.prompts < 1 or samples < 20 or options.tokens < 2:
+        raise ConfigError("an audit needs --prompts of at least 1, --tokens of at least 2, --samples of at least 20")
     if not options.all and options.engine.drafter == "none":
         raise ConfigError("nothing to prove: drafter 'none' is plain decoding; name one with --drafter, or take --all")
     console = make_console(stderr=options.json)
     checks = []
     with console.status("loading") if console.is_terminal else _Quiet() as status:
-        for check in run_checks(options, status.update):
+        for check in run_checks(options, samples, status.update):
             checks.append(check)
             mark = "[green]pass[/]" if check.passed else "[bold red]FAIL[/]"
             console.print(f"{mark}  [bold]{escape(check.name)}[/]")
@@ -79,7 +80,7 @@ def run(options: Options) -> int:
     return 0 if passed else 1
 
 
-def run_checks(options: Options, progress: Any) -> "Iterator[Check]":
+def run_checks(options: Options, samples: int, progress: Any) -> "Iterator[Check]":
     """Every check of this audit, as it is done."""
     from outdraft.testing.losslessness import PLANTED, Auditor
     from outdraft.testing.prompts import identity_prompts, law_prompts
@@ -95,7 +96,7 @@ def run_checks(options: Options, progress: Any) -> "Iterator[Check]":
         prompts=identity_prompts(plain.codec, options.prompts, vocab_size=vocab_size, max_len=min(64, context // 4)),
         law_prompts=law_prompts(plain.codec, vocab_size=vocab_size),
         max_tokens=tokens,
-        samples=options.samples,
+        samples=samples,
         num_laws=2 * len(suspects) * sum(not setting.greedy for setting in settings),
     )
     for suspect in suspects:
