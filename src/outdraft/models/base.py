@@ -63,8 +63,8 @@ class Decoder(nn.Module):
                 continue
             kind = (linear.weight.shape, linear.bias is not None)
             if exact and kind not in tiles:
-                tiles[kind] = find_tile(linear)  # packs it if that is the plan
-            elif not exact or tiles[kind].packed:
+                tiles[kind] = find_tile(linear)
+            if not exact or tiles[kind].packed:
                 linear.pack()
             else:
                 linear.unpack()
