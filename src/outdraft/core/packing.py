@@ -3,8 +3,8 @@
     rows   [ c c c P d d | P d d d | c c c c ]     c certain (prompt), P pending, d draft node
     nodes  [       0 1 2   3 4 5 6           ]     the rows whose logits are wanted: the drafts, pending included
 
-A prompt chunk is a chain of certain rows before the pending node, so that reading a prompt and verifying a guess are one
-code path. A chunk that ends before the pending token has no nodes (`drafts[i] is None`).
+A prompt chunk is a chain of certain rows before the pending node, so that reading a prompt and verifying a guess are
+one code path. A chunk that ends before the pending token has no nodes (`drafts[i] is None`).
 """
 
 from collections.abc import Sequence as Seq

@@ -80,7 +80,9 @@ def make_options(method: Method, given: Mapping[str, Any]) -> Any:
         chosen[key] = value
         if key not in known:
             listed = f"; it takes: {', '.join(known)}" if known else "; it takes none"
-            raise ConfigError(f"unknown option {key!r} of {method.kind} {method.name!r}{near_miss(key, [*known, *other])}{listed}")
+            raise ConfigError(
+                f"unknown option {key!r} of {method.kind} {method.name!r}{near_miss(key, [*known, *other])}{listed}"
+            )
     return method.options(**chosen)
 
 

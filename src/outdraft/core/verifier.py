@@ -27,6 +27,6 @@ class Verifier(Protocol):
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
         """`p` [M, V]: the warped target law at every draft node, in the order of `packed.nodes`.
 
-        One `Coins` goes in and one `Verdict` comes out for each draft that is not None, in the order of `packed.drafts`.
+        One `Coins` goes in and one `Verdict` comes out for each draft that is not None, in the same order.
         """
         ...

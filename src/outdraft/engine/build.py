@@ -52,7 +52,9 @@ def build_parts(
     drafter: Drafter = method.build(options["drafter"], runner)
     for tap in drafter.needs.taps:
         if not 0 <= tap <= runner.num_layers:
-            raise CapabilityError(f"drafter {method.name!r} taps layer {tap}, the target has {runner.num_layers} layers")
+            raise CapabilityError(
+                f"drafter {method.name!r} taps layer {tap}, the target has {runner.num_layers} layers"
+            )
     parts = Parts(
         target=runner,
         drafter=drafter,

@@ -175,13 +175,13 @@ class LLM:
         finally:
             await asyncio.to_thread(self._withdraw, writers)
 
-    def _submit(
-        self, prompts: Seq[Prompt], params: Any, per_request: Mapping[str, Any]
-    ) -> list[Writer]:
+    def _submit(self, prompts: Seq[Prompt], params: Any, per_request: Mapping[str, Any]) -> list[Writer]:
         """Check every request, then queue them all; nothing is queued if one is bad."""
         settings = list(params) if isinstance(params, list | tuple) else [params or SamplingParams()] * len(prompts)
         if len(settings) != len(prompts):
-            raise RequestError(f"{len(prompts)} prompts but {len(settings)} sampling settings: give one, or one for each")
+            raise RequestError(
+                f"{len(prompts)} prompts but {len(settings)} sampling settings: give one, or one for each"
+            )
         requests = [
             Request(prompt_token_ids=self._ids(prompt), params=setting, **per_request)
             for prompt, setting in zip(prompts, settings, strict=True)
@@ -204,7 +204,9 @@ class LLM:
         if isinstance(prompt, Mapping):
             unknown = set(prompt) - {"prompt", "prompt_token_ids"}
             if unknown or len(prompt) != 1:
-                raise RequestError(f"a prompt mapping has one key, 'prompt' or 'prompt_token_ids'; got {sorted(prompt)}")
+                raise RequestError(
+                    f"a prompt mapping has one key, 'prompt' or 'prompt_token_ids'; got {sorted(prompt)}"
+                )
             if "prompt_token_ids" in prompt:
                 return tuple(int(i) for i in prompt["prompt_token_ids"])
             prompt = prompt["prompt"]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.static import StaticCache
-from outdraft.core.draft import Draft, Role
+from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
@@ -62,7 +62,9 @@ class Runner:
                 h[own] = torch.where(draft.embeds.isnan(), h[own], draft.embeds.to(h.dtype))
         segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
         for segment in segments:
-            self.cache.reserve(segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start)
+            self.cache.reserve(
+                segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start
+            )
         start, h = self._catch_up(packed, h, positions, segments)
         out = self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), start=start, taps=taps)
         hidden = out.hidden if len(packed.nodes) == len(h) else out.hidden[packed.nodes.to(self.device)]
@@ -132,9 +134,7 @@ class Runner:
         for i, seq in enumerate(seqs):
             base = self.cache.length(seq.id) + offset
             self.cache.reserve(seq.id, offset + 1)
-            segments.append(
-                Segment(seq=seq.id, start=i, stop=i + 1, base=base)
-            )
+            segments.append(Segment(seq=seq.id, start=i, stop=i + 1, base=base))
         positions = torch.tensor([segment.base for segment in segments], device=self.device)
         h = self.decoder.embed(ids.to(self.device), positions)
         return self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), stop=stop).hidden

@@ -3,7 +3,7 @@
     {"method": "draft_model", "model": "path", "num_speculative_tokens": 5}
     {"method": "ngram", "prompt_lookup_max": 4, "num_speculative_tokens": 8}
 
-Four keys are the engine's; every other one belongs to the chosen drafter, under its option's name or one of its aliases.
+Four keys are the engine's; every other belongs to the chosen drafter, under its option's name or one of its aliases.
 """
 
 from collections.abc import Mapping

@@ -69,9 +69,7 @@ class RequestStats:
     @property
     def acceptance_by_position(self) -> list[float]:
         """P(accepted at i | examined at i), i = 1, 2, ..."""
-        return [
-            1 - self.first_rejection[i] / self.reached[i] for i in range(1, max(self.reached, default=0) + 1)
-        ]
+        return [1 - self.first_rejection[i] / self.reached[i] for i in range(1, max(self.reached, default=0) + 1)]
 
     @property
     def first_rejection_histogram(self) -> list[int]:

@@ -54,7 +54,9 @@ class Writer:
 
     def __init__(self, request: Request, codec: Codec | None) -> None:
         if request.params.stop and codec is None:
-            raise RequestError(f"stop={request.params.stop!r} needs a tokenizer, and the model has none: use stop_token_ids")
+            raise RequestError(
+                f"stop={request.params.stop!r} needs a tokenizer, and the model has none: use stop_token_ids"
+            )
         self.request = request
         self.chunks: deque[Chunk] = deque()
         self.stats = RequestStats()

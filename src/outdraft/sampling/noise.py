@@ -1,7 +1,7 @@
 """Keyed noise: uniforms that are a pure function of integers, the same on every device, in every batch, at any time.
 
-A counter-based generator: the key words are folded into 64 bits, and value i is a mix of (key + i * odd constant), which
-is the splitmix64 construction (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014,
+A counter-based generator: the key words are folded into 64 bits, and value i is a mix of (key + i * odd constant): the
+splitmix64 construction (Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014,
 https://doi.org/10.1145/2660193.2660195). No state, so nothing can get out of step.
 """
 

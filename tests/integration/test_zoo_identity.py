@@ -1,0 +1,65 @@
+"""The promise on the models that ship: same seed, same text, whatever drafts it, how far, and who else is in the batch.
+
+float32, temperature 1, every drafter, k = 1..8, each of seven unequal prompts alone and all seven as one batch.
+"""
+
+import pytest
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.registry import names
+
+PROMPTS = [
+    "The",
+    "It was a dark and stormy night, and the captain had not yet returned to",
+    'def read(self, size=-1):\n    """Read and return up to size bytes.',
+    "one two three one two three one two three one two three one two",
+    "PEP: 3107\nTitle: Function Annotations\nVersion:",
+    '"Well!" said Alice to herself, "after such a fall as this, I shall think nothing of tumbling down stairs! ' * 3,
+    "import os\nimport sys\n\nclass Reader(object):\n" * 4,
+]
+DEPTHS = range(1, 9)
+
+
+def settings(num_tokens: int) -> list[SamplingParams]:
+    return [
+        SamplingParams(max_tokens=num_tokens + 3 * i, temperature=1.0, seed=100 + i, ignore_eos=i % 2 == 0)
+        for i in range(len(PROMPTS))
+    ]
+
+
+@pytest.fixture(scope="module")
+def plain() -> LLM:
+    return LLM("zoo:target", dtype="float32")
+
+
+@pytest.fixture(scope="module")
+def wanted(plain) -> dict[int, list[tuple[int, ...]]]:
+    """Plain decoding, each prompt alone, for the quick and the long run."""
+    return {n: [plain.generate(p, s).token_ids for p, s in zip(PROMPTS, settings(n), strict=True)] for n in (12, 64)}
+
+
+def check(plain: LLM, wanted: list[tuple[int, ...]], drafter: str, depth: int, num_tokens: int) -> None:
+    llm = plain.with_drafter(drafter, num_speculative_tokens=depth)
+    params = settings(num_tokens)
+    assert [r.token_ids for r in llm.generate(PROMPTS, params)] == wanted, f"{drafter}, k={depth}, batch of 7"
+    for prompt, setting, ids in zip(PROMPTS, params, wanted, strict=True):
+        assert llm.generate(prompt, setting).token_ids == ids, f"{drafter}, k={depth}, alone: {prompt[:30]!r}"
+
+
+@pytest.mark.parametrize("drafter", names("drafter"))
+def test_same_seed_same_text(plain, wanted, drafter):
+    for depth in (1, 4, 8):
+        check(plain, wanted[12], drafter, depth, 12)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("drafter", names("drafter"))
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_same_seed_same_text_long(plain, wanted, drafter, depth):
+    check(plain, wanted[64], drafter, depth, 64)
+
+
+def test_another_seed_is_another_text(plain, wanted):
+    """The comparison above can fail."""
+    other = SamplingParams(max_tokens=64, temperature=1.0, seed=7, ignore_eos=True)
+    assert plain.generate(PROMPTS[0], other).token_ids != wanted[64][0]
