@@ -63,6 +63,7 @@ class Loop:
         )
         self.grads = [torch.zeros_like(m) for m in self.optimizer.masters]
         self._finish = self._stop = False
+        run_dir.mkdir(parents=True, exist_ok=True)
 
     def resume(self) -> None:
         """Continue from the folder's checkpoint."""
@@ -182,6 +183,5 @@ class Loop:
 
     def _write(self, record: dict[str, Any]) -> None:
         if self.team.rank == 0:
-            self.run_dir.mkdir(parents=True, exist_ok=True)
             with (self.run_dir / "log.jsonl").open("a", encoding="utf-8") as out:
                 out.write(json.dumps(record) + "\n")
