@@ -7,7 +7,7 @@ A class from elsewhere is named as "package.module:ATTRIBUTE", where the attribu
 import importlib
 import pkgutil
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, dataclass, fields
+from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
 from typing import Any
 
@@ -88,10 +88,7 @@ def make_options(method: Method, given: Mapping[str, Any]) -> Any:
 
 def option_defaults(method: Method) -> dict[str, Any]:
     """Name and default of every option."""
-    made = {}
-    for f in fields(method.options):
-        made[f.name] = f.default if f.default is not MISSING else f.default_factory()  # type: ignore[misc]
-    return made
+    return asdict(method.options())
 
 
 def near_miss(word: str, known: list[str]) -> str:

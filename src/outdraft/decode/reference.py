@@ -1,6 +1,7 @@
 """The naive oracle: plain decoding with no cache, no batch, no drafts. What every method must reproduce.
 
-One full pass over the whole text for each token. Greedy at temperature 0; else the keyed draw at each position, which is what the seed-coupled rule promises to emit whatever drafts it.
+One full pass over the whole text for each token. Greedy at temperature 0; else the keyed draw at each position,
+which the seed-coupled rule promises to emit whatever drafts it.
 """
 
 from collections.abc import Callable

@@ -103,7 +103,8 @@ class Runner:
         layer = next(iter(resumes.values())).layer
         if any(resume.layer != layer for resume in resumes.values()) or any(packed.num_certain[i] for i in resumes):
             raise CapabilityError("drafts of one pass resume at different layers: one drafter must use one exit layer")
-        rows, fresh = [], []
+        rows: list[int] = []
+        fresh: list[Segment] = []
         for i, segment in enumerate(segments):
             if i in resumes:
                 h[segment.start : segment.stop] = resumes[i].hidden
