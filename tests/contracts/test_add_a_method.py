@@ -30,7 +30,7 @@ def tree(tmp_path_factory) -> Path:
     (copy / "docs/methods/echo.md").write_text(block("markdown", "## 3."))
     rows = copy / "tests/contracts/spec_rows.py"
     text = rows.read_text()
-    rows.write_text(text[: text.rindex("]")] + block("python", "## 2.") + text[text.rindex("]") :])
+    rows.write_text(text[: text.rindex("]")] + block("text", "## 2.") + text[text.rindex("]") :])
     return copy
 
 
@@ -58,7 +58,7 @@ def test_a_missing_step_is_noticed(tree, missing, tmp_path):
     try:
         path.unlink()
         if path.suffix == ".py":
-            path.write_text(kept.replace(block("python", "## 2."), ""))
+            path.write_text(kept.replace(block("text", "## 2."), ""))
         with pytest.raises(AssertionError, match="echo"):
             pytest_in(tree, "tests/test_architecture.py", "-k", "page or row")
     finally:
