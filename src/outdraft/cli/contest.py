@@ -7,11 +7,11 @@ Data in: a plain engine and rivals over its weights; data out: a `Contest`.
 
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
-from typing import Any
 
+from outdraft.cli.lineup import Rival
 from outdraft.core.errors import OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
@@ -19,15 +19,6 @@ from outdraft.engine.stats import RequestStats
 from outdraft.engine.writer import Result
 
 MIN_ROUNDS, MAX_ROUNDS = 3, 9
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Rival:
-    """A drafter as the demo sets it up."""
-
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
-    num_speculative_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

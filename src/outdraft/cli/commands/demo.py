@@ -8,13 +8,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
+from outdraft.cli.lineup import RIVALS, ZOO_TARGET
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from outdraft.cli.contest import Contest, Rival, Score
+    from outdraft.cli.contest import Contest, Score
     from outdraft.engine.llm import LLM
 
 SUMMARY = "the same text twice, plain and speculative; then all drafters compared"
@@ -26,7 +27,7 @@ BARS = " ▁▂▃▄▅▆▇█"
 class Options:
     """Which model, how long."""
 
-    model: str = flag("zoo:target", "the target; drafters that need weights trained for another are left out")
+    model: str = flag(ZOO_TARGET, "the target; drafters that need weights trained for another are left out")
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, ...", metavar="NAME")
     max_tokens: int = flag(96, "tokens of each text")
@@ -48,18 +49,17 @@ def run(options: Options) -> int:
     plain = LLM(options.model, dtype=options.dtype, device=options.device)
     if plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and a demo shows text")
-    rivals = list_rivals()
     kinds = {"prose": PROSE[0], "python": CODE[1], "copy": COPIES[0]}
     if options.live and not options.json:
-        _show_races(console, plain, rivals, kinds, options)
+        _show_races(console, plain, kinds, options)
     with console.status("measuring") as status:
         contest = hold(
             plain,
-            rivals,
+            RIVALS,
             {kind: plain.codec.encode(text) for kind, text in kinds.items()},
             max_tokens=options.max_tokens,
             seconds=options.seconds,
-            strict=options.model == "zoo:target",
+            strict=options.model == ZOO_TARGET,
             progress=_teller(status.update if console.is_terminal else None),
         )
     if options.json:
@@ -71,29 +71,14 @@ def run(options: Options) -> int:
     return 0 if all(score.identical for score in contest.scores) else 1
 
 
-def list_rivals() -> "list[Rival]":
-    """The drafters of the demo with the settings that suit the zoo's target."""
-    from outdraft.cli.contest import Rival
-
-    return [
-        Rival(name="draft_model", num_speculative_tokens=4),
-        Rival(name="ngram", num_speculative_tokens=8),
-        Rival(name="lookahead", num_speculative_tokens=4),
-        Rival(name="early_exit", options={"model": "zoo:early_exit"}, num_speculative_tokens=3),
-        Rival(name="eagle", num_speculative_tokens=5),
-    ]
-
-
-def _show_races(
-    console: "Console", plain: "LLM", rivals: "list[Rival]", kinds: dict[str, str], options: Options
-) -> None:
+def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options: Options) -> None:
     from outdraft.cli.console import has_style, legend
     from outdraft.cli.contest import join
     from outdraft.cli.race import race
     from outdraft.core.errors import OutdraftError
     from outdraft.core.params import SamplingParams
 
-    named = {rival.name: rival for rival in rivals}
+    named = {rival.name: rival for rival in RIVALS}
     console.print(f"{plain.config['model']}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
     console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
     console.print()
@@ -101,7 +86,7 @@ def _show_races(
         try:
             speculative = join(plain, named[drafter])
         except OutdraftError:
-            if options.model == "zoo:target":
+            if options.model == ZOO_TARGET:
                 raise
             drafter, speculative = "ngram", join(plain, named["ngram"])
         engines = {f"{kind}, plain": plain, f"{kind}, {drafter}": speculative}
