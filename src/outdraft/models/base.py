@@ -15,7 +15,7 @@ from outdraft.models.block import Block, embedding_rows, make_norm
 from outdraft.models.config import ModelConfig
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.invariance import find_tile
-from outdraft.nn.linear import Linear, RowTile
+from outdraft.nn.linear import Linear
 from outdraft.nn.rope import Rope
 
 
@@ -57,18 +57,13 @@ class Decoder(nn.Module):
         they change.
         """
         self.exact = exact
-        tiles: dict[tuple[torch.Size, bool], RowTile] = {}
         for linear in self.modules():
-            if not isinstance(linear, Linear):
-                continue
-            kind = (linear.weight.shape, linear.bias is not None)
-            if exact and kind not in tiles:
-                tiles[kind] = find_tile(linear)
-            if not exact or tiles[kind].packed:
-                linear.pack()
-            else:
-                linear.unpack()
-            linear.tile = tiles.get(kind)
+            if isinstance(linear, Linear):
+                linear.tile = find_tile(linear) if exact else None
+                if linear.tile is None or linear.tile.packed:
+                    linear.pack()
+                else:
+                    linear.unpack()
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D]."""

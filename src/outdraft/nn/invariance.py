@@ -10,6 +10,8 @@ each other, and what comes out is nothing but the rounding errors of one particu
 type and the number of threads, not on weights.
 """
 
+from functools import cache
+
 import torch
 from torch import Tensor
 
@@ -32,11 +34,24 @@ _SHIFTS = ((1, 5), (7, 9), (11, 20))  # (first row, rows): the same rows at othe
 _NOISE = 1 << 16  # random numbers that fill a weight over and over
 
 
-@torch.no_grad()
 def find_tile(linear: Linear) -> RowTile:
     """The cheapest plan under which this map's rows are independent."""
-    trial = cancelling_linear(linear)
-    rows = cancelling_rows(linear, max(_COUNTS))
+    weight = linear.weight
+    return _search(
+        (weight.shape[0], weight.shape[1]),
+        linear.bias is not None,
+        weight.dtype,
+        weight.device,
+        torch.get_num_threads(),
+    )
+
+
+@cache  # the answer is a fact about the library and the machine
+@torch.no_grad()
+def _search(shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torch.device, num_threads: int) -> RowTile:
+    like = Linear(shape[1], shape[0], bias, dtype, device)
+    trial = cancelling_linear(like)
+    rows = cancelling_rows(like, max(_COUNTS))
     trial.pack()
     if trial.packed is not None:
         for plan in _PLANS:

@@ -1,4 +1,4 @@
-"""A model name to a directory: a path, else a snapshot in the Hugging Face cache, else a download.
+"""A model name to a directory: "zoo:<name>", a path, a snapshot in the Hugging Face cache, or a download.
 
 `huggingface_hub` is optional and imported only when a name is not a directory.
 """
@@ -6,6 +6,7 @@
 import importlib
 from pathlib import Path
 
+from outdraft import zoo
 from outdraft.core.errors import ModelLoadError
 
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
@@ -13,6 +14,8 @@ PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 def resolve(name: str) -> Path:
     """The directory that holds this model's files."""
+    if name.startswith("zoo:"):
+        return zoo.path(name.removeprefix("zoo:"))
     path = Path(name).expanduser()
     if path.is_dir():
         return path
