@@ -74,7 +74,7 @@ def race(console: Console, prompt: str, engines: dict[str, LLM], params: Samplin
     runners = []
     for title, llm in engines.items():
         assert llm.codec is not None
-        llm.generate(prompt, SamplingParams(max_tokens=4))  # a first pass pays for things that are done once
+        llm.generate(prompt, SamplingParams(max_tokens=24))  # the first passes pay for things that are done once
         stream = llm.stream(prompt, params)
         runners.append(Runner(title, stream, Colours(llm.codec), prompt, marks=not has_style(console)))
     if console.is_terminal and not console.is_dumb_terminal and console.width >= WIDE:

@@ -30,7 +30,7 @@ class Options:
     model: str = flag(ZOO_TARGET, "the target; drafters that need weights trained for another are left out")
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, ...", metavar="NAME")
-    max_tokens: int = flag(96, "tokens of each text")
+    max_tokens: int = flag(64, "tokens of each text")
     seconds: float = flag(25.0, "about how long to measure (at least three rounds)")
     live: bool = flag(True, "show the texts being written before the table")
     json: bool = flag(False, "machine output: plain_tps, drafters [name, identical, tau, speedup, ...]")
@@ -79,7 +79,7 @@ def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options
     from outdraft.core.params import SamplingParams
 
     named = {rival.name: rival for rival in RIVALS}
-    console.print(f"{plain.config['model']}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
+    console.print(f"{options.model}, {plain.config['dtype']} on {plain.config['device']}", style="bold")
     console.print(legend() if has_style(console) else "[accepted drafts stand in brackets]", markup=False)
     console.print()
     for kind, drafter in {"prose": "draft_model", "python": "eagle", "copy": "ngram"}.items():
