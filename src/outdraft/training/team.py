@@ -38,7 +38,7 @@ def run_team(work: Callable[[Team], None], size: int, run_dir: Path) -> None:
         work(Team())
         return
     run_dir.mkdir(parents=True, exist_ok=True)
-    meeting = run_dir / f"meeting-{os.getpid()}"
+    meeting = run_dir.resolve() / f"meeting-{os.getpid()}"
     os.environ.update(_ALLOCATOR)  # read by the C library when the workers start
     try:
         spawn(_worker, args=(work, size, str(meeting)), nprocs=size)  # type: ignore[no-untyped-call]
