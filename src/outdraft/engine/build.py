@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from outdraft import zoo
 from outdraft.core.drafter import Drafter
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, make_options
@@ -14,13 +13,6 @@ from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_model
-from outdraft.weights.hub import resolve
-
-
-def model_directory(name: str | Path) -> Path:
-    """A directory, a hub name, or "zoo:<name>" for a model that ships with outdraft."""
-    text = str(name)
-    return zoo.path(text.removeprefix("zoo:")) if text.startswith("zoo:") else resolve(text)
 
 
 def load_target(directory: Path, *, dtype: str, device: str, exact: bool) -> Decoder:

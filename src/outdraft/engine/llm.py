@@ -15,11 +15,12 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.build import build_parts, load_target, model_directory
+from outdraft.engine.build import build_parts, load_target
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation, from_mapping
 from outdraft.engine.writer import Chunk, Result, Writer
+from outdraft.weights.hub import resolve
 
 Prompt = str | Mapping[str, Any]
 
@@ -71,7 +72,7 @@ class LLM:
             if speculation != Speculation():
                 raise ConfigError("give either speculative_config or drafter, verifier and policy, not both")
             speculation = from_mapping(speculative_config)
-        directory = model_directory(model)
+        directory = resolve(str(model))
         exact = device == "cpu" if exact is None else exact
         decoder = load_target(directory, dtype=dtype, device=device, exact=exact)
         self.codec: TextCodec | None = TextCodec.load(directory) if TextCodec.exists(directory) else None

@@ -26,8 +26,8 @@ from outdraft.drafters.shared.chain import grow_chains
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.drafters.shared.names import model_directory
 from outdraft.models.load import load_model
+from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class DraftModelDrafter:
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
     dtype = port.dtype if options.dtype == "auto" else options.dtype
-    decoder = load_model(model_directory(options.model), dtype=dtype, device=str(port.device))
+    decoder = load_model(resolve(options.model), dtype=dtype, device=str(port.device))
     if decoder.config.vocab_size != port.vocab_size:
         raise CapabilityError(
             f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "

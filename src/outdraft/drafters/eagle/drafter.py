@@ -29,7 +29,7 @@ from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.drafters.shared.names import model_directory
+from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -142,7 +142,7 @@ class EagleDrafter:
 
 def build(options: EagleOptions, port: TargetPort) -> EagleDrafter:
     """Load the network for this target."""
-    net = load_eagle(model_directory(options.model), port)
+    net = load_eagle(resolve(options.model), port)
     make_exact(net)
     net.exact = True
     return EagleDrafter(options, Pairs(net, port, max_len=port.max_len))

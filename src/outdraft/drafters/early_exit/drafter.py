@@ -28,7 +28,7 @@ from outdraft.drafters.shared.chain import grow_chains
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.names import model_directory
+from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,7 +102,7 @@ def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
     head = None
     layer = options.exit_layer or max(1, port.num_layers // 4)
     if options.model:
-        head = load_exit_head(model_directory(options.model), port.dtype, port.device)
+        head = load_exit_head(resolve(options.model), port.dtype, port.device)
         make_exact(head)
         layer = options.exit_layer or head.config.exit_layer
         if head.config.hidden_size != port.hidden_size:
