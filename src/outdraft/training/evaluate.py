@@ -4,7 +4,8 @@
     bits/byte     the same over the bytes that those tokens spell, so that tokenizers can be compared
     acceptance    sum of min(p, q) at temperature 1, on held-out text and on the target's own
 
-The n-gram is counted on the very windows that the target was trained on. Data out: OUT/evaluate/report.json.
+The n-gram is counted on as many tokens as the target saw, in the stable phase the very same windows.
+Data out: OUT/evaluate/report.json.
 """
 
 import json
