@@ -88,7 +88,7 @@ class Runner:
                 exact_rows = certain + int(kept[-1]) + 1
         return Segment(
             seq=seq.id, start=start, stop=stop, base=self.cache.length(seq.id), parents=parents, mask=mask,
-            exact_rows=exact_rows, bulk=n if certain else 0,
+            exact_rows=exact_rows, bulk=certain,
         )  # fmt: skip
 
     def _catch_up(

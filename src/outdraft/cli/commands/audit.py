@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from outdraft.bench.lineup import ZOO_OPTIONS, ZOO_TARGET
 from outdraft.cli.flags import EngineFlags, SamplingFlags
-from outdraft.cli.lineup import ZOO_OPTIONS, ZOO_TARGET
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError, OutdraftError
 

@@ -8,14 +8,14 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from outdraft.cli.lineup import RIVALS, ZOO_TARGET
+from outdraft.bench.lineup import RIVALS, ZOO_TARGET
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from outdraft.cli.contest import Contest, Score
+    from outdraft.bench.contest import Contest, Score
     from outdraft.engine.llm import LLM
 
 SUMMARY = "the same text twice, plain and speculative; then all drafters compared"
@@ -40,8 +40,8 @@ def run(options: Options) -> int:
     """Race, measure, print."""
     if options.max_tokens < 8:
         raise ConfigError(f"max_tokens={options.max_tokens}: a demo needs at least 8")
+    from outdraft.bench.contest import hold
     from outdraft.cli.console import make_console, write_json
-    from outdraft.cli.contest import hold
     from outdraft.engine.llm import LLM
     from outdraft.testing.prompts import CODE, COPIES, PROSE
 
@@ -72,8 +72,8 @@ def run(options: Options) -> int:
 
 
 def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options: Options) -> None:
+    from outdraft.bench.contest import join
     from outdraft.cli.console import has_style, legend
-    from outdraft.cli.contest import join
     from outdraft.cli.race import race
     from outdraft.core.errors import OutdraftError
     from outdraft.core.params import SamplingParams

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
-from outdraft.cli.lineup import Rival
+from outdraft.bench.lineup import Rival
 from outdraft.core.errors import OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM

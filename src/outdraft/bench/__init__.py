@@ -1,0 +1,1 @@
+"""Floor 7: seconds. Drafters timed against plain decoding in one interleaved run."""
