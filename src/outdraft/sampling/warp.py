@@ -32,7 +32,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
         row = int((~torch.isfinite(best)).nonzero()[0])
         raise NumericsError(
             f"sequence {seq.id}: logits of row {row} hold {float(best[row])} as their largest value at position "
-            f"{len(seq.tokens)}: the weights are damaged or overflow in {logits.dtype}; load the model in float32"
+            f"{len(seq.tokens)}: the weights are damaged, or overflow in their number format (try dtype float32)"
         )
     logits = _with_history(seq, logits, paths)
     if params.greedy:
