@@ -71,7 +71,11 @@ def _files(directory: Path) -> list[Path]:
     shards = sorted(set(_promised(directory).values()))
     if not shards:
         others = sorted(path.name for pattern in ("*.bin", "*.pth", "*.gguf") for path in directory.glob(pattern))
-        hint = f" ({others[0]} is of a kind that outdraft does not read: convert it to safetensors)" if others else ": download it again"
+        hint = (
+            f" ({others[0]} is of a kind that outdraft does not read: convert it to safetensors)"
+            if others
+            else ": download it again"
+        )
         raise ModelLoadError(f"{directory} has no {SINGLE} and no {INDEX}{hint}")
     absent = [path.name for path in shards if not path.exists()]
     if absent:

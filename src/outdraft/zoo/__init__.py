@@ -4,6 +4,7 @@ Trained from scratch by `recipes/zoo/` on public-domain and freely licensed text
 they are. `path("target")` is the directory of one.
 """
 
+import json
 from pathlib import Path
 
 from outdraft.core.errors import ModelLoadError
@@ -22,3 +23,16 @@ def path(name: str) -> Path:
             f"the zoo has no {name!r}{near_miss(name, names())}; it has: {', '.join(names()) or 'nothing'}"
         )
     return Path(__file__).parent / name
+
+
+def heldout_prompts() -> dict[str, str]:
+    """Openings of documents that no zoo model was trained on, and copies of them: "<kind> <number>" -> text.
+
+    Kinds: prose, python, docs (PEPs and RFCs), copy. Sources and licences are those of docs/zoo.md.
+    """
+    prompts: dict[str, str] = {}
+    for line in (Path(__file__).parent / "heldout.jsonl").read_text("utf-8").splitlines():
+        row = json.loads(line)
+        number = sum(name.startswith(f"{row['kind']} ") for name in prompts)
+        prompts[f"{row['kind']} {number + 1}"] = row["prompt"]
+    return prompts
