@@ -35,7 +35,7 @@ from outdraft.weights.hub import resolve
 class EarlyExitOptions:
     """Where to exit and how to draw. Raises `ConfigError` naming what is out of range."""
 
-    model: str = ""  # directory of a trained exit head, or "zoo:exit"; empty: the target's own norm and head
+    model: str = ""  # directory of a trained exit head, or "zoo:early_exit"; empty: the target's own norm and head
     exit_layer: int = 0  # E, layers that draft; 0: the head's own, or a quarter of the target's
     sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
     confidence_threshold: float = 0.0  # a token less probable than this is kept and ends the chain; 0: never
