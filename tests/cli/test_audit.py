@@ -9,7 +9,7 @@ import pytest
 from outdraft.core.events import Source
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
-from outdraft.testing.losslessness import PLANTED, SETTINGS, Auditor, Setting
+from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Setting
 from outdraft.testing.prompts import identity_prompts, law_prompts
 from outdraft.testing.token_law import guessed_places, judge_tokens, text_laws
 
@@ -83,6 +83,15 @@ def test_rules_that_do_not_couple_promise_no_seeded_text(plain: LLM):
     spec = plain.with_drafter("ngram", verifier=PLANTED)
     check = auditor(plain).identity(spec, Setting(name="T", sampling={"temperature": 1.0}))
     assert check.passed and "not promised" in check.detail
+
+
+def test_a_crude_fault_stands_in_where_a_subtle_one_shows_nothing(plain: LLM, tiny: Path):
+    """At T=1.5 the toy target rarely gives anything the 0.3 from which the subtle fault departs."""
+    drafts = {name: plain.with_drafter("ngram", verifier=rule) for name, rule in FAULTS.items()}
+    setting = Setting(name="T", sampling={"temperature": 1.5})
+    check, effort = auditor(plain).power(drafts, setting)
+    assert check.passed and "'keep everything' is caught" in check.detail and effort > 1
+    assert "'keep what is likely' changes so little" in check.detail
 
 
 def test_recomputed_laws_are_those_of_the_engine(plain: LLM):

@@ -23,9 +23,10 @@ from outdraft.testing.statistics import TwoSample, detectable_shift, two_sample
 from outdraft.testing.token_law import TokenLaw, judge_tokens
 
 PLANTED = "outdraft.testing.planted:METHOD"
+FAULTS = {"keep what is likely": PLANTED, "keep everything": "outdraft.testing.accept_all:METHOD"}  # subtle to crude
 PLAIN_BATCH, SPECULATIVE_BATCH = 7, 16
 POWER = 0.95
-MIN_TOKENS, MAX_EFFORT, MARGIN = 60, 16, 10.0
+MIN_TOKENS, MAX_EFFORT, MARGIN = 60, 8, 10.0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,25 +147,26 @@ class Auditor:
         )
         return Check(name="token law", passed=passed, detail=detail)
 
-    def power(self, lossy: LLM, setting: Setting) -> tuple[Check, int]:
-        """How much effort it takes until a rule that is lossy on purpose is rejected by a wide margin."""
-        effort = 1
-        while True:
-            found = self._judge_tokens(lossy, setting, effort)
-            size = f"{effort * len(self.prompts)} texts"
-            caught = found.p_value < self.level / MARGIN
-            if caught:
-                detail = (
-                    f"the token law catches a lossy rule planted in the same place: {size}, p = {found.p_value:.1g}"
-                )
-                return Check(name="power", passed=True, detail=detail), effort
-            if effort >= MAX_EFFORT:
-                detail = (
-                    f"even a lossy rule changes nothing that {size} would show (p = {found.p_value:.2g}): "
-                    "the guesses are too seldom likely ones; take more prompts and tokens"
-                )
-                return Check(name="power", passed=False, detail=detail), effort
-            effort *= 2
+    def power(self, faults: Mapping[str, LLM], setting: Setting) -> tuple[Check, int]:
+        """How much effort it takes until a rule that is lossy on purpose is rejected by a wide margin.
+
+        faults: from subtle to crude; a crude one is tried only where a subtle one changes too little to be seen.
+        """
+        missed = ""
+        for fault, lossy in faults.items():
+            effort = 1
+            while effort <= MAX_EFFORT:
+                found = self._judge_tokens(lossy, setting, effort)
+                size = f"{effort * len(self.prompts)} texts"
+                if found.p_value < self.level / MARGIN:
+                    detail = (
+                        f"planted in the rule's place, {fault!r} is caught: {size}, p = {found.p_value:.1g}{missed}"
+                    )
+                    return Check(name="power", passed=True, detail=detail), MAX_EFFORT if missed else effort
+                effort *= 2
+            missed += f"; {fault!r} changes so little here that {size} do not show it (p = {found.p_value:.2g})"
+        detail = f"no planted fault is caught{missed}: take more prompts and tokens"
+        return Check(name="power", passed=False, detail=detail), MAX_EFFORT
 
     def _judge_tokens(self, spec: LLM, setting: Setting, effort: int) -> TokenLaw:
         params = SamplingParams(**{**setting.sampling, "max_tokens": self.max_tokens})

@@ -87,7 +87,7 @@ def run(options: Options) -> int:
 
 def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> "Iterator[Check]":
     """Every check of this audit, as it is done."""
-    from outdraft.testing.losslessness import PLANTED, Auditor
+    from outdraft.testing.losslessness import FAULTS, PLANTED, Auditor
     from outdraft.testing.prompts import identity_prompts, law_prompts
 
     flags = replace(options.engine, drafter="none", drafter_options={}, verifier="auto", verifier_options={})
@@ -107,17 +107,22 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
     for suspect in suspects:
         try:
             spec = _speculative(plain, suspect, verifier, options)
-            lossy = _speculative(plain, suspect, PLANTED, options)
+            faulty = {name: _speculative(plain, suspect, rule, options) for name, rule in FAULTS.items()}
         except OutdraftError as error:
             if not options.all or options.engine.model == ZOO_TARGET:
                 raise
             notice(f"skip  {suspect.label}: {error}")  # its weights belong to another target
             continue
-        yield from _checks_of(auditor, suspect, spec, lossy, settings, progress)
+        yield from _checks_of(auditor, suspect, spec, faulty, settings, progress)
 
 
 def _checks_of(
-    auditor: "Auditor", suspect: Suspect, spec: "LLM", lossy: "LLM", settings: "list[Setting]", progress: Tell
+    auditor: "Auditor",
+    suspect: Suspect,
+    spec: "LLM",
+    faulty: "dict[str, LLM]",
+    settings: "list[Setting]",
+    progress: Tell,
 ) -> "Iterator[Check]":
     effort = 0  # unknown until a lossy rule was caught
     for setting in settings:
@@ -130,7 +135,7 @@ def _checks_of(
         yield _named(auditor.law(spec, setting), where)
         if not effort:
             progress(f"{where}: power")
-            shown, effort = auditor.power(lossy, setting)
+            shown, effort = auditor.power(faulty, setting)
             yield _named(shown, where)
         progress(f"{where}: token law")
         yield _named(auditor.tokens(spec, setting, effort=effort), where)

@@ -1,0 +1,27 @@
+"""The crudest fault: every guess is kept, whatever the target says. Tree: the first child at every node.
+
+For drafters so weak that a subtler fault (`outdraft.testing.planted`) would change next to nothing of the output.
+"""
+
+from outdraft.core.registry import Method
+from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.case import Case, NoOptions, PerDraft
+
+
+def accept_all(case: Case) -> Verdict:
+    """Down the first children to a leaf, then one token of the target."""
+    node, depth = 0, 0
+    while children := case.tree.children[node]:
+        node, depth = children[0], depth + 1
+    return case.verdict(node, case.coins.draw(case.p[node], depth))
+
+
+METHOD = Method(
+    name="accept_all",
+    kind="verifier",
+    summary="a lossy rule on purpose: keeps every guess",
+    build=lambda options: PerDraft(accept_all, lossless=False),
+    options=NoOptions,
+    lossless=False,
+    shapes=("chain", "tree"),
+)
