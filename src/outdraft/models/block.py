@@ -7,12 +7,14 @@
 Queries, keys and values are one matrix product; so are the gate and the up projection. Data: h [N, D] -> [N, D].
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.models.config import ModelConfig
-from outdraft.nn.activation import ACTIVATIONS, rowwise
+from outdraft.nn.activation import Bend
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import LayerNorm, RMSNorm
@@ -34,10 +36,9 @@ class Block(nn.Module):
         self.window = config.window(index)
         self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         self.scale = config.head_dim**-0.5
-        self.gated, self.parallel = config.gated_mlp, config.parallel_residual
-        self.activation = ACTIVATIONS[config.activation]
+        self.parallel = config.parallel_residual
         width, inner = config.hidden_size, config.intermediate_size
-        self.inner = inner
+        self.bend: Callable[[Tensor, bool], Tensor] = Bend(config.activation, inner if config.gated_mlp else None)
         heads = config.num_heads + 2 * config.num_kv_heads
         self.attn_norm = make_norm(config, width, dtype, device)
         self.qkv = Linear(width, heads * config.head_dim, config.qkv_bias, dtype, device)
@@ -59,19 +60,17 @@ class Block(nn.Module):
     def _attention(self, x: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
         heads, kv_heads = self.num_heads, self.num_kv_heads
         qkv = self.qkv(x, ctx.bulk).view(-1, heads + 2 * kv_heads, self.head_dim)  # [N, H + 2 Hkv, d]
-        qk, v = qkv[:, : heads + kv_heads], qkv[:, heads + kv_heads :]
+        qk, v = qkv.split((heads + kv_heads, kv_heads), 1)  # a split has a cheaper gradient than slices
         if self.q_norm is not None and self.k_norm is not None:
             qk = torch.cat((self.q_norm(qk[:, :heads]), self.k_norm(qk[:, heads:])), 1)
         if rotation is not None:
             qk = rotation(qk).to(v.dtype)
-        mixed = ctx.attend(self.index, qk[:, :heads], qk[:, heads:], v, window=self.window, scale=self.scale)
+        q, k = qk.split((heads, kv_heads), 1)
+        mixed = ctx.attend(self.index, q, k, v, window=self.window, scale=self.scale)
         return self.out(mixed, ctx.bulk)  # type: ignore[no-any-return]
 
     def _mlp(self, x: Tensor, ctx: AttentionContext, exact: bool) -> Tensor:
-        up = self.up(x, ctx.bulk)  # [N, inner], gated: [N, gate | up]
-        gate = up[:, : self.inner] if self.gated else up
-        bent = rowwise(self.activation, gate) if exact else self.activation(gate)
-        return self.down(bent * up[:, self.inner :] if self.gated else bent, ctx.bulk)  # type: ignore[no-any-return]
+        return self.down(self.bend(self.up(x, ctx.bulk), exact), ctx.bulk)  # type: ignore[no-any-return]
 
 
 def embedding_rows(weight: Tensor, ids: Tensor) -> Tensor:

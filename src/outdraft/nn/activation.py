@@ -35,3 +35,17 @@ def rowwise(function: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
     if num_rows <= step:
         return function(x)
     return torch.cat([function(piece) for piece in x.split(step)])  # type: ignore[no-untyped-call]
+
+
+class Bend:
+    """What stands between a feed-forward's two products; `gate_size`: width of the gate, None if it has none."""
+
+    def __init__(self, name: str, gate_size: int | None) -> None:
+        self.function = ACTIVATIONS[name]
+        self.gate_size = gate_size
+
+    def __call__(self, up: Tensor, exact: bool) -> Tensor:
+        """[N, inner], or [N, gate | value] -> [N, inner]; `exact`: each row's bits as if it were alone."""
+        gate, value = (up, None) if self.gate_size is None else up.split(self.gate_size, 1)
+        bent = rowwise(self.function, gate) if exact else self.function(gate)
+        return bent if value is None else bent * value

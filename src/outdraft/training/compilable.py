@@ -4,11 +4,16 @@ Inference packs weights into a layout that has no gradient. `Rope.at` grows its 
 position, a question to the host that a compiler cannot follow; here they are made once and only indexed.
 """
 
+from typing import Any
+
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.drafters.eagle.net import EagleNet
 from outdraft.models.base import Decoder
+from outdraft.models.block import Block
+from outdraft.nn.activation import Bend
 from outdraft.nn.linear import Linear
 from outdraft.nn.rope import Rope, Rotation
 
@@ -25,6 +30,30 @@ class FixedRope(Rope):
         return Rotation(cos=self._cos[positions], sin=self._sin[positions])
 
 
+class _SiluGate(torch.autograd.Function):
+    """silu(gate) * value with a gradient that keeps nothing but its input: half the time of the compiler's own."""
+
+    @staticmethod
+    def forward(ctx: Any, up: Tensor) -> Tensor:
+        ctx.save_for_backward(up)
+        gate, value = (part.float() for part in up.chunk(2, 1))
+        return (gate / (1 + (-gate).exp()) * value).to(up.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> Tensor:
+        (up,) = ctx.saved_tensors
+        grad = grads[0].float()
+        gate, value = (part.float() for part in up.chunk(2, 1))
+        share = 1 / (1 + (-gate).exp())
+        of_gate = grad * value * share * (1 + gate * (1 - share))
+        return torch.cat((of_gate.to(up.dtype), (grad * gate * share).to(up.dtype)), 1)
+
+
+def _bend(up: Tensor, exact: bool) -> Tensor:
+    out: Tensor = _SiluGate.apply(up)  # type: ignore[no-untyped-call]
+    return out
+
+
 def make_compilable(module: Decoder | EagleNet, length: int, dtype: torch.dtype = torch.bfloat16) -> None:
     """In place; positions 0..length-1 are all that it can be asked for afterwards."""
     if module.rope is not None:
@@ -33,5 +62,7 @@ def make_compilable(module: Decoder | EagleNet, length: int, dtype: torch.dtype 
         if isinstance(part, Linear):
             part.unpack()
             part.tile = None
+        if isinstance(part, Block) and isinstance(part.bend, Bend) and part.bend.function is F.silu:
+            part.bend = _bend
         if isinstance(part, Decoder):
             part.exact = False

@@ -4,6 +4,8 @@
     Copy:                         (blank lines)
     the same passage              def surface(w, h): ...     the same function after a renaming
 
+A quarter are passages whose words were shuffled first: what comes next can be known from the copy alone, so that the
+model must learn to look back (Olsson et al. 2022, https://arxiv.org/abs/2209.11895).
 Data in: training documents. Data out: short texts, made with a fixed seed.
 """
 
@@ -21,25 +23,31 @@ _NEW_NAMES = (
 
 
 def make_copies(prose: Sequence[str], code: Sequence[str], count: int, seed: int) -> Iterator[str]:
-    """`count` self-repeating documents; a third of them are code after a renaming."""
+    """`count` self-repeating documents: renamed code, prose, code, shuffled words, in turn."""
     rng = random.Random(seed)
     functions = [f for text in code for f in _functions(text)]
     for i in range(count):
-        if i % 3 == 0 and functions:
+        kind = i % 4
+        if kind == 0 and functions:
             yield _renamed(rng.choice(functions), rng)
         else:
-            yield _repeated(rng.choice(prose if i % 3 == 1 or not code else code), rng)
+            texts = code if code and (kind == 2 or i % 8 == 3) else prose
+            yield _repeated(rng.choice(texts), rng, shuffled=kind == 3)
 
 
-def _repeated(text: str, rng: random.Random) -> str:
-    """A passage of 80 to 700 characters cut at line or word ends, an instruction, the passage again."""
-    size = int(80 * (700 / 80) ** rng.random())
+def _repeated(text: str, rng: random.Random, *, shuffled: bool) -> str:
+    """A passage of 60 to 500 characters cut at line or word ends, an instruction, the passage again."""
+    size = int(60 * (500 / 60) ** rng.random())
     start = rng.randrange(max(1, len(text) - size))
     start = max(text.rfind("\n", 0, start), text.rfind(". ", 0, start) + 1, 0) if start else 0
     passage = text[start : start + size].strip()
     end = max(passage.rfind(" "), passage.rfind("\n"))
-    passage = passage[:end].rstrip() if end > 40 else passage
-    times = 2 if rng.random() < 0.2 and size < 250 else 1
+    passage = passage[:end].rstrip() if end > 30 else passage
+    if shuffled:
+        words = passage.split()
+        rng.shuffle(words)
+        passage = " ".join(words)
+    times = 2 if rng.random() < 0.3 and size < 200 else 1
     request = rng.choice(_REQUESTS)
     return passage + f"\n\n{request}\n\n{passage}" * times + "\n"
 

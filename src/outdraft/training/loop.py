@@ -55,7 +55,7 @@ class Loop:
         self.objective, self.train_data, self.valid_data = objective, train, valid
         self.config, self.run_dir, self.team, self.report = config, run_dir, team, report
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
-        self.optimizer = Optimizer(named, config)
+        self.optimizer = Optimizer(named, config, team)
         self.schedule = Schedule(config)
         self.step, self.seconds = 0, 0.0
         self.loss: Callable[[Tensor], Tensor] = (

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.training.config import LoopConfig
+from outdraft.training.team import Team
 
 _BETA1, _BETA2, _EPS, _MOMENTUM = 0.9, 0.95, 1e-8, 0.95
 _TABLES = ("embedding", "lm_head")
@@ -23,10 +24,10 @@ def orthogonalise(matrix: Tensor) -> Tensor:
     a, b, c = 3.4445, -4.7750, 2.0315
     x = matrix.bfloat16() / (matrix.norm() + 1e-7)
     tall = x.shape[0] > x.shape[1]
-    x = x.t() if tall else x
+    x = x.t().contiguous() if tall else x
     for _ in range(5):
         gram = x @ x.t()
-        x = a * x + (b * gram + c * (gram @ gram)) @ x
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     out: Tensor = (x.t() if tall else x).float()
     return out
 
@@ -34,7 +35,8 @@ def orthogonalise(matrix: Tensor) -> Tensor:
 class Optimizer:
     """One step for a list of named parameters, given their float32 gradients."""
 
-    def __init__(self, named: Iterable[tuple[str, nn.Parameter]], config: LoopConfig) -> None:
+    def __init__(self, named: Iterable[tuple[str, nn.Parameter]], config: LoopConfig, team: Team | None = None) -> None:
+        self.team = team or Team()
         pairs = list(named)
         self.names = [name for name, _ in pairs]
         self.parameters = [parameter for _, parameter in pairs]
@@ -52,11 +54,11 @@ class Optimizer:
     def step(self, grads: list[Tensor], factor: float) -> None:
         """One update; `factor` in 0..1 is the schedule's share of the peak rates."""
         self.count += 1
+        directions = self._directions(grads)
         for i, grad in enumerate(grads):
             master, first, second = self.masters[i], self.first[i], self.second[i]
             if second is None:
-                first.lerp_(grad, 1 - _MOMENTUM)
-                update = orthogonalise(grad.lerp(first, _MOMENTUM)) * (0.2 * max(master.shape) ** 0.5)
+                update = directions[i]
                 rate = self.config.muon_lr * factor
             else:
                 first.lerp_(grad, 1 - _BETA1)
@@ -68,6 +70,23 @@ class Optimizer:
                 master.mul_(1 - rate * self.config.weight_decay)
             master.add_(update, alpha=-rate)
             self.parameters[i].copy_(master)
+
+    def _directions(self, grads: list[Tensor]) -> dict[int, Tensor]:
+        """Muon's updates of its matrices; each worker computes a share of them, and their sum is everyone's."""
+        mine = {i: torch.zeros_like(self.masters[i]) for i, use in enumerate(self.muon) if use}
+        load = [0] * self.team.size
+        for i in sorted(mine, key=lambda i: -self.masters[i].numel()):
+            self.first[i].lerp_(grads[i], 1 - _MOMENTUM)
+            owner = load.index(min(load))
+            load[owner] += mine[i].numel()
+            if owner == self.team.rank:
+                scale = 0.2 * max(mine[i].shape) ** 0.5
+                mine[i] = orthogonalise(grads[i].lerp(self.first[i], _MOMENTUM)).mul_(scale)
+        if self.team.size == 1 or not mine:
+            return mine
+        flat = self.team.add_up(torch.cat([x.flatten() for x in mine.values()]))
+        parts = flat.split([x.numel() for x in mine.values()])
+        return {i: part.view_as(x) for (i, x), part in zip(mine.items(), parts, strict=True)}
 
     def state(self) -> dict[str, Any]:
         """Everything that a resumed run needs."""
