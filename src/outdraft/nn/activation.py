@@ -46,6 +46,6 @@ class Bend:
 
     def __call__(self, up: Tensor, exact: bool) -> Tensor:
         """[N, inner], or [N, gate | value] -> [N, inner]; `exact`: each row's bits as if it were alone."""
-        gate, value = (up, None) if self.gate_size is None else up.split(self.gate_size, 1)
+        gate, value = (up, None) if self.gate_size is None else up.split(self.gate_size, 1)  # type: ignore[no-untyped-call]
         bent = rowwise(self.function, gate) if exact else self.function(gate)
         return bent if value is None else bent * value

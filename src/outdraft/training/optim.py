@@ -85,7 +85,7 @@ class Optimizer:
         if self.team.size == 1 or not mine:
             return mine
         flat = self.team.add_up(torch.cat([x.flatten() for x in mine.values()]))
-        parts = flat.split([x.numel() for x in mine.values()])
+        parts = torch.split(flat, [x.numel() for x in mine.values()])
         return {i: part.view_as(x) for (i, x), part in zip(mine.items(), parts, strict=True)}
 
     def state(self) -> dict[str, Any]:
