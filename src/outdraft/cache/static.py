@@ -119,6 +119,11 @@ class StaticCache:
         """K and V of one layer, each [Hkv, capacity, d]; valid until the next `reserve`."""
         return self._entries[seq].views[layer]
 
+    def block(self, seq: int) -> tuple[Tensor, Tensor]:
+        """K and V of all layers, each [L, Hkv, capacity, d]; valid until the next `reserve`."""
+        entry = self._entries[seq]
+        return entry.keys, entry.values
+
     def check(self) -> None:
         """Raise if an invariant broke."""
         for seq, entry in self._entries.items():

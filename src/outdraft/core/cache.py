@@ -43,6 +43,10 @@ class KVCache(Protocol):
         """K and V of one layer, each [H_kv, capacity, d]."""
         ...
 
+    def block(self, seq: int) -> tuple[Tensor, Tensor]:
+        """K and V of all layers, each [L, H_kv, capacity, d]; rows of a head are contiguous."""
+        ...
+
     def check(self) -> None:
         """Raise if an invariant broke."""
         ...

@@ -19,6 +19,7 @@ def load_target(directory: Path, *, dtype: str, device: str, exact: bool) -> Dec
     """The decoder, its rows independent of the pass if `exact`."""
     decoder = load_model(directory, dtype=None if dtype == "auto" else dtype, device=device)
     decoder.set_exact(exact)
+    decoder.accelerate()
     return decoder
 
 

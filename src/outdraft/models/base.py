@@ -11,8 +11,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor, nn
 
+from outdraft.kernels.stack import Span, Stack
 from outdraft.models.block import Block, embedding_rows, make_norm
 from outdraft.models.config import ModelConfig
+from outdraft.models.native import can_pack, pack_stack
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.invariance import find_tile
 from outdraft.nn.linear import Linear
@@ -49,6 +51,19 @@ class Decoder(nn.Module):
             self.lm_head.weight = self.embedding
         self.rope = Rope(config.rope) if config.rope is not None else None
         self.exact = False
+        self.stack: Stack | None = None  # the layers in native form, after `accelerate`
+
+    def accelerate(self) -> bool:
+        """Use the native kernels from now on where they know this decoder; returns whether they do.
+
+        Packs the present weights for PyTorch's present number of threads: call it again when they change. Rows are
+        independent of each other there whatever `exact` says.
+        """
+        self.stack = None
+        if can_pack(self.config, self.embedding.dtype, self.embedding.device):
+            layers = [layer for layer in self.layers if isinstance(layer, Block)]
+            self.stack = pack_stack(self.config, layers, self.final_norm, self.lm_head)
+        return self.stack is not None
 
     def set_exact(self, exact: bool) -> None:
         """Prepare for inference; `exact`: no row's bits depend on the rows beside it (bulk rows excepted).
@@ -68,6 +83,8 @@ class Decoder(nn.Module):
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D]."""
         h = embedding_rows(self.embedding, ids)
+        if self.stack is not None:
+            return h.float()
         return h if self.positions is None else h + embedding_rows(self.positions, positions)
 
     def run(
@@ -85,9 +102,12 @@ class Decoder(nn.Module):
 
         Tap i is the hidden state after layer i - 1; taps of layers that do not run are absent from the result.
         """
-        rotation = self.rope.at(positions, h.dtype) if self.rope is not None else None
         if layers is None:
             layers = range(start, self.config.num_layers if stop is None else stop)
+        spans = ctx.spans() if self.stack is not None else None
+        if spans is not None:
+            return self._run_native(h, positions, spans, layers, taps)
+        rotation = self.rope.at(positions, h.dtype) if self.rope is not None else None
         taken = {layers[0]: h} if len(layers) and layers[0] in taps else {}
         for i in layers:
             h = self.layers[i](h, rotation, ctx, self.exact)
@@ -95,12 +115,28 @@ class Decoder(nn.Module):
                 taken[i + 1] = h
         return RunOutput(hidden=h, taps=taken)
 
+    def _run_native(
+        self, h: Tensor, positions: Tensor, spans: Sequence[Span], layers: Sequence[int], taps: Collection[int]
+    ) -> RunOutput:
+        """The same by the native kernels: h [N, D] float32."""
+        assert self.stack is not None and self.rope is not None
+        h = h.float().clone()
+        taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
+        states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+        rotation = self.rope.at(positions, torch.float32)
+        self.stack.run(h, rotation.cos, rotation.sin, spans, layers, states)
+        return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
+
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V]."""
+        if self.stack is not None:
+            return self.stack.logits(h.float(), norm=True)
         return self.head(self.final_norm(h))
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V]."""
+        if self.stack is not None:
+            return self.stack.logits(h.float(), norm=False)
         return self.lm_head(h)  # type: ignore[no-any-return]
 
     def forward(self, ids: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:

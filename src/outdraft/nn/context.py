@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.cache import KVCache
+from outdraft.kernels.stack import Span
 from outdraft.nn.linear import RowRange
 from outdraft.nn.rows import RowsOverCache
 from outdraft.nn.segment import Segment
@@ -29,6 +30,10 @@ class AttentionContext(Protocol):
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
         """q [N, H, d], k and v [N, Hkv, d], rotary applied -> [N, H * d]. A row sees `window` keys, itself included."""
+        ...
+
+    def spans(self) -> Sequence[Span] | None:
+        """The same rows and what they see, for kernels that run all layers at once; None: ask layer by layer."""
         ...
 
 
@@ -53,6 +58,9 @@ class CausalContext:
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=gqa)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)  # [B * T, H * d]
 
+    def spans(self) -> None:
+        """There is no cache to run over."""
+
     def _window_mask(self, window: int, device: torch.device) -> Tensor:
         if window not in self._masks:
             row = torch.arange(self.length, device=device)
@@ -69,6 +77,7 @@ class CachedContext:
 
     def __init__(self, cache: KVCache, segments: Sequence[Segment], exact: bool = True) -> None:
         self.cache = cache
+        self._segments = segments
         self._parts: list[RowsOverCache] = [RowsOverCache(segment, exact) for segment in segments]
         self.bulk: Sequence[RowRange] = [
             (segment.start, segment.start + segment.num_bulk) for segment in segments if segment.num_bulk
@@ -85,3 +94,16 @@ class CachedContext:
             own = slice(part.start, part.stop)
             pieces.append(part.attend(q[own], k[own], v[own], keys, values, window, scale))
         return torch.cat(pieces)
+
+    def spans(self) -> list[Span]:
+        """One for each segment."""
+        return [_span(self.cache, segment) for segment in self._segments]
+
+
+def _span(cache: KVCache, segment: Segment) -> Span:
+    keys, values = cache.block(segment.seq)
+    paths = None if segment.is_chain else segment.paths(0, segment.num_rows)
+    return Span(
+        start=segment.start, stop=segment.stop, base=segment.base, first=segment.base, keys=keys, values=values,
+        paths=paths,
+    )  # fmt: skip

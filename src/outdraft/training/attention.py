@@ -56,3 +56,6 @@ class TrainingContext:
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         out: Tensor = _CausalAttention.apply(q.contiguous(), k.contiguous(), v.contiguous(), scale)  # type: ignore[no-untyped-call]
         return out.transpose(1, 2).flatten(2).flatten(0, 1)
+
+    def spans(self) -> None:
+        """There is no cache to run over."""

@@ -65,6 +65,9 @@ class UnrolledContext:
             out = out + weights[..., self.length + r - 1, None] * _later(self.values[r], step - r)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)
 
+    def spans(self) -> None:
+        """Rows are asked for layer by layer."""
+
 
 def _later(x: Tensor, by: int) -> Tensor:
     """Row i of the result is row i - by: x [B, H, T, d]; the first rows are zero."""

@@ -48,6 +48,9 @@ class LockstepContext:
         out = F.scaled_dot_product_attention(q, k, v, is_causal=past_k is None, scale=scale, enable_gqa=True)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)
 
+    def spans(self) -> None:
+        """Rows are asked for layer by layer."""
+
 
 @torch.no_grad()
 def sample_batch(decoder: Decoder, prompts: Tensor, length: int, temperature: float, seed: int) -> Tensor:

@@ -118,4 +118,5 @@ def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
             f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "
             f"{port.vocab_size}: choose a draft model that shares the target's tokenizer"
         )
+    decoder.accelerate()
     return DraftModelDrafter(options, DraftModel(decoder))

@@ -89,13 +89,14 @@ class EagleNet(nn.Module):
 
     def fuse(self, taps: Sequence[Tensor]) -> Tensor:
         """The target's hidden states, one [N, D] a tap -> features [N, D]."""
-        normed = [norm(tap) for norm, tap in zip(self.tap_norms, taps, strict=True)]
+        own = self.fusion.weight.dtype  # native kernels hand over float32
+        normed = [norm(tap.to(own)) for norm, tap in zip(self.tap_norms, taps, strict=True)]
         fused: Tensor = self.fusion(torch.cat(normed, -1))
         return fused
 
     def run(self, token_embed: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
-        both = torch.cat((self.token_norm(token_embed), self.feature_norm(f)), -1)  # [N, 2 D]
+        both = torch.cat((self.token_norm(token_embed.to(f.dtype)), self.feature_norm(f)), -1)  # [N, 2 D]
         out: Tensor = self.block(f + self.join(both, ctx.bulk), self.rope.at(positions, f.dtype), ctx, self.exact)
         return out
 

@@ -50,7 +50,8 @@ class EarlyExitHead(nn.Module):
 
     def forward(self, h: Tensor) -> Tensor:
         """Hidden states after layer E, [N, D] -> features for the target's `logits`, [N, D]."""
-        out: Tensor = h + self.down(rowwise(F.silu, self.up(self.norm(h))))
+        own = h.to(self.up.weight.dtype)  # native kernels hand over float32
+        out: Tensor = h + self.down(rowwise(F.silu, self.up(self.norm(own))))
         return out
 
 

@@ -15,6 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.cache.static import StaticCache
+from outdraft.kernels.stack import Span
 from outdraft.nn.linear import RowRange
 
 
@@ -71,3 +72,17 @@ class BranchContext:
             )
             pieces.append(out[0].transpose(0, 1).flatten(1))
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
+
+    def spans(self) -> list[Span]:
+        """One for each sequence."""
+        return [_span(self._cache, part) for part in self._parts]
+
+
+def _span(cache: StaticCache, part: Branches) -> Span:
+    keys, values = cache.block(part.seq)
+    first = part.base - part.text
+    paths = [[*rows, first + i] for i, rows in enumerate(part.above)]
+    return Span(
+        start=part.start, stop=part.start + len(part.above), base=part.text, first=part.base, keys=keys, values=values,
+        paths=paths,
+    )  # fmt: skip

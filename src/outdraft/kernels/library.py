@@ -1,0 +1,105 @@
+"""The built kernels, through their C interface. Data in: nothing; data out: a `ctypes` library, or None and a reason.
+
+`OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or one of "avx512", "avx2", "portable"; unset: the best that runs here.
+"""
+
+import ctypes
+import os
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
+from functools import cache
+from pathlib import Path
+
+from outdraft.core.errors import ConfigError
+
+_FILE = Path(__file__).parent / "_native.so"
+KINDS = ("avx512", "avx2", "portable")
+
+
+class CLinear(Structure):
+    """od_linear of native/api.cpp."""
+
+    _fields_ = (
+        ("bits", c_int), ("num_out", c_int), ("num_in", c_int), ("group", c_int),
+        ("weight", c_void_p), ("scales", c_void_p), ("bias", c_void_p),
+    )  # fmt: skip
+
+
+class CShape(Structure):
+    """Shape of native/model.h."""
+
+    _fields_ = (
+        ("hidden", c_int), ("heads", c_int), ("kv_heads", c_int), ("head_dim", c_int), ("inner", c_int),
+        ("vocab", c_int), ("rotary", c_int), ("eps", c_float), ("scale", c_float),
+    )  # fmt: skip
+
+
+class CSpan(Structure):
+    """Span of native/model.h."""
+
+    _fields_ = (
+        ("start", c_int64), ("stop", c_int64), ("base", c_int64), ("first", c_int64),
+        ("keys", c_void_p), ("values", c_void_p), ("layer_stride", c_int64), ("head_stride", c_int64),
+        ("ends", POINTER(c_int32)), ("path", POINTER(c_int32)),
+    )  # fmt: skip
+
+
+class CPass(Structure):
+    """Pass of native/model.h."""
+
+    _fields_ = (
+        ("hidden", c_void_p), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int),
+        ("spans", POINTER(CSpan)), ("num_spans", c_int), ("layers", POINTER(c_int32)), ("num_layers", c_int),
+        ("taps", POINTER(c_void_p)),
+    )  # fmt: skip
+
+
+_SIGNATURES = {
+    "od_error": (c_char_p, []),
+    "od_best_kernels": (c_char_p, []),
+    "od_has_kernels": (c_int, [c_char_p]),
+    "od_model_new": (c_void_p, [POINTER(CShape), c_int, c_int, c_char_p]),
+    "od_model_free": (None, [c_void_p]),
+    "od_model_set_layer": (c_void_p, [c_void_p, c_int, POINTER(CLinear), *[c_void_p] * 4, c_int]),
+    "od_model_set_head": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
+    "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),
+    "od_model_logits": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_void_p]),
+    "od_matrix_new": (c_void_p, [POINTER(CLinear)]),
+    "od_matrix_free": (None, [c_void_p]),
+    "od_matrix_multiply": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_int, c_char_p]),
+}
+
+
+@cache
+def library() -> ctypes.CDLL | None:
+    """The library, or None where it was not built."""
+    if not _FILE.exists():
+        return None
+    found = ctypes.CDLL(str(_FILE))
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(found, name)
+        function.restype, function.argtypes = result, arguments
+    return found
+
+
+def wanted_kind() -> str | None:
+    """Which kernels to use: one of `KINDS`, or None for none. Raises `ConfigError` where OUTDRAFT_KERNELS cannot be."""
+    asked = os.environ.get("OUTDRAFT_KERNELS", "")
+    if asked == "off":
+        return None
+    native = library()
+    if asked:
+        if asked not in KINDS:
+            raise ConfigError(f"OUTDRAFT_KERNELS={asked!r}: it is 'off' or one of {', '.join(KINDS)}")
+        if native is None or not native.od_has_kernels(asked.encode()):
+            raise ConfigError(f"OUTDRAFT_KERNELS={asked}: not built, or this processor cannot run them; unset it")
+        return asked
+    return native.od_best_kernels().decode() if native is not None else None
+
+
+def check(result: int | None) -> int:
+    """The pointer that a function returned; raises `RuntimeError` with the library's own words if it failed."""
+    if not result:
+        native = library()
+        assert native is not None
+        raise RuntimeError(f"native kernels: {native.od_error().decode()}")
+    return result

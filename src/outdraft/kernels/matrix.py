@@ -1,0 +1,108 @@
+"""One packed weight and its product with a few rows, beside a PyTorch reference of the same signature.
+
+    bits 16   bfloat16 weights, activations rounded to bfloat16, float32 sums
+    bits  8   one scale an output; activations as bytes with one scale a row
+    bits  4   one scale for each `group` inputs; activations as bytes with one scale for each 32 inputs
+
+Data in: x [R, K] float32; data out: [R, N] float32.
+"""
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import CapabilityError
+from outdraft.kernels.library import CLinear, check, library
+
+STEP = 32  # inputs that the kernels take at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Weight:
+    """A weight [N, K] as it is stored, ready to be packed; the tensors must live until it has been."""
+
+    bits: int
+    values: Tensor  # bf16 [N, K], int8 [N, K], or uint8 [N, K / 2]: low nibble = even input, value = nibble - 8
+    scales: Tensor | None = None  # float32 [N, 1] or [N, K / group]
+    bias: Tensor | None = None  # float32 [N]
+    group: int = 0  # 0: one scale an output
+
+    def __post_init__(self) -> None:
+        if self.num_in % STEP:
+            raise CapabilityError(f"native kernels take inputs in steps of {STEP}; this weight has {self.num_in}")
+
+    @property
+    def num_out(self) -> int:
+        """N."""
+        return self.values.shape[0]
+
+    @property
+    def num_in(self) -> int:
+        """K."""
+        return self.values.shape[1] * (2 if self.bits == 4 else 1)
+
+    def describe(self) -> CLinear:
+        """For the C interface."""
+        return CLinear(
+            self.bits,
+            self.num_out,
+            self.num_in,
+            self.group or self.num_in,
+            self.values.data_ptr(),
+            self.scales.data_ptr() if self.scales is not None else None,
+            self.bias.data_ptr() if self.bias is not None else None,
+        )
+
+    def dequantize(self) -> Tensor:
+        """[N, K] float32."""
+        if self.bits == 16:
+            return self.values.float()
+        assert self.scales is not None
+        whole = self.values.float()
+        if self.bits == 4:
+            pair = torch.stack((self.values & 15, self.values >> 4), -1)
+            whole = pair.flatten(1).float() - 8
+        return (whole.unflatten(1, (self.scales.shape[1], -1)) * self.scales[:, :, None]).flatten(1)
+
+
+class PackedMatrix:
+    """A weight in the kernels' layout."""
+
+    def __init__(self, weight: Weight) -> None:
+        native = library()
+        if native is None:
+            raise CapabilityError("the native kernels are not built: reinstall outdraft where a C++17 compiler is")
+        self._native = native
+        self.num_in, self.num_out = weight.num_in, weight.num_out
+        self._handle = check(native.od_matrix_new(ctypes.byref(weight.describe())))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._native.od_matrix_free(self._handle)
+
+    def multiply(self, x: Tensor, *, threads: int = 1, kind: str = "") -> Tensor:
+        """x [R, K] float32 -> [R, N]."""
+        x = x.contiguous()
+        out = torch.empty(x.shape[0], self.num_out)
+        check(
+            self._native.od_matrix_multiply(
+                self._handle, x.data_ptr(), x.shape[0], out.data_ptr(), threads, kind.encode()
+            )
+        )
+        return out
+
+
+def multiply_reference(weight: Weight, x: Tensor) -> Tensor:
+    """The same product in PyTorch: activations rounded as the kernels round them, sums in float64."""
+    if weight.bits == 16:
+        rounded = x.bfloat16().double()
+    else:
+        span = weight.num_in if weight.bits == 8 else STEP
+        parts = x.unflatten(1, (-1, span))  # [R, spans, span]
+        top = parts.abs().amax(-1, keepdim=True)
+        scale = torch.where(top > 0, top / 127, torch.ones(()))
+        rounded = ((parts * (1 / scale)).round().double() * scale.double()).flatten(1)
+    out = rounded @ weight.dequantize().double().t()
+    return (out if weight.bias is None else out + weight.bias.double()).float()

@@ -1,0 +1,119 @@
+// The C interface: plain pointers and sizes, so that no binding depends on Python's or PyTorch's build.
+// Nothing is thrown across it: a function that can fail returns null, and `od_error` says why.
+#include <cstring>
+#include <exception>
+#include <string>
+
+#include "model.h"
+#include "workspace.h"
+
+using namespace outdraft;
+
+namespace {
+
+thread_local std::string last_error;
+
+template <class Make>
+auto guarded(Make make) -> decltype(make()) {
+    try {
+        return make();
+    } catch (const std::exception& error) {
+        last_error = error.what();
+        return nullptr;
+    }
+}
+
+Buffer<float> copy(const float* from, int size) {
+    if (!from) return nullptr;
+    auto to = make_buffer<float>(size);
+    std::memcpy(to.get(), from, sizeof(float) * size);
+    return to;
+}
+
+}  // namespace
+
+#define OD_API __attribute__((visibility("default")))
+
+extern "C" {
+
+struct od_linear {  // what a matrix is made from
+    int bits, num_out, num_in, group;  // bits 16, 8 or 4; group 0: one scale an output
+    const void* weight;                // [N, K] bf16 or int8, or [N, K / 2] nibbles
+    const float* scales;               // [N] or [N, K / group]; null for bf16
+    const float* bias;                 // [N] or null
+};
+
+OD_API const char* od_error() { return last_error.c_str(); }
+OD_API const char* od_best_kernels() { return best_kernels().name; }
+OD_API int od_has_kernels(const char* name) { return find_kernels(name) != nullptr; }
+
+static Matrix pack(const od_linear& from) {
+    Matrix m;
+    if (from.bits == 16) m = pack_bf16(static_cast<const std::uint16_t*>(from.weight), from.num_out, from.num_in);
+    else if (from.bits == 8)
+        m = pack_int8(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in);
+    else
+        m = pack_int4(static_cast<const std::uint8_t*>(from.weight), from.scales, from.num_out, from.num_in, from.group);
+    if (from.bias) set_bias(m, from.bias);
+    return m;
+}
+
+OD_API Model* od_model_new(const Shape* shape, int num_layers, int threads, const char* kernels) {
+    return guarded([&]() -> Model* {
+        auto model = std::make_unique<Model>();
+        model->shape = *shape;
+        model->kernels = kernels && *kernels ? find_kernels(kernels) : &best_kernels();
+        if (!model->kernels) throw std::runtime_error("these kernels are not built or this machine cannot run them");
+        model->team = team_of(threads);
+        model->layers.resize(num_layers);
+        model->space.reset(new Workspace);
+        return model.release();
+    });
+}
+
+OD_API void od_model_free(Model* model) { delete model; }
+
+// The parts are qkv, out, up (gate | up) and down; q_norm and k_norm may be null. Returns null on failure.
+OD_API Model* od_model_set_layer(Model* model, int index, const od_linear* parts, const float* attn_norm, const float* mlp_norm,
+                          const float* q_norm, const float* k_norm, int window) {
+    return guarded([&] {
+        LayerWeights& layer = model->layers.at(index);
+        layer.qkv = pack(parts[0]), layer.out = pack(parts[1]), layer.up = pack(parts[2]), layer.down = pack(parts[3]);
+        layer.attn_norm = copy(attn_norm, model->shape.hidden), layer.mlp_norm = copy(mlp_norm, model->shape.hidden);
+        layer.q_norm = copy(q_norm, model->shape.head_dim), layer.k_norm = copy(k_norm, model->shape.head_dim);
+        layer.window = window;
+        return model;
+    });
+}
+
+OD_API Model* od_model_set_head(Model* model, const od_linear* head, const float* final_norm) {
+    return guarded([&] {
+        model->head = pack(*head);
+        model->final_norm = copy(final_norm, model->shape.hidden);
+        return model;
+    });
+}
+
+OD_API Model* od_model_run(Model* model, const Pass* pass) {
+    return guarded([&] { return model->kernels->run(*model, *pass), model; });
+}
+
+OD_API Model* od_model_logits(Model* model, const float* hidden, int rows, int norm, float* out) {
+    return guarded([&] { return model->kernels->logits(*model, hidden, rows, norm != 0, out), model; });
+}
+
+OD_API Matrix* od_matrix_new(const od_linear* from) {
+    return guarded([&] { return new Matrix(pack(*from)); });
+}
+
+OD_API void od_matrix_free(Matrix* matrix) { delete matrix; }
+
+OD_API Matrix* od_matrix_multiply(Matrix* matrix, const float* x, int rows, float* out, int threads, const char* kernels) {
+    return guarded([&] {
+        const Kernels* chosen = kernels && *kernels ? find_kernels(kernels) : &best_kernels();
+        if (!chosen) throw std::runtime_error("these kernels are not built or this machine cannot run them");
+        return chosen->multiply(*team_of(threads), *matrix, x, rows, out), matrix;
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,12 @@
+// The kernels for one instruction set: compiled once for each, with OD_ISA naming namespace and table.
+#include "forward.h"
+
+#define OD_TEXT(x) #x
+#define OD_NAME(x) OD_TEXT(x)
+#define OD_JOIN(a, b) a##b
+#define OD_TABLE(isa) OD_JOIN(kernels_, isa)
+
+namespace outdraft {
+extern const Kernels OD_TABLE(OD_ISA);
+const Kernels OD_TABLE(OD_ISA) = {OD_NAME(OD_ISA), OD_ISA::run, OD_ISA::logits, OD_ISA::multiply};
+}  // namespace outdraft

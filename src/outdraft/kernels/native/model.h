@@ -1,0 +1,70 @@
+// A decoder's packed weights and the description of one pass. Plain data: what `forward.h` computes with.
+#pragma once
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "packed.h"
+#include "team.h"
+
+namespace outdraft {
+
+struct Shape {
+    int hidden, heads, kv_heads, head_dim, inner, vocab, rotary;  // rotary: turned channels of a head
+    float eps, scale;
+};
+
+struct LayerWeights {
+    Matrix qkv, out, up, down;
+    Buffer<float> attn_norm, mlp_norm, q_norm, k_norm;  // the last two may be null
+    int window = 0;                                      // keys that a row sees; 0: all
+};
+
+// Rows [start, stop) of the pass: one sequence. They see the first `base` slots of its cache and are written at slots
+// `first`.. (first = base, unless a drafter keeps the rows of several passes behind the text).
+struct Span {
+    std::int64_t start, stop, base, first;
+    std::uint16_t* keys;    // [layers, kv_heads, capacity, head_dim]
+    std::uint16_t* values;  // the same
+    std::int64_t layer_stride, head_stride;  // in elements
+    const std::int32_t* ends;  // [rows] end of each row's path in `path`; null: a chain, each row sees all before it
+    const std::int32_t* path;  // slots counted from `base`, each path in order, the row itself last
+};
+
+struct Pass {
+    float* hidden;  // [rows, hidden], in and out
+    const float *cos, *sin;  // [rows, rotary]
+    int rows;
+    const Span* spans;
+    int num_spans;
+    const std::int32_t* layers;  // which, in order
+    int num_layers;
+    float* const* taps;  // after layers[i]: [rows, hidden] or null
+};
+
+struct Model;
+struct Kernels {  // one instruction set's code
+    const char* name;
+    void (*run)(Model&, const Pass&);
+    void (*logits)(Model&, const float* hidden, int rows, bool norm, float* out);
+    void (*multiply)(Team&, const Matrix&, const float* x, int rows, float* out);
+};
+const Kernels& best_kernels();                  // for this machine
+const Kernels* find_kernels(const char* name);  // null: not built, or this machine cannot run it
+
+struct Workspace;  // buffers of a pass, grown on demand (forward.h)
+struct FreeWorkspace {
+    void operator()(Workspace* space) const;
+};
+
+struct Model {
+    Shape shape;
+    const Kernels* kernels;
+    std::shared_ptr<Team> team;
+    std::vector<LayerWeights> layers;
+    Buffer<float> final_norm;
+    Matrix head;
+    std::unique_ptr<Workspace, FreeWorkspace> space;
+};
+
+}  // namespace outdraft

@@ -1,0 +1,49 @@
+// A weight matrix [N, K] laid out so that each byte is read once for all rows of a product.
+//
+//   64 outputs stand together; K runs inside in the unit of the dot product: 2 (bf16) or 4 (bytes)
+//   bf16   [N/64][K/2][64][2]
+//   int8   [N/64][K/4][64][4]            one scale an output
+//   int4   [N/64][K/32][4][4][16][4]     a byte holds two values: low nibble of step j, high nibble of step j + 4
+// N is filled up to a multiple of 64 with zeros. The layouts are those of every instruction set.
+#pragma once
+#include <cstdint>
+#include <cstdlib>
+#include <memory>
+
+namespace outdraft {
+
+constexpr int kBlock = 64;  // outputs that stand together
+constexpr int kGroup = 32;  // inputs of an int4 step
+
+struct Free {
+    void operator()(void* p) const { std::free(p); }
+};
+template <class T>
+using Buffer = std::unique_ptr<T[], Free>;
+
+// Zeroed, at a 64-byte boundary (2 MiB for large ones, so that the system can use large pages).
+void* allocate(std::size_t bytes);
+template <class T>
+Buffer<T> make_buffer(std::size_t count) {
+    return Buffer<T>(static_cast<T*>(allocate(count * sizeof(T))));
+}
+
+enum class Kind { bf16 = 16, int8 = 8, int4 = 4 };
+
+struct Matrix {
+    Kind kind = Kind::bf16;
+    int num_out = 0, num_in = 0;
+    Buffer<std::uint8_t> data;
+    Buffer<float> scales;             // int8 [N]; int4 [N/64][K/32][64]
+    Buffer<std::int32_t> correction;  // int8 [N]: 128 * sum of the row, since activations are stored with + 128
+    Buffer<float> bias;               // [N], or null
+    int blocks() const { return (num_out + kBlock - 1) / kBlock; }
+};
+
+Matrix pack_bf16(const std::uint16_t* weight, int num_out, int num_in);
+Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, int num_in);
+// weight [N, K/2]: low nibble = even input, value = nibble - 8; scales [N, K/group].
+Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, int num_in, int group);
+void set_bias(Matrix& matrix, const float* bias);
+
+}  // namespace outdraft

@@ -1,0 +1,46 @@
+// What happens to one row by itself: norms, rotary positions, the gated activation, the best token.
+#pragma once
+#include <cmath>
+
+#include "simd.h"
+
+namespace OD_ISA {
+
+// out = x / rms(x) * weight, D a multiple of 16. Zhang and Sennrich 2019.
+static inline void rms_norm(const float* x, const float* weight, float* out, int size, float eps) {
+    f32x16 squares = {};
+    for (int i = 0; i < size; i += 16) squares = fma(load(x + i), load(x + i), squares);
+    const float scale = 1.0f / std::sqrt(sum(squares) / size + eps);
+    for (int i = 0; i < size; i += 16) store(out + i, load(x + i) * scale * load(weight + i));
+}
+
+// Turn the first `dim` channels of a head in place; cos and sin [dim] are the row's, the sign is in sin.
+static inline void rotate(float* x, const float* cos, const float* sin, int dim) {
+    const int half = dim / 2;
+    for (int i = 0; i < half; i++) {
+        const float a = x[i], b = x[i + half];
+        x[i] = a * cos[i] + b * sin[i];
+        x[i + half] = b * cos[i + half] + a * sin[i + half];
+    }
+}
+
+// gate [size] | value [size] -> silu(gate) * value, in place of the gate. Shazeer 2020.
+static inline void silu_gate(float* gate, int size) {
+    const float* value = gate + size;
+    for (int i = 0; i < size; i += 16) {
+        const f32x16 g = load(gate + i);
+        store(gate + i, g / (1.0f + exp(-g)) * load(value + i));
+    }
+}
+
+// The first of the largest; -1 if there is a NaN.
+static inline int best_token(const float* x, int size) {
+    int best = 0;
+    for (int i = 0; i < size; i++) {
+        if (std::isnan(x[i])) return -1;
+        if (x[i] > x[best]) best = i;
+    }
+    return best;
+}
+
+}  // namespace OD_ISA

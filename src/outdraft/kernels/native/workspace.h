@@ -1,0 +1,35 @@
+// The buffers of a pass; they only grow.
+#pragma once
+#include "model.h"
+
+namespace outdraft {
+
+struct Workspace {
+    int rows = 0, line = 0;
+    Buffer<float> qkv, mixed, normed, wide, narrow, scales;
+    Buffer<std::uint16_t> half;
+    Buffer<std::uint8_t> bytes;
+    Buffer<std::int32_t> offsets;
+
+    float* normed_row(int row) { return normed.get() + std::size_t(row) * line; }
+    // Room for `count` rows of a pass.
+    void reserve(const Shape& shape, int count) {
+        if (count <= rows) return;
+        rows = count, line = shape.hidden;
+        const std::size_t n = std::size_t(count);
+        const int heads = shape.heads * shape.head_dim;
+        int widest = shape.hidden > shape.inner ? shape.hidden : shape.inner;
+        widest = widest > heads ? widest : heads;
+        qkv = make_buffer<float>(n * (heads + 2 * shape.kv_heads * shape.head_dim));
+        mixed = make_buffer<float>(n * heads);
+        normed = make_buffer<float>(n * shape.hidden);
+        wide = make_buffer<float>(n * 2 * shape.inner);
+        narrow = make_buffer<float>(n * shape.hidden);
+        half = make_buffer<std::uint16_t>(n * widest);
+        bytes = make_buffer<std::uint8_t>(n * widest);
+        scales = make_buffer<float>(n * (widest / kGroup + 1));
+        offsets = make_buffer<std::int32_t>(n * (widest / kGroup + 1));
+    }
+};
+
+}  // namespace outdraft

@@ -1,0 +1,143 @@
+"""A decoder's layers and head in packed form: one native call a pass.
+
+Data in: hidden states [N, D] float32, rotary tables [N, rotary], and for each sequence where its rows stand in its
+cache; data out: hidden states, taps, logits. Keys and values of the new rows are left in the cache.
+"""
+
+import ctypes
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import CapabilityError
+from outdraft.kernels.library import CLinear, CPass, CShape, CSpan, check, library
+from outdraft.kernels.matrix import Weight
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Rows [start, stop) of a pass: one sequence, which sees the first `base` slots of its cache.
+
+    The rows are written at slots `first`... A row's path lists the slots above the base that it sees, counted from
+    `base`, in order and itself last; no paths: a chain, each row sees all before it (and first = base).
+    """
+
+    start: int
+    stop: int
+    base: int
+    first: int
+    keys: Tensor  # [L, Hkv, capacity, d] bf16
+    values: Tensor  # the same
+    paths: Seq[Seq[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackShape:
+    """Widths of a decoder."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    vocab: int
+    rotary: int  # turned channels of a head
+    eps: float
+    scale: float  # of the scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerParts:
+    """One layer's weights; norms are float32."""
+
+    qkv: Weight
+    out: Weight
+    up: Weight  # gate | up
+    down: Weight
+    attn_norm: Tensor
+    mlp_norm: Tensor
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    window: int  # keys that a row sees; 0: all
+
+
+class Stack:
+    """Layers and head on a team of `threads` threads; `kind`: which instruction set, "" = the best."""
+
+    def __init__(self, shape: StackShape, num_layers: int, *, threads: int, kind: str = "") -> None:
+        native = library()
+        if native is None:
+            raise CapabilityError("the native kernels are not built: reinstall outdraft where a C++17 compiler is")
+        if shape.head_dim % 32 or shape.head_dim > 512 or shape.hidden % 32 or shape.inner % 32:
+            raise CapabilityError(f"native kernels need widths in steps of 32 and heads of at most 512: {shape}")
+        self._native = native
+        self.shape = shape
+        described = CShape(
+            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.rotary,
+            shape.eps, shape.scale,
+        )  # fmt: skip
+        self._handle = check(native.od_model_new(ctypes.byref(described), num_layers, threads, kind.encode()))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._native.od_model_free(self._handle)
+
+    def set_layer(self, index: int, parts: LayerParts) -> None:
+        """Pack one layer."""
+        linears = (CLinear * 4)(*(w.describe() for w in (parts.qkv, parts.out, parts.up, parts.down)))
+        check(
+            self._native.od_model_set_layer(
+                self._handle, index, linears, _pointer(parts.attn_norm), _pointer(parts.mlp_norm),
+                _pointer(parts.q_norm), _pointer(parts.k_norm), parts.window,
+            )  # fmt: skip
+        )
+
+    def set_head(self, head: Weight, final_norm: Tensor) -> None:
+        """Pack the head."""
+        check(self._native.od_model_set_head(self._handle, ctypes.byref(head.describe()), _pointer(final_norm)))
+
+    def run(
+        self, hidden: Tensor, cos: Tensor, sin: Tensor, spans: Seq[Span], layers: Seq[int], taps: dict[int, Tensor]
+    ) -> None:
+        """The given layers over hidden [N, D] float32, in place; `taps`: layer -> [N, D] that takes the state after it."""
+        described = (CSpan * len(spans))()
+        held = []
+        for to, span in zip(described, spans, strict=True):
+            to.start, to.stop, to.base, to.first = span.start, span.stop, span.base, span.first
+            to.keys, to.values = span.keys.data_ptr(), span.values.data_ptr()
+            to.layer_stride, to.head_stride = span.keys.stride(0), span.keys.stride(1)
+            if span.paths is not None:
+                ends, path = _flatten(span.paths)
+                held.append((ends, path))
+                to.ends, to.path = ends, path
+        pointers = (ctypes.c_void_p * len(layers))(*(taps[i].data_ptr() if i in taps else None for i in layers))
+        passed = CPass(
+            hidden.data_ptr(), cos.data_ptr(), sin.data_ptr(), hidden.shape[0], described, len(spans),
+            (ctypes.c_int32 * len(layers))(*layers), len(layers), pointers if taps else None,
+        )  # fmt: skip
+        check(self._native.od_model_run(self._handle, ctypes.byref(passed)))
+
+    def logits(self, hidden: Tensor, *, norm: bool) -> Tensor:
+        """[M, D] float32 -> [M, V] float32; `norm`: the final norm first."""
+        hidden = hidden.contiguous()
+        out = torch.empty(hidden.shape[0], self.shape.vocab)
+        check(
+            self._native.od_model_logits(self._handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr())
+        )
+        return out
+
+
+def _pointer(values: Tensor | None) -> int | None:
+    return values.data_ptr() if values is not None else None
+
+
+def _flatten(paths: Seq[Seq[int]]) -> tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_int32]]:
+    """(end of each path, all paths one after the other)."""
+    flat: list[int] = []
+    ends: list[int] = []
+    for path in paths:
+        flat += path
+        ends.append(len(flat))
+    return (ctypes.c_int32 * len(ends))(*ends), (ctypes.c_int32 * len(flat))(*flat)

@@ -1,0 +1,93 @@
+"""Packed products against the PyTorch reference, on ragged random shapes, for every instruction set that runs here."""
+
+import pytest
+import torch
+
+from outdraft.core.errors import CapabilityError
+from outdraft.kernels.library import KINDS, library
+from outdraft.kernels.matrix import PackedMatrix, Weight, multiply_reference
+
+native = library()
+pytestmark = pytest.mark.skipif(native is None, reason="the native kernels are not built here (no C++ compiler)")
+kinds = [kind for kind in KINDS if native is not None and native.od_has_kernels(kind.encode())]
+
+
+def random_weight(bits: int, num_out: int, num_in: int, group: int, bias: bool, seed: int) -> Weight:
+    """A weight of about unit gain."""
+    generator = torch.Generator().manual_seed(seed)
+    whole = torch.randn(num_out, num_in, generator=generator) * num_in**-0.5
+    extra = torch.randn(num_out, generator=generator) if bias else None
+    if bits == 16:
+        return Weight(bits=16, values=whole.bfloat16(), bias=extra)
+    span = group or num_in
+    parts = whole.unflatten(1, (-1, span))
+    scales = parts.abs().amax(-1) / (127 if bits == 8 else 7)
+    steps = (parts / scales[:, :, None]).round().flatten(1)
+    if bits == 8:
+        return Weight(bits=8, values=steps.to(torch.int8), scales=scales, bias=extra)
+    nibbles = (steps.clamp(-8, 7) + 8).to(torch.uint8)
+    values = nibbles[:, ::2] | (nibbles[:, 1::2] << 4)
+    return Weight(bits=4, values=values.contiguous(), scales=scales.contiguous(), bias=extra, group=span)
+
+
+def random_case(seed: int) -> tuple[Weight, torch.Tensor]:
+    """A ragged shape: any number of outputs, inputs in steps of 32, 1 to 64 rows, rows of very different size."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def pick(low: int, high: int) -> int:
+        return int(torch.randint(low, high, (1,), generator=generator))
+
+    bits = (16, 8, 4)[seed % 3]
+    group = (32, 64, 128)[pick(0, 3)]
+    num_in = group * pick(1, 5) if bits == 4 else 32 * pick(1, 12)
+    weight = random_weight(bits, pick(1, 300), num_in, group if bits == 4 else 0, seed % 2 == 0, seed)
+    x = torch.randn(pick(1, 65), num_in, generator=generator) * torch.logspace(-3, 3, num_in)[pick(0, num_in)]
+    if seed % 7 == 0:
+        x[0] = 0
+    return weight, x
+
+
+def compare(seeds: range) -> None:
+    for seed in seeds:
+        weight, x = random_case(seed)
+        packed, expected = PackedMatrix(weight), multiply_reference(weight, x)
+        scale = float(expected.abs().max()) + 1e-12
+        for kind in kinds:
+            off = float((packed.multiply(x, kind=kind) - expected).abs().max()) / scale
+            assert off < 2e-6, f"seed {seed}, {kind}: {off}"
+
+
+def test_products_equal_the_reference():
+    compare(range(240))
+
+
+@pytest.mark.slow
+def test_products_equal_the_reference_ten_thousand_times():
+    compare(range(10_000))
+
+
+@pytest.mark.parametrize("bits", [16, 8, 4])
+@pytest.mark.parametrize("kind", kinds)
+def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(bits, kind):
+    weight = random_weight(bits, 200, 384, 32 if bits == 4 else 0, True, 5)
+    packed = PackedMatrix(weight)
+    x = torch.randn(64, 384, generator=torch.Generator().manual_seed(1))
+    alone = torch.cat([packed.multiply(x[i : i + 1], kind=kind) for i in range(64)])
+    for count in range(1, 65):
+        assert torch.equal(packed.multiply(x[:count], kind=kind), alone[:count])
+    assert torch.equal(packed.multiply(x[5:14], kind=kind, threads=2), alone[5:14])
+
+
+def test_the_comparison_notices_a_wrong_scale():
+    weight = random_weight(4, 64, 128, 32, False, 3)
+    x = torch.randn(3, 128)
+    out = PackedMatrix(weight).multiply(x)
+    assert weight.scales is not None
+    weight.scales[0, 0] *= 1.01
+    expected = multiply_reference(weight, x)
+    assert float((out - expected).abs().max()) / float(expected.abs().max()) > 2e-6
+
+
+def test_inputs_must_come_in_steps():
+    with pytest.raises(CapabilityError, match="steps of 32"):
+        Weight(bits=16, values=torch.zeros(4, 40, dtype=torch.bfloat16))

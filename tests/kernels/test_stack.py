@@ -1,0 +1,152 @@
+"""A decoder on the native kernels against the same decoder in PyTorch, and against itself in other passes."""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from outdraft.cache.static import StaticCache
+from outdraft.kernels.library import library
+from outdraft.models.base import Decoder, initialise
+from outdraft.models.config import ModelConfig
+from outdraft.nn.context import CachedContext, CausalContext, Segment
+from outdraft.nn.rope import RopeConfig
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+
+SHAPES = {
+    "llama": {},
+    "grouped": {"num_heads": 6, "num_kv_heads": 2, "head_dim": 64},
+    "one key head": {"num_heads": 5, "num_kv_heads": 1, "head_dim": 96},
+    "wide heads": {"num_heads": 2, "num_kv_heads": 2, "head_dim": 128},
+    "qwen2": {"qkv_bias": True},
+    "qwen3": {"qk_norm": True},
+    "mistral": {"windows": (7, None)},
+    "partial rotary": {"rope": RopeConfig(dim=16)},
+    "odd vocabulary": {"vocab_size": 101},
+}
+
+
+def make(shape: str) -> Decoder:
+    """A random bfloat16 decoder of two layers whose laws are far from flat."""
+    options = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 32, "vocab_size": 128, **SHAPES[shape]}
+    options.setdefault("rope", RopeConfig(dim=options["head_dim"]))
+    config = ModelConfig(hidden_size=64, num_layers=2, intermediate_size=96, max_len=256, **options)
+    return initialise(Decoder(config), 1, std=0.3).bfloat16().requires_grad_(False).eval()
+
+
+class Feeder:
+    """One sequence, fed pass by pass."""
+
+    def __init__(self, decoder: Decoder) -> None:
+        config = decoder.config
+        self.decoder = decoder
+        self.cache = StaticCache(
+            config.num_layers, config.num_kv_heads, config.head_dim, torch.bfloat16, "cpu", 256, poison=True
+        )
+        self.cache.add(0)
+
+    def feed(self, ids: Tensor, parents: tuple[int, ...] | None = None, keep: list[int] | None = None) -> Tensor:
+        """Logits [n, V] of a chain or tree below what is there; keeps the given rows (all)."""
+        base, n = self.cache.length(0), len(ids)
+        self.cache.reserve(0, n)
+        segment = Segment(seq=0, start=0, stop=n, base=base, parents=parents)
+        positions = torch.tensor(segment.depths()) + base
+        out = self.decoder.run(self.decoder.embed(ids, positions), positions, CachedContext(self.cache, [segment]))
+        self.cache.commit(0, list(range(n)) if keep is None else keep)
+        self.cache.check()
+        return self.decoder.logits(out.hidden)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_logits_are_those_of_pytorch(shape):
+    decoder = make(shape)
+    ids = torch.randint(0, decoder.config.vocab_size, (40,), generator=torch.Generator().manual_seed(2))
+    wide = copy.deepcopy(decoder).float()
+    expected = wide(ids, torch.arange(40), CausalContext(1, 40))
+    rough = decoder(ids, torch.arange(40), CausalContext(1, 40)).float()
+    assert decoder.accelerate()
+    feeder = Feeder(decoder)
+    got = torch.cat([feeder.feed(ids[:23]), feeder.feed(ids[23:])])
+    tolerance = float((rough - expected).abs().mean())  # what bfloat16 in PyTorch is off by
+    assert float((got - expected).abs().mean()) < tolerance
+    assert tolerance < 0.05 * float(expected.abs().mean())
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_pass_of_many_rows_has_the_bits_of_one_at_a_time(shape):
+    decoder = make(shape)
+    decoder.accelerate()
+    ids = torch.randint(0, decoder.config.vocab_size, (50,), generator=torch.Generator().manual_seed(3))
+    alone, together = Feeder(decoder), Feeder(decoder)
+    one_by_one = torch.cat([alone.feed(ids[i : i + 1]) for i in range(50)])
+    pieces = [together.feed(part) for part in ids.split((17, 1, 9, 23))]
+    assert torch.equal(torch.cat(pieces), one_by_one)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_a_tree_has_the_bits_of_its_paths(shape):
+    decoder = make(shape)
+    decoder.accelerate()
+    generator = torch.Generator().manual_seed(4)
+    text, nodes = (torch.randint(0, decoder.config.vocab_size, (n,), generator=generator) for n in (21, 9))
+    parents = (-1, 0, 0, 1, 2, 2, 3, 5, 6)
+    feeder = Feeder(decoder)
+    feeder.feed(text)
+    tree = feeder.feed(nodes, parents, keep=[0, 2, 5])
+    paths = {3: (0, 1, 3), 7: (0, 2, 5, 7), 8: (0, 1, 3, 6, 8), 4: (0, 2, 4)}
+    for node, path in paths.items():
+        alone = Feeder(decoder)
+        alone.feed(text)
+        assert torch.equal(alone.feed(nodes[list(path)])[-1], tree[node])
+    after = feeder.feed(nodes[7:8])  # the kept path goes on as if it had been decoded plainly
+    plain = Feeder(decoder)
+    plain.feed(text)
+    assert torch.equal(plain.feed(nodes[[0, 2, 5, 7]])[-1], after[0])
+
+
+def test_a_pass_can_stop_and_resume_at_a_layer():
+    decoder = make("llama")
+    decoder.accelerate()
+    ids, positions = torch.arange(12), torch.arange(12)
+
+    def context() -> CachedContext:
+        feeder = Feeder(decoder)
+        feeder.cache.reserve(0, 12)
+        return CachedContext(feeder.cache, [Segment(seq=0, start=0, stop=12, base=0)])
+
+    h = decoder.embed(ids, positions)
+    whole = decoder.run(h, positions, context(), taps=(0, 1, 2))
+    half = decoder.run(h, positions, ctx := context(), stop=1).hidden
+    assert torch.equal(whole.taps[0], h)
+    assert torch.equal(whole.taps[1], half)
+    assert torch.equal(whole.hidden, whole.taps[2])
+    assert torch.equal(decoder.run(half, positions, ctx, start=1).hidden, whole.hidden)
+
+
+def test_sequences_of_a_ragged_batch_do_not_meet():
+    decoder = make("grouped")
+    decoder.accelerate()
+    config = decoder.config
+    cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, torch.bfloat16, "cpu", 256)
+    lengths = (5, 1, 19)
+    ids = torch.randint(0, 128, (sum(lengths),), generator=torch.Generator().manual_seed(5))
+    segments, start = [], 0
+    for seq, n in enumerate(lengths):
+        cache.add(seq)
+        cache.reserve(seq, n)
+        segments.append(Segment(seq=seq, start=start, stop=start + n, base=0))
+        start += n
+    positions = torch.cat([torch.arange(n) for n in lengths])
+    hidden = decoder.run(decoder.embed(ids, positions), positions, CachedContext(cache, segments)).hidden
+    together = decoder.logits(hidden)
+    alone = torch.cat([Feeder(decoder).feed(part) for part in ids.split(lengths)])
+    assert torch.equal(together, alone)
+
+
+def test_other_shapes_stay_with_pytorch(monkeypatch):
+    decoder = make("llama")
+    assert not copy.deepcopy(decoder).float().accelerate()
+    monkeypatch.setenv("OUTDRAFT_KERNELS", "off")
+    assert not decoder.accelerate()
