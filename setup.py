@@ -12,7 +12,16 @@ from setuptools.command.build_ext import build_ext
 
 HOME = Path("src/outdraft/kernels/native")
 COMMON = ["packed.cpp", "team.cpp", "dispatch.cpp", "api.cpp"]
-FLAGS = ["-O3", "-g0", "-std=c++17", "-fPIC", "-pthread", "-fvisibility=hidden", "-Wno-psabi", "-Wno-ignored-attributes"]
+FLAGS = [
+    "-O3",
+    "-g0",
+    "-std=c++17",
+    "-fPIC",
+    "-pthread",
+    "-fvisibility=hidden",
+    "-Wno-psabi",
+    "-Wno-ignored-attributes",
+]
 FLAGS += ["-Wno-maybe-uninitialized"]  # GCC 12 warns of its own intrinsics
 FLAGS += ["-ffp-contract=off"]  # a row's bits must not depend on which tile it is in
 X86 = {"portable": [], "avx2": ["-march=x86-64-v3"], "avx512": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"]}

@@ -150,3 +150,27 @@ def test_other_shapes_stay_with_pytorch(monkeypatch):
     assert not copy.deepcopy(decoder).float().accelerate()
     monkeypatch.setenv("OUTDRAFT_KERNELS", "off")
     assert not decoder.accelerate()
+
+
+def test_a_chain_in_one_call_is_the_chain_step_by_step():
+    decoder = make("grouped")
+    decoder.accelerate()
+    config = decoder.config
+    texts = [torch.randint(0, 128, (n,), generator=torch.Generator().manual_seed(n)) for n in (9, 17)]
+    cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, torch.bfloat16, "cpu", 256)
+    expected, segments = [], []
+    for seq, text in enumerate(texts):
+        feeder, path = Feeder(decoder), []
+        logits = feeder.feed(text)
+        for _ in range(6):
+            path.append(int(logits[-1].argmax()))
+            logits = feeder.feed(torch.tensor(path[-1:]))
+        expected.append(path)
+        cache.add(seq)
+        cache.reserve(seq, len(text) + 6)
+        context = CachedContext(cache, [Segment(seq=seq, start=0, stop=len(text), base=0)])
+        positions = torch.arange(len(text))
+        decoder.run(decoder.embed(text, positions), positions, context)
+        segments.append(Segment(seq=seq, start=seq, stop=seq + 1, base=len(text)))
+    found = decoder.chain([path[0] for path in expected], [9, 17], CachedContext(cache, segments), 5)
+    assert [list(path) for path in zip(*found, strict=True)] == [path[1:] for path in expected]

@@ -53,6 +53,15 @@ class CPass(Structure):
     )  # fmt: skip
 
 
+class CChain(Structure):
+    """Chain of native/model.h."""
+
+    _fields_ = (
+        ("embedding", c_void_p), ("cos", c_void_p), ("sin", c_void_p), ("spans", POINTER(CSpan)),
+        ("num_spans", c_int), ("steps", c_int), ("tokens", POINTER(c_int32)),
+    )  # fmt: skip
+
+
 _SIGNATURES = {
     "od_error": (c_char_p, []),
     "od_best_kernels": (c_char_p, []),
@@ -63,6 +72,7 @@ _SIGNATURES = {
     "od_model_set_head": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
     "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),
     "od_model_logits": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_void_p]),
+    "od_model_chain": (c_void_p, [c_void_p, POINTER(CChain)]),
     "od_matrix_new": (c_void_p, [POINTER(CLinear)]),
     "od_matrix_free": (None, [c_void_p]),
     "od_matrix_multiply": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_int, c_char_p]),

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.errors import CapabilityError
-from outdraft.kernels.library import CLinear, CPass, CShape, CSpan, check, library
+from outdraft.kernels.library import CChain, CLinear, CPass, CShape, CSpan, check, library
 from outdraft.kernels.matrix import Weight
 
 
@@ -89,8 +89,14 @@ class Stack:
         linears = (CLinear * 4)(*(w.describe() for w in (parts.qkv, parts.out, parts.up, parts.down)))
         check(
             self._native.od_model_set_layer(
-                self._handle, index, linears, _pointer(parts.attn_norm), _pointer(parts.mlp_norm),
-                _pointer(parts.q_norm), _pointer(parts.k_norm), parts.window,
+                self._handle,
+                index,
+                linears,
+                _pointer(parts.attn_norm),
+                _pointer(parts.mlp_norm),
+                _pointer(parts.q_norm),
+                _pointer(parts.k_norm),
+                parts.window,
             )  # fmt: skip
         )
 
@@ -102,16 +108,7 @@ class Stack:
         self, hidden: Tensor, cos: Tensor, sin: Tensor, spans: Seq[Span], layers: Seq[int], taps: dict[int, Tensor]
     ) -> None:
         """The given layers over hidden [N, D] float32, in place; `taps`: layer -> [N, D] that takes the state after it."""
-        described = (CSpan * len(spans))()
-        held = []
-        for to, span in zip(described, spans, strict=True):
-            to.start, to.stop, to.base, to.first = span.start, span.stop, span.base, span.first
-            to.keys, to.values = span.keys.data_ptr(), span.values.data_ptr()
-            to.layer_stride, to.head_stride = span.keys.stride(0), span.keys.stride(1)
-            if span.paths is not None:
-                ends, path = _flatten(span.paths)
-                held.append((ends, path))
-                to.ends, to.path = ends, path
+        described = _describe(spans)
         pointers = (ctypes.c_void_p * len(layers))(*(taps[i].data_ptr() if i in taps else None for i in layers))
         passed = CPass(
             hidden.data_ptr(), cos.data_ptr(), sin.data_ptr(), hidden.shape[0], described, len(spans),
@@ -123,10 +120,36 @@ class Stack:
         """[M, D] float32 -> [M, V] float32; `norm`: the final norm first."""
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self.shape.vocab)
-        check(
-            self._native.od_model_logits(self._handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr())
-        )
+        check(self._native.od_model_logits(self._handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr()))
         return out
+
+    def chain(
+        self, embedding: Tensor, tokens: Seq[int], cos: Tensor, sin: Tensor, spans: Seq[Span], steps: int
+    ) -> list[list[int]]:
+        """Feed `tokens` (one for each span), then `steps` - 1 times what came out best: the tokens found at each step.
+
+        embedding [V, D] bf16; cos and sin [steps * B, rotary], step after step; a span is one row that moves on by one
+        slot a step. A token of -1: a logit was NaN.
+        """
+        count = len(spans)
+        found = (ctypes.c_int32 * ((steps + 1) * count))(*tokens)
+        described = CChain(
+            embedding.data_ptr(), cos.data_ptr(), sin.data_ptr(), _describe(spans), count, steps, found
+        )  # fmt: skip
+        check(self._native.od_model_chain(self._handle, ctypes.byref(described)))
+        return [list(found[i * count : (i + 1) * count]) for i in range(1, steps + 1)]
+
+
+def _describe(spans: Seq[Span]) -> "ctypes.Array[CSpan]":
+    """For the C interface; ctypes keeps what the pointers point at."""
+    described = (CSpan * len(spans))()
+    for to, span in zip(described, spans, strict=True):
+        to.start, to.stop, to.base, to.first = span.start, span.stop, span.base, span.first
+        to.keys, to.values = span.keys.data_ptr(), span.values.data_ptr()
+        to.layer_stride, to.head_stride = span.keys.stride(0), span.keys.stride(1)
+        if span.paths is not None:
+            to.ends, to.path = _flatten(span.paths)
+    return described
 
 
 def _pointer(values: Tensor | None) -> int | None:

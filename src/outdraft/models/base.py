@@ -127,6 +127,19 @@ class Decoder(nn.Module):
         self.stack.run(h, rotation.cos, rotation.sin, spans, layers, states)
         return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
 
+    def chain(
+        self, tokens: Sequence[int], positions: Sequence[int], ctx: AttentionContext, steps: int
+    ) -> list[list[int]]:
+        """Greedy chains in one native call (after `accelerate` only): the tokens found at each of `steps` steps.
+
+        tokens, positions: one for each sequence; `ctx`: one row of each, behind which the cache has room for the steps.
+        """
+        spans = ctx.spans()
+        assert self.stack is not None and self.rope is not None and spans is not None
+        places = torch.tensor(positions) + torch.arange(steps)[:, None]  # [steps, B]
+        rotation = self.rope.at(places.flatten(), torch.float32)
+        return self.stack.chain(self.embedding, tokens, rotation.cos, rotation.sin, spans, steps)
+
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V]."""
         if self.stack is not None:

@@ -109,6 +109,27 @@ class DraftModel:
         context = self._cache.extend(seqs, [1] * len(seqs))
         return self.decoder.logits(self._run(tokens, positions, context))
 
+    @property
+    def runs_chains(self) -> bool:
+        """Whether `chain` is there: the native kernels hold the decoder."""
+        return self.decoder.stack is not None
+
+    def chain(self, seqs: Seq[int], tokens: list[int], step: int, steps: int) -> list[list[int]]:
+        """`guess` `steps` times in one call, each time the best token next: the tokens of each sequence.
+
+        tokens: one for each sequence, `step` places after its pending token. -1 stands for logits that are NaN.
+        """
+        positions = [len(self._texts[seq].ids) - 1 + step for seq in seqs]
+        context = self._cache.extend(seqs, [1] * len(seqs))
+        if steps > 1:
+            self._cache.extend(seqs, [steps - 1] * len(seqs))
+        found = self.decoder.chain(tokens, positions, context, steps)
+        for fed in (tokens, *found[:-1]):
+            for seq, token in zip(seqs, fed, strict=True):
+                guess = self._texts[seq].guess
+                guess.append((len(guess) - 1, token))
+        return [list(path) for path in zip(*found, strict=True)]
+
     def branch(self, trees: Seq[Tree]) -> Tensor:
         """Feed the frontier of each tree (below its pending token): logits [n, V], tree after tree."""
         tokens: list[int] = []

@@ -43,6 +43,11 @@ def takes_argmax(seq: Sequence, sample: Sample) -> bool:
     return sample == "greedy" or seq.request.params.greedy
 
 
+def takes_plain_argmax(seq: Sequence, sample: Sample) -> bool:
+    """Whether this sequence's guesses are the argmax of the raw logits."""
+    return takes_argmax(seq, sample) and not _edits_logits(seq)
+
+
 class Chooser:
     """How each sequence of one round chooses. What does not change from step to step is worked out once."""
 
@@ -52,7 +57,7 @@ class Chooser:
         self._seqs = seqs
         self._confident = confident  # whether confidences are wanted
         self._argmax = [takes_argmax(seq, sample) for seq in seqs]
-        self._plain = [best and not _edits_logits(seq) for best, seq in zip(self._argmax, seqs, strict=True)]
+        self._plain = [takes_plain_argmax(seq, sample) for seq in seqs]
 
     def __call__(self, rows: list[int], logits: Tensor, paths: Seq[list[int]]) -> Choices:
         """One token for each row of `logits` [n, V]; row j belongs to sequence i = rows[j], which drafted `paths[i]`.

@@ -102,6 +102,10 @@ OD_API Model* od_model_logits(Model* model, const float* hidden, int rows, int n
     return guarded([&] { return model->kernels->logits(*model, hidden, rows, norm != 0, out), model; });
 }
 
+OD_API Model* od_model_chain(Model* model, const Chain* chain) {
+    return guarded([&] { return model->kernels->chain(*model, *chain), model; });
+}
+
 OD_API Matrix* od_matrix_new(const od_linear* from) {
     return guarded([&] { return new Matrix(pack(*from)); });
 }

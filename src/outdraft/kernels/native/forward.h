@@ -10,6 +10,7 @@
 
 namespace OD_ISA {
 
+using outdraft::Chain;
 using outdraft::LayerWeights;
 using outdraft::Model;
 using outdraft::Pass;
@@ -186,6 +187,33 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
         model.team->barrier().wait();
         product(model.head, operand, rows, out, shape.vocab, id, model.team->size());
     });
+}
+
+// All steps of a chain without a word from outside.
+static void chain(Model& model, const Chain& from) {
+    const Shape& shape = model.shape;
+    const int n = from.num_spans;
+    model.space->reserve_chain(shape, n);
+    float* hidden = model.space->hidden.get();
+    float* scores = model.space->logits.get();
+    std::vector<std::int32_t> layers(model.layers.size());
+    for (std::size_t i = 0; i < layers.size(); i++) layers[i] = int(i);
+    for (int step = 0; step < from.steps; step++) {
+        const std::int32_t* tokens = from.tokens + std::size_t(step) * n;
+        for (int r = 0; r < n; r++) {
+            const bf16* row = from.embedding + std::size_t(tokens[r] < 0 ? 0 : tokens[r]) * shape.hidden;
+            for (int i = 0; i < shape.hidden; i += 16) store(hidden + std::size_t(r) * shape.hidden + i, widen(row + i));
+        }
+        const std::size_t turn = std::size_t(step) * n * shape.rotary;
+        run(model, Pass{hidden, from.cos + turn, from.sin + turn, n, from.spans, n, layers.data(), int(layers.size()),
+                        nullptr});
+        logits(model, hidden, n, true, scores);
+        for (int r = 0; r < n; r++) {
+            const int best = best_token(scores + std::size_t(r) * shape.vocab, shape.vocab);
+            from.tokens[std::size_t(step + 1) * n + r] = tokens[r] < 0 ? -1 : best;
+            from.spans[r].base++, from.spans[r].first++;
+        }
+    }
 }
 
 // x [rows, K] -> out [rows, N]: one product by itself, for tests and measurements.

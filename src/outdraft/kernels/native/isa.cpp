@@ -8,5 +8,5 @@
 
 namespace outdraft {
 extern const Kernels OD_TABLE(OD_ISA);
-const Kernels OD_TABLE(OD_ISA) = {OD_NAME(OD_ISA), OD_ISA::run, OD_ISA::logits, OD_ISA::multiply};
+const Kernels OD_TABLE(OD_ISA) = {OD_NAME(OD_ISA), OD_ISA::run, OD_ISA::logits, OD_ISA::chain, OD_ISA::multiply};
 }  // namespace outdraft

@@ -33,14 +33,24 @@ static inline void silu_gate(float* gate, int size) {
     }
 }
 
-// The first of the largest; -1 if there is a NaN.
+// The first of the largest; -1 if there is a NaN or nothing but negative infinity.
 static inline int best_token(const float* x, int size) {
-    int best = 0;
-    for (int i = 0; i < size; i++) {
-        if (std::isnan(x[i])) return -1;
-        if (x[i] > x[best]) best = i;
+    f32x16 top = set1(-INFINITY), bad = {};
+    int i = 0;
+    for (; i + 16 <= size; i += 16) {
+        const f32x16 v = load(x + i);
+        top = max(top, v);
+        bad = v == v ? bad : set1(1.0f);
     }
-    return best;
+    float high = largest(top), wrong = largest(bad);
+    for (; i < size; i++) {
+        high = x[i] > high ? x[i] : high;
+        wrong = x[i] == x[i] ? wrong : 1.0f;
+    }
+    if (wrong > 0) return -1;
+    for (i = 0; i < size; i++)
+        if (x[i] == high) return i;
+    return -1;
 }
 
 }  // namespace OD_ISA
