@@ -1,6 +1,6 @@
 """The built kernels, through their C interface. Data in: nothing; data out: a `ctypes` library, or None and a reason.
 
-`OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or one of "avx512", "avx2", "portable"; unset: the best that runs here.
+`OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or "avx512", "avx2" or "portable"; unset: the best that runs here.
 """
 
 import ctypes

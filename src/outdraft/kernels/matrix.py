@@ -64,7 +64,8 @@ class Weight:
         if self.bits == 4:
             pair = torch.stack((self.values & 15, self.values >> 4), -1)
             whole = pair.flatten(1).float() - 8
-        return (whole.unflatten(1, (self.scales.shape[1], -1)) * self.scales[:, :, None]).flatten(1)
+        scaled: Tensor = whole.view(self.num_out, self.scales.shape[1], -1) * self.scales[:, :, None]
+        return scaled.flatten(1)
 
 
 class PackedMatrix:
@@ -100,7 +101,7 @@ def multiply_reference(weight: Weight, x: Tensor) -> Tensor:
         rounded = x.bfloat16().double()
     else:
         span = weight.num_in if weight.bits == 8 else STEP
-        parts = x.unflatten(1, (-1, span))  # [R, spans, span]
+        parts = x.view(x.shape[0], -1, span)  # [R, spans, span]
         top = parts.abs().amax(-1, keepdim=True)
         scale = torch.where(top > 0, top / 127, torch.ones(()))
         rounded = ((parts * (1 / scale)).round().double() * scale.double()).flatten(1)

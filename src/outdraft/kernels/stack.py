@@ -107,7 +107,7 @@ class Stack:
     def run(
         self, hidden: Tensor, cos: Tensor, sin: Tensor, spans: Seq[Span], layers: Seq[int], taps: dict[int, Tensor]
     ) -> None:
-        """The given layers over hidden [N, D] float32, in place; `taps`: layer -> [N, D] that takes the state after it."""
+        """The given layers over hidden [N, D] float32, in place; `taps`: layer -> [N, D] to take the state after it."""
         described = _describe(spans)
         pointers = (ctypes.c_void_p * len(layers))(*(taps[i].data_ptr() if i in taps else None for i in layers))
         passed = CPass(

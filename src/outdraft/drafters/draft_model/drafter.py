@@ -89,9 +89,9 @@ class DraftModelDrafter:
             return self.model.guess([seqs[i].id for i in rows], tokens, step)
 
         options = self._options
-        if self.model.runs_chains and not options.confidence_threshold:
-            if all(takes_plain_argmax(seq, options.sample) for seq in seqs):
-                return self._greedy_chains(seqs, depths)
+        native = self.model.runs_chains and not options.confidence_threshold
+        if native and all(takes_plain_argmax(seq, options.sample) for seq in seqs):
+            return self._greedy_chains(seqs, depths)
         return grow_chains(seqs, depths, feed, sample=options.sample, confidence_threshold=options.confidence_threshold)
 
     def _greedy_chains(self, seqs: Seq[Sequence], depths: list[int]) -> list[Draft]:
