@@ -24,7 +24,9 @@ FLAGS = [
 ]
 FLAGS += ["-Wno-maybe-uninitialized"]  # GCC 12 warns of its own intrinsics
 FLAGS += ["-ffp-contract=off"]  # a row's bits must not depend on which tile it is in
-X86 = {"portable": [], "avx2": ["-march=x86-64-v3"], "avx512": ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"]}
+AVX512 = ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"]
+AMX = [*AVX512, "-mamx-tile", "-mamx-bf16", "-mamx-int8"]
+X86 = {"portable": [], "avx2": ["-march=x86-64-v3"], "avx512": AVX512, "amx": AMX}
 SETS = X86 if platform.machine() in ("x86_64", "AMD64") else {"portable": []}
 
 

@@ -1,6 +1,6 @@
 """The built kernels, through their C interface. Data in: nothing; data out: a `ctypes` library, or None and a reason.
 
-`OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or "avx512", "avx2" or "portable"; unset: the best that runs here.
+`OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or one of `KINDS`; unset: the best that runs here.
 """
 
 import ctypes
@@ -12,7 +12,7 @@ from pathlib import Path
 from outdraft.core.errors import ConfigError
 
 _FILE = Path(__file__).parent / "_native.so"
-KINDS = ("avx512", "avx2", "portable")
+KINDS = ("amx", "avx512", "avx2", "portable")
 
 
 class CLinear(Structure):

@@ -97,7 +97,7 @@ class Stack:
                 _pointer(parts.q_norm),
                 _pointer(parts.k_norm),
                 parts.window,
-            )  # fmt: skip
+            )
         )
 
     def set_head(self, head: Weight, final_norm: Tensor) -> None:

@@ -1,5 +1,12 @@
 // Which of the compiled instruction sets this machine can run, best first.
 #include <cstring>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#endif
+#if defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include "model.h"
 #include "workspace.h"
@@ -8,7 +15,7 @@ namespace outdraft {
 
 extern const Kernels kernels_portable;
 #if defined(__x86_64__)
-extern const Kernels kernels_avx512, kernels_avx2;
+extern const Kernels kernels_amx, kernels_avx512, kernels_avx2;
 #endif
 
 namespace {
@@ -18,6 +25,22 @@ struct Choice {
     bool usable;
 };
 
+#if defined(__x86_64__)
+// The matrix unit's state is large: Linux wants to be asked once before a process uses it.
+bool may_use_amx() {
+#if defined(__linux__)
+    unsigned a, b, c, d;
+    if (!__get_cpuid_count(7, 0, &a, &b, &c, &d)) return false;
+    const unsigned bits = (1u << 22) | (1u << 24) | (1u << 25);  // AMX-BF16, AMX-TILE, AMX-INT8
+    constexpr long request = 0x1023, tile_data = 18;             // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+    static const bool granted = (d & bits) == bits && syscall(SYS_arch_prctl, request, tile_data) == 0;
+    return granted;
+#else
+    return false;
+#endif
+}
+#endif
+
 template <class Visit>
 const Kernels* search(Visit visit) {
 #if defined(__x86_64__)
@@ -26,7 +49,8 @@ const Kernels* search(Visit visit) {
     const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
-    const Choice choices[] = {{&kernels_avx512, avx512}, {&kernels_avx2, avx2}, {&kernels_portable, true}};
+    const bool amx = avx512 && may_use_amx();
+    const Choice choices[] = {{&kernels_amx, amx}, {&kernels_avx512, avx512}, {&kernels_avx2, avx2}, {&kernels_portable, true}};
 #else
     const Choice choices[] = {{&kernels_portable, true}};
 #endif

@@ -3,6 +3,7 @@
 //
 //   h -> norm -> qkv -> rotate, write to the cache -> attention -> out -> + h -> norm -> gate|up -> silu -> down -> + h
 #pragma once
+#include "amx.h"
 #include "attention.h"
 #include "linear.h"
 #include "rows.h"
@@ -18,6 +19,13 @@ using outdraft::Shape;
 using outdraft::Span;
 using outdraft::Team;
 using outdraft::Workspace;
+
+static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
+#if defined(__AMX_BF16__) && defined(__AMX_INT8__)
+    if (m.kind != Kind::int4 && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, id, team);
+#endif
+    tile_product(m, x, rows, out, stride, id, team);
+}
 
 // One pass as one member of the team sees it.
 class Worker {

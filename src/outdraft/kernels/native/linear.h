@@ -155,8 +155,15 @@ static inline int tiles(const Matrix& m, int block, const Operand& x, int row, i
     return rows;
 }
 
+// One row's outputs of a block, with the bias.
+static inline void write_line(const Matrix& m, int first, int width, const float* from, float* to) {
+    if (from != to) std::memcpy(to, from, sizeof(float) * width);
+    if (m.bias)
+        for (int i = 0; i < width; i++) to[i] += m.bias[first + i];
+}
+
 // Worker `id` of `team` computes its share of the outputs: out [R, stride], stride >= N.
-static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
+static inline void tile_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
     const int blocks = m.blocks();
     for (int block = blocks * id / team; block < blocks * (id + 1) / team; block++) {
         const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
@@ -165,13 +172,10 @@ static inline void product(const Matrix& m, const Operand& x, int rows, float* o
             const bool whole = width == kBlock;
             float* to = whole ? out + std::size_t(row) * stride + first : edge[0];
             const int done = tiles(m, block, x, row, rows - row, to, whole ? stride : kBlock);
-            for (int r = 0; r < done; r++) {
-                float* line = out + std::size_t(row + r) * stride + first;
-                if (!whole) std::memcpy(line, edge[r], sizeof(float) * width);
-                if (m.bias)
-                    for (int i = 0; i < width; i++) line[i] += m.bias[first + i];
+            for (int r = 0; r < done; r++, row++) {
+                float* line = out + std::size_t(row) * stride + first;
+                write_line(m, first, width, whole ? line : edge[r], line);
             }
-            row += done;
         }
     }
 }

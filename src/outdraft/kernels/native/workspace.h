@@ -27,8 +27,9 @@ struct Workspace {
         normed = make_buffer<float>(n * shape.hidden);
         wide = make_buffer<float>(n * 2 * shape.inner);
         narrow = make_buffer<float>(n * shape.hidden);
-        half = make_buffer<std::uint16_t>(n * widest);
-        bytes = make_buffer<std::uint8_t>(n * widest);
+        const std::size_t whole = (n + 31) / 32 * 32;  // the matrix unit reads whole tiles
+        half = make_buffer<std::uint16_t>(whole * widest);
+        bytes = make_buffer<std::uint8_t>(whole * widest);
         scales = make_buffer<float>(n * (widest / kGroup + 1));
         offsets = make_buffer<std::int32_t>(n * (widest / kGroup + 1));
     }

@@ -1,0 +1,115 @@
+// Products on Intel's matrix unit (AMX): a tile of 16 rows times 16 outputs takes 32 bf16 or 64 byte inputs at once.
+//
+// The packed layouts of packed.h are what its second operand wants: 16 lines of 64 bytes, 256 bytes apart. The unit
+// computes each row by itself, so a row's bits do not depend on how many rows share a tile.
+#pragma once
+#if defined(__AMX_BF16__) && defined(__AMX_INT8__)
+#include "linear.h"
+
+namespace OD_ISA {
+
+constexpr int kTileRows = 16;
+constexpr int kLine = 4 * kBlock;  // bytes between two lines of a packed block
+
+// Tiles 0-3 hold sums [rows, 16], tiles 4 and 5 activations [rows, 64 bytes], tiles 6 and 7 weights [16, 64 bytes].
+static inline void configure_tiles(int rows) {
+    struct alignas(64) {
+        std::uint8_t palette = 1, start = 0, reserved[14] = {};
+        std::uint16_t bytes[16] = {};
+        std::uint8_t rows[16] = {};
+    } config;
+    for (int i = 0; i < 8; i++) config.bytes[i] = 64, config.rows[i] = i < 6 ? rows : kTileRows;
+    _tile_loadconfig(&config);
+}
+
+// Four tiles of sums: `x` and `x2` are the first and second 16 rows, `w` and its neighbours 16 outputs each.
+template <bool Bytes, bool Tall>
+static inline void multiply_tiles(const std::uint8_t* x, std::size_t x_stride, const std::uint8_t* w, int steps) {
+    _tile_zero(0);
+    _tile_zero(1);
+    _tile_zero(2);
+    _tile_zero(3);
+    const std::uint8_t* x2 = x + kTileRows * x_stride;
+#define OD_DOT(sum, a, b)                              \
+    if constexpr (Bytes) { _tile_dpbusd(sum, a, b); }  \
+    else { _tile_dpbf16ps(sum, a, b); }
+    for (int k = 0; k < steps; k++, x += 64, x2 += 64, w += kTileRows * kLine) {
+        _tile_loadd(4, x, x_stride);
+        if constexpr (Tall) { _tile_loadd(5, x2, x_stride); }
+        _tile_loadd(6, w, kLine);
+        _tile_loadd(7, w + 64, kLine);
+        OD_DOT(0, 4, 6)
+        OD_DOT(1, 4, 7)
+        if constexpr (Tall) {
+            OD_DOT(2, 5, 6)
+            OD_DOT(3, 5, 7)
+        } else {
+            _tile_loadd(6, w + 128, kLine);
+            _tile_loadd(7, w + 192, kLine);
+            OD_DOT(2, 4, 6)
+            OD_DOT(3, 4, 7)
+        }
+    }
+#undef OD_DOT
+}
+
+// Byte sums [rows, 64] to floats, in place.
+static inline void scale_bytes(const Matrix& m, int block, const Operand& x, int row, int rows, float* sums) {
+    const float* scales = m.scales.get() + std::size_t(block) * kBlock;
+    const std::int32_t* correction = m.correction.get() + std::size_t(block) * kBlock;
+    for (int r = 0; r < rows; r++)
+        for (int i = 0; i < kBlock; i += 16) {
+            float* at = sums + r * kBlock + i;
+            i32x16 whole;
+            std::memcpy(&whole, at, 64);
+            store(at, to_float(whole - load(correction + i)) * load(scales + i) * x.scales[row + r]);
+        }
+}
+
+// One block of 64 outputs for up to 32 rows from `row` on -> sums [32, 64]; returns how many rows were done.
+template <bool Bytes>
+static inline int amx_block(const Matrix& m, int block, const Operand& x, int row, int left, float* sums) {
+    const std::size_t stride = std::size_t(m.num_in) * (Bytes ? 1 : 2);
+    const std::uint8_t* lines = Bytes ? x.bytes : reinterpret_cast<const std::uint8_t*>(x.half);
+    const std::uint8_t* w = m.data.get() + std::size_t(block) * kBlock * stride;
+    const int steps = int(stride / 64), rows = left < 2 * kTileRows ? left : 2 * kTileRows;
+    lines += row * stride;
+    if (rows <= kTileRows) {
+        multiply_tiles<Bytes, false>(lines, stride, w, steps);
+        _tile_stored(0, sums, kLine);
+        _tile_stored(1, sums + 16, kLine);
+        _tile_stored(2, sums + 32, kLine);
+        _tile_stored(3, sums + 48, kLine);
+    } else {
+        for (int half = 0; half < 2; half++) {
+            float* to = sums + 32 * half;
+            multiply_tiles<Bytes, true>(lines, stride, w + 128 * half, steps);
+            _tile_stored(0, to, kLine);
+            _tile_stored(1, to + 16, kLine);
+            _tile_stored(2, to + kTileRows * kBlock, kLine);
+            _tile_stored(3, to + kTileRows * kBlock + 16, kLine);
+        }
+    }
+    if (Bytes) scale_bytes(m, block, x, row, rows, sums);
+    return rows;
+}
+
+// Worker `id`'s share; the operand has room for whole tiles of rows.
+static inline void amx_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
+    alignas(64) float sums[2 * kTileRows * kBlock];
+    configure_tiles(rows < kTileRows ? rows : kTileRows);
+    const int blocks = m.blocks();
+    for (int block = blocks * id / team; block < blocks * (id + 1) / team; block++) {
+        const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
+        for (int row = 0; row < rows;) {
+            const bool bytes = m.kind == Kind::int8;
+            const int done = bytes ? amx_block<true>(m, block, x, row, rows - row, sums)
+                                   : amx_block<false>(m, block, x, row, rows - row, sums);
+            for (int r = 0; r < done; r++, row++) write_line(m, first, width, sums + r * kBlock, out + row * stride + first);
+        }
+    }
+    _tile_release();
+}
+
+}  // namespace OD_ISA
+#endif
