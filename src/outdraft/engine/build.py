@@ -17,9 +17,9 @@ from outdraft.models.load import load_model
 
 def load_target(directory: Path, *, dtype: str, device: str, exact: bool) -> Decoder:
     """The decoder, its rows independent of the pass if `exact`."""
-    decoder = load_model(directory, dtype=None if dtype == "auto" else dtype, device=device)
-    decoder.set_exact(exact)
-    decoder.accelerate()
+    decoder = load_model(directory, dtype=None if dtype == "auto" else dtype, device=device, native=True)
+    if not exact and decoder.stack is None:
+        decoder.set_exact(False)
     return decoder
 
 

@@ -92,6 +92,7 @@ class LLM:
         dtype = str(runner.dtype).removeprefix("torch.")
         self.config: dict[str, Any] = {
             "model": self._directory.name, "dtype": dtype, "device": str(runner.device), "exact": self._exact,
+            "kernels": self._decoder.stack.kind if self._decoder.stack is not None else "pytorch",
             "max_model_len": runner.max_len, **resolved,
         }  # fmt: skip
         self._lock = Lock()

@@ -107,6 +107,7 @@ class Decoder(nn.Module):
         spans = ctx.spans() if self.stack is not None else None
         if spans is not None:
             return self._run_native(h, positions, spans, layers, taps)
+        h = h.to(self.embedding.dtype)
         rotation = self.rope.at(positions, h.dtype) if self.rope is not None else None
         taken = {layers[0]: h} if len(layers) and layers[0] in taps else {}
         for i in layers:

@@ -30,10 +30,13 @@ DTYPES = {
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 
 
-def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu") -> Decoder:
+def load_model(
+    path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", *, native: bool = False
+) -> Decoder:
     """The model in directory `path` (or of that Hugging Face name), ready to run.
 
-    dtype: a name, or None / "auto" for the type that the weights are stored in.
+    dtype: a name, or None / "auto" for the type that the weights are stored in. native: run on the native kernels
+    where they know the model; hidden states and logits are float32 then.
     """
     directory = resolve(str(path))
     raw = read_json(directory / "config.json")
@@ -58,7 +61,8 @@ def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device:
             target.copy_(entry.join([store[name] for name in theirs]))
     require_filled(parameters.items(), directory)
     decoder.eval().requires_grad_(False)
-    decoder.set_exact(True)
+    if not (native and decoder.accelerate()):
+        decoder.set_exact(True)
     return decoder
 
 

@@ -133,11 +133,10 @@ class DraftModelDrafter:
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
     dtype = port.dtype if options.dtype == "auto" else options.dtype
-    decoder = load_model(resolve(options.model), dtype=dtype, device=str(port.device))
+    decoder = load_model(resolve(options.model), dtype=dtype, device=str(port.device), native=True)
     if decoder.config.vocab_size != port.vocab_size:
         raise CapabilityError(
             f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "
             f"{port.vocab_size}: choose a draft model that shares the target's tokenizer"
         )
-    decoder.accelerate()
     return DraftModelDrafter(options, DraftModel(decoder))
