@@ -44,10 +44,10 @@ struct Scratch {
     }
 };
 
+// One of four steps that transpose 16 x 16 words: swaps the off-diagonal squares of width S.
 template <int S>
 static inline void exchange(u32x16* v) {
-    typedef std::int32_t index __attribute__((vector_size(64)));
-    index up, down;
+    u32x16 up, down;  // of two vectors a | b: lane j takes number up[j]
     for (int j = 0; j < 16; j++) {
         up[j] = j & S ? 16 + j - S : j;
         down[j] = j & S ? 16 + j : j + S;
@@ -55,8 +55,15 @@ static inline void exchange(u32x16* v) {
     for (int i = 0; i < 16; i++) {
         if (i & S) continue;
         const u32x16 a = v[i], b = v[i + S];
-        v[i] = __builtin_shuffle(a, b, (u32x16)up);
-        v[i + S] = __builtin_shuffle(a, b, (u32x16)down);
+#if defined(__clang__)
+        for (int j = 0; j < 16; j++) {
+            v[i][j] = j & S ? b[j - S] : a[j];
+            v[i + S][j] = j & S ? b[j] : a[j + S];
+        }
+#else
+        v[i] = __builtin_shuffle(a, b, up);
+        v[i + S] = __builtin_shuffle(a, b, down);
+#endif
     }
 }
 
