@@ -27,7 +27,7 @@ def record_file(tmp_path: Path) -> Path:
 
 
 def test_every_key_that_is_read_is_written():
-    common = {"when", "load", "model", "machine", "config", "sampling"}
+    common = {"key", "when", "load", "model", "machine", "config", "sampling"}
     assert {one.name for one in fields(Row)} <= {one.name for one in fields(Written)} | common
 
 
@@ -137,6 +137,18 @@ def test_files_that_are_no_records(tmp_path: Path):
     cut = write(tmp_path / "b.jsonl", make_records())
     cut.write_text(cut.read_text() + '{"kind": "ro')
     assert len(read_records(cut).rows) == 72
+
+
+def test_setups_are_not_mixed(tmp_path: Path):
+    old, new = make_records(seed=1), make_records(seed=2)
+    for record in new:
+        if record["kind"] == "row":
+            record |= {"key": "new " + record["key"], "sampling": {**record["sampling"], "max_tokens": 32}}
+    path = write(tmp_path / "a.jsonl", [*old, *new, *new])
+    last = read_records(path)
+    assert len(last.rows) == 72 == last.num_others and last.rows[0].sampling["max_tokens"] == 32
+    first = read_records(path, old[3]["key"])
+    assert len(first.rows) == 72 and first.num_others == 144 and first.rows[0].sampling["max_tokens"] == 64
 
 
 def test_theory_agrees_with_the_paper():

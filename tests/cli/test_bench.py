@@ -47,6 +47,8 @@ def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path
     longer = outdraft(*words, "--method", "ngram:k=3", "--max-tokens", 9)
     assert longer.code == 0 and len(rows_of(out)) == 10, "another length is another row"
 
+    assert "6 rows of the file are of another" in longer.out
+
     same = outdraft("bench", "--compare", out, out, "--json")
     assert same.code == 0 and {change["verdict"] for change in json.loads(same.out)} == {"same"}
     assert outdraft("bench", "--report", out, "--no-plots").code == 0
@@ -59,7 +61,7 @@ def test_seeded_sampling_is_compared_and_unseeded_is_not(outdraft, tiny: Path, s
     assert all(row["identical"] for row in rows_of(tmp_path / "a.jsonl"))
     ran = outdraft(*words, "--out", tmp_path / "b.jsonl")
     assert ran.code == 0 and "not promised" in ran.out
-    assert [row["identical"] for row in rows_of(tmp_path / "b.jsonl")] == [True, None]
+    assert [row["identical"] for row in rows_of(tmp_path / "b.jsonl")] == [None, None]
 
 
 def test_another_text_is_a_failed_row(outdraft, tiny: Path, suite: Path, tmp_path: Path):
@@ -87,6 +89,27 @@ def test_conversations_follow_plain_answers(outdraft, tiny: Path, tmp_path: Path
     out.write_text("\n".join(kept[:2]) + "\n")
     assert outdraft(*words).code == 0
     assert [json.loads(line)["key"] for line in out.read_text().splitlines()] == [json.loads(k)["key"] for k in kept]
+
+
+def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: Path, monkeypatch):
+    from outdraft.bench import runner
+
+    real, calls = runner.time_round, []
+
+    def second_prompt_is_interrupted(*args: object, **options: object) -> None:
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(*args, **options)
+
+    out = tmp_path / "a.jsonl"
+    words = ("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 6, "--no-curve", "--no-plots",
+             "--method", "ngram:k=3", "--out", out)  # fmt: skip
+    monkeypatch.setattr(runner, "time_round", second_prompt_is_interrupted)
+    ran = outdraft(*words)
+    assert ran.code == 130 and f"--out {out} goes on" in ran.out.replace("\n", " ")
+    assert [row["prompt"] for row in rows_of(out)] == ["1", "1"]
+    assert outdraft(*words).code == 0 and [row["prompt"] for row in rows_of(out)] == ["1", "1", "2", "2"]
 
 
 def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):

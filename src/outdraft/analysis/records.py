@@ -1,5 +1,7 @@
 """The lines of a record file, as far as the analysis reads them; unknown keys are left alone.
 
+A file may hold rows of several setups (model, machine, sampling): those of one are taken, so that nothing is mixed; of
+rows that stand there twice, the newer.
 Data in: a path; data out: `Records`: rows (one method on one prompt each), and the cost curve if it was measured.
 """
 
@@ -18,6 +20,7 @@ PLAIN = "none"
 class Row:
     """One method on one prompt; lists by round, and by position in the draft (from 1)."""
 
+    key: str
     suite: str
     category: str
     prompt: str
@@ -45,6 +48,13 @@ class Row:
     config: Mapping[str, Any]
     sampling: Mapping[str, Any]
 
+    @property
+    def setup(self) -> dict[str, Any]:
+        """What rows must share to stand in one table. A prompt's own stop strings do not count."""
+        engine = {name: self.config.get(name) for name in ("dtype", "device", "exact", "max_model_len")}
+        sampling = {name: value for name, value in self.sampling.items() if name != "stop"}
+        return {"model": self.model, "machine": self.machine, "engine": engine, "sampling": sampling}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Curve:
@@ -67,6 +77,7 @@ class Records:
     path: Path
     rows: list[Row] = field(default_factory=list)
     curve: Curve | None = None
+    num_others: int = 0  # rows of other setups in the same file
 
     @property
     def methods(self) -> list[str]:
@@ -79,14 +90,17 @@ class Records:
         return list(dict.fromkeys(row.suite for row in self.rows))
 
 
-def read_records(path: Path) -> Records:
-    """Read a file; raises `ConfigError` naming the line that is no record, or that the file is empty."""
+def read_records(path: Path, like: str | None = None) -> Records:
+    """Read a file: the rows whose setup is that of the row with key `like`, or of the last row.
+
+    Raises `ConfigError` naming the line that is no record, or that the file is empty.
+    """
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"records {path} cannot be read: {error}; give a file that `outdraft bench` wrote") from error
     rows: list[Row] = []
-    curve: Curve | None = None
+    curves: list[tuple[Any, Curve]] = []
     for number, line in enumerate(lines, 1):
         try:
             data = json.loads(line)
@@ -94,10 +108,18 @@ def read_records(path: Path) -> Records:
                 rows.append(Row(**{one.name: data[one.name] for one in fields(Row)}))
             elif data["kind"] == "curve":
                 curve = Curve(**{one.name: data[one.name] for one in fields(Curve)})
+                curves.append((data.get("model"), curve))
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):
                 break  # cut off while it was written
             raise ConfigError(f"{path}, line {number} is no record of `outdraft bench`: {error!r}") from error
     if not rows:
         raise ConfigError(f"{path} holds no finished row; measure some with `outdraft bench --out {path}`")
-    return Records(path=path, rows=rows, curve=curve)
+    setup = next((row.setup for row in rows if row.key == like), rows[-1].setup)
+    chosen = {(row.method, row.suite, row.prompt): row for row in rows if row.setup == setup}
+    return Records(
+        path=path,
+        rows=list(chosen.values()),
+        curve=next((curve for model, curve in reversed(curves) if model == setup["model"]), None),
+        num_others=sum(row.setup != setup for row in rows),
+    )

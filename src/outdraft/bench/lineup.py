@@ -30,7 +30,7 @@ class Rival:
     @property
     def label(self) -> str:
         """The name, and what was chosen: "eagle k=5". What the zoo's target needs anyway is not said."""
-        said = {} if self.num_speculative_tokens is None else {"k": self.num_speculative_tokens}
+        said: dict[str, Any] = {} if self.num_speculative_tokens is None else {"k": self.num_speculative_tokens}
         own = ZOO_OPTIONS.get(self.name, {})
         said |= {key: value for key, value in self.options.items() if own.get(key) != value}
         said |= {key: value for key, value in (("verifier", self.verifier), ("policy", self.policy))

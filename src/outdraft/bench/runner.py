@@ -53,6 +53,7 @@ class Outcome:
     num_skipped: int = 0
     too_long: list[str] = field(default_factory=list)
     failed: list[str] = field(default_factory=list)
+    key: str | None = None  # of one of its rows, new or old
 
 
 class Bench:
@@ -97,6 +98,7 @@ class Bench:
     def _run_turn(self, prompt: Prompt, name: str, asked: Asked, params: SamplingParams) -> str | None:
         """Measure what is missing; plain decoding's text, if it was written."""
         keys = {label: self._key(label, prompt, name, asked, params) for label in self.plan.entrants}
+        self.outcome.key = keys[PLAIN]
         missing = [label for label in self.plan.entrants if keys[label] not in self.journal.keys]
         done = len(self.plan.entrants) - len(missing)
         self.outcome.num_skipped += done

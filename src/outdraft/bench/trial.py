@@ -55,7 +55,7 @@ def begin(
         device = str(llm.config["device"])
         forget_peak(device)
         first = time_text(llm, ids, params)
-        promised = label == PLAIN or is_promised(llm, params)
+        promised = is_promised(llm, params)
         plain = first if label == PLAIN else trials[PLAIN].first
         difference = find_difference(first.token_ids, plain.token_ids) if promised else None
         if promised and difference is None and first.text != plain.text:
@@ -79,10 +79,14 @@ def time_round(
     meter: Rapl | None = None,
     tell: Callable[[str], None] = lambda label: None,
 ) -> None:
-    """One more text of every method."""
+    """One more text of every method; where plain decoding's is promised it is compared again."""
     for label in order(list(trials), number):
         tell(label)
-        trials[label].rounds.append(time_text(entrants[label], ids, params, meter))
+        trial, timed = trials[label], time_text(entrants[label], ids, params, meter)
+        trial.rounds.append(timed)
+        difference = find_difference(timed.token_ids, trials[PLAIN].first.token_ids)
+        if trial.identical and difference is not None:
+            trial.identical, trial.difference = False, f"in timed round {number + 1}, {difference}"
 
 
 def order(labels: list[str], number: int) -> list[str]:

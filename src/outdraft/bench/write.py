@@ -23,8 +23,9 @@ class Journal:
             if path.exists():
                 self._recover()
             self._file = path.open("a", encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"records cannot be written to {path}: {error.strerror or error}") from error
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it holds no text"
+            raise ConfigError(f"records cannot be written to {path}: {reason}; choose another --out") from error
         self.num_found = len(self.keys)
 
     def append(self, record: dict[str, Any]) -> None:

@@ -18,6 +18,6 @@ def progress_bar(console: Console, total: int, unit: str) -> Iterator[Callable[[
         task = bar.add_task("", total=total)
 
         def tell(message: str, done: int) -> None:
-            bar.update(task, advance=done, **({"description": message} if message else {}))
+            bar.update(task, advance=done, description=message or None)
 
         yield tell

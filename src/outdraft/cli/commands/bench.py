@@ -74,7 +74,7 @@ def run(options: Options) -> int:
     if options.compare:
         return _compare(console, options)
     if options.report is not None:
-        return _report(console, Path(options.report), options, more={})
+        return _report(console, Path(options.report), options)
     return _measure(console, options)
 
 
@@ -97,11 +97,12 @@ def _measure(console: "Console", options: Options) -> int:
             with progress_bar(console, plan.num_texts, "texts") as tell:
                 outcome = Bench(plan, journal, tell).run()
         except KeyboardInterrupt:
-            console.print(f"interrupted; the same command with --out {path} goes on from here", markup=False)
+            console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
             raise
     for note in _notes(outcome, absent):
         console.print(note, style="dim", markup=False)
-    return _report(console, path, options, more={"absent": absent, "too_long": outcome.too_long})
+    more = {"absent": absent, "too_long": outcome.too_long}
+    return _report(console, path, options, like=outcome.key, more=more)
 
 
 def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
@@ -147,7 +148,9 @@ def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str,
     return entrants, absent
 
 
-def _report(console: "Console", path: Path, options: Options, *, more: dict[str, Any]) -> int:
+def _report(
+    console: "Console", path: Path, options: Options, *, like: str | None = None, more: dict[str, Any] | None = None
+) -> int:
     from outdraft.analysis.records import read_records
     from outdraft.analysis.summary import summarise
     from outdraft.analysis.tables import speed_sheet, time_sheet
@@ -155,13 +158,16 @@ def _report(console: "Console", path: Path, options: Options, *, more: dict[str,
     from outdraft.cli.console import write_json
     from outdraft.cli.sheets import show_sheet
 
-    records = read_records(path)
+    records = read_records(path, like)
     cells = summarise(records, options.by)
     title = f"{what_measured(records)}\n{how_measured(records, cells)}\n{where_measured(records)}"
     bars = console.encoding.startswith("utf")
     sheets = [speed_sheet(cells, title), time_sheet(cells, bars=bars)]
     for sheet in sheets:
         show_sheet(console, sheet)
+    if records.num_others:
+        others = f"{records.num_others} rows of the file are of another model, machine or sampling, and left out"
+        console.print(others, style="dim", markup=False)
     written = _write_sheets(path.with_suffix(""), sheets)
     if options.plots:
         try:
@@ -175,7 +181,7 @@ def _report(console: "Console", path: Path, options: Options, *, more: dict[str,
     failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
     if options.json:
         made = {"records": str(path), "written": [str(one) for one in written], "failed": failed}
-        write_json(made | {"cells": [asdict(cell) for cell in cells]} | more)
+        write_json(made | {"cells": [asdict(cell) for cell in cells]} | (more or {}))
     return 1 if failed else 0
 
 
