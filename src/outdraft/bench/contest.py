@@ -1,8 +1,7 @@
-"""All drafters on the same prompts, timed in turn in one run: what each saves, and whether each writes the same text.
+"""A few prompts, all drafters, summed up on the spot: the demo's measurement (`outdraft bench` keeps every row).
 
-A round lets every drafter write every prompt once, in changing order, so that a machine that slows down slows all of
-them. Speed-up is the median over rounds of plain seconds / drafter's seconds of the same round.
-Data in: a plain engine and rivals over its weights; data out: a `Contest`.
+A round lets every drafter write every prompt once. Speed-up is the median over rounds of plain seconds / drafter's
+seconds of the same round. Data in: a plain engine and rivals over its weights; data out: a `Contest`.
 """
 
 from collections.abc import Callable, Mapping
@@ -12,11 +11,11 @@ from statistics import median
 from time import perf_counter
 
 from outdraft.bench.lineup import Rival
+from outdraft.bench.trial import PLAIN, Trial, begin, join, time_round
 from outdraft.core.errors import OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.engine.stats import RequestStats
-from outdraft.engine.writer import Result
 
 MIN_ROUNDS, MAX_ROUNDS = 3, 9
 
@@ -57,7 +56,7 @@ def hold(
 
     `strict`: a drafter that cannot draft for this model is an error; else it is left out and named.
     """
-    entrants, absent = {"none": plain}, {}
+    entrants, absent = {PLAIN: plain}, {}
     for rival in rivals:
         try:
             entrants[rival.name] = join(plain, rival)
@@ -66,57 +65,41 @@ def hold(
                 raise
             absent[rival.name] = str(error)
     params = SamplingParams(max_tokens=max_tokens)
-    texts: dict[str, dict[str, Result]] = {}
-    for name, llm in entrants.items():
-        progress(f"comparing texts: {name}")
-        texts[name] = {kind: llm.generate({"prompt_token_ids": ids}, params) for kind, ids in prompts.items()}
-
-    rounds: list[dict[str, dict[str, float]]] = []  # [round][drafter][kind] seconds
-    began = perf_counter()
-    while len(rounds) < MAX_ROUNDS and (len(rounds) < MIN_ROUNDS or perf_counter() - began < seconds):
-        progress(f"timing: round {len(rounds) + 1}")
-        rounds.append(_time_round(entrants, prompts, params, backwards=len(rounds) % 2 == 1))
-    written = sum(len(result.token_ids) for result in texts["none"].values())
+    progress("comparing texts")
+    trials = {kind: begin(entrants, ids, params) for kind, ids in prompts.items()}
+    num_rounds, began = 0, perf_counter()
+    while num_rounds < MAX_ROUNDS and (num_rounds < MIN_ROUNDS or perf_counter() - began < seconds):
+        progress(f"timing: round {num_rounds + 1}")
+        for kind, ids in prompts.items():
+            time_round(trials[kind], entrants, ids, params, number=num_rounds)
+        num_rounds += 1
+    written = sum(len(of[PLAIN].first.token_ids) for of in trials.values())
     return Contest(
-        plain_tps=written / median(sum(one["none"].values()) for one in rounds),
-        num_rounds=len(rounds),
-        scores=[_score(name, texts, rounds) for name in entrants],
+        plain_tps=written / median(_seconds(trials, PLAIN, number) for number in range(num_rounds)),
+        num_rounds=num_rounds,
+        scores=[_score(name, trials, num_rounds) for name in entrants],
         absent=absent,
     )
 
 
-def join(plain: LLM, rival: Rival) -> LLM:
-    """The rival's engine over the same weights."""
-    return plain.with_drafter(rival.name, rival.options, num_speculative_tokens=rival.num_speculative_tokens)
+def _seconds(trials: Mapping[str, Mapping[str, Trial]], name: str, number: int) -> float:
+    return sum(of[name].rounds[number].seconds for of in trials.values())
 
 
-def _time_round(
-    entrants: Mapping[str, LLM], prompts: Mapping[str, list[int]], params: SamplingParams, *, backwards: bool
-) -> dict[str, dict[str, float]]:
-    order = list(entrants)[:: -1 if backwards else 1]
-    seconds: dict[str, dict[str, float]] = {name: {} for name in order}
-    for kind, ids in prompts.items():
-        for name in order:
-            began = perf_counter()
-            entrants[name].generate({"prompt_token_ids": ids}, params)
-            seconds[name][kind] = perf_counter() - began
-    return seconds
-
-
-def _score(
-    name: str, texts: Mapping[str, Mapping[str, Result]], rounds: Seq[Mapping[str, Mapping[str, float]]]
-) -> Score:
-    mine, theirs = texts[name], texts["none"]
-    stats = merge([result.stats for result in mine.values()])
+def _score(name: str, trials: Mapping[str, Mapping[str, Trial]], num_rounds: int) -> Score:
+    stats = merge([of[name].first.stats for of in trials.values()])
     by_kind = {
-        kind: {"tau": mine[kind].stats.tau, "speedup": median(one["none"][kind] / one[name][kind] for one in rounds)}
-        for kind in mine
+        kind: {
+            "tau": of[name].first.stats.tau,
+            "speedup": median(p.seconds / m.seconds for p, m in zip(of[PLAIN].rounds, of[name].rounds, strict=True)),
+        }
+        for kind, of in trials.items()
     }
     return Score(
         name=name,
-        identical=all((mine[k].token_ids, mine[k].text) == (theirs[k].token_ids, theirs[k].text) for k in mine),
+        identical=all(of[name].identical for of in trials.values()),
         tau=stats.tau,
-        speedup=median(sum(one["none"].values()) / sum(one[name].values()) for one in rounds),
+        speedup=median(_seconds(trials, PLAIN, n) / _seconds(trials, name, n) for n in range(num_rounds)),
         acceptance_by_position=stats.acceptance_by_position,
         by_kind=by_kind,
     )

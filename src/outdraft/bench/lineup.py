@@ -1,8 +1,17 @@
-"""The drafters of the demo, set up as suits the zoo's target; other commands take the zoo's weights from here too."""
+"""The drafters of the demo and of `outdraft bench`, set up as suits the zoo's target; and how to spell another one.
 
+eagle                       as it is
+eagle:k=8,width=3           k draft tokens a pass; any other word is an option of the drafter
+ngram:verifier=sequential   `verifier` and `policy` are the engine's
+"""
+
+import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from outdraft.core.errors import ConfigError
 
 ZOO_TARGET = "zoo:target"
 ZOO_OPTIONS: Mapping[str, dict[str, Any]] = {"early_exit": {"model": "zoo:early_exit"}}
@@ -15,6 +24,18 @@ class Rival:
     name: str
     options: Mapping[str, Any] = field(default_factory=dict)
     num_speculative_tokens: int | None = None
+    verifier: str = "auto"
+    policy: str = "fixed"
+
+    @property
+    def label(self) -> str:
+        """The name, and what was chosen: "eagle k=5". What the zoo's target needs anyway is not said."""
+        said: dict[str, Any] = {} if self.num_speculative_tokens is None else {"k": self.num_speculative_tokens}
+        own = ZOO_OPTIONS.get(self.name, {})
+        said |= {key: value for key, value in self.options.items() if own.get(key) != value}
+        said |= {key: value for key, value in (("verifier", self.verifier), ("policy", self.policy))
+                 if value not in ("auto", "fixed")}  # fmt: skip
+        return " ".join([self.name, *(f"{key}={value}" for key, value in said.items())])
 
 
 RIVALS = (
@@ -24,3 +45,37 @@ RIVALS = (
     Rival(name="early_exit", options=ZOO_OPTIONS["early_exit"], num_speculative_tokens=3),
     Rival(name="eagle", num_speculative_tokens=5),
 )
+
+
+def parse_rival(text: str, *, verifier: str = "auto", zoo: bool = False) -> Rival:
+    """What `--method` says. `zoo`: the target is the zoo's, so that a drafter's zoo weights are its default."""
+    name, _, rest = text.partition(":")
+    options: dict[str, Any] = dict(ZOO_OPTIONS.get(name, {})) if zoo else {}
+    ours: dict[str, Any] = {"verifier": verifier}
+    for part in re.split(r",(?![^\[{]*[\]}])", rest) if rest else []:  # a comma within brackets belongs to a value
+        key, equals, value = part.partition("=")
+        if not equals or not key.strip():
+            raise ConfigError(f"method {text!r}: {part!r} is no key=value; write for example {name}:k=4")
+        key = key.strip().replace("-", "_")
+        if key in ("k", "num_speculative_tokens"):
+            ours["num_speculative_tokens"] = _count(text, value)
+        elif key in ("verifier", "policy"):
+            ours[key] = value.strip()
+        else:
+            options[key] = _value(value)
+    return Rival(name=name.strip(), options=options, **ours)
+
+
+def _count(text: str, value: str) -> int:
+    try:
+        return int(value)
+    except ValueError as error:
+        raise ConfigError(f"method {text!r}: k={value} is no whole number") from error
+
+
+def _value(text: str) -> Any:
+    """JSON where it is JSON, else text."""
+    try:
+        return json.loads(text)
+    except ValueError:
+        return text

@@ -3,7 +3,7 @@
     temperature: float = flag(0.0, "0 is greedy")      ->  --temperature FLOAT   0 is greedy (default: 0.0)
     json: bool = flag(False, "...")                    ->  --json
     exact: bool | None = flag(None, "...")             ->  --exact / --no-exact, as for a default of True
-    stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated
+    stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated; with words=2: --stop TEXT TEXT
     drafter_options: Mapping[str, Any] = flag({}, ..)  ->  --drafter-options KEY=VALUE, repeated, or a JSON object
     prompt: str | None = argument(None, "...")         ->  a word without a flag
     sampling: S = field(metadata={"title": "sampling"})->  the flags of that dataclass, under a heading
@@ -23,10 +23,16 @@ _NAMES = {int: "N", float: "X", str: "TEXT"}
 
 
 def flag(
-    default: Any, help: str, *, short: str | None = None, metavar: str | None = None, choices: tuple[str, ...] = ()
+    default: Any,
+    help: str,
+    *,
+    short: str | None = None,
+    metavar: str | None = None,
+    choices: tuple[str, ...] = (),
+    words: int | None = None,
 ) -> Any:
-    """A field that becomes `--its-name`."""
-    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices}
+    """A field that becomes `--its-name`. `words`: a tuple that is given at once, as so many words."""
+    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices, "words": words}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -88,7 +94,8 @@ def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> No
         settings |= {"action": "append", "type": key_values, "metavar": "KEY=VALUE", "default": None}
     elif get_origin(hint) is tuple:
         kind = get_args(hint)[0]
-        settings |= {"action": "append", "type": kind, "metavar": meta.get("metavar") or _NAMES[kind], "default": None}
+        settings |= {"type": kind, "metavar": meta.get("metavar") or _NAMES[kind], "default": None}
+        settings |= {"nargs": meta["words"]} if meta.get("words") else {"action": "append"}
     else:
         kind = _plain(hint)
         settings["type"] = kind

@@ -27,6 +27,7 @@ class Chunk:
     sources: tuple[Source, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: str | None = None
+    stats: RequestStats | None = field(default=None, repr=False)  # of the whole text, on its last chunk
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,6 +90,7 @@ class Writer:
                 Chunk(
                     text=text, token_ids=event.tokens, sources=event.sources, logprobs=event.logprobs,
                     finish_reason=event.finish_reason,
+                    stats=self.stats if event.finish_reason is not None else None,
                 )
             )  # fmt: skip
 

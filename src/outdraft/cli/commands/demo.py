@@ -72,7 +72,7 @@ def run(options: Options) -> int:
 
 
 def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options: Options) -> None:
-    from outdraft.bench.contest import join
+    from outdraft.bench.trial import join
     from outdraft.cli.console import has_style, legend
     from outdraft.cli.race import race
     from outdraft.core.errors import OutdraftError

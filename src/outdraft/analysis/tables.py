@@ -1,0 +1,80 @@
+"""Cells to tables: what each method gained on each suite, and where its time went."""
+
+from collections.abc import Sequence as Seq
+
+from outdraft.analysis.bootstrap import Interval
+from outdraft.analysis.sheet import Sheet
+from outdraft.analysis.summary import ALL, Cell
+
+WIDEST = 6  # groups that fit beside each other
+BARS = " ▁▂▃▄▅▆▇█"
+
+
+def speed_sheet(cells: Seq[Cell], title: str) -> Sheet:
+    """A row for each method; many groups get a row for each method and group instead."""
+    groups = [group for group in dict.fromkeys(cell.group for cell in cells) if group != ALL]
+    wide = len(groups) <= WIDEST
+    beside = groups if wide and len(groups) > 1 else []
+    shown = [cell for cell in cells if cell.group == ALL or not wide]
+    by_name = {(cell.method, cell.group): cell for cell in cells}
+    rows = []
+    for cell in shown:
+        name = cell.method if wide else f"{cell.method}, {cell.group}"
+        on_each = [_speed(by_name.get((cell.method, group))) for group in beside]
+        rows.append(
+            [name, f"{cell.tau:.2f}", _speed(cell), _range(cell.speedup), *on_each,
+             f"{cell.tokens_per_second:.0f}", _identical(cell)]
+        )  # fmt: skip
+    head = ["method", "tokens\nper pass", "speed-up", "95 %", *(f"on\n{group}" for group in beside), "tokens\n/s"]
+    return Sheet(title=title, columns=[*head, "identical"], rows=rows, notes=_failures(shown))
+
+
+def time_sheet(cells: Seq[Cell], *, bars: bool = True) -> Sheet:
+    """Over all groups: where the time went, the first token, memory, energy, acceptance by position."""
+    shown = [cell for cell in cells if cell.group == ALL]
+    energy = any(cell.joules_per_token is not None for cell in shown)
+    device = any("device" in cell.peak_bytes for cell in shown)
+    columns = ["method", "draft", "target", "rest", "first\ntoken", "peak\nmemory"]
+    columns += ["on the\nGPU"] * device + ["joules\n/token"] * energy + ["accepted", "by position"]
+    rows = []
+    for cell in shown:
+        row = [cell.method, *(f"{cell.split[part]:.0%}" for part in ("draft", "target", "rest"))]
+        row += [f"{1000 * cell.first_token_seconds:.1f} ms", _bytes(cell.peak_bytes.get("host"))]
+        row += [_bytes(cell.peak_bytes.get("device"))] * device
+        row += [f"{cell.joules_per_token:.2f}" if cell.joules_per_token is not None else "?"] * energy
+        drafted = bool(cell.acceptance_by_position)
+        row += [f"{cell.acceptance_rate:.2f}" if drafted else "", _positions(cell.acceptance_by_position, bars)]
+        rows.append(row)
+    notes = ["peak memory is the whole process's, with every method's weights loaded"]
+    notes += [] if energy else ["no energy: this machine shows no RAPL counters to us"]
+    return Sheet(title="Where the time went", columns=columns, rows=rows, notes=tuple(notes))
+
+
+def _speed(cell: Cell | None) -> str:
+    if cell is None:
+        return ""
+    return "FAILED" if cell.speedup is None else f"{cell.speedup.value:.2f}x"
+
+
+def _range(interval: Interval | None) -> str:
+    return "" if interval is None else f"{interval.low:.2f}-{interval.high:.2f}"
+
+
+def _identical(cell: Cell) -> str:
+    if not cell.num_compared:
+        return "not promised"
+    return "yes" if not cell.num_failed else f"NO, {cell.num_failed} of {cell.num_compared}"
+
+
+def _failures(cells: Seq[Cell]) -> tuple[str, ...]:
+    return tuple(f"{cell.method} FAILED: {cell.first_failure}" for cell in cells if cell.failed and cell.group == ALL)
+
+
+def _positions(rates: Seq[float], bars: bool) -> str:
+    if bars:
+        return "".join(BARS[round(rate * (len(BARS) - 1))] for rate in rates[:16])
+    return " ".join(f"{rate:.2f}" for rate in rates[:16])
+
+
+def _bytes(count: int | None) -> str:
+    return "?" if count is None else f"{count / 2**20:.0f} MB"

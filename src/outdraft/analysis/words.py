@@ -1,0 +1,63 @@
+"""What a table or a picture says of itself: which model, how it was measured, on what and when."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from typing import Any
+
+from outdraft.analysis.records import PLAIN, Records
+from outdraft.analysis.summary import ALL, Cell
+
+
+def what_measured(records: Records) -> str:
+    """ "zoo:target, 15.7M parameters, bfloat16": the title."""
+    row = records.rows[0]
+    name = str(row.model["name"])
+    if row.model.get("inflate"):
+        name += f" inflated {row.model['inflate']}"
+    return f"outdraft bench: {name}, {_count(int(row.model['parameters']))} parameters, {row.config['dtype']}"
+
+
+def how_measured(records: Records, cells: Seq[Cell]) -> str:
+    """Sampling, prompts, rounds, and whether all texts were plain decoding's."""
+    row = records.rows[0]
+    prompts = len({(one.suite, one.prompt) for one in records.rows})
+    num_rounds = min(len(one.seconds) for one in records.rows)
+    told = f"{_sampling(row.sampling)}; {prompts} prompts, up to {row.sampling['max_tokens']} tokens each; "
+    told += f"median of {num_rounds} interleaved rounds, bars 95 %"
+    compared = [cell for cell in cells if cell.group == ALL and cell.method != PLAIN and cell.num_compared]
+    if not compared:
+        return told
+    failed = sum(cell.num_failed for cell in compared)
+    checked = sum(cell.num_compared for cell in compared)
+    if failed:
+        return f"{told}; {failed} of {checked} texts DIFFER from plain decoding's"
+    return f"{told}; all {checked} texts identical to plain decoding's"
+
+
+def where_measured(records: Records) -> str:
+    """Machine and date, and how busy the machine was."""
+    row = records.rows[0]
+    machine = row.machine
+    place = str(machine.get("gpu") or machine["cpu"])
+    days = sorted({one.when[:10] for one in records.rows})
+    loads = [one.load for one in records.rows if one.load is not None]
+    threads = machine["threads"]
+    told = f"{place}; {machine['cores']} cores, {threads} thread{'s' * (threads != 1)}; torch {machine['torch']}, "
+    told += f"outdraft {machine['outdraft']}; {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "")
+    if loads and machine["cores"] and max(loads) > 1.25 * machine["cores"]:
+        told += f"; the machine was busy (load up to {max(loads):.1f})"
+    return told
+
+
+def _sampling(sampling: Mapping[str, Any]) -> str:
+    if sampling["temperature"] == 0:
+        return "greedy"
+    seed = sampling["seed"]
+    return f"temperature {sampling['temperature']:g}, " + ("no seed" if seed is None else f"seed {seed}")
+
+
+def _count(number: int) -> str:
+    for unit, size in (("B", 10**9), ("M", 10**6), ("K", 10**3)):
+        if number >= size:
+            return f"{number / size:.1f}{unit}"
+    return str(number)

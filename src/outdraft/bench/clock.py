@@ -1,0 +1,49 @@
+"""One text on the clock: seconds, seconds to the first token, and joules where the machine tells them.
+
+The text is streamed, so that the first token has a time of its own; the loop and its counters are everybody's.
+Data in: an engine, a prompt's ids, sampling settings; data out: `Timed`.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from time import perf_counter
+
+from outdraft.bench.energy import Rapl
+from outdraft.core.params import SamplingParams
+from outdraft.engine.llm import LLM
+from outdraft.engine.stats import RequestStats
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Timed:
+    """What was written, and what it took."""
+
+    token_ids: tuple[int, ...]
+    text: str
+    stats: RequestStats
+    seconds: float
+    first_token_seconds: float
+    joules: float | None = None  # of the whole package, whoever else used it
+
+
+def time_text(llm: LLM, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None) -> Timed:
+    """Write one text. On a GPU too the last chunk is there only when its tokens are on the host."""
+    tokens: list[int] = []
+    text, first, stats = "", None, RequestStats()
+    before = meter.read() if meter is not None else None
+    began = perf_counter()
+    for chunk in llm.stream({"prompt_token_ids": ids}, params):
+        if first is None:
+            first = perf_counter() - began
+        tokens += chunk.token_ids
+        text += chunk.text
+        stats = chunk.stats or stats
+    seconds = perf_counter() - began
+    return Timed(
+        token_ids=tuple(tokens),
+        text=text,
+        stats=stats,
+        seconds=seconds,
+        first_token_seconds=first if first is not None else seconds,
+        joules=meter.joules(before, meter.read()) if meter is not None else None,
+    )

@@ -1,0 +1,58 @@
+"""What the figures were made on, as plain data. Times of different machines are no comparison, so rows carry this.
+
+`describe` is what must be equal for a row to count as done already; the load of the moment is kept beside it.
+"""
+
+import os
+import platform
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outdraft import __version__
+
+
+def describe(device: str) -> dict[str, Any]:
+    """Processor, cores that we may use, threads, memory, versions, and the GPU if there is one in use."""
+    told = {
+        "cpu": _cpu(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "memory_gb": _memory_gb(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "torch": torch.__version__,
+        "outdraft": __version__,
+    }
+    if torch.device(device).type == "cuda":
+        told["gpu"] = torch.cuda.get_device_name(device)
+    return told
+
+
+def load_average() -> float | None:
+    """Processes that wanted a core during the last minute; above `cores`, times are not to be trusted."""
+    try:
+        return round(os.getloadavg()[0], 2)
+    except OSError:
+        return None
+
+
+def _cpu() -> str:
+    """The name that people know, with the instruction sets that decide the speed of small matrices."""
+    try:
+        told = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return platform.processor() or platform.machine()
+    found = {key.strip(): value.strip() for key, _, value in (line.partition(":") for line in told.splitlines())}
+    flags = found.get("flags", "").split()
+    fast = [name for name, flag in (("AMX", "amx_bf16"), ("AVX-512", "avx512f"), ("AVX2", "avx2")) if flag in flags]
+    name = found.get("model name") or platform.machine()
+    return f"{name}, {fast[0]}" if fast else name
+
+
+def _memory_gb() -> float | None:
+    try:
+        return round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30, 1)
+    except (ValueError, OSError, AttributeError):
+        return None

@@ -1,0 +1,90 @@
+"""One line of a record: one method on one prompt, with all that is needed to read it alone years later.
+
+Every round stands there with plain decoding's figures of the same round, so a speed-up needs no other line. Positions
+of a draft count from 1; lists by position begin with position 1.
+"""
+
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from statistics import fmean
+from typing import Any
+
+from outdraft.bench.machine import load_average
+from outdraft.bench.trial import Trial
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Row:
+    """What was measured."""
+
+    suite: str
+    category: str
+    prompt: str
+    method: str
+    identical: bool | None  # None: plain decoding's own text is not promised here
+    difference: str | None
+    num_prompt_tokens: int
+    num_tokens: int  # of the first text, as are the counters below
+    num_steps: int
+    num_draft_tokens: int
+    num_accepted_tokens: int
+    num_rejections: int
+    tau: float
+    reached: list[int]
+    rejected: list[int]
+    tokens: list[int]  # by round, as are the next ones
+    seconds: list[float]
+    first_token_seconds: list[float]
+    plain_tokens: list[int]
+    plain_seconds: list[float]
+    plain_first_token_seconds: list[float]
+    joules: list[float] | None
+    split: dict[str, float]  # mean seconds of a round: draft, target, rest (all else inside and around the loop)
+    peak_bytes: dict[str, int]
+
+
+def make_row(
+    mine: Trial, plain: Trial, *, suite: str, category: str, prompt: str, method: str, num_prompt_tokens: int
+) -> Row:
+    """From the trials of one prompt."""
+    stats = mine.first.stats
+    longest = max(stats.reached, default=0)
+    joules = [one.joules for one in mine.rounds if one.joules is not None]
+    return Row(
+        suite=suite,
+        category=category,
+        prompt=prompt,
+        method=method,
+        identical=mine.identical,
+        difference=mine.difference,
+        num_prompt_tokens=num_prompt_tokens,
+        num_tokens=stats.num_tokens,
+        num_steps=stats.num_steps,
+        num_draft_tokens=stats.num_draft_tokens,
+        num_accepted_tokens=stats.num_accepted_tokens,
+        num_rejections=stats.num_rejections,
+        tau=stats.tau,
+        reached=[stats.reached[i] for i in range(1, longest + 1)],
+        rejected=[stats.first_rejection[i] for i in range(1, longest + 1)],
+        tokens=[len(one.token_ids) for one in mine.rounds],
+        seconds=[one.seconds for one in mine.rounds],
+        first_token_seconds=[one.first_token_seconds for one in mine.rounds],
+        plain_tokens=[len(one.token_ids) for one in plain.rounds],
+        plain_seconds=[one.seconds for one in plain.rounds],
+        plain_first_token_seconds=[one.first_token_seconds for one in plain.rounds],
+        joules=joules if len(joules) == len(mine.rounds) else None,
+        split=_split(mine),
+        peak_bytes=mine.peak_bytes,
+    )
+
+
+def as_record(row: Row, **more: Any) -> dict[str, Any]:
+    """Plain data, with what the whole run has in common."""
+    now = datetime.now(UTC).isoformat(timespec="seconds")
+    return {"kind": "row", **asdict(row), "when": now, "load": load_average(), **more}
+
+
+def _split(trial: Trial) -> dict[str, float]:
+    draft = fmean(one.stats.draft_seconds for one in trial.rounds)
+    target = fmean(one.stats.target_seconds for one in trial.rounds)
+    return {"draft": draft, "target": target, "rest": fmean(one.seconds for one in trial.rounds) - draft - target}

@@ -1,0 +1,35 @@
+"""One thing to ask: a text to continue, or the user's turns of a conversation."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from outdraft.codecs.chat import render_chat
+from outdraft.codecs.text import TextCodec
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """`name` is unique in its suite. `chat`: the turns are a user's words, else the one turn is text to continue."""
+
+    suite: str
+    name: str
+    category: str
+    turns: tuple[str, ...]
+    chat: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asked:
+    """What the engine is given: ids, and the texts that end the answer."""
+
+    ids: tuple[int, ...]
+    stop: tuple[str, ...] = ()
+
+
+def ask(codec: TextCodec, prompt: Prompt, messages: Seq[Mapping[str, str]]) -> Asked:
+    """The prompt after `messages`, by the model's chat template where the turns are a conversation."""
+    if not prompt.chat:
+        return Asked(ids=tuple(codec.encode(messages[-1]["content"])))
+    rendered = render_chat(codec.chat_template, messages)
+    return Asked(ids=tuple(codec.encode(rendered.text, add_special=rendered.add_special)), stop=rendered.stop)

@@ -1,0 +1,96 @@
+"""One prompt, all methods in turn: a first text each, which warms up and is compared, then timed rounds.
+
+In a round every method writes the text once, in an order that changes from round to round, so that a machine that slows
+down slows all of them; a method is compared with plain decoding of its own round alone.
+"""
+
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+from outdraft.bench.clock import Timed, time_text
+from outdraft.bench.energy import Rapl
+from outdraft.bench.identity import find_difference, is_promised
+from outdraft.bench.lineup import Rival
+from outdraft.bench.memory import forget_peak, read_peak
+from outdraft.core.params import SamplingParams
+from outdraft.engine.llm import LLM
+
+PLAIN = "none"
+
+
+@dataclass(slots=True, kw_only=True)
+class Trial:
+    """One method on one prompt. `identical` is None where plain decoding's text is not promised."""
+
+    first: Timed
+    identical: bool | None
+    difference: str | None
+    peak_bytes: dict[str, int]
+    rounds: list[Timed] = field(default_factory=list)
+
+
+def join(plain: LLM, rival: Rival) -> LLM:
+    """The rival's engine over the same weights."""
+    return plain.with_drafter(
+        rival.name,
+        rival.options,
+        verifier=rival.verifier,
+        policy=rival.policy,
+        num_speculative_tokens=rival.num_speculative_tokens,
+    )
+
+
+def begin(
+    entrants: Mapping[str, LLM],
+    ids: Seq[int],
+    params: SamplingParams,
+    tell: Callable[[str], None] = lambda label: None,
+) -> dict[str, Trial]:
+    """The first text of every method, plain decoding's before all; `entrants[PLAIN]` must be there."""
+    trials: dict[str, Trial] = {}
+    for label in [PLAIN, *(label for label in entrants if label != PLAIN)]:
+        tell(label)
+        llm = entrants[label]
+        device = str(llm.config["device"])
+        forget_peak(device)
+        first = time_text(llm, ids, params)
+        promised = is_promised(llm, params)
+        plain = first if label == PLAIN else trials[PLAIN].first
+        difference = find_difference(first.token_ids, plain.token_ids) if promised else None
+        if promised and difference is None and first.text != plain.text:
+            difference = "the tokens are plain decoding's, their text is not"
+        trials[label] = Trial(
+            first=first,
+            identical=difference is None if promised else None,
+            difference=difference,
+            peak_bytes=read_peak(device),
+        )
+    return trials
+
+
+def time_round(
+    trials: Mapping[str, Trial],
+    entrants: Mapping[str, LLM],
+    ids: Seq[int],
+    params: SamplingParams,
+    *,
+    number: int,
+    meter: Rapl | None = None,
+    tell: Callable[[str], None] = lambda label: None,
+) -> None:
+    """One more text of every method; where plain decoding's is promised it is compared again."""
+    for label in order(list(trials), number):
+        tell(label)
+        trial, timed = trials[label], time_text(entrants[label], ids, params, meter)
+        trial.rounds.append(timed)
+        difference = find_difference(timed.token_ids, trials[PLAIN].first.token_ids)
+        if trial.identical and difference is not None:
+            trial.identical, trial.difference = False, f"in timed round {number + 1}, {difference}"
+
+
+def order(labels: list[str], number: int) -> list[str]:
+    """Who comes when in this round: everybody begins once, and every second round goes backwards."""
+    start = (number + 1) // 2 % len(labels)
+    turned = labels[start:] + labels[:start]
+    return turned[::-1] if number % 2 else turned

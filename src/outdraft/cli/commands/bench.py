@@ -1,0 +1,218 @@
+"""`outdraft bench`: measure methods against plain decoding, keep every figure, and end with a table and a picture.
+
+Three ways: measure (and go on with a file that is there), `--report` (only look at a file), `--compare` (two files).
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, parse_rival
+from outdraft.cli.flags import SamplingFlags
+from outdraft.cli.options import flag
+from outdraft.core.errors import ConfigError, OutdraftError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from outdraft.analysis.sheet import Sheet
+    from outdraft.bench.runner import Outcome, Plan
+    from outdraft.engine.llm import LLM
+
+SUMMARY = "measure methods against plain decoding: records, tables, pictures"
+EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
+  outdraft bench --quick                                            (the zoo, under 3 minutes)
+  outdraft bench --method eagle:k=3 --method eagle:k=5,width=3 --suite prose --suite code
+  outdraft bench --model DIR --method draft_model:model=DIR2,k=5 --suite spec-bench=question.jsonl
+  outdraft bench --out runs/today.jsonl                             (again, to go on after an interruption)
+  outdraft bench --compare yesterday.jsonl today.jsonl"""
+QUICK_PROMPTS, QUICK_ROUNDS, QUICK_TOKENS = 3, 3, 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to measure, on what, and what to make of it."""
+
+    model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a name in its cache, or zoo:NAME")
+    method: tuple[str, ...] = flag(
+        (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential; may be repeated; "
+        "without it the demo's line-up, as far as it fits the model", metavar="NAME[:KEY=VALUE,...]"
+    )  # fmt: skip
+    suite: tuple[str, ...] = flag(
+        (), "what to ask: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
+        "GSM8K or plain text; may be repeated; without it copy, prose, code and log", metavar="NAME|[NAME=]FILE"
+    )  # fmt: skip
+    quick: bool = flag(False, "at most 3 prompts a suite, 64 tokens, 3 rounds")
+    prompts: int = flag(0, "prompts of each suite, spread over it; 0 is all")
+    rounds: int = flag(5, "timed texts of each method and prompt, after one that warms up and is compared")
+    verifier: str = flag("auto", "which rule judges, where --method does not say", metavar="NAME")
+    sampling: SamplingFlags = field(metadata={"title": "sampling"})
+    dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
+    device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
+    exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
+    max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    inflate: str | None = flag(None, "a bigger target of the same law, to see what a real one costs: 4x12 is width "
+                               "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
+    out: str | None = flag(None, "the record file (JSON lines); one that is there is continued; tables and pictures "
+                           "stand beside it (default: bench-DATE-TIME/bench.jsonl)", metavar="FILE")  # fmt: skip
+    by: str = flag("suite", "what the columns and panels are", choices=("suite", "category"))
+    curve: bool = flag(True, "also measure what a target pass costs by its rows")
+    plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
+    report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
+    compare: tuple[str, ...] = flag((), "measure nothing: what changed from one record file to another",
+                                    metavar="FILE", words=2)  # fmt: skip
+    json: bool = flag(False, "machine output: records, pictures, cells [method, group, speedup, ...], failed, absent")
+
+
+def run(options: Options) -> int:
+    """Measure, or only look."""
+    from outdraft.cli.console import make_console
+
+    console = make_console(stderr=options.json)
+    if options.compare:
+        return _compare(console, options)
+    if options.report is not None:
+        return _report(console, Path(options.report), options)
+    return _measure(console, options)
+
+
+def _measure(console: "Console", options: Options) -> int:
+    for name in ("rounds", "prompts"):
+        least = 1 if name == "rounds" else 0
+        if getattr(options, name) < least:
+            raise ConfigError(f"{name}={getattr(options, name)}: must be at least {least}")
+    from outdraft.bench.runner import Bench
+    from outdraft.bench.write import Journal
+    from outdraft.cli.progress import progress_bar
+
+    plan, absent = make_plan(options)
+    now = datetime.now()
+    path = Path(options.out or f"bench-{now:%Y%m%d-%H%M%S}/bench.jsonl")
+    with Journal(path) as journal:
+        if journal.num_found:
+            console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
+        try:
+            with progress_bar(console, plan.num_texts, "texts") as tell:
+                outcome = Bench(plan, journal, tell).run()
+        except KeyboardInterrupt:
+            console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
+            raise
+    for note in _notes(outcome, absent):
+        console.print(note, style="dim", markup=False)
+    more = {"absent": absent, "too_long": outcome.too_long}
+    return _report(console, path, options, like=outcome.key, more=more)
+
+
+def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
+    """Everything loaded and checked, before the first text; and which drafters of the line-up do not fit, and why."""
+    from outdraft.bench.runner import Plan
+    from outdraft.bench.subject import load_subject
+    from outdraft.bench.suites import DEFAULT, load_suites
+
+    params = options.sampling.params()
+    count, rounds = options.prompts, options.rounds
+    if options.quick:
+        count, rounds = count or QUICK_PROMPTS, min(rounds, QUICK_ROUNDS)
+        params = replace(params, max_tokens=min(params.max_tokens, QUICK_TOKENS))
+    zoo = options.model == ZOO_TARGET
+    chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
+    prompts = load_suites(options.suite or DEFAULT, count=count)
+    settings = {name: getattr(options, name) for name in ("dtype", "device", "exact", "max_model_len")}
+    subject = load_subject(options.model, inflated=options.inflate, **settings)
+    if subject.plain.codec is None:
+        raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
+    lineup = chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS]
+    entrants, absent = _join(subject.plain, lineup, strict=bool(chosen) or (zoo and options.inflate is None))
+    plan = Plan(subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve)
+    return plan, absent
+
+
+def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str, LLM], dict[str, str]]":
+    from outdraft.bench.trial import PLAIN, join
+
+    entrants: dict[str, LLM] = {PLAIN: plain}
+    absent: dict[str, str] = {}
+    for rival in lineup:
+        if rival.label == PLAIN:
+            continue  # it always runs
+        if rival.label in entrants:
+            raise ConfigError(f"method {rival.label!r} is given twice")
+        try:
+            entrants[rival.label] = join(plain, rival)
+        except OutdraftError as error:
+            if strict:
+                raise
+            absent[rival.label] = str(error)
+    return entrants, absent
+
+
+def _report(
+    console: "Console", path: Path, options: Options, *, like: str | None = None, more: dict[str, Any] | None = None
+) -> int:
+    from outdraft.analysis.records import read_records
+    from outdraft.analysis.summary import summarise
+    from outdraft.analysis.tables import speed_sheet, time_sheet
+    from outdraft.analysis.words import how_measured, what_measured, where_measured
+    from outdraft.cli.console import write_json
+    from outdraft.cli.sheets import show_sheet
+
+    records = read_records(path, like)
+    cells = summarise(records, options.by)
+    title = f"{what_measured(records)}\n{how_measured(records, cells)}\n{where_measured(records)}"
+    bars = console.encoding.startswith("utf")
+    sheets = [speed_sheet(cells, title), time_sheet(cells, bars=bars)]
+    for sheet in sheets:
+        show_sheet(console, sheet)
+    if records.num_others:
+        others = f"{records.num_others} rows of the file are of another model, machine or sampling, and left out"
+        console.print(others, style="dim", markup=False)
+    written = _write_sheets(path.with_suffix(""), sheets)
+    if options.plots:
+        try:
+            from outdraft.analysis.plots.pictures import draw_pictures
+        except ImportError:
+            console.print("no pictures: they need matplotlib, pip install 'outdraft[bench]'", markup=False)
+        else:
+            written += draw_pictures(records, cells, path.with_suffix(""))
+    for one in [path, *written]:
+        console.print(str(one), style="dim", markup=False, soft_wrap=True)
+    failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
+    if options.json:
+        made = {"records": str(path), "written": [str(one) for one in written], "failed": failed}
+        write_json(made | {"cells": [asdict(cell) for cell in cells]} | (more or {}))
+    return 1 if failed else 0
+
+
+def _compare(console: "Console", options: Options) -> int:
+    from outdraft.analysis.compare import compare, compare_sheet
+    from outdraft.analysis.records import read_records
+    from outdraft.cli.console import write_json
+    from outdraft.cli.sheets import show_sheet
+
+    before, after = (read_records(Path(path)) for path in options.compare)
+    changes = compare(before, after)
+    show_sheet(console, compare_sheet(before, after))
+    if options.json:
+        write_json([asdict(change) | {"verdict": change.verdict} for change in changes])
+    return 1 if any(change.failed for change in changes) else 0
+
+
+def _write_sheets(stem: Path, sheets: "Seq[Sheet]") -> list[Path]:
+    """Markdown of all, and a CSV of the first, for whoever has no matplotlib or wants the figures themselves."""
+    from outdraft.analysis.sheet import to_csv, to_markdown
+
+    texts = {".md": "\n".join(to_markdown(sheet) for sheet in sheets), ".csv": to_csv(sheets[0])}
+    for end, text in texts.items():
+        stem.with_suffix(end).write_text(text, encoding="utf-8")
+    return [stem.with_suffix(end) for end in texts]
+
+
+def _notes(outcome: "Outcome", absent: dict[str, str]) -> list[str]:
+    notes = [f"left out: {label} ({why})" for label, why in absent.items()]
+    if outcome.num_skipped:
+        notes.append(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new")
+    if outcome.too_long:
+        notes.append(f"{len(outcome.too_long)} prompts do not fit into the context, first: {outcome.too_long[0]}")
+    return notes

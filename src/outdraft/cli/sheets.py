@@ -1,0 +1,28 @@
+"""A `Sheet` on the terminal."""
+
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from outdraft.analysis.sheet import Sheet
+
+_STYLES = {"FAILED": "bold red", "NO": "bold red", "slower": "red", "faster": "green", "yes": "green"}
+_WORDS = ("method", "suite", "by position", "identical", "verdict")  # columns of words; the others are figures
+
+
+def show_sheet(console: Console, sheet: Sheet) -> None:
+    """The table, then its notes."""
+    table = Table(title=Text(sheet.title, style="bold"), title_justify="left", box=None, pad_edge=False,
+                  padding=(0, 2, 0, 0))  # fmt: skip
+    for name in sheet.columns:
+        table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=True)
+    for row in sheet.rows:
+        table.add_row(*(_cell(cell) for cell in row))
+    console.print(table)
+    for note in sheet.notes:
+        console.print(note, style="bold red" if "FAILED" in note else "dim", markup=False)
+    console.print()
+
+
+def _cell(text: str) -> Text:
+    return Text(text, style=_STYLES.get(text.split(",")[0], ""))

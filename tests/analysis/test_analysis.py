@@ -1,0 +1,183 @@
+"""Records to cells, tables and verdicts, on made-up files whose answers are known."""
+
+import json
+from dataclasses import fields
+from pathlib import Path
+
+import numpy as np
+import pytest
+from analysis.made_records import BY_SUITE, SPEEDS, make_records, write
+
+from outdraft.analysis.bootstrap import median_ratio, paired_ratio
+from outdraft.analysis.compare import compare, compare_sheet
+from outdraft.analysis.plots.cost import pass_cost
+from outdraft.analysis.records import Row, read_records
+from outdraft.analysis.sheet import to_csv, to_markdown
+from outdraft.analysis.summary import ALL, summarise
+from outdraft.analysis.tables import speed_sheet, time_sheet
+from outdraft.analysis.theory import best_length, expected_speedup, expected_tokens
+from outdraft.analysis.words import how_measured, what_measured, where_measured
+from outdraft.bench.row import Row as Written
+from outdraft.core.errors import ConfigError
+
+
+@pytest.fixture
+def record_file(tmp_path: Path) -> Path:
+    return write(tmp_path / "made.jsonl", make_records())
+
+
+def test_every_key_that_is_read_is_written():
+    common = {"key", "when", "load", "model", "machine", "config", "sampling"}
+    assert {one.name for one in fields(Row)} <= {one.name for one in fields(Written)} | common
+
+
+def test_intervals_hold_the_truth_and_narrow():
+    rng = np.random.default_rng(1)
+    widths = []
+    for count in (4, 40):
+        plain = rng.uniform(0.9, 1.1, (count, 5))
+        found = paired_ratio(plain, plain / 2 * rng.uniform(0.95, 1.05, (count, 5)))
+        assert found.low <= found.value <= found.high and not found.excludes(2.0)
+        widths.append(found.high - found.low)
+    assert widths[1] < widths[0]
+    same = paired_ratio(plain, plain)
+    assert (same.low, same.value, same.high) == (1, 1, 1)
+
+
+def test_rounds_are_paired_and_runs_are_not():
+    """A round that took ten times as long for everybody changes no paired ratio."""
+    plain = np.ones((3, 5))
+    plain[:, 2] = 10
+    assert paired_ratio(plain, plain / 3).high == pytest.approx(3)
+    assert median_ratio(np.ones((3, 4)), np.full((3, 6), 0.5)).value == pytest.approx(2)
+
+
+def test_cells(record_file: Path):
+    cells = summarise(read_records(record_file))
+    by_name = {(cell.method, cell.group): cell for cell in cells}
+    assert cells[0].method == "none" and len(by_name) == len(SPEEDS) * (1 + len(BY_SUITE))
+    plain = by_name["none", ALL]
+    assert plain.speedup is not None and plain.speedup.value == 1 and plain.tau == 1
+    assert plain.acceptance_by_position == []
+    ngram = by_name["ngram k=8", "copy"]
+    assert ngram.speedup is not None and ngram.speedup.value == pytest.approx(2.2 * 1.4, rel=0.05)
+    assert len(ngram.acceptance_by_position) == 8 and ngram.acceptance_by_position[0] == pytest.approx(0.8)
+    assert sum(ngram.split.values()) == pytest.approx(1) and ngram.num_prompts == 3
+    assert by_name["eagle k=5", ALL].num_compared == 12
+
+
+def test_unequal_texts_are_compared_by_the_token(tmp_path: Path):
+    """Half the tokens in half the time is no gain."""
+    records = make_records({"none": 1.0, "ngram k=8": 2.0}, {"prose": 1.0}, noise=0.0, identical=None)
+    for record in records:
+        if record.get("method") == "ngram k=8":
+            record["tokens"] = [32] * 3
+    cell = summarise(read_records(write(tmp_path / "a.jsonl", records)))[-1]
+    assert cell.speedup is not None and cell.speedup.value == pytest.approx(1.0)
+
+
+def test_a_failed_row_takes_the_speedup_away(tmp_path: Path):
+    records = make_records()
+    records[1] |= {"identical": False, "difference": "token 3 is 1, plain decoding's is 2"}
+    cells = summarise(read_records(write(tmp_path / "a.jsonl", records)))
+    failed = [cell for cell in cells if cell.failed]
+    assert {cell.group for cell in failed} == {ALL, "copy"} and all(cell.speedup is None for cell in failed)
+    sheet = speed_sheet(cells, "t")
+    assert any("FAILED: copy 1: token 3" in note for note in sheet.notes)
+    row = next(row for row in sheet.rows if row[0] == failed[0].method)
+    assert "FAILED" in row and "NO, 1 of 12" in row
+
+
+def test_tables_as_text(record_file: Path):
+    records = read_records(record_file)
+    cells = summarise(records)
+    markdown, csv = to_markdown(speed_sheet(cells, "speed")), to_csv(speed_sheet(cells, "speed"))
+    assert "| ngram k=8 |" in markdown and csv.startswith("method,tokens per pass,speed-up,95 %,on copy")
+    times = time_sheet(cells, bars=False)
+    assert any("RAPL" in note for note in times.notes) and len(times.rows) == len(SPEEDS)
+    assert all(len(row) == len(times.columns) for row in times.rows)
+    many = summarise(read_records(write(record_file, make_records(suites={f"s{i}": 1.0 for i in range(9)}))))
+    assert "none, s3" in [row[0] for row in speed_sheet(many, "t").rows]
+
+
+def test_words(record_file: Path):
+    records = read_records(record_file)
+    assert what_measured(records) == "outdraft bench: zoo:target, 15.7M parameters, bfloat16"
+    assert "greedy; 12 prompts" in how_measured(records, summarise(records))
+    assert "all 60 texts identical" in how_measured(records, summarise(records))
+    assert "2 cores, 1 thread; torch" in where_measured(records) and "2026-11-21" in where_measured(records)
+    busy = read_records(write(record_file, make_records(load=7.5)))
+    assert "busy (load up to 7.5)" in where_measured(busy)
+
+
+def test_compare_tells_change_from_noise(tmp_path: Path):
+    before = read_records(write(tmp_path / "a.jsonl", make_records(seed=1)))
+    faster = {**SPEEDS, "eagle k=5": 1.6}
+    after = read_records(write(tmp_path / "b.jsonl", make_records(faster, seed=2)))
+    verdicts = {change.method: change.verdict for change in compare(before, after) if change.suite == ALL}
+    assert verdicts.pop("eagle k=5") == "faster" and set(verdicts.values()) == {"same"}
+    assert {change.verdict for change in compare(after, before) if change.method == "eagle k=5"} == {"slower"}
+    other = make_records({"none": 1.0, "ngram k=8": 2.2}, machine={"cpu": "another"})
+    notes = compare_sheet(before, read_records(write(tmp_path / "c.jsonl", other))).notes
+    assert any("machine cpu" in note for note in notes) and any("only in the first" in note for note in notes)
+    stranger = read_records(write(tmp_path / "d.jsonl", make_records(suites={"else": 1.0})))
+    with pytest.raises(ConfigError, match="in common"):
+        compare(before, stranger)
+
+
+def test_files_that_are_no_records(tmp_path: Path):
+    for text, says in (
+        ("", "no finished row"),
+        ("{}\n{}\n", "line 1 is no record"),
+        ('{"kind": "row"}\n1\n', "line 1"),
+    ):
+        (tmp_path / "a.jsonl").write_text(text)
+        with pytest.raises(ConfigError, match=says):
+            read_records(tmp_path / "a.jsonl")
+    cut = write(tmp_path / "b.jsonl", make_records())
+    cut.write_text(cut.read_text() + '{"kind": "ro')
+    assert len(read_records(cut).rows) == 72
+
+
+def test_setups_are_not_mixed(tmp_path: Path):
+    old, new = make_records(seed=1), make_records(seed=2)
+    for record in new:
+        if record["kind"] == "row":
+            record |= {"key": "new " + record["key"], "sampling": {**record["sampling"], "max_tokens": 32}}
+    path = write(tmp_path / "a.jsonl", [*old, *new, *new])
+    last = read_records(path)
+    assert len(last.rows) == 72 == last.num_others and last.rows[0].sampling["max_tokens"] == 32
+    first = read_records(path, old[3]["key"])
+    assert len(first.rows) == 72 and first.num_others == 144 and first.rows[0].sampling["max_tokens"] == 64
+
+
+def test_theory_agrees_with_the_paper():
+    """Their closed form (1 - a^(k+1)) / ((1 - a)(c k + 1)), and the optimum that they tabulate by search."""
+    a, c = 0.8, 0.1
+    for k in range(8):
+        assert expected_tokens(a, k) == pytest.approx((1 - a ** (k + 1)) / (1 - a))
+    gain = expected_speedup(a, 6, draft_cost=c, pass_cost=lambda rows: 1.0)
+    assert gain == pytest.approx(2.47, abs=0.005) and best_length(a, draft_cost=c, pass_cost=lambda rows: 1.0) == 6
+    assert best_length(0.1, draft_cost=0.5, pass_cost=lambda rows: 1.0) == 0
+    assert expected_tokens(1.0, 4) == 5
+
+
+def test_cost_between_measured_points(record_file: Path):
+    curve = read_records(record_file).curve
+    assert curve is not None
+    assert pass_cost(curve, 1) == 1 and pass_cost(curve, 1000) == curve.seconds[-1] / curve.seconds[0]
+    assert pass_cost(curve, 4) < pass_cost(curve, 5) < pass_cost(curve, 6)
+
+
+def test_pictures(record_file: Path):
+    """Written, not empty, and the caption says date and machine."""
+    pytest.importorskip("matplotlib")
+    from outdraft.analysis.plots import pictures
+
+    records = read_records(record_file)
+    cells = summarise(records)
+    paths = pictures.draw_pictures(records, cells, record_file.with_suffix(""))
+    assert len(paths) == 6 and all(path.stat().st_size > 10_000 for path in paths)
+    said = [text.get_text() for text in pictures._overview(records, cells).texts]
+    assert any("Made-up CPU" in text and "2026-11-21" in text for text in said)
+    assert json.loads(record_file.read_text().splitlines()[0])["machine"]["cpu"] == "Made-up CPU, AVX2"

@@ -1,0 +1,92 @@
+"""The small parts of a bench: method spelling, order of a round, identity, energy, memory, journal, fingerprints."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from outdraft.bench.energy import find_meter
+from outdraft.bench.fingerprint import digest, digest_weights
+from outdraft.bench.identity import find_difference
+from outdraft.bench.lineup import RIVALS, parse_rival
+from outdraft.bench.machine import describe
+from outdraft.bench.memory import forget_peak, read_peak
+from outdraft.bench.subject import read_size
+from outdraft.bench.trial import order
+from outdraft.bench.write import Journal
+from outdraft.core.errors import ConfigError
+
+
+def test_method_spelling():
+    rival = parse_rival("eagle:k=8,width=3,taps=[2,5],verifier=block")
+    assert (rival.name, rival.num_speculative_tokens, rival.verifier) == ("eagle", 8, "block")
+    assert rival.options == {"width": 3, "taps": [2, 5]}
+    assert rival.label == "eagle k=8 width=3 taps=[2, 5] verifier=block"
+    assert parse_rival("ngram", verifier="greedy").label == "ngram verifier=greedy"
+    own = parse_rival("early_exit:k=2", zoo=True)
+    assert own.options == {"model": "zoo:early_exit"} and own.label == "early_exit k=2"
+    assert [rival.label for rival in RIVALS][:2] == ["draft_model k=4", "ngram k=8"]
+    for text, says in (("ngram:k", "no key=value"), ("ngram:k=x", "no whole number"), ("ngram:=3", "no key=value")):
+        with pytest.raises(ConfigError, match=says):
+            parse_rival(text)
+
+
+def test_everybody_is_first_and_last_in_turn():
+    labels = ["a", "b", "c"]
+    orders = [order(labels, number) for number in range(6)]
+    assert all(sorted(one) == labels for one in orders)
+    assert {one[0] for one in orders} == set(labels) == {one[-1] for one in orders}
+
+
+def test_difference_names_the_place():
+    assert find_difference([1, 2], [1, 2]) is None
+    assert find_difference([1, 3], [1, 2]) == "token 1 is 3, plain decoding's is 2"
+    assert "has 1 tokens" in str(find_difference([1], [1, 2]))
+
+
+def test_energy_counts_packages_and_wraps(tmp_path: Path):
+    assert find_meter(tmp_path) is None
+    for zone, used in (("intel-rapl:0", 900), ("intel-rapl:1", 100), ("intel-rapl:0:0", 5)):
+        (tmp_path / zone).mkdir()
+        (tmp_path / zone / "energy_uj").write_text(f"{used}\n")
+        (tmp_path / zone / "max_energy_range_uj").write_text("1000\n")
+    meter = find_meter(tmp_path)
+    assert meter is not None and meter.read() == (900, 100)
+    assert meter.joules((900, 100), (50, 200)) == pytest.approx(250e-6)
+
+
+def test_memory_and_machine_are_told():
+    forget_peak("cpu")
+    assert read_peak("cpu")["host"] > 1 << 20
+    told = describe("cpu")
+    assert told["cores"] >= 1 and told["cpu"] and "gpu" not in told
+
+
+def test_journal_goes_on_after_a_cut_line(tmp_path: Path):
+    path = tmp_path / "below" / "a.jsonl"
+    with Journal(path) as journal:
+        journal.append({"key": "one"})
+    path.write_text(path.read_text() + '{"key": "tw')
+    with Journal(path) as journal:
+        assert journal.keys == {"one"} and journal.num_found == 1
+        journal.append({"key": "two"})
+    assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["one", "two"]
+    path.write_text("not ours\n")
+    with pytest.raises(ConfigError, match="line 1 is no record"):
+        Journal(path)
+    with pytest.raises(ConfigError, match="cannot be written"):
+        Journal(path / "under-a-file.jsonl")
+
+
+def test_fingerprints(tmp_path: Path):
+    assert digest({"a": 1, "b": 2}) == digest({"b": 2, "a": 1}) != digest({"a": 1})
+    (tmp_path / "model.safetensors").write_bytes(bytes(200_000))
+    before = digest_weights(tmp_path)
+    (tmp_path / "model.safetensors").write_bytes(bytes(199_999) + b"x")
+    assert digest_weights(tmp_path) != before
+
+
+def test_sizes():
+    assert read_size("4x12") == (4, 12)
+    with pytest.raises(ConfigError, match="WIDTHxDEPTH"):
+        read_size("4")

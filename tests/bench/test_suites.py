@@ -1,0 +1,95 @@
+"""Every format that a suite may have, what is refused, and that our own workloads are what they say."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+
+from outdraft.bench.suites import DEFAULT, NAMES, load_suite, load_suites
+from outdraft.bench.suites.workloads import log_text
+from outdraft.core.errors import ConfigError
+
+SYSTEM, USER = {"role": "system", "content": "x"}, {"role": "user", "content": "a"}
+SAID = [{"from": "human", "value": "a"}, {"from": "gpt", "value": "b"}]
+ROWS = {  # a row, then the prompt's name, category, turns, and whether it is a chat
+    "spec-bench": ({"question_id": 81, "category": "writing", "turns": ["a", "b"]}, "81", "writing", ("a", "b"), True),
+    "speed-bench": (
+        {"question_id": "q", "category": "qa", "sub_category": "", "turns": ["a"]},
+        "q",
+        "qa",
+        ("a",),
+        True,
+    ),
+    "humaneval": ({"task_id": "H/0", "prompt": "def f():", "test": ""}, "H/0", "s", ("def f():",), False),
+    "gsm8k": ({"question": "How many?", "answer": "4"}, "1", "s", ("How many?",), True),
+    "ours": ({"kind": "prose", "prompt": "Once"}, "1", "prose", ("Once",), False),
+    "openai": ({"messages": [SYSTEM, USER]}, "1", "s", ("a",), True),
+    "sharegpt": ({"id": "i", "conversations": SAID}, "i", "s", ("a",), True),
+}
+
+
+@pytest.mark.parametrize("form", ROWS)
+def test_formats(tmp_path: Path, form: str):
+    row, name, category, turns, chat = ROWS[form]
+    file = tmp_path / "s.jsonl"
+    file.write_text(json.dumps(row) + "\n\n")
+    (prompt,) = load_suite(str(file))
+    assert (prompt.name, prompt.category, prompt.turns, prompt.chat) == (name, category, turns, chat)
+    packed = tmp_path / "t.jsonl.gz"
+    packed.write_bytes(gzip.compress(json.dumps(row).encode()))
+    assert load_suite(f"s={packed}") == [prompt]
+    listed = tmp_path / "u.json"
+    listed.write_text(json.dumps([row]))
+    assert load_suite(f"s={listed}") == [prompt]
+
+
+def test_plain_text(tmp_path: Path):
+    lines, blocks = tmp_path / "lines.txt", tmp_path / "blocks.md"
+    lines.write_text("one\n\ntwo\n")
+    blocks.write_text("one\n\nstill one\n---\ntwo\n---\n")
+    assert [prompt.turns[0] for prompt in load_suite(str(lines))] == ["one", "two"]
+    assert [prompt.turns[0] for prompt in load_suite(str(blocks))] == ["one\n\nstill one", "two"]
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ('{"nothing": 1}', "row 1 has none of"),
+        ('{"prompt": ""}', "empty"),
+        ('{"turns": ["FULL BENCHMARK DATA SHOULD BE FETCHED FROM"]}', "place-holder"),
+        ('{"messages": ["hi"]}', "row 1"),
+        ("{", "line 1 is no JSON"),
+        ("3", "row 1 is a int"),
+        ("", "holds no prompt"),
+        ('{"id": 1, "prompt": "a"}\n{"id": 1, "prompt": "b"}', "two prompts called '1'"),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, text: str, says: str):
+    file = tmp_path / "bad.jsonl"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        load_suite(str(file))
+
+
+def test_names_and_counts(tmp_path: Path):
+    with pytest.raises(ConfigError, match="did you mean 'prose'"):
+        load_suite("proes")
+    file = tmp_path / "question.jsonl"
+    file.write_text("".join(json.dumps({"prompt": f"p{i}"}) + "\n" for i in range(9)))
+    prompts = load_suites([str(file)], count=3)
+    assert [prompt.turns[0] for prompt in prompts] == ["p0", "p3", "p6"] and prompts[0].suite == tmp_path.name
+    with pytest.raises(ConfigError, match="two suites are called"):
+        load_suites([str(file), str(file)])
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_our_workloads(name: str):
+    prompts = load_suite(name)
+    assert len(prompts) >= 3 and {prompt.suite for prompt in prompts} == {name}
+    assert not any(prompt.chat for prompt in prompts) and set(DEFAULT) <= set(NAMES)
+
+
+def test_logs_are_made_by_rule():
+    assert log_text(1) == log_text(1) != log_text(2)
+    assert len(log_text(3).splitlines()) == 8

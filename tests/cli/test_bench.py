@@ -1,0 +1,142 @@
+"""`outdraft bench` on a tiny random model: rows, identity, resuming, reports, comparing, and what it refuses."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from outdraft.bench.row import Row
+
+
+@pytest.fixture
+def suite(tmp_path: Path) -> Path:
+    file = tmp_path / "few.txt"
+    file.write_text("abcabcabc\nxyxyxyxy\n")
+    return file
+
+
+def rows_of(path: Path) -> list[dict]:
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    return [line for line in lines if line["kind"] == "row"]
+
+
+def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path):
+    out = tmp_path / "made" / "bench.jsonl"
+    words = ("bench", "--model", tiny, "--suite", suite, "--rounds", 2, "--max-tokens", 8, "--out", out,
+             "--no-curve", "--no-plots")  # fmt: skip
+    ran = outdraft(*words, "--method", "ngram:k=3")
+    assert ran.code == 0 and "\x1b" not in ran.out, ran.err
+    assert "ngram k=3" in ran.out and "identical" in ran.out and "Where the time went" in ran.out
+    rows = rows_of(out)
+    assert [(row["method"], row["prompt"]) for row in rows] == [
+        ("none", "1"), ("ngram k=3", "1"), ("none", "2"), ("ngram k=3", "2"),
+    ]  # fmt: skip
+    for row in rows:
+        assert row["identical"] is True and len(row["seconds"]) == len(row["plain_seconds"]) == 2
+        assert row["config"]["drafter"]["name"] == row["method"].split()[0] and row["machine"]["cores"] >= 1
+        assert min(row["seconds"]) > 0 and row["num_tokens"] == 8 and set(Row.__dataclass_fields__) <= set(row)
+        assert sum(row["split"].values()) == pytest.approx(sum(row["seconds"]) / 2)
+    assert out.with_suffix(".md").exists() and out.with_suffix(".csv").read_text().startswith("method,")
+
+    more = outdraft(*words, "--method", "ngram:k=3", "--method", "ngram:k=5", "--json")
+    made = json.loads(more.out)
+    assert more.code == 0 and "4 rows were there already, 2 are new" in more.err
+    assert len(rows_of(out)) == 6 and {cell["method"] for cell in made["cells"]} == {"none", "ngram k=3", "ngram k=5"}
+    assert made["failed"] == []
+
+    longer = outdraft(*words, "--method", "ngram:k=3", "--max-tokens", 9)
+    assert longer.code == 0 and len(rows_of(out)) == 10, "another length is another row"
+
+    assert "6 rows of the file are of another" in longer.out
+
+    same = outdraft("bench", "--compare", out, out, "--json")
+    assert same.code == 0 and {change["verdict"] for change in json.loads(same.out)} == {"same"}
+    assert outdraft("bench", "--report", out, "--no-plots").code == 0
+
+
+def test_seeded_sampling_is_compared_and_unseeded_is_not(outdraft, tiny: Path, suite: Path, tmp_path: Path):
+    words = ("bench", "--model", tiny, "--suite", suite, "--prompts", 1, "--rounds", 1, "--max-tokens", 8,
+             "--method", "ngram:k=3", "--no-curve", "--no-plots", "--temperature", 1.0)  # fmt: skip
+    assert outdraft(*words, "--seed", 3, "--out", tmp_path / "a.jsonl").code == 0
+    assert all(row["identical"] for row in rows_of(tmp_path / "a.jsonl"))
+    ran = outdraft(*words, "--out", tmp_path / "b.jsonl")
+    assert ran.code == 0 and "not promised" in ran.out
+    assert [row["identical"] for row in rows_of(tmp_path / "b.jsonl")] == [None, None]
+
+
+def test_another_text_is_a_failed_row(outdraft, tiny: Path, suite: Path, tmp_path: Path):
+    """A planted rule that keeps whatever is drafted."""
+    ran = outdraft("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 12, "--no-curve",
+                   "--no-plots", "--out", tmp_path / "a.jsonl", "--method",
+                   "ngram:k=4,verifier=outdraft.testing.accept_all:METHOD", "--json")  # fmt: skip
+    made = json.loads(ran.out)
+    assert ran.code == 1 and made["failed"], ran.err
+    assert "FAILED" in ran.err
+    cell = next(cell for cell in made["cells"] if cell["method"] != "none" and cell["num_failed"])
+    assert cell["speedup"] is None and "plain decoding" in cell["first_failure"]
+
+
+def test_conversations_follow_plain_answers(outdraft, tiny: Path, tmp_path: Path):
+    file, out = tmp_path / "chat.jsonl", tmp_path / "a.jsonl"
+    file.write_text(json.dumps({"question_id": 7, "turns": ["hi", "again"]}) + "\n")
+    words = ("bench", "--model", tiny, "--suite", file, "--rounds", 1, "--max-tokens", 6, "--no-curve", "--no-plots",
+             "--method", "ngram:k=3", "--out", out)  # fmt: skip
+    assert outdraft(*words).code == 0
+    rows = rows_of(out)
+    assert [row["prompt"] for row in rows] == ["7/1", "7/1", "7/2", "7/2"]
+    assert rows[2]["num_prompt_tokens"] > rows[0]["num_prompt_tokens"] + len("again")
+    kept = out.read_text().splitlines()
+    out.write_text("\n".join(kept[:2]) + "\n")
+    assert outdraft(*words).code == 0
+    assert [json.loads(line)["key"] for line in out.read_text().splitlines()] == [json.loads(k)["key"] for k in kept]
+
+
+def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: Path, monkeypatch):
+    from outdraft.bench import runner
+
+    real, calls = runner.time_round, []
+
+    def second_prompt_is_interrupted(*args: object, **options: object) -> None:
+        calls.append(args)
+        if len(calls) == 2:
+            raise KeyboardInterrupt
+        real(*args, **options)
+
+    out = tmp_path / "a.jsonl"
+    words = ("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 6, "--no-curve", "--no-plots",
+             "--method", "ngram:k=3", "--out", out)  # fmt: skip
+    monkeypatch.setattr(runner, "time_round", second_prompt_is_interrupted)
+    ran = outdraft(*words)
+    assert ran.code == 130 and f"--out {out} goes on" in ran.out.replace("\n", " ")
+    assert [row["prompt"] for row in rows_of(out)] == ["1", "1"]
+    assert outdraft(*words).code == 0 and [row["prompt"] for row in rows_of(out)] == ["1", "1", "2", "2"]
+
+
+def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):
+    pytest.importorskip("matplotlib")
+    out = tmp_path / "a.jsonl"
+    ran = outdraft("bench", "--model", tiny, "--suite", suite, "--prompts", 1, "--rounds", 1, "--max-tokens", 8,
+                   "--method", "ngram:k=3", "--out", out)  # fmt: skip
+    assert ran.code == 0, ran.err
+    curve = json.loads(out.read_text().splitlines()[-1])
+    assert curve["kind"] == "curve" and len(curve["rows"]) == len(curve["seconds"]) and curve["bandwidth"] > 0
+    for end in ("", "-speedup", "-acceptance", "-split", "-cost", "-roofline"):
+        assert (tmp_path / f"a{end}.png").stat().st_size > 10_000
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        (("--rounds", 0), "rounds=0"),
+        (("--suite", "nowhere.jsonl"), "no such file"),
+        (("--method", "ngarm"), "did you mean 'ngram'"),
+        (("--method", "ngram:max_ngrm=2"), "did you mean 'max_ngram'"),
+        (("--method", "ngram", "--method", "ngram"), "given twice"),
+        (("--inflate", "big"), "WIDTHxDEPTH"),
+        (("--compare", "a.jsonl"), "expected 2 arguments"),
+        (("--report", "no.jsonl"), "cannot be read"),
+    ],
+)
+def test_what_is_refused_in_one_line(outdraft, tiny: Path, words: tuple, says: str):
+    ran = outdraft("bench", "--model", tiny, *words)
+    assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1, ran.err
