@@ -115,17 +115,12 @@ def logits_of(model: Decoder):
 @pytest.mark.parametrize("architecture", TINY_ARCHITECTURES)
 def test_a_decoder_on_eight_bits_is_close_to_the_original(architecture):
     model = tiny_model(architecture, hidden=64, dtype=torch.float32)
-    model = quantizable(model)
     eight = quantize_decoder(model, QuantConfig(bits=8, group_size=0, keep=()))
     four = quantize_decoder(model, QuantConfig(bits=4, group_size=0))
     exact, near, far = logits_of(model), logits_of(eight), logits_of(four)
     assert float((near - exact).std() / exact.std()) < 0.05
     assert float((near - exact).std()) < float((far - exact).std())
     assert eight.config.variant == "int8" and four.config.variant == "int4"
-
-
-def quantizable(model):
-    return model
 
 
 def test_what_is_kept_is_the_original():

@@ -1,0 +1,159 @@
+"""`outdraft quantize`: write a model again with its weights on 8 or 4 bits, and say what that changed.
+
+The command plans, shows and writes; rounding is `models/quantize.py`, the layout `docs/quantization.md`.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.options import argument, flag
+from outdraft.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from outdraft.models.base import Decoder
+    from outdraft.models.divergence import Divergence
+
+SUMMARY = "write a model with weights of 8 or 4 bits"
+EPILOG = """A quantized model is another model with another law: what is decoded with it equals plain decoding with it.
+The last quarter of the calibration text measures how far it is from the original. Examples:
+  outdraft quantize zoo:target --out target-int4
+  outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
+  outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
+WINDOW = 256  # tokens that are read at once from an empty past
+BESIDE = (
+    "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json", "chat_template.jinja",
+    "vocab.json", "merges.txt",
+)  # fmt: skip
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to round, how, and where to."""
+
+    model: str | None = argument(None, "a Hugging Face directory, a GGUF file, a cached name, or zoo:NAME")
+    out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
+    bits: int = flag(4, "8 or 4 bits a weight")
+    group_size: int = flag(32, "inputs that share a scale: 32, 64, 128, or 0 for all inputs of an output")
+    method: str = flag("rtn", "rtn rounds each weight to the nearest", choices=("rtn",))
+    head: bool = flag(False, "quantize the output head too")
+    keep: tuple[str, ...] = flag((), "a layer to leave as it is, e.g. layers.0.qkv or '*.down'; may be repeated")
+    calibration: str | None = flag(None, "a text file to measure the change on", metavar="FILE")
+    windows: int = flag(64, f"windows of {WINDOW} tokens that are taken of the calibration text at most")
+    json: bool = flag(False, "machine output: out, variant, bytes_before, bytes_after, divergence")
+
+
+def run(options: Options) -> int:
+    """Quantize, write, and report."""
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.nn.quant.config import QuantConfig
+
+    if options.model is None or options.out is None:
+        raise ConfigError("quantize needs a model and a place: outdraft quantize MODEL --out DIR")
+    out = Path(options.out).expanduser()
+    if out.exists():
+        raise ConfigError(f"--out {out} exists already: name a new directory, or remove it first")
+    keep = options.keep if options.head else (*options.keep, "lm_head")
+    config = QuantConfig(bits=options.bits, group_size=options.group_size, method=options.method, keep=keep)
+    console = make_console(stderr=options.json)
+    with console.status("loading") as status:
+        report = quantize(options, config, out, status.update if console.is_terminal else _silent)
+    if options.json:
+        write_json(report)
+        return 0
+    before, after = report["bytes_before"] / 1e6, report["bytes_after"] / 1e6
+    console.print(f"{options.model} -> {out}  ({report['variant']})", markup=False)
+    console.print(f"weights  {before:.1f} MB -> {after:.1f} MB  ({after / before:.0%})", markup=False)
+    if report["divergence"] is not None:
+        far = report["divergence"]
+        console.print(
+            f"from the original on {far['num_tokens']} tokens of {options.calibration}:  mean KL {far['kl']:.5f} "
+            f"nats/token, same first choice {far['top1']:.2%}",
+            markup=False,
+        )
+    return 0
+
+
+def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, Any]:
+    """Do it; returns the report."""
+    from outdraft.models.load import load_model, save_model
+    from outdraft.models.quantize import quantize_decoder
+    from outdraft.weights.hub import resolve
+
+    source = resolve(str(options.model))
+    windows = read_windows(source, options)
+    original = load_model(source)
+    small = quantize_decoder(original, config, lambda done, count: tell(f"rounding {done} of {count}"))
+    divergence = None
+    if windows is not None:
+        tell("measuring")
+        divergence = _measure(original, small, windows[1])
+    tell("writing")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
+        new = Path(half_done) / "model"
+        save_model(small, new)
+        home = source.parent if source.is_file() else source
+        for name in BESIDE:
+            if (home / name).is_file():
+                shutil.copyfile(home / name, new / name)
+        new.rename(out)
+    return {
+        "model": str(options.model),
+        "out": str(out),
+        "variant": config.variant,
+        "quantization_config": config.to_json(),
+        "bytes_before": _weight_bytes(source),
+        "bytes_after": _weight_bytes(out),
+        "divergence": None if divergence is None else asdict(divergence),
+    }
+
+
+def read_windows(source: Path, options: Options) -> "tuple[Tensor, Tensor] | None":
+    """The calibration text as windows of ids [W, T]: three quarters to learn from, the last quarter to measure on."""
+    import torch
+
+    from outdraft.engine.build import load_codec
+
+    if options.calibration is None:
+        return None
+    codec = load_codec(source)
+    if codec is None:
+        raise ConfigError(f"{source.name} has no tokenizer.json to read --calibration with: put the model's beside it")
+    try:
+        text = Path(options.calibration).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--calibration {options.calibration} is not a readable UTF-8 text: {error}") from error
+    ids = codec.encode(text, add_special=False)
+    length = min(WINDOW, len(ids) // 4)
+    if length < 8 or options.windows < 4:
+        raise ConfigError(
+            f"--calibration {options.calibration} makes {len(ids)} tokens and --windows is {options.windows}: "
+            "at least 32 tokens and 4 windows are needed"
+        )
+    count = min(options.windows, len(ids) // length)
+    windows = torch.tensor(ids[: count * length]).view(count, length)
+    measured = max(1, count // 4)
+    return windows[:-measured], windows[-measured:]
+
+
+def _measure(original: "Decoder", small: "Decoder", windows: "Tensor") -> "Divergence":
+    from outdraft.models.divergence import compare_laws
+
+    longest = original.config.max_len
+    return compare_laws(original, small, windows[:, :longest])
+
+
+def _weight_bytes(path: Path) -> int:
+    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
+    return sum(file.stat().st_size for file in files)
+
+
+def _silent(message: str) -> None:
+    """Where no terminal watches."""
