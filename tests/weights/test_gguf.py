@@ -158,7 +158,10 @@ def tokenizer_of():
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     trainer = trainers.BpeTrainer(
-        vocab_size=300, initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), special_tokens=["<s>"], show_progress=False
+        vocab_size=300,
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        special_tokens=["<s>"],
+        show_progress=False,
     )
     tokenizer.train_from_iterator(["the quick brown fox, the lazy dog; the end of the fox 1234 it's"], trainer)
     tokenizer.add_special_tokens([AddedToken("<s>", normalized=False)])
@@ -243,7 +246,9 @@ def written(path, architecture, change):
 def test_models_that_are_not_read_from_gguf(tmp_path):
     fails(written(tmp_path / "a.gguf", "gemma2", lambda writer: None), "gemma2", "qwen3", "safetensors")
     fails(written(tmp_path / "b.gguf", "llama", lambda w: w.add_expert_count(8)), "llama.expert_count=8")
-    fails(written(tmp_path / "c.gguf", "llama", lambda writer: None), "lacks the metadata", "llama.attention.head_count")
+    fails(
+        written(tmp_path / "c.gguf", "llama", lambda writer: None), "lacks the metadata", "llama.attention.head_count"
+    )
     fails(written(tmp_path / "d.gguf", "llama", lambda w: w.add_uint16("split.count", 3)), "3 parts", "--merge")
 
 

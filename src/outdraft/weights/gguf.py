@@ -55,7 +55,7 @@ class GgufFile:
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Slowest dimension first, as everywhere but in GGUF."""
-        return tuple(reversed(self._tensors[name].shape.tolist()))
+        return tuple(int(size) for size in reversed(self._tensors[name].shape))
 
     def kind(self, name: str) -> str:
         """The storage type: F32, F16, BF16, Q8_0, Q4_K, ..."""

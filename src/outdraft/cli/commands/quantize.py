@@ -27,8 +27,8 @@ The last quarter of the calibration text measures how far it is from the origina
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
 WINDOW = 256  # tokens that are read at once from an empty past
 BESIDE = (
-    "tokenizer.json", "tokenizer_config.json", "generation_config.json", "special_tokens_map.json", "chat_template.jinja",
-    "vocab.json", "merges.txt",
+    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "vocab.json",
+    "merges.txt", "generation_config.json",
 )  # fmt: skip
 Tell = Callable[[str], object]
 

@@ -4,7 +4,6 @@ A guess never changes a greedy text, but under rejection rules a sampled text de
 module; afterwards its linear maps are packed and cut so that no row's bits depend on the rows beside it.
 """
 
-import torch
 from torch import nn
 
 from outdraft.nn.invariance import find_tile

@@ -1,6 +1,6 @@
 """The grid: a weight is a small integer times the scale of its group, symmetric around 0.
 
-    weight [out, in]  ~  integers [out, in] * scales [out, in / group]       a group is `group_size` inputs of one output
+    weight [out, in]  ~  integers [out, in] * scales [out, in / group]      a group: `group_size` inputs of one output
 
     8 bits   -127..127, scale = max|w| / 127, one int8 each
     4 bits   -8..7, scale = max|w| / 7, two to a byte: the low half is the even input, each half is the integer + 8
