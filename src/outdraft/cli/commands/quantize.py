@@ -16,9 +16,6 @@ from outdraft.core.errors import ConfigError
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from outdraft.models.base import Decoder
-    from outdraft.models.divergence import Divergence
-
 SUMMARY = "write a model with weights of 8 or 4 bits"
 EPILOG = """A quantized model is another model with another law: what is decoded with it equals plain decoding with it.
 The last quarter of the calibration text measures how far it is from the original. Examples:
@@ -26,9 +23,9 @@ The last quarter of the calibration text measures how far it is from the origina
   outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
 WINDOW = 256  # tokens that are read at once from an empty past
-BESIDE = (
+TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "vocab.json",
-    "merges.txt", "generation_config.json",
+    "merges.txt",
 )  # fmt: skip
 Tell = Callable[[str], object]
 
@@ -82,27 +79,25 @@ def run(options: Options) -> int:
 
 def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, Any]:
     """Do it; returns the report."""
+    from outdraft.models.divergence import compare_laws
     from outdraft.models.load import load_model, save_model
     from outdraft.models.quantize import quantize_decoder
     from outdraft.weights.hub import resolve
 
     source = resolve(str(options.model))
-    windows = read_windows(source, options)
     original = load_model(source)
+    windows = read_windows(source, options, original.config.max_len)
     small = quantize_decoder(original, config, lambda done, count: tell(f"rounding {done} of {count}"))
     divergence = None
     if windows is not None:
         tell("measuring")
-        divergence = _measure(original, small, windows[1])
+        divergence = compare_laws(original, small, windows[1])
     tell("writing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
         new = Path(half_done) / "model"
         save_model(small, new)
-        home = source.parent if source.is_file() else source
-        for name in BESIDE:
-            if (home / name).is_file():
-                shutil.copyfile(home / name, new / name)
+        _copy_small_files(source, new)
         new.rename(out)
     return {
         "model": str(options.model),
@@ -115,8 +110,8 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
     }
 
 
-def read_windows(source: Path, options: Options) -> "tuple[Tensor, Tensor] | None":
-    """The calibration text as windows of ids [W, T]: three quarters to learn from, the last quarter to measure on."""
+def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor, Tensor] | None":
+    """Windows of ids [W, T] from all over the calibration text: three quarters to learn from, the last to measure on."""
     import torch
 
     from outdraft.engine.build import load_codec
@@ -131,23 +126,26 @@ def read_windows(source: Path, options: Options) -> "tuple[Tensor, Tensor] | Non
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--calibration {options.calibration} is not a readable UTF-8 text: {error}") from error
     ids = codec.encode(text, add_special=False)
-    length = min(WINDOW, len(ids) // 4)
+    length = min(WINDOW, max_len, len(ids) // 4)
     if length < 8 or options.windows < 4:
         raise ConfigError(
             f"--calibration {options.calibration} makes {len(ids)} tokens and --windows is {options.windows}: "
             "at least 32 tokens and 4 windows are needed"
         )
-    count = min(options.windows, len(ids) // length)
-    windows = torch.tensor(ids[: count * length]).view(count, length)
-    measured = max(1, count // 4)
-    return windows[:-measured], windows[-measured:]
+    whole = len(ids) // length
+    windows = torch.tensor(ids[: whole * length]).view(whole, length)
+    count = min(options.windows, whole)
+    chosen = windows[torch.arange(count) * whole // count]
+    measured = count // 4
+    return chosen[:-measured], chosen[-measured:]
 
 
-def _measure(original: "Decoder", small: "Decoder", windows: "Tensor") -> "Divergence":
-    from outdraft.models.divergence import compare_laws
-
-    longest = original.config.max_len
-    return compare_laws(original, small, windows[:, :longest])
+def _copy_small_files(source: Path, new: Path) -> None:
+    """The tokenizer and the generation defaults; beside a GGUF file, which has its own defaults, the tokenizer alone."""
+    home, names = (source.parent, TOKENIZER) if source.is_file() else (source, (*TOKENIZER, "generation_config.json"))
+    for name in names:
+        if (home / name).is_file():
+            shutil.copyfile(home / name, new / name)
 
 
 def _weight_bytes(path: Path) -> int:
