@@ -61,6 +61,9 @@ class GgufModel(TensorSource):
                     return restore_rows(tensor, self._count(f"attention.{key}", self._count("attention.head_count")))
         return tensor
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._names
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._names)
 

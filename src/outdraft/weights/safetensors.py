@@ -39,6 +39,9 @@ class TensorStore(TensorSource):
             tensor: Tensor = file.get_tensor(name)
         return tensor
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._file_of
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._file_of)
 

@@ -13,6 +13,10 @@ class TensorSource(Mapping[str, Tensor]):
     origin: Path
 
     @abstractmethod
+    def __contains__(self, name: object) -> bool:
+        """Whether there is such a tensor; `Mapping`'s own way would read it."""
+
+    @abstractmethod
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's shape, from the header."""
 
