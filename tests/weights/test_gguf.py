@@ -233,6 +233,7 @@ def test_not_a_gguf_file(tmp_path):
     (tmp_path / "m.bin").write_bytes(b"x")
     fails(tmp_path / "m.bin", "m.bin", ".gguf")
     fails(tmp_path, "config.json")
+    fails("models/absent.gguf", "absent.gguf does not exist")
 
 
 def written(path, architecture, change):

@@ -37,5 +37,5 @@ def compare_laws(original: Decoder, variant: Decoder, windows: Tensor) -> Diverg
 def _log_law(model: Decoder, ids: Tensor) -> Tensor:
     ids = ids.to(model.embedding.device)
     positions = torch.arange(len(ids), device=ids.device)
-    logits = model(ids, positions, CausalContext(1, len(ids)))
+    logits: Tensor = model(ids, positions, CausalContext(1, len(ids)))
     return logits.double().log_softmax(1)

@@ -133,15 +133,19 @@ class GgufModel(TensorSource):
 
     def _llama3(self, divisors: Tensor, head_dim: int, theta: float) -> dict[str, object]:
         """The rule behind the numbers: Llama 3's constants with the file's own factor, if they give these numbers."""
-        rule = {"low_freq_factor": 1.0, "high_freq_factor": 4.0, "factor": _shortest(float(divisors.max()))}
+        rule = RopeConfig(
+            dim=head_dim, theta=theta, kind="llama3", factor=_shortest(float(divisors.max())), original_max_len=8192
+        )
         plain = frequencies(RopeConfig(dim=head_dim, theta=theta))
-        config = RopeConfig(dim=head_dim, theta=theta, kind="llama3", original_max_len=8192, **rule)
-        if not torch.allclose(plain / frequencies(config), divisors, rtol=1e-4):
+        if not torch.allclose(plain / frequencies(rule), divisors, rtol=1e-4):
             raise ModelLoadError(
                 f"{self.origin}: {_DIVISORS} are not Llama 3's rotary divisors, the only ones that are known: "
                 "take the model's safetensors"
             )
-        return {"rope_type": "llama3", "original_max_position_embeddings": 8192, **rule}
+        return {
+            "rope_type": rule.kind, "factor": rule.factor, "original_max_position_embeddings": rule.original_max_len,
+            "low_freq_factor": rule.low_freq_factor, "high_freq_factor": rule.high_freq_factor,
+        }  # fmt: skip
 
     def _value(self, key: str, default: Any = None) -> Any:
         return self._file.get(f"{self._arch}.{key}", default)
@@ -157,7 +161,7 @@ class GgufModel(TensorSource):
 
 def restore_rows(rows: Tensor, num_heads: int) -> Tensor:
     """llama.cpp's order of q or k rows to Hugging Face's: [H * d, ...] -> [H * d, ...]."""
-    pairs = rows.unflatten(0, (num_heads, -1, 2))  # [H, d / 2, 2, ...]
+    pairs = rows.view(num_heads, -1, 2, *rows.shape[1:])  # [H, d / 2, 2, ...]
     return pairs.transpose(1, 2).flatten(0, 2)
 
 

@@ -88,8 +88,8 @@ def save_model(decoder: Decoder, directory: str | Path) -> None:
         if not (entry.ours == "lm_head.weight" and config.tie_embeddings):
             tensors |= entry.split(ours[entry.ours].detach())
     dtype = str(decoder.embedding.dtype).removeprefix("torch.")
-    written = {"architectures": [kind.class_name], "model_type": kind.model_type, "torch_dtype": dtype}
-    written |= kind.write(config)
+    written: dict[str, object] = {"architectures": [kind.class_name], "model_type": kind.model_type}
+    written |= {"torch_dtype": dtype, **kind.write(config)}
     if config.quant is not None:
         written["quantization_config"] = config.quant.to_json()
     (directory / "config.json").write_text(json.dumps(written, indent=2) + "\n")

@@ -22,6 +22,8 @@ def resolve(name: str) -> Path:
         return path
     if path.is_file() and path.suffix == ".gguf":
         return path
+    if path.suffix == ".gguf" and not path.exists():
+        raise ModelLoadError(f"{name} does not exist: give the path of a GGUF file, or a model directory")
     if path.exists():
         raise ModelLoadError(
             f"{name} is a file: give the directory that holds config.json and model.safetensors, or a .gguf file"

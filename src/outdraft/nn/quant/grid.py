@@ -28,20 +28,22 @@ def require_groups(name: str, num_in: int, bits: int, group_size: int) -> None:
 
 
 def grouped(weight: Tensor, group_size: int) -> Tensor:
-    """[out, in] -> [out, groups, inputs of a group], a view."""
-    return weight.unflatten(1, (-1, group_size or weight.shape[1]))
+    """[out, in], contiguous -> [out, groups, inputs of a group], a view."""
+    return weight.view(weight.shape[0], -1, group_size or weight.shape[1])
 
 
 def find_scales(weight: Tensor, bits: int, group_size: int) -> Tensor:
     """The scale of each group: [out, in] -> [out, groups]; 0 where a group is 0 throughout."""
-    return grouped(weight.float(), group_size).abs().amax(2) / _LIMITS[bits][1]
+    return grouped(weight.float().contiguous(), group_size).abs().amax(2) / _LIMITS[bits][1]
 
 
 def round_to_grid(weight: Tensor, scales: Tensor, bits: int, group_size: int) -> Tensor:
     """The nearest integers: [out, in], int8."""
     low, high = _LIMITS[bits]
     scale = torch.where(scales == 0, 1.0, scales)[:, :, None]
-    return (grouped(weight.float(), group_size) / scale).round_().clamp_(low, high).to(torch.int8).flatten(1)
+    return (
+        (grouped(weight.float().contiguous(), group_size) / scale).round_().clamp_(low, high).to(torch.int8).flatten(1)
+    )
 
 
 def pack(integers: Tensor, bits: int) -> Tensor:
@@ -62,5 +64,6 @@ def unpack(stored: Tensor, bits: int) -> Tensor:
 
 def times_scales(integers: Tensor, scales: Tensor) -> Tensor:
     """The weights that the integers stand for: float32 [out, in]."""
-    groups = integers.unflatten(1, (scales.shape[1], -1)).float()
-    return (groups * scales[:, :, None]).flatten(1)
+    groups = integers.view(*scales.shape, -1).float()
+    made: Tensor = groups * scales[:, :, None]
+    return made.flatten(1)
