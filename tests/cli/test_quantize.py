@@ -32,6 +32,14 @@ def test_the_report_and_the_model(outdraft, tiny: Path, text: Path, tmp_path: Pa
             assert plain.generate(prompt, params).token_ids == drafted.generate(prompt, params).token_ids
 
 
+def test_a_text_to_learn_from(outdraft, tiny: Path, text: Path, tmp_path: Path):
+    ran = outdraft("quantize", tiny, "--out", tmp_path / "small", "--keep", "*.down", "--method", "gptq",
+                   "--calibration", text, "--json")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["variant"] == "int4-g32-gptq"
+    assert LLM(str(tmp_path / "small")).config["variant"] == "int4-g32-gptq"
+
+
 def test_the_plain_words(outdraft, tiny: Path, tmp_path: Path):
     ran = outdraft("quantize", tiny, "--out", tmp_path / "deep" / "small", "--keep", "*.down")
     assert ran.code == 0, ran.err
@@ -46,7 +54,8 @@ def test_the_plain_words(outdraft, tiny: Path, tmp_path: Path):
         (("--out", "HERE/new", "--bits", "3"), "bits=3"),
         (("--out", "HERE/new"), "group_size=32 does not divide the 48 inputs of layers.0.down"),
         (("--out", "HERE/new", "--keep", "lm_haed"), "did you mean 'lm_head'"),
-        (("--out", "HERE/new", "--calibration", "HERE/none.txt"), "none.txt"),
+        (("--out", "HERE/new", "--method", "gptq"), "--calibration FILE"),
+        (("--out", "HERE/new", "--keep", "*.down", "--calibration", "HERE/none.txt"), "none.txt"),
         (("--out", "HERE/new", "--calibration", "HERE/short.txt"), "short.txt"),
     ],
 )

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "write a model with weights of 8 or 4 bits"
 EPILOG = """A quantized model is another model with another law: what is decoded with it equals plain decoding with it.
-The last quarter of the calibration text measures how far it is from the original. Examples:
+The last quarter of the calibration text measures how far it is from the original; gptq learns from the rest. Examples:
   outdraft quantize zoo:target --out target-int4
   outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
@@ -38,10 +38,12 @@ class Options:
     out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
     bits: int = flag(4, "8 or 4 bits a weight")
     group_size: int = flag(32, "inputs that share a scale: 32, 64, 128, or 0 for all inputs of an output")
-    method: str = flag("rtn", "rtn rounds each weight to the nearest", choices=("rtn",))
+    method: str = flag(
+        "rtn", "rtn rounds each weight to the nearest; gptq learns from the calibration text", choices=("rtn", "gptq")
+    )
     head: bool = flag(False, "quantize the output head too")
     keep: tuple[str, ...] = flag((), "a layer to leave as it is, e.g. layers.0.qkv or '*.down'; may be repeated")
-    calibration: str | None = flag(None, "a text file to measure the change on", metavar="FILE")
+    calibration: str | None = flag(None, "a text to measure the change on, and for gptq to learn from", metavar="FILE")
     windows: int = flag(64, f"windows of {WINDOW} tokens that are taken of the calibration text at most")
     json: bool = flag(False, "machine output: out, variant, bytes_before, bytes_after, divergence")
 
@@ -56,6 +58,8 @@ def run(options: Options) -> int:
     out = Path(options.out).expanduser()
     if out.exists():
         raise ConfigError(f"--out {out} exists already: name a new directory, or remove it first")
+    if options.method == "gptq" and options.calibration is None:
+        raise ConfigError("--method gptq learns from a text: name one with --calibration FILE, or take --method rtn")
     keep = options.keep if options.head else (*options.keep, "lm_head")
     config = QuantConfig(bits=options.bits, group_size=options.group_size, method=options.method, keep=keep)
     console = make_console(stderr=options.json)
@@ -79,6 +83,7 @@ def run(options: Options) -> int:
 
 def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, Any]:
     """Do it; returns the report."""
+    from outdraft.models.calibrate import calibrate_decoder
     from outdraft.models.divergence import compare_laws
     from outdraft.models.load import load_model, save_model
     from outdraft.models.quantize import quantize_decoder
@@ -87,7 +92,14 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
     source = resolve(str(options.model))
     original = load_model(source)
     windows = read_windows(source, options, original.config.max_len)
-    small = quantize_decoder(original, config, lambda done, count: tell(f"rounding {done} of {count}"))
+
+    def rounding(done: int, count: int) -> None:
+        tell(f"rounding {done} of {count}")
+
+    if config.method == "gptq" and windows is not None:
+        small = calibrate_decoder(original, config, windows[0], rounding)
+    else:
+        small = quantize_decoder(original, config, rounding)
     divergence = None
     if windows is not None:
         tell("measuring")
@@ -111,7 +123,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
 
 
 def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor, Tensor] | None":
-    """Windows of ids [W, T] from all over the calibration text: three quarters to learn from, the last to measure on."""
+    """Windows of ids [W, T] from all over the calibration text: three quarters to learn from, a last to measure on."""
     import torch
 
     from outdraft.engine.build import load_codec
@@ -141,7 +153,7 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
 
 
 def _copy_small_files(source: Path, new: Path) -> None:
-    """The tokenizer and the generation defaults; beside a GGUF file, which has its own defaults, the tokenizer alone."""
+    """The tokenizer and the generation defaults; of what lies beside a GGUF file the tokenizer alone."""
     home, names = (source.parent, TOKENIZER) if source.is_file() else (source, (*TOKENIZER, "generation_config.json"))
     for name in names:
         if (home / name).is_file():
