@@ -11,6 +11,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, 
 from weights.gguf_files import add_tokenizer, as_tensor, finish, write_gguf, write_tensor
 
 from outdraft import LLM, SamplingParams
+from outdraft.cli.main import main
 from outdraft.codecs.gguf import codec_from_gguf
 from outdraft.core.errors import ModelLoadError, RequestError
 from outdraft.models.load import load_model, save_model
@@ -200,6 +201,16 @@ def test_a_tokenizer_beside_the_file_is_taken(tmp_path):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     llm = LLM(str(write_gguf(model_of(vocab_size=tokenizer.get_vocab_size()), tmp_path / "m.gguf")))
     assert llm.codec.encode("the fox") == tokenizer.encode("the fox").ids
+
+
+def test_a_float_file_can_be_quantized(tmp_path, capsys):
+    write_gguf(model_of(intermediate_size=64), tmp_path / "m.gguf")
+    assert main(["quantize", str(tmp_path / "m.gguf"), "--out", str(tmp_path / "new")]) == 0
+    assert "tokenizer.json into" in " ".join(capsys.readouterr().out.split())
+    assert load_model(tmp_path / "new").config.variant == "int4-g32"
+    write_gguf(model_of(intermediate_size=64), tmp_path / "q.gguf", KINDS.Q8_0)
+    assert main(["quantize", str(tmp_path / "q.gguf"), "--out", str(tmp_path / "newer")]) == 2
+    assert "rounded already (gguf-q8_0)" in capsys.readouterr().err
 
 
 def test_without_any_tokenizer_the_error_says_what_to_do(tmp_path):

@@ -71,6 +71,10 @@ def run(options: Options) -> int:
     before, after = report["bytes_before"] / 1e6, report["bytes_after"] / 1e6
     console.print(f"{options.model} -> {out}  ({report['variant']})", markup=False)
     console.print(f"weights  {before:.1f} MB -> {after:.1f} MB  ({after / before:.0%})", markup=False)
+    if not (out / "tokenizer.json").is_file() and not (out / "vocab.json").is_file():
+        console.print(
+            f"no tokenizer stood beside {options.model}: put the model's tokenizer.json into {out}", markup=False
+        )
     if report["divergence"] is not None:
         far = report["divergence"]
         console.print(
