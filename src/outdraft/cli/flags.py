@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class EngineFlags:
     """Which model, who guesses, which rule judges."""
 
-    model: str = flag("zoo:target", "a Hugging Face directory, a name in the local Hugging Face cache, or zoo:NAME")
+    model: str = flag("zoo:target", "a Hugging Face directory or a name in its local cache, a GGUF file, or zoo:NAME")
     drafter: str = flag("none", "who guesses: see `outdraft methods`; none is plain decoding", metavar="NAME")
     drafter_options: Mapping[str, Any] = flag({}, "an option of the drafter; may be repeated; or one JSON object")
     verifier: str = flag("auto", "which rule judges: see `outdraft methods`", metavar="NAME")

@@ -5,6 +5,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from outdraft.codecs.gguf import codec_from_gguf
+from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import Drafter
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, make_options
@@ -13,14 +15,23 @@ from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_model
+from outdraft.weights.gguf import GgufFile
 
 
-def load_target(directory: Path, *, dtype: str, device: str, exact: bool) -> Decoder:
+def load_target(path: Path, *, dtype: str, device: str, exact: bool) -> Decoder:
     """The decoder, its rows independent of the pass if `exact`."""
-    decoder = load_model(directory, dtype=None if dtype == "auto" else dtype, device=device, native=True)
+    decoder = load_model(path, dtype=None if dtype == "auto" else dtype, device=device, native=True)
     if not exact and decoder.stack is None:
         decoder.set_exact(False)
     return decoder
+
+
+def load_codec(path: Path) -> TextCodec | None:
+    """The tokenizer in a model directory, beside a GGUF file or in it; None if there is none that we read."""
+    directory = path.parent if path.is_file() else path
+    if TextCodec.exists(directory):
+        return TextCodec.load(directory)
+    return codec_from_gguf(GgufFile(path).get) if path.is_file() else None
 
 
 def build_parts(

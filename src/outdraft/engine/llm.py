@@ -15,7 +15,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.build import build_parts, load_target
+from outdraft.engine.build import build_parts, load_codec, load_target
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation, from_mapping
@@ -29,7 +29,7 @@ class LLM:
     """A language model that decodes speculatively.
 
     Args:
-        model: a Hugging Face directory, a hub name, or "zoo:target".
+        model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
         drafter: who guesses (`outdraft methods` lists them); `drafter_options` are its own.
         verifier: which rule judges. "auto": the target's own keyed draw where a request names a seed (the text is then
             the same with any drafter, and with none), else the rule that accepts most for the shape of the guess.
@@ -75,7 +75,7 @@ class LLM:
         directory = resolve(str(model))
         exact = device == "cpu" if exact is None else exact
         decoder = load_target(directory, dtype=dtype, device=device, exact=exact)
-        self.codec: TextCodec | None = TextCodec.load(directory) if TextCodec.exists(directory) else None
+        self.codec: TextCodec | None = load_codec(directory)
         self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
         self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
         self._decoder = decoder
@@ -91,7 +91,8 @@ class LLM:
         self.engine = Engine(parts, eos_token_ids=self._eos, max_num_seqs=self._max_num_seqs)
         dtype = str(runner.dtype).removeprefix("torch.")
         self.config: dict[str, Any] = {
-            "model": self._directory.name, "dtype": dtype, "device": str(runner.device), "exact": self._exact,
+            "model": self._directory.name, "variant": self._decoder.config.variant, "dtype": dtype,
+            "device": str(runner.device), "exact": self._exact,
             "kernels": self._decoder.stack.kind if self._decoder.stack is not None else "pytorch",
             "max_model_len": runner.max_len, **resolved,
         }  # fmt: skip
@@ -215,7 +216,10 @@ class LLM:
         if not isinstance(prompt, str):
             raise RequestError(f"a prompt is a string or a mapping, not {type(prompt).__name__}")
         if self.codec is None:
-            raise RequestError(f"{self._directory.name} has no tokenizer.json: give {{'prompt_token_ids': [...]}}")
+            raise RequestError(
+                f"{self._directory.name} has no tokenizer.json: put the model's own beside it, or give "
+                "{'prompt_token_ids': [...]}"
+            )
         return tuple(self.codec.encode(prompt))
 
     def _advance(self, served: Callable[[], bool]) -> None:

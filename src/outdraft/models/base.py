@@ -12,12 +12,12 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.kernels.stack import Span, Stack
-from outdraft.models.block import Block, embedding_rows, make_norm
+from outdraft.models.block import Block, embedding_rows, make_linear, make_norm
 from outdraft.models.config import ModelConfig
 from outdraft.models.native import can_pack, pack_stack
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.invariance import find_tile
-from outdraft.nn.linear import Linear
+from outdraft.nn.linear import Linear, LinearMap
 from outdraft.nn.rope import Rope
 
 
@@ -46,8 +46,8 @@ class Decoder(nn.Module):
             self.positions = nn.Parameter(torch.full(places, float("nan"), dtype=dtype, device=device))
         self.layers = nn.ModuleList(Block(config, i, dtype, device) for i in range(config.num_layers))
         self.final_norm = make_norm(config, config.hidden_size, dtype, device)
-        self.lm_head = Linear(config.hidden_size, config.vocab_size, False, dtype, device)
-        if config.tie_embeddings:
+        self.lm_head = make_linear(config, "lm_head", config.hidden_size, config.vocab_size, False, dtype, device)
+        if config.tie_embeddings and isinstance(self.lm_head, Linear):
             self.lm_head.weight = self.embedding
         self.rope = Rope(config.rope) if config.rope is not None else None
         self.exact = False
@@ -73,7 +73,7 @@ class Decoder(nn.Module):
         """
         self.exact = exact
         for linear in self.modules():
-            if isinstance(linear, Linear):
+            if isinstance(linear, LinearMap):
                 linear.tile = find_tile(linear) if exact else None
                 if linear.tile is None or linear.tile.packed:
                     linear.pack()

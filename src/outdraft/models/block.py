@@ -16,8 +16,9 @@ from torch import Tensor, nn
 from outdraft.models.config import ModelConfig
 from outdraft.nn.activation import Bend
 from outdraft.nn.context import AttentionContext
-from outdraft.nn.linear import Linear
+from outdraft.nn.linear import Linear, LinearMap
 from outdraft.nn.norm import LayerNorm, RMSNorm
+from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import Rotation
 
 
@@ -25,6 +26,16 @@ def make_norm(config: ModelConfig, dim: int, dtype: torch.dtype, device: torch.d
     """The configured kind of norm over `dim` channels."""
     kind = RMSNorm if config.norm == "rms" else LayerNorm
     return kind(dim, config.norm_eps, dtype, device)
+
+
+def make_linear(
+    config: ModelConfig, name: str, num_in: int, num_out: int, bias: bool, dtype: torch.dtype, device: torch.device
+) -> LinearMap:
+    """The linear map called `name`, with small integers for weights if the configuration says so."""
+    quant = config.quant
+    if quant is None or not quant.covers(name):
+        return Linear(num_in, num_out, bias, dtype, device)
+    return QuantLinear(num_in, num_out, bias, dtype, device, bits=quant.bits, group_size=quant.group_size, name=name)
 
 
 class Block(nn.Module):
@@ -40,14 +51,18 @@ class Block(nn.Module):
         width, inner = config.hidden_size, config.intermediate_size
         self.bend: Callable[[Tensor, bool], Tensor] = Bend(config.activation, inner if config.gated_mlp else None)
         heads = config.num_heads + 2 * config.num_kv_heads
+
+        def linear(name: str, num_in: int, num_out: int, bias: bool) -> LinearMap:
+            return make_linear(config, f"layers.{index}.{name}", num_in, num_out, bias, dtype, device)
+
         self.attn_norm = make_norm(config, width, dtype, device)
-        self.qkv = Linear(width, heads * config.head_dim, config.qkv_bias, dtype, device)
-        self.out = Linear(config.num_heads * config.head_dim, width, config.out_bias, dtype, device)
+        self.qkv = linear("qkv", width, heads * config.head_dim, config.qkv_bias)
+        self.out = linear("out", config.num_heads * config.head_dim, width, config.out_bias)
         self.q_norm = make_norm(config, config.head_dim, dtype, device) if config.qk_norm else None
         self.k_norm = make_norm(config, config.head_dim, dtype, device) if config.qk_norm else None
         self.mlp_norm = make_norm(config, width, dtype, device)
-        self.up = Linear(width, 2 * inner if config.gated_mlp else inner, config.mlp_bias, dtype, device)
-        self.down = Linear(inner, width, config.mlp_bias, dtype, device)
+        self.up = linear("up", width, 2 * inner if config.gated_mlp else inner, config.mlp_bias)
+        self.down = linear("down", inner, width, config.mlp_bias)
 
     def forward(self, h: Tensor, rotation: Rotation | None, ctx: AttentionContext, exact: bool) -> Tensor:
         """[N, D] -> [N, D]; the context keeps the new keys and values."""

@@ -5,6 +5,7 @@ Architectures map their own `config.json` to this and back (one file each); the 
 
 from dataclasses import dataclass
 
+from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.rope import RopeConfig
 
 
@@ -36,6 +37,8 @@ class ModelConfig:
     windows: tuple[int | None, ...] = ()  # per layer; empty: every layer sees the whole past
     bos_id: int | None = None
     eos_ids: tuple[int, ...] = ()
+    quant: QuantConfig | None = None  # which linear maps are kept as small integers
+    variant: str = ""  # how the weights were rounded, by name, for results; "": they are the published ones
 
     def window(self, layer: int) -> int | None:
         """How many keys a row of this layer sees, itself included; None: all."""

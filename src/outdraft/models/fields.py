@@ -23,7 +23,6 @@ _NEUTRAL: dict[str, tuple[object, ...]] = {
     "residual_multiplier": (None, 1),
     "logits_scaling": (None, 1),
     "clip_qkv": _OFF,
-    "quantization_config": _OFF,
     "num_experts": _OFF,
     "num_local_experts": _OFF,
     "n_routed_experts": _OFF,

@@ -1,10 +1,11 @@
-"""Load a Hugging Face model directory into a `Decoder`, and save a decoder as one.
+"""Load a Hugging Face model directory or a GGUF file into a `Decoder`, and save a decoder as a directory.
 
 Every parameter starts as NaN; whatever the files do not fill, name wrongly or shape wrongly is one clear error.
 """
 
 import json
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 
 import torch
@@ -13,14 +14,17 @@ from torch import Tensor
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
+from outdraft.models.gguf import GgufModel
 from outdraft.models.gpt2 import GPT2
 from outdraft.models.gpt_neox import GPT_NEOX
 from outdraft.models.llama import LLAMA, MISTRAL
-from outdraft.models.naming import Architecture, Entry, stored_shapes
+from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
 from outdraft.models.qwen import QWEN2, QWEN3
+from outdraft.nn.quant.config import read_quant
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
+from outdraft.weights.source import TensorSource
 
 ARCHITECTURES = {kind.model_type: kind for kind in (LLAMA, MISTRAL, QWEN2, QWEN3, GPT_NEOX, GPT2)}
 DTYPES = {
@@ -28,38 +32,48 @@ DTYPES = {
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
 }  # fmt: skip
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
 
 def load_model(
     path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", *, native: bool = False
 ) -> Decoder:
-    """The model in directory `path` (or of that Hugging Face name), ready to run.
+    """The model in directory or GGUF file `path` (or of that Hugging Face name), ready to run.
 
-    dtype: a name, or None / "auto" for the type that the weights are stored in. native: run on the native kernels
-    where they know the model; hidden states and logits are float32 then.
+    dtype: a name, or None / "auto" for the type that the weights are stored in (bfloat16 where GGUF rounds them).
+    native: run on the native kernels where they know the model; hidden states and logits are float32 then.
     """
-    directory = resolve(str(path))
-    raw = read_json(directory / "config.json")
+    raw, source = _open(resolve(str(path)))
+    quant = read_quant(raw.pop("quantization_config", None))
     kind = find_architecture(raw)
-    config = kind.read({**raw, **read_generation(directory)})
-    store = TensorStore(directory)
-    entries = list(kind.table(config))
-    names = _resolve_names(store, kind, entries, config)
-    decoder = Decoder(config, _dtype(dtype, store), device)
-    parameters = dict(decoder.named_parameters(remove_duplicate=False))
+    config = kind.read(raw)
+    if quant is not None:
+        config = replace(config, quant=quant, variant=quant.variant)
+    elif isinstance(source, GgufModel):
+        config = replace(config, variant=source.variant)
+    entries = list(stored_entries(kind.table(config), quant))
+    names = _resolve_names(source, kind, entries, config)
+    decoder = Decoder(config, _dtype(dtype, source, names, entries), device)
+    ours = tensors_of(decoder)
     with torch.no_grad():
         for entry in entries:
             if entry.ours == "lm_head.weight" and config.tie_embeddings:
                 continue
-            target = parameters[entry.ours]
+            target = ours[entry.ours]
             theirs = [names[name] for name in entry.theirs]
             for name, shape in zip(theirs, stored_shapes(entry, tuple(target.shape)), strict=True):
-                if store.shape(name) != shape:
+                if source.shape(name) != shape:
                     raise ModelLoadError(
-                        f"tensor '{name}' in {directory} has shape {store.shape(name)}, config.json asks for {shape}"
+                        f"tensor '{name}' in {source.origin} has shape {source.shape(name)}, "
+                        f"config.json asks for {shape}"
                     )
-            target.copy_(entry.join([store[name] for name in theirs]))
-    require_filled(parameters.items(), directory)
+                if source.dtype_name(name) != _INTEGERS.get(target.dtype, source.dtype_name(name)):
+                    raise ModelLoadError(
+                        f"tensor '{name}' in {source.origin} is {source.dtype_name(name)}, config.json asks for "
+                        f"{_INTEGERS[target.dtype]}: quantize the original again"
+                    )
+            target.copy_(entry.join([source[name] for name in theirs]))
+    require_filled(ours.items(), source.origin)
     decoder.eval().requires_grad_(False)
     if not (native and decoder.accelerate()):
         decoder.set_exact(True)
@@ -67,20 +81,38 @@ def load_model(
 
 
 def save_model(decoder: Decoder, directory: str | Path) -> None:
-    """Write config.json and model.safetensors as transformers reads them."""
+    """Write config.json and model.safetensors as transformers reads them; quantized maps in our own layout."""
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     config = decoder.config
     kind = ARCHITECTURES[config.architecture]
-    parameters = dict(decoder.named_parameters(remove_duplicate=False))
+    ours = tensors_of(decoder)
     tensors: dict[str, Tensor] = {}
-    for entry in kind.table(config):
+    for entry in stored_entries(kind.table(config), config.quant):
         if not (entry.ours == "lm_head.weight" and config.tie_embeddings):
-            tensors |= entry.split(parameters[entry.ours].detach())
+            tensors |= entry.split(ours[entry.ours].detach())
     dtype = str(decoder.embedding.dtype).removeprefix("torch.")
-    head = {"architectures": [kind.class_name], "model_type": kind.model_type, "torch_dtype": dtype}
-    (directory / "config.json").write_text(json.dumps({**head, **kind.write(config)}, indent=2) + "\n")
+    written: dict[str, object] = {"architectures": [kind.class_name], "model_type": kind.model_type}
+    written |= {"torch_dtype": dtype, **kind.write(config)}
+    if config.quant is not None:
+        written["quantization_config"] = config.quant.to_json()
+    (directory / "config.json").write_text(json.dumps(written, indent=2) + "\n")
     save_tensors(tensors, directory / SINGLE)
+
+
+def tensors_of(decoder: Decoder) -> dict[str, Tensor]:
+    """Everything that a file holds of a decoder, under our names: parameters, integers and scales."""
+    tensors: dict[str, Tensor] = dict(decoder.named_parameters(remove_duplicate=False))
+    return tensors | {name: tensor for name, tensor in decoder.named_buffers() if not name.endswith(".like")}
+
+
+def _open(path: Path) -> tuple[dict[str, object], TensorSource]:
+    """The configuration in Hugging Face's words, and the tensors under Hugging Face's names."""
+    if path.is_file():
+        model = GgufModel(path)
+        return model.read_config(), model
+    raw = read_json(path / "config.json")
+    return {**raw, **read_generation(path)}, TensorStore(path)
 
 
 def find_architecture(raw: dict[str, object]) -> Architecture:
@@ -113,7 +145,7 @@ def read_generation(directory: Path) -> dict[str, object]:
 
 
 def _resolve_names(
-    store: TensorStore, kind: Architecture, entries: Iterable[Entry], config: ModelConfig
+    source: TensorSource, kind: Architecture, entries: Iterable[Entry], config: ModelConfig
 ) -> dict[str, str]:
     """Canonical name -> name in the files; missing and unexpected tensors are errors."""
     names: dict[str, str] = {}
@@ -121,34 +153,38 @@ def _resolve_names(
     for entry in entries:
         for name in entry.theirs:
             bare = name.removeprefix(kind.prefix)
-            if name in store or bare in store:
-                names[name] = name if name in store else bare
+            if name in source or bare in source:
+                names[name] = name if name in source else bare
     if config.tie_embeddings:  # either of the two may be the one that is stored
         stored = sorted(tied & set(names))
         names.update({name: names[stored[0]] for name in tied - set(names) if stored})
     wanted = [name for entry in entries for name in entry.theirs]
     missing = [name for name in wanted if name not in names]
     if missing:
-        raise ModelLoadError(f"{store.directory} lacks {len(missing)} tensors, e.g. {', '.join(sorted(missing)[:3])}")
+        raise ModelLoadError(f"{source.origin} lacks {len(missing)} tensors, e.g. {', '.join(sorted(missing)[:3])}")
     unexpected = sorted(
-        name for name in set(store) - set(names.values()) if not name.endswith(kind.ignored or ("\0",))
+        name for name in set(source) - set(names.values()) if not name.endswith(kind.ignored or ("\0",))
     )  # fmt: skip
     if unexpected:
         raise ModelLoadError(
-            f"{store.directory} has {len(unexpected)} tensors that its config.json does not explain, "
+            f"{source.origin} has {len(unexpected)} tensors that its config.json does not explain, "
             f"e.g. {', '.join(unexpected[:3])}"
         )
     return names
 
 
-def _dtype(wanted: str | torch.dtype | None, store: TensorStore) -> torch.dtype:
+def _dtype(
+    wanted: str | torch.dtype | None, source: TensorSource, names: dict[str, str], entries: Iterable[Entry]
+) -> torch.dtype:
+    """The type that is asked for; else the one that the embedding is stored in."""
     if isinstance(wanted, torch.dtype):
         return wanted
     if wanted is not None and wanted != "auto":
         if wanted not in DTYPES:
             raise ModelLoadError(f"dtype={wanted!r} is not known (known: auto, {', '.join(DTYPES)})")
         return DTYPES[wanted]
-    stored = store.dtype_name(next(iter(store)))
+    embedding = next(entry.theirs[0] for entry in entries if entry.ours == "embedding")
+    stored = source.dtype_name(names[embedding])
     if stored not in _STORED:
-        raise ModelLoadError(f"{store.directory} stores weights as {stored}, supported: {', '.join(_STORED)}")
+        raise ModelLoadError(f"{source.origin} stores weights as {stored}, supported: {', '.join(_STORED)}")
     return _STORED[stored]

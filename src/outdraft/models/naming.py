@@ -4,16 +4,20 @@ Our `layers.0.qkv.weight` is
     q_proj.weight, k_proj.weight, v_proj.weight    stacked (row blocks of given heights), as in Llama
     attn.c_attn.weight                             transposed (GPT-2 keeps [in, out])
     attention.query_key_value.weight               interleaved (GPT-NeoX: q, k, v head by head)
+A quantized map's `.qweight` and `.scales` stand under the name of the weight, one row an output in every layout.
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import torch
 from torch import Tensor
 
 from outdraft.models.config import ModelConfig
+from outdraft.nn.quant.config import QuantConfig
+
+LINEAR_MAPS = ("qkv", "out", "up", "down")  # of a layer
 
 
 class Layout(Enum):
@@ -63,6 +67,24 @@ def stored_shapes(entry: Entry, shape: tuple[int, ...]) -> list[tuple[int, ...]]
     if len(entry.theirs) == 1:
         return [shape]
     return [(height, *shape[1:]) for height in entry.heights]
+
+
+def stored_entries(table: Iterable[Entry], quant: QuantConfig | None) -> Iterable[Entry]:
+    """The table with two entries, integers and scales, in place of every weight that is quantized."""
+    for entry in table:
+        stem, _, kind = entry.ours.rpartition(".")
+        if quant is None or kind != "weight" or not is_linear(stem) or not quant.covers(stem):
+            yield entry
+            continue
+        layout = Layout.STACKED if entry.layout is Layout.TRANSPOSED else entry.layout
+        for part in ("qweight", "scales"):
+            theirs = tuple(f"{name.removesuffix('.weight')}.{part}" for name in entry.theirs)
+            yield replace(entry, ours=f"{stem}.{part}", theirs=theirs, layout=layout)
+
+
+def is_linear(name: str) -> bool:
+    """Whether this module of ours is a linear map."""
+    return name == "lm_head" or name.rpartition(".")[2] in LINEAR_MAPS
 
 
 def linear(ours: str, theirs: Sequence[str], bias: bool, **options: object) -> Iterable[Entry]:

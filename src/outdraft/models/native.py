@@ -15,7 +15,8 @@ from outdraft.kernels.matrix import STEP, Weight
 from outdraft.kernels.stack import LayerParts, Stack, StackShape
 from outdraft.models.block import Block
 from outdraft.models.config import ModelConfig
-from outdraft.nn.linear import Linear
+from outdraft.nn.linear import LinearMap
+from outdraft.nn.quant.linear import QuantLinear
 
 
 def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> bool:
@@ -29,11 +30,12 @@ def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> b
         and config.rope is not None
         and all(width % STEP == 0 for width in (config.hidden_size, config.intermediate_size, config.head_dim))
         and config.head_dim <= 512
+        and not (config.quant is not None and config.quant.bits == 8 and config.quant.group_size)
     )
     return known and dtype == torch.bfloat16 and device.type == "cpu" and wanted_kind() is not None
 
 
-def pack_stack(config: ModelConfig, layers: Sequence[Block], final_norm: nn.Module, head: Linear) -> Stack:
+def pack_stack(config: ModelConfig, layers: Sequence[Block], final_norm: nn.Module, head: LinearMap) -> Stack:
     """The whole decoder in the kernels' layout, for PyTorch's present number of threads."""
     assert config.rope is not None
     shape = StackShape(
@@ -65,9 +67,13 @@ def pack_stack(config: ModelConfig, layers: Sequence[Block], final_norm: nn.Modu
     return stack
 
 
-def _weight(linear: Linear) -> Weight:
+def _weight(linear: LinearMap) -> Weight:
     bias = linear.bias.detach().float().contiguous() if linear.bias is not None else None
-    return Weight(bits=16, values=linear.weight.detach().contiguous(), bias=bias)
+    if isinstance(linear, QuantLinear):
+        return Weight(
+            bits=linear.bits, values=linear.qweight, scales=linear.scales, bias=bias, group=linear.group_size
+        )  # fmt: skip
+    return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
 
 
 def _floats(norm: nn.Module) -> Tensor:

@@ -15,7 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from outdraft.nn.linear import Linear, RowTile
+from outdraft.nn.linear import Linear, LinearMap, RowTile
 
 _PLANS = (
     RowTile(most=32, least=1, packed=True),
@@ -34,16 +34,9 @@ _SHIFTS = ((1, 5), (7, 9), (11, 20))  # (first row, rows): the same rows at othe
 _NOISE = 1 << 16  # random numbers that fill a weight over and over
 
 
-def find_tile(linear: Linear) -> RowTile:
+def find_tile(linear: LinearMap) -> RowTile:
     """The cheapest plan under which this map's rows are independent."""
-    weight = linear.weight
-    return _search(
-        (weight.shape[0], weight.shape[1]),
-        linear.bias is not None,
-        weight.dtype,
-        weight.device,
-        torch.get_num_threads(),
-    )
+    return _search(linear.shape, linear.bias is not None, linear.dtype, linear.device, torch.get_num_threads())
 
 
 @cache  # the answer is a fact about the library and the machine

@@ -25,21 +25,44 @@ class RowTile:
     packed: bool
 
 
-class Linear(nn.Module):
-    """x W^T + b."""
+class LinearMap(nn.Module):
+    """x W^T + b, whatever W is kept as: a subclass says what `matrix()` is and keeps `bias`."""
 
-    def __init__(self, num_in: int, num_out: int, bias: bool, dtype: torch.dtype, device: torch.device) -> None:
+    bias: nn.Parameter | None  # [out]
+
+    def __init__(self) -> None:
         super().__init__()
-        nan = float("nan")
-        self.weight = nn.Parameter(torch.full((num_out, num_in), nan, dtype=dtype, device=device))
-        self.bias = nn.Parameter(torch.full((num_out,), nan, dtype=dtype, device=device)) if bias else None
         self.packed: Tensor | None = None
         self.tile: RowTile | None = None
 
+    @property
+    def is_trained(self) -> bool:
+        """Whether the matrix asks for a gradient."""
+        return False
+
+    def matrix(self) -> Tensor:
+        """W [out, in], in the type of the activations."""
+        raise NotImplementedError
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out, in)."""
+        raise NotImplementedError
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The type of the activations."""
+        raise NotImplementedError
+
+    @property
+    def device(self) -> torch.device:
+        """Where the rows must be."""
+        raise NotImplementedError
+
     def forward(self, x: Tensor, bulk: Sequence[RowRange] = ()) -> Tensor:
         """[N, in] -> [N, out]. `bulk`: row ranges that are one piece each, in order."""
-        if x.requires_grad or self.weight.requires_grad:
-            return F.linear(x, self.weight, self.bias)
+        if x.requires_grad or self.is_trained:
+            return F.linear(x, self.matrix(), self.bias)
         tile = self.tile
         if tile is None:
             return self.product(x)
@@ -58,13 +81,13 @@ class Linear(nn.Module):
     def product(self, x: Tensor) -> Tensor:
         """The plain product of all rows at once, packed where that is possible."""
         if self.packed is None:
-            return F.linear(x, self.weight, self.bias)
+            return F.linear(x, self.matrix(), self.bias)
         out: Tensor = torch.ops.mkldnn._linear_pointwise(x, self.packed, self.bias, "none", [], "")
         return out
 
     def pack(self) -> None:
         """Lay the weight out for oneDNN, if this build and type can."""
-        self.packed = pack_weight(self.weight.detach())
+        self.packed = pack_weight(self.matrix().detach())
 
     def unpack(self) -> None:
         """Forget the packed copy."""
@@ -83,6 +106,40 @@ class Linear(nn.Module):
         if missing <= 0:
             return self.product(x)
         return self.product(F.pad(x, (0, 0, 0, missing)))[: x.shape[0]]
+
+
+class Linear(LinearMap):
+    """The map whose matrix is a parameter."""
+
+    def __init__(self, num_in: int, num_out: int, bias: bool, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        nan = float("nan")
+        self.weight = nn.Parameter(torch.full((num_out, num_in), nan, dtype=dtype, device=device))
+        self.bias = nn.Parameter(torch.full((num_out,), nan, dtype=dtype, device=device)) if bias else None
+
+    @property
+    def is_trained(self) -> bool:
+        """Whether the weight asks for a gradient."""
+        return self.weight.requires_grad
+
+    def matrix(self) -> Tensor:
+        """The weight itself."""
+        return self.weight
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(out, in)."""
+        return self.weight.shape[0], self.weight.shape[1]
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The weight's."""
+        return self.weight.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The weight's."""
+        return self.weight.device
 
 
 def pack_weight(weight: Tensor) -> Tensor | None:

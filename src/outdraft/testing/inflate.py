@@ -34,6 +34,8 @@ def inflate_decoder(decoder: Decoder, *, width: int = 1, depth: int | None = Non
     """The same law from `width` times the channels and `depth` layers."""
     config = decoder.config
     depth = config.num_layers if depth is None else depth
+    if config.quant is not None:
+        raise ConfigError(f"inflate: the model is quantized ({config.variant}): inflate the original, then quantize")
     if width < 1 or depth < config.num_layers:
         raise ConfigError(
             f"inflate: width={width}, depth={depth}, but width must be at least 1 and depth at least the model's "

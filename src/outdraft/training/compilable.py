@@ -14,7 +14,7 @@ from outdraft.drafters.eagle.net import EagleNet
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.nn.activation import Bend
-from outdraft.nn.linear import Linear
+from outdraft.nn.linear import LinearMap
 from outdraft.nn.rope import Rope, Rotation
 
 
@@ -59,7 +59,7 @@ def make_compilable(module: Decoder | EagleNet, length: int, dtype: torch.dtype 
     if module.rope is not None:
         module.rope = FixedRope(module.rope, length, dtype)
     for part in module.modules():
-        if isinstance(part, Linear):
+        if isinstance(part, LinearMap):
             part.unpack()
             part.tile = None
         if isinstance(part, Block) and isinstance(part.bend, Bend) and part.bend.function is F.silu:

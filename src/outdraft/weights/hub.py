@@ -1,4 +1,5 @@
 """A model name to a directory: "zoo:<name>", a path, a snapshot in the Hugging Face cache, or a download.
+A GGUF file is a whole model, and stands for itself.
 
 `huggingface_hub` is optional and imported only when a name is not a directory.
 """
@@ -13,14 +14,20 @@ PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 
 def resolve(name: str) -> Path:
-    """The directory that holds this model's files."""
+    """The directory that holds this model's files, or its one GGUF file."""
     if name.startswith("zoo:"):
         return zoo.path(name.removeprefix("zoo:"))
     path = Path(name).expanduser()
     if path.is_dir():
         return path
+    if path.is_file() and path.suffix == ".gguf":
+        return path
+    if path.suffix == ".gguf" and not path.exists():
+        raise ModelLoadError(f"{name} does not exist: give the path of a GGUF file, or a model directory")
     if path.exists():
-        raise ModelLoadError(f"{name} is a file: give the directory that holds config.json and model.safetensors")
+        raise ModelLoadError(
+            f"{name} is a file: give the directory that holds config.json and model.safetensors, or a .gguf file"
+        )
     if name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise ModelLoadError(f"{name} is not a directory: give a model directory or a name like 'owner/model'")
     try:

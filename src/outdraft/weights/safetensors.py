@@ -13,17 +13,18 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.weights.source import TensorSource
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _CURE = "download it again"
 
 
-class TensorStore(Mapping[str, Tensor]):
+class TensorStore(TensorSource):
     """The tensors of a model directory by name."""
 
     def __init__(self, directory: Path) -> None:
-        self.directory = directory
+        self.origin = directory
         self._file_of: dict[str, Path] = {}
         for path in _files(directory):
             for name in _names(path):
@@ -37,6 +38,9 @@ class TensorStore(Mapping[str, Tensor]):
         with safe_open(path, framework="pt") as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._file_of
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._file_of)
@@ -70,12 +74,13 @@ def _files(directory: Path) -> list[Path]:
         return [directory / SINGLE]
     shards = sorted(set(_promised(directory).values()))
     if not shards:
-        others = sorted(path.name for pattern in ("*.bin", "*.pth", "*.gguf") for path in directory.glob(pattern))
-        hint = (
-            f" ({others[0]} is of a kind that outdraft does not read: convert it to safetensors)"
-            if others
-            else ": download it again"
-        )
+        others = sorted(path.name for pattern in ("*.bin", "*.pth") for path in directory.glob(pattern))
+        whole = sorted(path.name for path in directory.glob("*.gguf"))
+        hint = ": download it again"
+        if others:
+            hint = f" ({others[0]} is of a kind that outdraft does not read: convert it to safetensors)"
+        if whole:
+            hint = f": give the file itself, {directory / whole[0]}"
         raise ModelLoadError(f"{directory} has no {SINGLE} and no {INDEX}{hint}")
     absent = [path.name for path in shards if not path.exists()]
     if absent:

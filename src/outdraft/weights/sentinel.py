@@ -12,7 +12,7 @@ from outdraft.core.errors import ModelLoadError
 
 
 def require_filled(parameters: Iterable[tuple[str, Tensor]], source: Path) -> None:
-    """Raise if any parameter holds NaN."""
-    empty = [name for name, tensor in parameters if bool(tensor.isnan().any())]
+    """Raise if any tensor holds NaN."""
+    empty = [name for name, tensor in parameters if tensor.is_floating_point() and bool(tensor.isnan().any())]
     if empty:
         raise ModelLoadError(f"{len(empty)} parameters hold NaN after loading {source}, e.g. {', '.join(empty[:3])}")

@@ -4,21 +4,20 @@ A guess never changes a greedy text, but under rejection rules a sampled text de
 module; afterwards its linear maps are packed and cut so that no row's bits depend on the rows beside it.
 """
 
-import torch
 from torch import nn
 
 from outdraft.nn.invariance import find_tile
-from outdraft.nn.linear import Linear, RowTile
+from outdraft.nn.linear import LinearMap, RowTile
 
 
 def make_exact(module: nn.Module) -> None:
-    """Prepare every `Linear` of the module for inference with its present weights and number of threads."""
-    tiles: dict[tuple[torch.Size, bool], RowTile] = {}
+    """Prepare every linear map of the module for inference with its present weights and number of threads."""
+    tiles: dict[tuple[tuple[int, int], bool], RowTile] = {}
     for linear in module.modules():
-        if isinstance(linear, Linear):
-            kind = (linear.weight.shape, linear.bias is not None)
+        if isinstance(linear, LinearMap):
+            kind = (linear.shape, linear.bias is not None)
             if kind not in tiles:
                 tiles[kind] = find_tile(linear)
-            elif tiles[kind].packed:
+            if tiles[kind].packed:
                 linear.pack()
             linear.tile = tiles[kind]

@@ -1,0 +1,173 @@
+"""`outdraft quantize`: write a model again with its weights on 8 or 4 bits, and say what that changed.
+
+The command plans, shows and writes; rounding is `models/quantize.py`, the layout `docs/quantization.md`.
+"""
+
+import shutil
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.options import argument, flag
+from outdraft.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+SUMMARY = "write a model with weights of 8 or 4 bits"
+EPILOG = """A quantized model is another model with another law: what is decoded with it equals plain decoding with it.
+The last quarter of the calibration text measures how far it is from the original; gptq learns from the rest. Examples:
+  outdraft quantize zoo:target --out target-int4
+  outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
+  outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
+WINDOW = 256  # tokens that are read at once from an empty past
+TOKENIZER = (
+    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "vocab.json",
+    "merges.txt",
+)  # fmt: skip
+Tell = Callable[[str], object]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to round, how, and where to."""
+
+    model: str | None = argument(None, "a Hugging Face directory, a GGUF file, a cached name, or zoo:NAME")
+    out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
+    bits: int = flag(4, "8 or 4 bits a weight")
+    group_size: int = flag(32, "inputs that share a scale: 32, 64, 128, or 0 for all inputs of an output")
+    method: str = flag(
+        "rtn", "rtn rounds each weight to the nearest; gptq learns from the calibration text", choices=("rtn", "gptq")
+    )
+    head: bool = flag(False, "quantize the output head too")
+    keep: tuple[str, ...] = flag((), "a layer to leave as it is, e.g. layers.0.qkv or '*.down'; may be repeated")
+    calibration: str | None = flag(None, "a text to measure the change on, and for gptq to learn from", metavar="FILE")
+    windows: int = flag(64, f"windows of {WINDOW} tokens that are taken of the calibration text at most")
+    json: bool = flag(False, "machine output: out, variant, bytes_before, bytes_after, divergence")
+
+
+def run(options: Options) -> int:
+    """Quantize, write, and report."""
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.nn.quant.config import QuantConfig
+
+    if options.model is None or options.out is None:
+        raise ConfigError("quantize needs a model and a place: outdraft quantize MODEL --out DIR")
+    out = Path(options.out).expanduser()
+    if out.exists():
+        raise ConfigError(f"--out {out} exists already: name a new directory, or remove it first")
+    if options.method == "gptq" and options.calibration is None:
+        raise ConfigError("--method gptq learns from a text: name one with --calibration FILE, or take --method rtn")
+    keep = options.keep if options.head else (*options.keep, "lm_head")
+    config = QuantConfig(bits=options.bits, group_size=options.group_size, method=options.method, keep=keep)
+    console = make_console(stderr=options.json)
+    with console.status("loading") as status:
+        report = quantize(options, config, out, status.update if console.is_terminal else _silent)
+    if options.json:
+        write_json(report)
+        return 0
+    before, after = report["bytes_before"] / 1e6, report["bytes_after"] / 1e6
+    console.print(f"{options.model} -> {out}  ({report['variant']})", markup=False)
+    console.print(f"weights  {before:.1f} MB -> {after:.1f} MB  ({after / before:.0%})", markup=False)
+    if not (out / "tokenizer.json").is_file() and not (out / "vocab.json").is_file():
+        console.print(
+            f"no tokenizer stood beside {options.model}: put the model's tokenizer.json into {out}", markup=False
+        )
+    if report["divergence"] is not None:
+        far = report["divergence"]
+        console.print(
+            f"from the original on {far['num_tokens']} tokens of {options.calibration}:  mean KL {far['kl']:.5f} "
+            f"nats/token, same first choice {far['top1']:.2%}",
+            markup=False,
+        )
+    return 0
+
+
+def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, Any]:
+    """Do it; returns the report."""
+    from outdraft.models.calibrate import calibrate_decoder
+    from outdraft.models.divergence import compare_laws
+    from outdraft.models.load import load_model, save_model
+    from outdraft.models.quantize import quantize_decoder
+    from outdraft.weights.hub import resolve
+
+    source = resolve(str(options.model))
+    original = load_model(source)
+    windows = read_windows(source, options, original.config.max_len)
+
+    def rounding(done: int, count: int) -> None:
+        tell(f"rounding {done} of {count}")
+
+    if config.method == "gptq" and windows is not None:
+        small = calibrate_decoder(original, config, windows[0], rounding)
+    else:
+        small = quantize_decoder(original, config, rounding)
+    divergence = None
+    if windows is not None:
+        tell("measuring")
+        divergence = compare_laws(original, small, windows[1])
+    tell("writing")
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
+        new = Path(half_done) / "model"
+        save_model(small, new)
+        _copy_small_files(source, new)
+        new.rename(out)
+    return {
+        "model": str(options.model),
+        "out": str(out),
+        "variant": config.variant,
+        "quantization_config": config.to_json(),
+        "bytes_before": _weight_bytes(source),
+        "bytes_after": _weight_bytes(out),
+        "divergence": None if divergence is None else asdict(divergence),
+    }
+
+
+def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor, Tensor] | None":
+    """Windows of ids [W, T] from all over the calibration text: three quarters to learn from, a last to measure on."""
+    import torch
+
+    from outdraft.engine.build import load_codec
+
+    if options.calibration is None:
+        return None
+    codec = load_codec(source)
+    if codec is None:
+        raise ConfigError(f"{source.name} has no tokenizer.json to read --calibration with: put the model's beside it")
+    try:
+        text = Path(options.calibration).expanduser().read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--calibration {options.calibration} is not a readable UTF-8 text: {error}") from error
+    ids = codec.encode(text, add_special=False)
+    length = min(WINDOW, max_len, len(ids) // 4)
+    if length < 8 or options.windows < 4:
+        raise ConfigError(
+            f"--calibration {options.calibration} makes {len(ids)} tokens and --windows is {options.windows}: "
+            "at least 32 tokens and 4 windows are needed"
+        )
+    whole = len(ids) // length
+    windows = torch.tensor(ids[: whole * length]).view(whole, length)
+    count = min(options.windows, whole)
+    chosen = windows[torch.arange(count) * whole // count]
+    measured = count // 4
+    return chosen[:-measured], chosen[-measured:]
+
+
+def _copy_small_files(source: Path, new: Path) -> None:
+    """The tokenizer and the generation defaults; of what lies beside a GGUF file the tokenizer alone."""
+    home, names = (source.parent, TOKENIZER) if source.is_file() else (source, (*TOKENIZER, "generation_config.json"))
+    for name in names:
+        if (home / name).is_file():
+            shutil.copyfile(home / name, new / name)
+
+
+def _weight_bytes(path: Path) -> int:
+    files = [path] if path.is_file() else sorted(path.glob("*.safetensors"))
+    return sum(file.stat().st_size for file in files)
+
+
+def _silent(message: str) -> None:
+    """Where no terminal watches."""

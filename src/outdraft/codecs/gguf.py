@@ -1,0 +1,80 @@
+"""A `TextCodec` from the metadata of a GGUF file, for byte-level BPE vocabularies (`tokenizer.ggml.model` "gpt2").
+
+How text is cut before merging is named there (`tokenizer.ggml.pre`), not written down; the cuts of the families that we
+load are known here. For any other vocabulary there is no codec: the model's tokenizer.json must stand beside the file.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
+
+from outdraft.codecs.text import TextCodec
+from outdraft.core.errors import ModelLoadError
+
+_CONTROL, _USER_DEFINED = 3, 4  # tokenizer.ggml.token_type
+# Words with their contraction, digits (Qwen: one by one, Llama 3: up to three), marks, line ends, blanks.
+_CUT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
+    r"|\s+(?!\S)|\s+"
+)
+
+
+def _split(digits: str) -> pre_tokenizers.PreTokenizer:
+    cut = pre_tokenizers.Split(Regex(_CUT.replace("DIGITS", digits)), behavior="isolated")
+    return pre_tokenizers.Sequence([cut, pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+
+
+def _digits_apart() -> pre_tokenizers.PreTokenizer:
+    single = pre_tokenizers.Digits(individual_digits=True)
+    return pre_tokenizers.Sequence([single, pre_tokenizers.ByteLevel(add_prefix_space=False)])
+
+
+_CUTS: dict[str, Callable[[], pre_tokenizers.PreTokenizer]] = {
+    "gpt-2": lambda: pre_tokenizers.ByteLevel(add_prefix_space=False),
+    "qwen2": lambda: _split(""),
+    "llama-bpe": lambda: _split("{1,3}"),
+    "smollm": _digits_apart,
+}
+
+
+def codec_from_gguf(get: Callable[[str], Any]) -> TextCodec | None:
+    """The codec that the metadata describe, or None. `get`: the value of a metadata key, None if it is absent.
+
+    Raises:
+        ModelLoadError: the vocabulary is damaged.
+    """
+    pre = get("tokenizer.ggml.pre")
+    if get("tokenizer.ggml.model") != "gpt2" or pre not in _CUTS:
+        return None
+    names: list[str] = get("tokenizer.ggml.tokens") or []
+    merges = [(left, right) for left, _, right in (pair.partition(" ") for pair in get("tokenizer.ggml.merges") or [])]
+    try:
+        vocab = {name: i for i, name in enumerate(names)}
+        tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
+    except Exception as error:  # the library raises bare Exception
+        raise ModelLoadError(f"the GGUF file's tokens and merges do not belong together: {error}") from error
+    if pre == "qwen2":
+        tokenizer.normalizer = normalizers.NFC()
+    tokenizer.pre_tokenizer = _CUTS[pre]()
+    tokenizer.decoder = decoders.ByteLevel()
+    for name, kind in zip(names, get("tokenizer.ggml.token_type") or [], strict=False):
+        if kind == _CONTROL:
+            tokenizer.add_special_tokens([AddedToken(name, normalized=False)])
+        elif kind == _USER_DEFINED:
+            tokenizer.add_tokens([AddedToken(name, normalized=False)])
+    return TextCodec(tokenizer, config=_config(get, names, pre))
+
+
+def _config(get: Callable[[str], Any], names: list[str], pre: str) -> dict[str, Any]:
+    """What a tokenizer_config.json would say."""
+    config: dict[str, Any] = {"chat_template": get("tokenizer.chat_template")}
+    for role in ("bos", "eos"):
+        token = get(f"tokenizer.ggml.{role}_token_id")
+        if token is not None and token < len(names):
+            config[f"{role}_token"] = names[token]
+    add_bos = get("tokenizer.ggml.add_bos_token")
+    config["add_bos_token"] = pre == "llama-bpe" if add_bos is None else add_bos
+    if "bos_token" not in config:
+        config["add_bos_token"] = False
+    return config

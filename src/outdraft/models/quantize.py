@@ -1,0 +1,70 @@
+"""A decoder to the same decoder on small integers: every linear map that the `QuantConfig` covers is rounded.
+
+Rounding to nearest needs nothing but the weights. Data in: a decoder, which stays as it is; data out: a new one.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import torch
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import near_miss
+from outdraft.models.base import Decoder
+from outdraft.models.naming import LINEAR_MAPS
+from outdraft.nn.linear import Linear
+from outdraft.nn.quant.config import QuantConfig
+from outdraft.nn.quant.linear import QuantLinear
+
+Tell = Callable[[int, int], object]  # (maps done, maps in all)
+
+
+def linear_names(num_layers: int) -> list[str]:
+    """Our names of a decoder's linear maps, in the order in which a pass meets them."""
+    return [f"layers.{i}.{part}" for i in range(num_layers) for part in LINEAR_MAPS] + ["lm_head"]
+
+
+@torch.no_grad()
+def quantize_decoder(decoder: Decoder, config: QuantConfig, progress: Tell = lambda done, count: None) -> Decoder:
+    """A copy of `decoder` on the grid of `config`; what is kept shares its memory with the original.
+
+    Raises:
+        ConfigError: the decoder is rounded already, `keep` names no layer, or a group does not divide a layer.
+    """
+    shell = quantized_shell(decoder, config)
+    names = quantized_names(shell)
+    for done, name in enumerate(names):
+        progress(done, len(names))
+        source, target = decoder.get_submodule(name), shell.get_submodule(name)
+        assert isinstance(source, Linear) and isinstance(target, QuantLinear)
+        target.round(source.weight)
+    progress(len(names), len(names))
+    shell.set_exact(decoder.exact)
+    return shell
+
+
+def quantized_shell(decoder: Decoder, config: QuantConfig) -> Decoder:
+    """The new decoder with all that is not rounded in place, and scales still NaN."""
+    if decoder.config.variant:
+        raise ConfigError(f"the model is rounded already ({decoder.config.variant}): quantize the original")
+    known = linear_names(decoder.config.num_layers)
+    for pattern in config.keep:
+        alone = replace(config, keep=(pattern,))
+        if all(alone.covers(name) for name in known):
+            raise ConfigError(
+                f"keep={pattern!r} names no linear map{near_miss(pattern, known)}: "
+                "they are lm_head and layers.N.qkv, .out, .up and .down; * stands for anything"
+            )
+    weight = decoder.embedding
+    shape = replace(decoder.config, quant=config, variant=config.variant)
+    shell = Decoder(shape, weight.dtype, weight.device)
+    theirs = dict(decoder.named_parameters(remove_duplicate=False))
+    for name, parameter in shell.named_parameters(remove_duplicate=False):
+        parameter.data = theirs[name].data
+    return shell.eval().requires_grad_(False)
+
+
+def quantized_names(decoder: Decoder) -> list[str]:
+    """The linear maps that are on small integers, in the order of a pass."""
+    names = linear_names(decoder.config.num_layers)
+    return [name for name in names if isinstance(decoder.get_submodule(name), QuantLinear)]

@@ -1,0 +1,94 @@
+"""What is rounded, and how coarsely: one frozen record, which goes into config.json and into every result.
+
+A quantized model is another model with another law. `variant` names it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from outdraft.core.errors import ConfigError, ModelLoadError
+
+BITS = (8, 4)
+GROUP_SIZES = (0, 32, 64, 128)
+METHODS = ("rtn", "gptq")
+QUANT_METHOD = "outdraft"  # `quant_method` in config.json
+VERSION = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class QuantConfig:
+    """`keep`: layers that stay as they are, by our names; `*` stands for anything ("lm_head", "layers.0.*", "*.down").
+
+    Raises:
+        ConfigError: bits, group_size or method out of range.
+    """
+
+    bits: int = 4
+    group_size: int = 32  # inputs that share a scale; 0: all inputs of an output
+    method: str = "rtn"  # how the integers were chosen; the layout is the same
+    keep: tuple[str, ...] = ("lm_head",)
+
+    def __post_init__(self) -> None:
+        for name, value, known in (
+            ("bits", self.bits, BITS),
+            ("group_size", self.group_size, GROUP_SIZES),
+            ("method", self.method, METHODS),
+        ):
+            if value not in known:
+                raise ConfigError(f"{name}={value!r} is not supported: choose {' or '.join(map(str, known))}")
+
+    @property
+    def variant(self) -> str:
+        """The name of the rounding, for results: "int4-g32", "int8", "int4-g32-gptq"."""
+        group = f"-g{self.group_size}" if self.group_size else ""
+        method = "" if self.method == "rtn" else f"-{self.method}"
+        return f"int{self.bits}{group}{method}"
+
+    def covers(self, name: str) -> bool:
+        """Whether the linear map `name` is rounded."""
+        return not any(fnmatchcase(name, pattern) for pattern in self.keep)
+
+    def to_json(self) -> dict[str, object]:
+        """The value of config.json's `quantization_config`."""
+        return {
+            "quant_method": QUANT_METHOD,
+            "version": VERSION,
+            "bits": self.bits,
+            "group_size": self.group_size,
+            "method": self.method,
+            "keep": list(self.keep),
+        }
+
+
+def read_quant(raw: object) -> QuantConfig | None:
+    """What config.json's `quantization_config` says; None where nothing is rounded.
+
+    Raises:
+        ModelLoadError: another program's format, a later version of ours, or a damaged record.
+    """
+    if not raw:
+        return None
+    if not isinstance(raw, Mapping):
+        raise ModelLoadError(f"config.json: quantization_config={raw!r} is not a table: write the model again")
+    method, version = raw.get("quant_method"), raw.get("version")
+    if method != QUANT_METHOD:
+        raise ModelLoadError(
+            f"config.json: quantization_config has quant_method={method!r}, which outdraft does not read: "
+            "take the unquantized model and run `outdraft quantize` on it, or take a GGUF file"
+        )
+    if version != VERSION:
+        raise ModelLoadError(
+            f"config.json: quantization_config has version={version!r}, this outdraft reads {VERSION}: "
+            "quantize the original again, or install the outdraft that wrote it"
+        )
+    keep = raw.get("keep", ())
+    if not isinstance(keep, list | tuple) or not all(isinstance(name, str) for name in keep):
+        raise ModelLoadError(f"config.json: quantization_config has keep={keep!r}, not a list of layer names")
+    try:
+        return QuantConfig(
+            bits=raw.get("bits", 0), group_size=raw.get("group_size", -1), method=raw.get("method", "rtn"),
+            keep=tuple(keep),
+        )  # fmt: skip
+    except ConfigError as error:
+        raise ModelLoadError(f"config.json: quantization_config: {error}") from error

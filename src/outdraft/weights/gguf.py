@@ -1,0 +1,90 @@
+"""Reading one GGUF file, llama.cpp's container (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): key-value
+metadata and tensors, whose blocks of small integers are made whole when a tensor is asked for.
+
+The `gguf` package knows the format; it is optional and imported here alone. F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K
+are tested; what else the package can make whole is read too.
+"""
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ModelLoadError
+
+_FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
+_CURE = "download it again"
+
+
+class GgufFile:
+    """Metadata by key, tensors by llama.cpp's name.
+
+    Raises:
+        ModelLoadError: no `gguf` package, a damaged file, one part of several, a block type that is not known.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._gguf = _package(path)
+        try:
+            self._reader = self._gguf.GGUFReader(path)
+        except (ValueError, IndexError, KeyError, OverflowError, OSError) as error:
+            size = path.stat().st_size
+            raise ModelLoadError(f"{path} ({size} bytes) is no GGUF file, or cut short ({error}): {_CURE}") from error
+        self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
+        parts = self.get("split.count", 1)
+        if parts > 1:
+            raise ModelLoadError(
+                f"{path} is one of {parts} parts: merge them first (`llama-gguf-split --merge {path.name} whole.gguf`)"
+            )
+
+    def get(self, key: str, default: Any = None) -> Any:
+        """The metadata value of this key: a number, a string, or a list of them."""
+        field = self._reader.get_field(key)
+        return default if field is None else field.contents()
+
+    def names(self) -> list[str]:
+        """All tensors."""
+        return list(self._tensors)
+
+    def keys(self, prefix: str) -> list[str]:
+        """All metadata keys that begin so."""
+        return [key for key in self._reader.fields if key.startswith(prefix)]
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """Slowest dimension first, as everywhere but in GGUF."""
+        return tuple(int(size) for size in reversed(self._tensors[name].shape))
+
+    def kind(self, name: str) -> str:
+        """The storage type: F32, F16, BF16, Q8_0, Q4_K, ..."""
+        return str(self._tensors[name].tensor_type.name)
+
+    def rounding(self) -> str:
+        """The block types of this file, sorted: "q4_k-q6_k"; "" if there are none."""
+        kinds = {self.kind(name) for name in self._tensors} - set(_FLOATS)
+        return "-".join(sorted(kind.lower() for kind in kinds))
+
+    def tensor(self, name: str) -> Tensor:
+        """One tensor made whole: float32, or the very bfloat16 or float16 that is stored."""
+        tensor = self._tensors[name]
+        kind = self.kind(name)
+        try:
+            whole = self._gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+        except NotImplementedError as error:
+            raise ModelLoadError(
+                f"tensor '{name}' in {self.path} is of type {kind}, which the gguf package cannot read: "
+                "take a Q4_K_M, Q8_0 or BF16 file of the same model"
+            ) from error
+        made = torch.tensor(whole, dtype=torch.float32).reshape(self.shape(name))  # a copy: the file is mapped
+        return made.to({"BF16": torch.bfloat16, "F16": torch.float16}.get(kind, torch.float32))
+
+
+def _package(path: Path) -> Any:
+    try:
+        return importlib.import_module("gguf")
+    except ImportError as error:
+        raise ModelLoadError(
+            f"{path} is a GGUF file, and the gguf package is not installed to read it: `pip install 'outdraft[gguf]'`"
+        ) from error

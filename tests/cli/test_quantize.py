@@ -1,0 +1,67 @@
+"""`outdraft quantize`: what it writes, what it says, and that the result decodes like any model."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from outdraft import LLM, SamplingParams
+
+
+@pytest.fixture
+def text(tmp_path: Path) -> Path:
+    path = tmp_path / "text.txt"
+    path.write_text("the quick brown fox jumps over the lazy dog. " * 12)
+    return path
+
+
+def test_the_report_and_the_model(outdraft, tiny: Path, text: Path, tmp_path: Path):
+    out = tmp_path / "small"
+    ran = outdraft("quantize", tiny, "--out", out, "--bits", 8, "--group-size", 0, "--head", "--calibration", text,
+                   "--windows", 8, "--json")  # fmt: skip
+    assert ran.code == 0, ran.err
+    report = json.loads(ran.out)
+    assert report["variant"] == "int8" and report["bytes_after"] < report["bytes_before"]
+    assert report["divergence"]["num_tokens"] > 100 and 0 < report["divergence"]["kl"] < 0.5
+    assert (out / "tokenizer.json").is_file() and not list(tmp_path.glob(".small*"))
+    plain = LLM(str(out))
+    assert plain.config["variant"] == "int8" and plain.config["model"] == "small"
+    drafted = plain.with_drafter("ngram")
+    for prompt in ("abcabcabc", "the fox the fox the"):
+        for params in (SamplingParams(max_tokens=24), SamplingParams(max_tokens=24, temperature=0.9, seed=1)):
+            assert plain.generate(prompt, params).token_ids == drafted.generate(prompt, params).token_ids
+
+
+def test_a_text_to_learn_from(outdraft, tiny: Path, text: Path, tmp_path: Path):
+    ran = outdraft("quantize", tiny, "--out", tmp_path / "small", "--keep", "*.down", "--method", "gptq",
+                   "--calibration", text, "--json")  # fmt: skip
+    assert ran.code == 0, ran.err
+    assert json.loads(ran.out)["variant"] == "int4-g32-gptq"
+    assert LLM(str(tmp_path / "small")).config["variant"] == "int4-g32-gptq"
+
+
+def test_the_plain_words(outdraft, tiny: Path, tmp_path: Path):
+    ran = outdraft("quantize", tiny, "--out", tmp_path / "deep" / "small", "--keep", "*.down")
+    assert ran.code == 0, ran.err
+    assert "int4-g32" in ran.out and "MB ->" in ran.out and "\x1b" not in ran.out
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "needs a model and a place"),
+        (("--out", "HERE"), "exists already"),
+        (("--out", "HERE/new", "--bits", "3"), "bits=3"),
+        (("--out", "HERE/new"), "group_size=32 does not divide the 48 inputs of layers.0.down"),
+        (("--out", "HERE/new", "--keep", "lm_haed"), "did you mean 'lm_head'"),
+        (("--out", "HERE/new", "--method", "gptq"), "--calibration FILE"),
+        (("--out", "HERE/new", "--keep", "*.down", "--calibration", "HERE/none.txt"), "none.txt"),
+        (("--out", "HERE/new", "--calibration", "HERE/short.txt"), "short.txt"),
+    ],
+)
+def test_errors_are_one_line_and_leave_nothing(outdraft, tiny: Path, tmp_path: Path, words, says):
+    (tmp_path / "short.txt").write_text("too short")
+    ran = outdraft("quantize", tiny, *(word.replace("HERE", str(tmp_path)) for word in words))
+    assert ran.code == 2 and ran.out == "" and ran.err.count("\n") == 1
+    assert says in ran.err
+    assert [path.name for path in tmp_path.iterdir()] == ["short.txt"]
