@@ -40,7 +40,7 @@ def make_row(method: str, suite: str, prompt: str, *, speed: float, rounds: int 
 
 def make_curve() -> dict[str, Any]:
     rows = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64]
-    return {"kind": "curve", "key": "curve", "past": 128, "rows": rows,
+    return {"kind": "curve", "key": "curve", "model": MODEL, "past": 128, "rows": rows,
             "seconds": [0.0034 * (1 + 0.012 * n + 0.0004 * n * n) for n in rows], "weight_bytes": 31 << 20,
             "kv_bytes": 4608, "flops": 31_500_000, "bandwidth": 1.5e10, "peak_flops": 6e11}  # fmt: skip
 

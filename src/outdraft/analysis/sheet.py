@@ -19,7 +19,9 @@ def to_markdown(sheet: Sheet) -> str:
     """With the title above and the notes below."""
     bars = [f"| {' | '.join(_escape(cell) for cell in row)} |" for row in [sheet.columns, *sheet.rows]]
     bars.insert(1, "| " + " | ".join(["---"] * len(sheet.columns)) + " |")
-    return "\n".join([f"### {sheet.title}", "", *bars, "", *(f"- {note}" for note in sheet.notes)]).rstrip() + "\n"
+    head, _, more = sheet.title.partition("\n")
+    above = [f"### {head}", "", *([more, ""] if more else [])]
+    return "\n".join([*above, *bars, "", *(f"- {note}" for note in sheet.notes)]).rstrip() + "\n"
 
 
 def to_csv(sheet: Sheet) -> str:

@@ -111,7 +111,8 @@ def _blocks(text: str) -> list[str]:
     lines = text.splitlines()
     if "---" not in [line.strip() for line in lines]:
         return [line for line in lines if line.strip()]
-    blocks, block = [], []
+    blocks: list[str] = []
+    block: list[str] = []
     for line in [*lines, "---"]:
         if line.strip() == "---":
             blocks.append("\n".join(block))

@@ -38,11 +38,11 @@ class Options:
     model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a name in its cache, or zoo:NAME")
     method: tuple[str, ...] = flag(
         (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential; may be repeated; "
-        "without it the demo's line-up, as far as it fits the model", metavar="NAME[:KEY=VALUE,...]"
+        "without it the demo's line-up, as far as it fits the model", metavar="METHOD"
     )  # fmt: skip
     suite: tuple[str, ...] = flag(
         (), "what to ask: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
-        "GSM8K or plain text; may be repeated; without it copy, prose, code and log", metavar="NAME|[NAME=]FILE"
+        "GSM8K or plain text; may be repeated; without it copy, prose, code and log", metavar="SUITE"
     )  # fmt: skip
     quick: bool = flag(False, "at most 3 prompts a suite, 64 tokens, 3 rounds")
     prompts: int = flag(0, "prompts of each suite, spread over it; 0 is all")
