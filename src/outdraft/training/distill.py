@@ -24,6 +24,7 @@ class DistillOptions:
     loss: str = "forward_kl"
     tv_weight: float = 0.0  # of the total variation, added to the loss: the rate of rejection itself
     samples_share: float = 0.5  # of the sequences: the target's own samples, if they were harvested
+    copies_share: float = 0.0  # of the others: documents that repeat themselves; 0 = as the data file says
     init: bool = False  # start from the weights already in OUT/<name>
 
 

@@ -6,7 +6,7 @@ Recipes build on each other through OUT: tokenizer, then target, harvest, then d
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -51,8 +51,10 @@ class Job:
             self._harvest(team)
             return
         share = float(recipe.task.get("samples_share", 0.0))
-        train = Sampler(open_streams(recipe.data, data, "train", share), recipe.loop.seed)
-        valid = Sampler(open_streams(recipe.data, data, "valid", share), recipe.loop.seed)
+        copies = float(recipe.task.get("copies_share", 0.0)) or recipe.data.copies_share
+        sources = replace(recipe.data, copies_share=copies)
+        train = Sampler(open_streams(sources, data, "train", share), recipe.loop.seed)
+        valid = Sampler(open_streams(sources, data, "valid", share), recipe.loop.seed)
         objective, export = make_objective(recipe, self.out)
         run_dir = self.out / recipe.name / "run"
         loop = Loop(objective, train, valid, recipe.loop, run_dir, team, self.report)
