@@ -20,6 +20,7 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation, from_mapping
 from outdraft.engine.writer import Chunk, Result, Writer
+from outdraft.kernels.threads import one_torch_thread
 from outdraft.weights.hub import resolve
 
 Prompt = str | Mapping[str, Any]
@@ -224,7 +225,7 @@ class LLM:
 
     def _advance(self, served: Callable[[], bool]) -> None:
         """One step for everybody, unless somebody else's step has `served` the caller while it waited."""
-        with self._lock:
+        with self._lock, one_torch_thread(self._decoder.stack is not None):
             if served():
                 return
             for event in self.engine.step():

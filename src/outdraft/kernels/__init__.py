@@ -4,6 +4,7 @@
     library    finds the built file, and says why there is none
     matrix     one packed weight, and the PyTorch reference of its product
     stack      a decoder's packed layers and head
+    threads    PyTorch's pool and ours do not work at the same time
 
 Without the built file everything works through PyTorch. Every result for a row is the same bits whatever rows are
 computed beside it: sums run in one order.
