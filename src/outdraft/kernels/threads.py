@@ -1,6 +1,7 @@
 """Two pools of threads on the same cores: PyTorch's and the kernels'. While the kernels work, PyTorch keeps one thread.
 
-PyTorch's threads spin for milliseconds after their last work, and what remains for PyTorch beside a native model is small.
+PyTorch's threads spin for milliseconds after their last work, and what is left for PyTorch beside a native model is
+small.
 Measured on two cores, rounds of the zoo's drafters took 1.1 to 2 times as long with both pools awake.
 """
 
