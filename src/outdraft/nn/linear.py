@@ -6,6 +6,7 @@ bits whatever stands beside it (`nn/invariance.py` finds it). A prompt chunk ("b
 with the same rows, so it needs no tiling. Packing copies the weight: call `prepare` again if the weight changes.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -25,7 +26,7 @@ class RowTile:
     packed: bool
 
 
-class LinearMap(nn.Module):
+class LinearMap(nn.Module, ABC):
     """x W^T + b, whatever W is kept as: a subclass says what `matrix()` is and keeps `bias`."""
 
     bias: nn.Parameter | None  # [out]
@@ -40,24 +41,24 @@ class LinearMap(nn.Module):
         """Whether the matrix asks for a gradient."""
         return False
 
+    @abstractmethod
     def matrix(self) -> Tensor:
         """W [out, in], in the type of the activations."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def shape(self) -> tuple[int, int]:
         """(out, in)."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def dtype(self) -> torch.dtype:
         """The type of the activations."""
-        raise NotImplementedError
 
     @property
+    @abstractmethod
     def device(self) -> torch.device:
         """Where the rows must be."""
-        raise NotImplementedError
 
     def forward(self, x: Tensor, bulk: Sequence[RowRange] = ()) -> Tensor:
         """[N, in] -> [N, out]. `bulk`: row ranges that are one piece each, in order."""

@@ -2,6 +2,7 @@
 // Nothing is thrown across it: a function that can fail returns null, and `od_error` says why.
 #include <cstring>
 #include <exception>
+#include <stdexcept>
 #include <string>
 
 #include "model.h"
@@ -21,6 +22,16 @@ auto guarded(Make make) -> decltype(make()) {
         last_error = error.what();
         return nullptr;
     }
+}
+
+// A pass, when no other is running on the model.
+template <class Work>
+Model* alone(Model* model, Work work) {
+    return guarded([&] {
+        std::lock_guard<std::mutex> lock(model->one_pass);
+        work();
+        return model;
+    });
 }
 
 Buffer<float> copy(const float* from, int size) {
@@ -95,15 +106,15 @@ OD_API Model* od_model_set_head(Model* model, const od_linear* head, const float
 }
 
 OD_API Model* od_model_run(Model* model, const Pass* pass) {
-    return guarded([&] { return model->kernels->run(*model, *pass), model; });
+    return alone(model, [&] { model->kernels->run(*model, *pass); });
 }
 
 OD_API Model* od_model_logits(Model* model, const float* hidden, int rows, int norm, float* out) {
-    return guarded([&] { return model->kernels->logits(*model, hidden, rows, norm != 0, out), model; });
+    return alone(model, [&] { model->kernels->logits(*model, hidden, rows, norm != 0, out); });
 }
 
 OD_API Model* od_model_chain(Model* model, const Chain* chain) {
-    return guarded([&] { return model->kernels->chain(*model, *chain), model; });
+    return alone(model, [&] { model->kernels->chain(*model, *chain); });
 }
 
 OD_API Matrix* od_matrix_new(const od_linear* from) {

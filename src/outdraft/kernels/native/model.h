@@ -2,6 +2,7 @@
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <vector>
 
 #include "packed.h"
@@ -75,6 +76,7 @@ struct Model {
     Buffer<float> final_norm;
     Matrix head;
     std::unique_ptr<Workspace, FreeWorkspace> space;
+    std::mutex one_pass;  // several engines may share a model; the workspace serves one pass at a time
 };
 
 }  // namespace outdraft
