@@ -1,6 +1,7 @@
 """A decoder on the native kernels against the same decoder in PyTorch, and against itself in other passes."""
 
 import copy
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -188,3 +189,20 @@ def test_a_chain_in_one_call_is_the_chain_step_by_step():
         segments.append(Segment(seq=seq, start=seq, stop=seq + 1, base=len(text)))
     found = decoder.chain([path[0] for path in expected], [9, 17], CachedContext(cache, segments), 5)
     assert [list(path) for path in zip(*found, strict=True)] == [path[1:] for path in expected]
+
+
+def test_two_threads_may_use_one_decoder():
+    decoder = make("grouped")
+    decoder.accelerate()
+
+    def chain(seq: int) -> list[list[int]]:
+        feeder = Feeder(decoder)
+        feeder.feed(torch.tensor([3, 1, 4 + seq]))
+        feeder.cache.reserve(0, 40)
+        context = CachedContext(feeder.cache, [Segment(seq=0, start=0, stop=1, base=3)])
+        return decoder.chain([7 + seq], [3], context, 40)
+
+    alone = [chain(0), chain(1)]
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            assert list(pool.map(chain, range(2))) == alone
