@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from outdraft.core.errors import CapabilityError
+from outdraft.kernels import grid
 from outdraft.kernels.library import KINDS, library
 from outdraft.kernels.matrix import PackedMatrix, Weight, multiply_reference
 
@@ -19,15 +20,9 @@ def random_weight(bits: int, num_out: int, num_in: int, group: int, bias: bool, 
     extra = torch.randn(num_out, generator=generator) if bias else None
     if bits == 16:
         return Weight(bits=16, values=whole.bfloat16(), bias=extra)
-    span = group or num_in
-    parts = whole.unflatten(1, (-1, span))
-    scales = parts.abs().amax(-1) / (127 if bits == 8 else 7)
-    steps = (parts / scales[:, :, None]).round().flatten(1)
-    if bits == 8:
-        return Weight(bits=8, values=steps.to(torch.int8), scales=scales, bias=extra)
-    nibbles = (steps.clamp(-8, 7) + 8).to(torch.uint8)
-    values = nibbles[:, ::2] | (nibbles[:, 1::2] << 4)
-    return Weight(bits=4, values=values.contiguous(), scales=scales.contiguous(), bias=extra, group=span)
+    scales = grid.find_scales(whole, bits, group)
+    values = grid.pack(grid.round_to_grid(whole, scales, bits, group), bits)
+    return Weight(bits=bits, values=values.contiguous(), scales=scales, bias=extra, group=group)
 
 
 def random_case(seed: int) -> tuple[Weight, torch.Tensor]:

@@ -5,11 +5,12 @@ import torch
 import torch.nn.functional as F
 
 from outdraft.core.errors import ConfigError
+from outdraft.kernels import grid
 from outdraft.models.base import Decoder
 from outdraft.models.quantize import linear_names, quantize_decoder, quantized_names
 from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import Linear
-from outdraft.nn.quant import QuantConfig, QuantLinear, grid
+from outdraft.nn.quant import QuantConfig, QuantLinear
 from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
 
 GRIDS = [(8, 0), (8, 32), (4, 0), (4, 32), (4, 64), (4, 128)]

@@ -3,10 +3,11 @@
 import pytest
 import torch
 
+from outdraft.kernels import grid
 from outdraft.models.calibrate import calibrate_decoder
 from outdraft.models.divergence import compare_laws
 from outdraft.models.quantize import quantize_decoder
-from outdraft.nn.quant import QuantConfig, grid
+from outdraft.nn.quant import QuantConfig
 from outdraft.nn.quant.gptq import choose_integers
 from outdraft.testing.tiny import tiny_model
 

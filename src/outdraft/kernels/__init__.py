@@ -2,6 +2,7 @@
 
     native/    C++17, no dependency, built when a compiler is there; one build holds AVX-512, AVX2 and portable code
     library    finds the built file, and says why there is none
+    grid       weights as small integers with scales: how they are rounded and stored
     matrix     one packed weight, and the PyTorch reference of its product
     stack      a decoder's packed layers and head
     threads    PyTorch's pool and ours do not work at the same time

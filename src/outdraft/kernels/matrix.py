@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.errors import CapabilityError
+from outdraft.kernels import grid
 from outdraft.kernels.library import CLinear, check, library
 
 STEP = 32  # inputs that the kernels take at once
@@ -60,12 +61,7 @@ class Weight:
         if self.bits == 16:
             return self.values.float()
         assert self.scales is not None
-        whole = self.values.float()
-        if self.bits == 4:
-            pair = torch.stack((self.values & 15, self.values >> 4), -1)
-            whole = pair.flatten(1).float() - 8
-        scaled: Tensor = whole.view(self.num_out, self.scales.shape[1], -1) * self.scales[:, :, None]
-        return scaled.flatten(1)
+        return grid.times_scales(grid.unpack(self.values, self.bits), self.scales)
 
 
 class PackedMatrix:

@@ -1,4 +1,4 @@
-"""A linear map whose weights are integers of 8 or 4 bits with a scale for each group of inputs (`nn/quant/grid.py`).
+"""A linear map whose weights are integers of 8 or 4 bits with a scale for each group of inputs (`kernels/grid.py`).
 
 This is the reference: the weight is made whole in the type of the activations, rounded once more to it, and multiplied
 as `Linear` multiplies, packed and tiled alike, so that what is exact there is exact here. The whole copy costs the
@@ -11,8 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from outdraft.kernels import grid
 from outdraft.nn.linear import LinearMap, pack_weight
-from outdraft.nn.quant import grid
 
 
 class QuantLinear(LinearMap):
