@@ -46,7 +46,7 @@ def takes_argmax(seq: Sequence, sample: Sample) -> bool:
 
 def takes_plain_argmax(seq: Sequence, sample: Sample) -> bool:
     """Whether this sequence's guesses are the argmax of the raw logits."""
-    return takes_argmax(seq, sample) and not edits_logits(seq)
+    return takes_argmax(seq, sample) and not seq.request.params.edits_logits
 
 
 class Chooser:
@@ -109,9 +109,3 @@ def check_finite(seqs: Seq[Sequence], rows: list[int], largest: Seq[float]) -> N
                 f"sequence {seq.id}: the drafter's logits hold {value} at position {len(seq.tokens)}: its weights are "
                 "damaged or overflow in this dtype; load it in float32"
             )
-
-
-def edits_logits(seq: Sequence) -> bool:
-    """Whether penalties, a minimum length or biases change this sequence's logits."""
-    params = seq.request.params
-    return params.depends_on_history or bool(params.logit_bias)

@@ -13,7 +13,7 @@ from math import nan
 from outdraft.core.draft import Draft, chain
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chain import Feed, grow_chains
-from outdraft.drafters.shared.choose import Sample, check_finite, edits_logits, takes_argmax
+from outdraft.drafters.shared.choose import Sample, check_finite, takes_argmax
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.sampling.coins import KeyedDraftCoins
 
@@ -57,7 +57,7 @@ def grow_chains_natively(
 
 
 def _chooses_natively(seq: Sequence, sample: Sample) -> bool:
-    if edits_logits(seq):
+    if seq.request.params.edits_logits:
         return False
     return takes_argmax(seq, sample) or isinstance(seq.draft_coins(seq), KeyedDraftCoins)
 
