@@ -33,8 +33,12 @@ def grouped(weight: Tensor, group_size: int) -> Tensor:
 
 
 def find_scales(weight: Tensor, bits: int, group_size: int) -> Tensor:
-    """The scale of each group: [out, in] -> [out, groups]; 0 where a group is 0 throughout."""
-    return grouped(weight.float().contiguous(), group_size).abs().amax(2) / _LIMITS[bits][1]
+    """The scale of each group: [out, in] -> [out, groups]; 0 where a group is 0 throughout.
+
+    A group's scale is a float16 number, which the native kernels store; an output's keeps all its bits.
+    """
+    scales = grouped(weight.float().contiguous(), group_size).abs().amax(2) / _LIMITS[bits][1]
+    return scales.half().float() if group_size or bits == 4 else scales
 
 
 def round_to_grid(weight: Tensor, scales: Tensor, bits: int, group_size: int) -> Tensor:
