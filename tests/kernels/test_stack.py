@@ -32,6 +32,7 @@ SHAPES = {
     "partial rotary": {"rope": RopeConfig(dim=16)},
     "odd vocabulary": {"vocab_size": 101},
     "int8": {"quant": QuantConfig(bits=8, group_size=0)},
+    "int8 in groups": {"quant": QuantConfig(bits=8, group_size=32, keep=())},
     "int4": {"quant": QuantConfig(bits=4, group_size=32, keep=())},
 }
 

@@ -34,7 +34,6 @@ def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> b
         and config.rope is not None
         and all(width % STEP == 0 for width in (config.hidden_size, config.intermediate_size, config.head_dim))
         and config.head_dim <= 512
-        and not (config.quant is not None and config.quant.bits == 8 and config.quant.group_size)
     )
     return known and dtype == torch.bfloat16 and device.type == "cpu" and wanted_kind() is not None
 

@@ -61,6 +61,14 @@ OD_API Model* od_model_set_head(Model* model, const od_linear* head, const float
     });
 }
 
+// What the products of a pass read: the layers' and the head's packed weights.
+OD_API std::int64_t od_model_bytes(const Model* model) {
+    std::size_t total = model->head.bytes();
+    for (const LayerWeights& layer : model->layers)
+        total += layer.qkv.bytes() + layer.out.bytes() + layer.up.bytes() + layer.down.bytes();
+    return std::int64_t(total);
+}
+
 OD_API Model* od_model_run(Model* model, const Pass* pass) {
     return alone(model, [&] { model->kernels->run(*model, *pass); });
 }
@@ -74,6 +82,8 @@ OD_API Matrix* od_matrix_new(const od_linear* from) {
 }
 
 OD_API void od_matrix_free(Matrix* matrix) { delete matrix; }
+
+OD_API std::int64_t od_matrix_bytes(const Matrix* matrix) { return std::int64_t(matrix->bytes()); }
 
 OD_API Matrix* od_matrix_multiply(Matrix* matrix, const float* x, int rows, float* out, int threads, const char* kernels) {
     return guarded([&] {

@@ -40,10 +40,13 @@ inline Buffer<float> copy(const float* from, int size) {
 inline Matrix pack(const od_linear& from) {
     Matrix m;
     if (from.bits == 16) m = pack_bf16(static_cast<const std::uint16_t*>(from.weight), from.num_out, from.num_in);
-    else if (from.bits == 8)
+    else if (from.bits == 8 && !from.group)
         m = pack_int8(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in);
+    else if (from.bits == 8)
+        m = pack_int8_groups(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in, from.group);
     else
-        m = pack_int4(static_cast<const std::uint8_t*>(from.weight), from.scales, from.num_out, from.num_in, from.group);
+        m = pack_int4(static_cast<const std::uint8_t*>(from.weight), from.scales, from.num_out, from.num_in,
+                      from.group ? from.group : from.num_in);
     if (from.bias) set_bias(m, from.bias);
     return m;
 }
