@@ -4,7 +4,7 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -21,8 +21,9 @@ from outdraft.models.llama import LLAMA, MISTRAL
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
 from outdraft.models.native import NativeDecoder, can_pack
 from outdraft.models.network import Network
+from outdraft.models.quantize import round_decoder
 from outdraft.models.qwen import QWEN2, QWEN3
-from outdraft.nn.quant.config import read_quant
+from outdraft.nn.quant.config import QuantConfig, read_quant
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
@@ -33,6 +34,7 @@ DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
 }  # fmt: skip
+Rounding = Callable[[Decoder], QuantConfig | None]
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
@@ -48,13 +50,22 @@ def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device:
 
 
 def load_network(
-    path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", *, exact: bool = True
+    path: str | Path,
+    dtype: str | torch.dtype | None = None,
+    device: str = "cpu",
+    *,
+    exact: bool = True,
+    rounding: Rounding = lambda decoder: None,
 ) -> Network:
     """The same for decoding only: on the native kernels where they know the model, else through PyTorch.
 
     exact: no row's bits depend on the rows beside it (the native kernels' never do).
+    rounding: what to round of the model that was read; None: nothing.
     """
     decoder = _load(path, dtype, device)
+    quant = rounding(decoder)
+    if quant is not None:
+        decoder = round_decoder(decoder, quant)
     if can_pack(decoder.config, decoder.dtype, decoder.device):
         return NativeDecoder(decoder, release=True)
     decoder.set_exact(exact)

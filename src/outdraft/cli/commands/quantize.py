@@ -4,7 +4,7 @@ The command plans, shows and writes; rounding is `models/quantize.py`, the layou
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ EPILOG = """A quantized model is another model with another law: what is decoded
 The last quarter of the calibration text measures how far it is from the original; gptq learns from the rest. Examples:
   outdraft quantize zoo:target --out target-int4
   outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
+  outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "layers.31.*" --layer-bits "*.down=8"
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
 WINDOW = 256  # tokens that are read at once from an empty past
 TOKENIZER = (
@@ -43,6 +44,7 @@ class Options:
     )
     head: bool = flag(False, "quantize the output head too")
     keep: tuple[str, ...] = flag((), "a layer to leave as it is, e.g. layers.0.qkv or '*.down'; may be repeated")
+    layer_bits: Mapping[str, Any] = flag({}, "other bits for some layers, e.g. '*.down=8'; may be repeated")
     calibration: str | None = flag(None, "a text to measure the change on, and for gptq to learn from", metavar="FILE")
     windows: int = flag(64, f"windows of {WINDOW} tokens that are taken of the calibration text at most")
     json: bool = flag(False, "machine output: out, variant, bytes_before, bytes_after, divergence")
@@ -61,7 +63,10 @@ def run(options: Options) -> int:
     if options.method == "gptq" and options.calibration is None:
         raise ConfigError("--method gptq learns from a text: name one with --calibration FILE, or take --method rtn")
     keep = options.keep if options.head else (*options.keep, "lm_head")
-    config = QuantConfig(bits=options.bits, group_size=options.group_size, method=options.method, keep=keep)
+    config = QuantConfig(
+        bits=options.bits, group_size=options.group_size, method=options.method, keep=keep,
+        layer_bits=tuple(options.layer_bits.items()),
+    )  # fmt: skip
     console = make_console(stderr=options.json)
     with console.status("loading") as status:
         report = quantize(options, config, out, status.update if console.is_terminal else _silent)
