@@ -74,6 +74,7 @@ class Stack:
             raise CapabilityError(f"native kernels need widths in steps of 32 and heads of at most 512: {shape}")
         self._native = native
         self.shape = shape
+        self.threads = threads
         self.kind = kind or native.od_best_kernels().decode()
         described = CShape(
             shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.rotary,

@@ -47,7 +47,7 @@ class Options:
     layer_bits: Mapping[str, Any] = flag({}, "other bits for some layers, e.g. '*.down=8'; may be repeated")
     calibration: str | None = flag(None, "a text to measure the change on, and for gptq to learn from", metavar="FILE")
     windows: int = flag(64, f"windows of {WINDOW} tokens that are taken of the calibration text at most")
-    json: bool = flag(False, "machine output: out, variant, bytes_before, bytes_after, divergence")
+    json: bool = flag(False, "machine output: out, variant, bytes_before, bytes_after, divergence, native_divergence")
 
 
 def run(options: Options) -> int:
@@ -80,13 +80,14 @@ def run(options: Options) -> int:
         console.print(
             f"no tokenizer stood beside {options.model}: put the model's tokenizer.json into {out}", markup=False
         )
-    if report["divergence"] is not None:
-        far = report["divergence"]
-        console.print(
-            f"from the original on {far['num_tokens']} tokens of {options.calibration}:  mean KL {far['kl']:.5f} "
-            f"nats/token, same first choice {far['top1']:.2%}",
-            markup=False,
-        )
+    for key, computed in (("divergence", "the weights alone"), ("native_divergence", "on the native kernels")):
+        far = report[key]
+        if far is not None:
+            console.print(
+                f"from the original on {far['num_tokens']} tokens of {options.calibration}, {computed}:  "
+                f"mean KL {far['kl']:.5f} nats/token, same first choice {far['top1']:.2%}",
+                markup=False,
+            )
     return 0
 
 
@@ -95,6 +96,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
     from outdraft.models.calibrate import calibrate_decoder
     from outdraft.models.divergence import compare_laws
     from outdraft.models.load import load_model, save_model
+    from outdraft.models.native import NativeDecoder, can_pack
     from outdraft.models.quantize import quantize_decoder
     from outdraft.weights.hub import resolve
 
@@ -109,10 +111,12 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         small = calibrate_decoder(original, config, windows[0], rounding)
     else:
         small = quantize_decoder(original, config, rounding)
-    divergence = None
+    divergence = native_divergence = None
     if windows is not None:
         tell("measuring")
         divergence = compare_laws(original, small, windows[1])
+        if can_pack(small.config, small.dtype, small.device):
+            native_divergence = compare_laws(original, NativeDecoder(small), windows[1])
     tell("writing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
@@ -128,6 +132,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         "bytes_before": _weight_bytes(source),
         "bytes_after": _weight_bytes(out),
         "divergence": None if divergence is None else asdict(divergence),
+        "native_divergence": None if native_divergence is None else asdict(native_divergence),
     }
 
 
