@@ -60,9 +60,7 @@ class BuildKernels(build_ext):
                 macros=[("OD_ISA", isa)],
                 extra_preargs=[*FLAGS, *flags],
             )
-        compiler.link_shared_object(
-            objects, self.get_ext_fullpath(ext.name), target_lang="c++", extra_postargs=LINK
-        )
+        compiler.link_shared_object(objects, self.get_ext_fullpath(ext.name), target_lang="c++", extra_postargs=LINK)
 
 
 sources = [str(HOME / name) for name in [*COMMON, "isa.cpp"]]

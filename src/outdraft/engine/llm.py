@@ -17,6 +17,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.build import build_parts, load_codec
 from outdraft.engine.loop import Engine
+from outdraft.engine.plain_rows import find_bound
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation, from_mapping
 from outdraft.engine.writer import Chunk, Result, Writer
@@ -39,6 +40,8 @@ class LLM:
         speculative_config: the same in vLLM's words; excludes `drafter`.
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
+        guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
+            is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
         max_model_len: a shorter context than the model's own.
 
     Raises:
@@ -60,6 +63,7 @@ class LLM:
         dtype: str = "auto",
         device: str = "cpu",
         exact: bool | None = None,
+        guard: float | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
     ) -> None:
@@ -79,6 +83,7 @@ class LLM:
         decoder = load_network(directory, dtype=dtype, device=device, exact=exact)
         self.codec: TextCodec | None = load_codec(directory)
         self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
+        self._guard = find_bound(decoder, guard)
         self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
         self._decoder = decoder
         self._assemble(speculation, verifier_options or {}, policy_options or {})
@@ -88,14 +93,14 @@ class LLM:
     ) -> None:
         runner = Runner(self._decoder, max_len=self._max_len, exact=self._exact)
         parts, resolved = build_parts(
-            runner, speculation, verifier_options=verifier_options, policy_options=policy_options
+            runner, speculation, verifier_options=verifier_options, policy_options=policy_options, guard=self._guard
         )
         self.engine = Engine(parts, eos_token_ids=self._eos, max_num_seqs=self._max_num_seqs)
         dtype = str(runner.dtype).removeprefix("torch.")
         self.config: dict[str, Any] = {
             "model": self._directory.name, "variant": self._decoder.config.variant, "dtype": dtype,
             "device": str(runner.device), "exact": self._exact,
-            "kernels": self._decoder.kernels,
+            "kernels": self._decoder.kernels, "guard": self._guard,
             "max_model_len": runner.max_len, **resolved,
         }  # fmt: skip
         self._lock = Lock()
@@ -113,7 +118,7 @@ class LLM:
     ) -> "LLM":
         """Another engine over the same loaded weights."""
         other = object.__new__(LLM)
-        for name in ("codec", "_eos", "_directory", "_exact", "_max_len", "_max_num_seqs", "_decoder"):
+        for name in ("codec", "_eos", "_directory", "_exact", "_guard", "_max_len", "_max_num_seqs", "_decoder"):
             setattr(other, name, getattr(self, name))
         speculation = Speculation(
             drafter=drafter, drafter_options=options or {}, verifier=verifier, policy=policy,
