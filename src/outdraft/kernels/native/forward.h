@@ -22,7 +22,9 @@ using outdraft::Workspace;
 
 static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
-    if (!is_grouped(m.kind) && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, id, team);
+    // Sums of bytes are exact, so few rows may take the vector unit, which streams weights better.
+    const bool few = m.kind == Kind::int8 && rows <= kFewRows;
+    if (!few && !is_grouped(m.kind) && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, id, team);
 #endif
     tile_product(m, x, rows, out, stride, id, team);
 }

@@ -40,6 +40,14 @@ static inline f32x16 widen(const bf16* p) {
     std::memcpy(&v, p, 32);
     return as_float(__builtin_convertvector(v, u32x16) << 16);
 }
+// Sixteen finite float16 values: their exponent is moved by a product with a power of two, which is exact.
+static inline f32x16 widen_half(const std::uint16_t* p) {
+    u16x16 v;
+    std::memcpy(&v, p, 32);
+    const u32x16 words = __builtin_convertvector(v, u32x16);
+    const f32x16 size = as_float((words & 0x7fffu) << 13) * 0x1p112f;
+    return as_float((u32x16)size | ((words & 0x8000u) << 16));
+}
 // Round to nearest even; a NaN stays a NaN.
 static inline bf16 narrow(float x) {
     std::uint32_t word;
