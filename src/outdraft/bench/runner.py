@@ -14,16 +14,16 @@ from outdraft.bench.clock import time_text
 from outdraft.bench.curve import as_record as curve_record
 from outdraft.bench.curve import measure_curve
 from outdraft.bench.energy import find_meter
+from outdraft.bench.entrant import Entrant
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.machine import describe, load_average
 from outdraft.bench.row import as_record, make_row
-from outdraft.bench.subject import Subject, with_weights
+from outdraft.bench.subject import Subject
 from outdraft.bench.suites import Prompt
 from outdraft.bench.suites.prompt import Asked, ask
 from outdraft.bench.trial import PLAIN, begin, time_round
 from outdraft.bench.write import Journal
 from outdraft.core.params import SamplingParams
-from outdraft.engine.llm import LLM
 
 WARM_UP_TOKENS = 24
 
@@ -33,7 +33,7 @@ class Plan:
     """What to measure. `entrants` holds plain decoding, as "none", and every method by its label."""
 
     subject: Subject
-    entrants: Mapping[str, LLM]
+    entrants: Mapping[str, Entrant]
     prompts: Seq[Prompt]
     params: SamplingParams
     rounds: int
@@ -67,7 +67,7 @@ class Bench:
         self.outcome = Outcome()
         self._meter = find_meter()
         self._warm: set[str] = set()
-        self._configs = {label: _config(llm) for label, llm in plan.entrants.items()}
+        self._configs = {label: entrant.config for label, entrant in plan.entrants.items()}
 
     def run(self) -> Outcome:
         """Everything that is not there yet."""
@@ -136,12 +136,12 @@ class Bench:
         more = {"config": self._configs[PLAIN], "load": load_average()}
         self.journal.append({"kind": "curve", "key": key, **curve, **more, **self._common()})
 
-    def _warm_up(self, entrants: Mapping[str, LLM], asked: Asked) -> None:
+    def _warm_up(self, entrants: Mapping[str, Entrant], asked: Asked) -> None:
         """The first passes of an engine pay for things that are done once."""
-        for label, llm in entrants.items():
+        for label, entrant in entrants.items():
             if label not in self._warm:
                 self.tell(f"warming up: {label}", 0)
-                time_text(llm, asked.ids, SamplingParams(max_tokens=WARM_UP_TOKENS, ignore_eos=True))
+                entrant.time_text(asked.ids, SamplingParams(max_tokens=WARM_UP_TOKENS, ignore_eos=True))
                 self._warm.add(label)
 
     def _answer(self, asked: Asked, params: SamplingParams) -> str:
@@ -162,7 +162,3 @@ class Bench:
             }
         )
 
-
-def _config(llm: LLM) -> dict[str, Any]:
-    """The resolved configuration, the drafter's weights by their fingerprint."""
-    return {**llm.config, "drafter": with_weights(llm.config["drafter"])}

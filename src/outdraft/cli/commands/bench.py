@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.analysis.sheet import Sheet
+    from outdraft.bench.entrant import Entrant
     from outdraft.bench.runner import Outcome, Plan
     from outdraft.engine.llm import LLM
 
@@ -129,10 +130,11 @@ def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
     return plan, absent
 
 
-def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str, LLM], dict[str, str]]":
+def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str, Entrant], dict[str, str]]":
+    from outdraft.bench.entrant import Ours
     from outdraft.bench.trial import PLAIN, join
 
-    entrants: dict[str, LLM] = {PLAIN: plain}
+    entrants: dict[str, Entrant] = {PLAIN: Ours(plain)}
     absent: dict[str, str] = {}
     for rival in lineup:
         if rival.label == PLAIN:
@@ -140,7 +142,7 @@ def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str,
         if rival.label in entrants:
             raise ConfigError(f"method {rival.label!r} is given twice")
         try:
-            entrants[rival.label] = join(plain, rival)
+            entrants[rival.label] = Ours(join(plain, rival))
         except OutdraftError as error:
             if strict:
                 raise
