@@ -83,4 +83,3 @@ def test_fingerprints(tmp_path: Path):
     before = digest_weights(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(bytes(199_999) + b"x")
     assert digest_weights(tmp_path) != before
-

@@ -48,7 +48,10 @@ def time_sheet(cells: Seq[Cell], *, bars: bool = True) -> Sheet:
         row += [f"{cell.acceptance_rate:.2f}" if drafted else "", _positions(cell.acceptance_by_position, bars)]
         rows.append(row)
     peers = any(cell.num_agreeing is not None for cell in shown)
-    notes = ["peak memory is the whole process's, with every method's weights loaded" + "; a peer's is its own process's" * peers]
+    notes = [
+        "peak memory is the whole process's, with every method's weights loaded"
+        + "; a peer's is its own process's" * peers
+    ]
     notes += [] if energy else ["no energy: this machine shows no RAPL counters to us"]
     return Sheet(title="Where the time went", columns=columns, rows=rows, notes=tuple(notes))
 

@@ -9,10 +9,11 @@ token accepted. Data in: a name; data out: a model directory (made once, kept on
 
 import re
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from outdraft.bench.fingerprint import digest_weights
+from outdraft.bench.lineup import Rival
 from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import ConfigError
 from outdraft.core.registry import near_miss
@@ -45,6 +46,14 @@ def make_model(name: str, shelf: Shelf) -> Made:
         else:
             path = original = _inflated(path, step, shelf)
     return Made(path=path, original=original)
+
+
+def make_draft(rival: Rival, shelf: Shelf) -> Rival:
+    """The same rival with its draft model's steps done, if its `model` has any."""
+    name = rival.options.get("model")
+    if not isinstance(name, str) or "@" not in name:
+        return rival
+    return replace(rival, options={**rival.options, "model": str(make_model(name, shelf).path)})
 
 
 def read_size(text: str) -> tuple[int, int]:

@@ -40,6 +40,11 @@ class Plan:
     curve: bool = True
 
     @property
+    def one_length(self) -> bool:
+        """Whether every text must be `max_tokens` long: other programs know none of our stop strings."""
+        return any(entrant.foreign for entrant in self.entrants.values())
+
+    @property
     def num_texts(self) -> int:
         """Texts to write at most: the unit of progress."""
         return sum(len(prompt.turns) for prompt in self.prompts) * len(self.entrants) * (self.rounds + 1)
@@ -85,7 +90,8 @@ class Bench:
             messages.append({"role": "user", "content": turn})
             name = prompt.name if len(prompt.turns) == 1 else f"{prompt.name}/{number}"
             asked = ask(codec, prompt, messages)
-            params = replace(self.plan.params, stop=(*self.plan.params.stop, *asked.stop))
+            stop = () if self.plan.one_length else (*self.plan.params.stop, *asked.stop)
+            params = replace(self.plan.params, stop=stop)
             if len(asked.ids) + params.max_tokens > self.plan.subject.plain.config["max_model_len"]:
                 self.outcome.too_long.append(f"{prompt.suite} {name}")
                 self.tell("", (len(prompt.turns) - number + 1) * len(self.plan.entrants) * (self.plan.rounds + 1))
@@ -161,4 +167,3 @@ class Bench:
                 "what": [prompt.suite, prompt.category, name, label],
             }
         )
-

@@ -1,7 +1,7 @@
 """Big files that a bench makes once and finds again: inflated and rounded models, and the forms that peers read.
 
-A thing's place is a fingerprint of what it is made of, so other weights never meet an old file. It is written beside its
-place and moved there when it is whole: what was interrupted leaves nothing that looks finished.
+A place is named for a fingerprint of what the thing is made of, so other weights never meet an old file. A thing is
+written beside its place and moved there when it is whole: what was interrupted leaves nothing that looks finished.
 """
 
 import os

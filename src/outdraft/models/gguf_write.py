@@ -1,8 +1,8 @@
 """Write a Hugging Face directory as one GGUF file, llama.cpp's container: the inverse of `models.gguf`.
 
-Every matrix is stored as it is (BF16, F16 or F32) and every vector as F32, as llama.cpp's own converter does; rounding is
-left to llama.cpp's own tool. Rows of q and k of Llama models are put into llama.cpp's order. The vocabulary goes along
-where it is a byte-level BPE.
+Every matrix is stored as it is (BF16, F16 or F32) and every vector as F32, as llama.cpp's own converter does; rounding
+is left to llama.cpp's own tool. Rows of q and k of Llama models are put into llama.cpp's order, and a byte-level BPE
+vocabulary goes along.
 """
 
 import importlib
