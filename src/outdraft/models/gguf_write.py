@@ -31,7 +31,8 @@ def write_gguf(directory: Path, path: Path) -> None:
     """
     raw = read_json(directory / "config.json")
     config = find_architecture(raw).read(raw)
-    if config.architecture not in ARCHITECTURES or config.windows or raw.get("quantization_config"):
+    rope = config.rope
+    if config.architecture not in ARCHITECTURES or config.windows or raw.get("quantization_config") or rope is None:
         raise ModelLoadError(
             f"{directory}: model_type={raw.get('model_type')!r} cannot be written as GGUF here "
             f"(unquantized {', '.join(ARCHITECTURES)} without windows can): use llama.cpp's convert_hf_to_gguf.py"
@@ -42,7 +43,7 @@ def write_gguf(directory: Path, path: Path) -> None:
         raise ModelLoadError("GGUF files are written by the gguf package: `pip install 'outdraft[gguf]'`") from error
     writer = gguf.GGUFWriter(path, config.architecture)
     _add_shape(writer, config)
-    extra = _add_rope(gguf, writer, config.rope, config.max_len)
+    extra = _add_rope(gguf, writer, rope, config.max_len)
     _add_vocabulary(writer, directory, raw, config.vocab_size)
     store = TensorStore(directory)
     for name in store:
