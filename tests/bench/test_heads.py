@@ -7,7 +7,7 @@ from outdraft.bench.lineup import RIVALS
 from outdraft.bench.subject import load_subject
 from outdraft.bench.trial import join
 from outdraft.core.params import SamplingParams
-from outdraft.kernels.threads import one_torch_thread
+from outdraft.kernels.threads import torch_threads
 from outdraft.weights.hub import resolve
 
 
@@ -15,7 +15,7 @@ from outdraft.weights.hub import resolve
 def test_an_inflated_pair_accepts_as_the_small_one(name):
     rival = next(rival for rival in RIVALS if rival.name == name)
     params = SamplingParams(max_tokens=24, ignore_eos=True)
-    with one_torch_thread(True):
+    with torch_threads(1):
         small = join(load_subject("zoo:target").plain, rival)
         plain = load_subject("zoo:target", inflated="2x11").plain
         big = join_inflated(plain, rival, resolve("zoo:target"), width=2, depth=11)
