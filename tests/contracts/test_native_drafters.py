@@ -72,7 +72,7 @@ def eagle_net(target, directory: Path):
 
 
 ROWS = [
-    DrafterRow(drafter="draft_model", side=twin),
+    DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
     DrafterRow(drafter="early_exit", side=exit_head),
     DrafterRow(drafter="early_exit", label="plain", options={"exit_layer": 2}),
     DrafterRow(drafter="eagle", label="chain", side=eagle_net, options={"width": 1, "sample": "match"}),
