@@ -1,8 +1,8 @@
 """What a draft model's weights are rounded to when it is loaded. Its text is only a guess, so no law changes.
 
 "auto": bytes in groups of 32, where the native kernels run the draft and its files hold unrounded weights. A step took
-less time there for hardly fewer tokens a pass, at 1.6 and at 28 million parameters; 4 bits take less again and cost some
-of the tokens (docs/quantization.md). Through PyTorch rounding saves nothing.
+less time there for hardly fewer tokens a pass, at 1.6 and at 28 million parameters; 4 bits take less again and cost
+some of the tokens (docs/quantization.md). Through PyTorch rounding saves nothing.
 """
 
 from typing import Literal
