@@ -47,6 +47,8 @@ class LLM:
         speculative_config: the same in vLLM's words; excludes `drafter`.
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
+        guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
+            is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
         max_model_len: a shorter context than the model's own.
         precision: of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the same text.
             "mixed": the target's middle layers on 4 bits, another law. "elastic": the first of these that leaves memory
@@ -72,6 +74,7 @@ class LLM:
         dtype: str = "auto",
         device: str = "cpu",
         exact: bool | None = None,
+        guard: float | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
         precision: str = FULL,
@@ -96,6 +99,7 @@ class LLM:
             dtype=dtype,
             device=device,
             exact=device == "cpu" if exact is None else exact,
+            guard=guard,
             max_len=max_model_len,
             speculation=speculation,
             verifier_options=verifier_options or {},

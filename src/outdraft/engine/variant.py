@@ -13,6 +13,7 @@ from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, near_miss, option_defaults
 from outdraft.decode.step import Parts
 from outdraft.engine.build import build_parts
+from outdraft.engine.plain_rows import find_bound
 from outdraft.engine.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation
@@ -29,6 +30,7 @@ class Setup:
     dtype: str
     device: str
     exact: bool
+    guard: float | None
     max_len: int | None
     speculation: Speculation
     verifier_options: Mapping[str, Any]
@@ -85,13 +87,18 @@ def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
 def build_variant(setup: Setup, network: Network) -> Variant:
     """Parts over weights that are loaded."""
     runner = Runner(network, max_len=setup.max_len, exact=setup.exact)
+    guard = find_bound(network, setup.guard)
     parts, resolved = build_parts(
-        runner, setup.speculation, verifier_options=setup.verifier_options, policy_options=setup.policy_options
+        runner,
+        setup.speculation,
+        verifier_options=setup.verifier_options,
+        policy_options=setup.policy_options,
+        guard=guard,
     )
     config = {
         "model": setup.directory.name, "variant": network.config.variant,
         "dtype": str(runner.dtype).removeprefix("torch."), "device": str(runner.device), "exact": setup.exact,
-        "kernels": network.kernels, "max_model_len": runner.max_len, **resolved,
+        "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len, **resolved,
     }  # fmt: skip
     num_bytes = network.pass_bytes + resolved["drafter"].get("pass_bytes", 0)
     return Variant(parts=parts, name=network.config.variant, config=config, num_bytes=num_bytes)

@@ -119,7 +119,7 @@ static inline void attend(Scratch& scratch, const View& view, const Query* queri
         for (int j = 0; j < NQ; j++) {
             const i32x16 place = lane + block * 16;
             f32x16 score = even[j] + odd[j];
-            score = (place >= queries[j].first) & (place < queries[j].len) ? score : lowest;
+            score = ((place >= queries[j].first) & (place < queries[j].len)) ? score : lowest;
             top[j] = max(top[j], score);
             scores[j * stride + block - begin] = score;
         }
