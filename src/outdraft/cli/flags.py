@@ -27,6 +27,10 @@ class EngineFlags:
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache_dtype: str = flag(
+        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+    )
 
     def load(self) -> "LLM":
         """The engine. Raises `OutdraftError`s that name what does not fit."""

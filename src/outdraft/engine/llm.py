@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, overload
 
+from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
@@ -39,6 +40,9 @@ class LLM:
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
         max_model_len: a shorter context than the model's own.
+        kv_cache: where keys and values lie. "static": a block for each sequence; "paged": one pool of pages for all.
+        kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, which is another law than the
+            model's own: `config["variant"]` says so.
 
     Raises:
         ModelLoadError, ConfigError, CapabilityError: before any token is written.
@@ -61,7 +65,10 @@ class LLM:
         exact: bool | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
+        kv_cache: str = "static",
+        kv_cache_dtype: str = "auto",
     ) -> None:
+        cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
         speculation = Speculation(
             drafter=drafter,
             drafter_options=drafter_options or {},
@@ -79,23 +86,24 @@ class LLM:
         self.codec: TextCodec | None = load_codec(directory)
         self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
         self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
-        self._decoder = decoder
+        self._decoder, self._cache = decoder, cache
         self._assemble(speculation, verifier_options or {}, policy_options or {})
 
     def _assemble(
         self, speculation: Speculation, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
     ) -> None:
-        runner = Runner(self._decoder, max_len=self._max_len, exact=self._exact)
+        runner = Runner(self._decoder, max_len=self._max_len, exact=self._exact, cache=self._cache)
         parts, resolved = build_parts(
             runner, speculation, verifier_options=verifier_options, policy_options=policy_options
         )
         self.engine = Engine(parts, eos_token_ids=self._eos, max_num_seqs=self._max_num_seqs)
         dtype = str(runner.dtype).removeprefix("torch.")
         self.config: dict[str, Any] = {
-            "model": self._directory.name, "variant": self._decoder.config.variant, "dtype": dtype,
-            "device": str(runner.device), "exact": self._exact,
+            "model": self._directory.name, "variant": _variant(self._decoder.config.variant, self._cache),
+            "dtype": dtype, "device": str(runner.device), "exact": self._exact,
             "kernels": self._decoder.stack.kind if self._decoder.stack is not None else "pytorch",
-            "max_model_len": runner.max_len, **resolved,
+            "max_model_len": runner.max_len, "kv_cache": self._cache.layout,
+            "kv_cache_dtype": dtype if self._cache.dtype == "auto" else self._cache.dtype, **resolved,
         }  # fmt: skip
         self._lock = Lock()
         self._writers: dict[int, Writer] = {}
@@ -112,7 +120,7 @@ class LLM:
     ) -> "LLM":
         """Another engine over the same loaded weights."""
         other = object.__new__(LLM)
-        for name in ("codec", "_eos", "_directory", "_exact", "_max_len", "_max_num_seqs", "_decoder"):
+        for name in ("codec", "_eos", "_directory", "_exact", "_max_len", "_max_num_seqs", "_decoder", "_cache"):
             setattr(other, name, getattr(self, name))
         speculation = Speculation(
             drafter=drafter, drafter_options=options or {}, verifier=verifier, policy=policy,
@@ -239,3 +247,8 @@ class LLM:
     def _drop(self, writer: Writer) -> None:
         self.engine.cancel(writer.seq)
         self._writers.pop(writer.seq.id, None)
+
+
+def _variant(weights: str, cache: CacheConfig) -> str:
+    """What differs from the model as it was published: its weights, its cache, both or nothing ("")."""
+    return "+".join(part for part in (weights, "kv-int8" if cache.dtype == "int8" else "") if part)

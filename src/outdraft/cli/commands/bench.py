@@ -53,6 +53,10 @@ class Options:
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache_dtype: str = flag(
+        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+    )
     inflate: str | None = flag(None, "a bigger target of the same law, to see what a real one costs: 4x12 is width "
                                "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
     out: str | None = flag(None, "the record file (JSON lines); one that is there is continued; tables and pictures "
@@ -119,7 +123,8 @@ def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
     zoo = options.model == ZOO_TARGET
     chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
     prompts = load_suites(options.suite or DEFAULT, count=count)
-    settings = {name: getattr(options, name) for name in ("dtype", "device", "exact", "max_model_len")}
+    engine = ("dtype", "device", "exact", "max_model_len", "kv_cache", "kv_cache_dtype")
+    settings = {name: getattr(options, name) for name in engine}
     subject = load_subject(options.model, inflated=options.inflate, **settings)
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
