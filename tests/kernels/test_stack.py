@@ -1,7 +1,6 @@
 """A decoder on the native kernels against the same decoder in PyTorch, and against itself in other passes."""
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -9,9 +8,12 @@ from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.cache import KVCache
+from outdraft.core.errors import CapabilityError
 from outdraft.kernels.library import library
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import ModelConfig
+from outdraft.models.native import NativeDecoder, can_pack
+from outdraft.models.network import Network
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.context import CachedContext, CausalContext, Segment
 from outdraft.nn.linear import LinearMap
@@ -31,6 +33,7 @@ SHAPES = {
     "partial rotary": {"rope": RopeConfig(dim=16)},
     "odd vocabulary": {"vocab_size": 101},
     "int8": {"quant": QuantConfig(bits=8, group_size=0)},
+    "int8 in groups": {"quant": QuantConfig(bits=8, group_size=32, keep=())},
     "int4": {"quant": QuantConfig(bits=4, group_size=32, keep=())},
 }
 
@@ -56,10 +59,10 @@ INT8, PAGED_INT8 = (CacheConfig(layout=layout, dtype="int8", poison=True) for la
 each_cache = pytest.mark.parametrize("kind", (STATIC, PAGED, INT8, PAGED_INT8), ids=lambda c: f"{c.layout}-{c.dtype}")
 
 
-def new_cache(decoder: Decoder, kind: CacheConfig = STATIC, others: int = 0) -> KVCache:
+def new_cache(decoder: Network, kind: CacheConfig = STATIC, others: int = 0) -> KVCache:
     """An empty cache; `others`: pages of another sequence lie in between, so that tables are no plain order."""
     config = decoder.config
-    cache = kind.build(config.num_layers, config.num_kv_heads, config.head_dim, decoder.embedding.dtype, "cpu", 256)
+    cache = kind.build(config.num_layers, config.num_kv_heads, config.head_dim, decoder.dtype, "cpu", 256)
     for seq in range(-others, 0):
         cache.add(seq)
         cache.reserve(seq, 16)
@@ -71,7 +74,7 @@ def new_cache(decoder: Decoder, kind: CacheConfig = STATIC, others: int = 0) -> 
 class Feeder:
     """One sequence, fed pass by pass."""
 
-    def __init__(self, decoder: Decoder, kind: CacheConfig = STATIC) -> None:
+    def __init__(self, decoder: Network, kind: CacheConfig = STATIC) -> None:
         self.decoder = decoder
         self.cache = new_cache(decoder, kind, others=5)
         self.cache.add(0)
@@ -95,8 +98,7 @@ def test_logits_are_those_of_pytorch(shape):
     wide = copy.deepcopy(decoder).float()
     expected = wide(ids, torch.arange(40), CausalContext(1, 40))
     rough = decoder(ids, torch.arange(40), CausalContext(1, 40)).float()
-    assert decoder.accelerate()
-    feeder = Feeder(decoder)
+    feeder = Feeder(NativeDecoder(decoder))
     got = torch.cat([feeder.feed(ids[:23]), feeder.feed(ids[23:])])
     tolerance = float((rough - expected).abs().mean())  # what bfloat16 in PyTorch is off by
     allowed = tolerance if decoder.config.quant is None else 4 * tolerance  # activations are bytes there
@@ -107,8 +109,7 @@ def test_logits_are_those_of_pytorch(shape):
 @each_cache
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_pass_of_many_rows_has_the_bits_of_one_at_a_time(shape, kind):
-    decoder = make(shape)
-    decoder.accelerate()
+    decoder = NativeDecoder(make(shape))
     ids = torch.randint(0, decoder.config.vocab_size, (50,), generator=torch.Generator().manual_seed(3))
     alone, together = Feeder(decoder, kind), Feeder(decoder, kind)
     one_by_one = torch.cat([alone.feed(ids[i : i + 1]) for i in range(50)])
@@ -119,8 +120,7 @@ def test_a_pass_of_many_rows_has_the_bits_of_one_at_a_time(shape, kind):
 @each_cache
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tree_has_the_bits_of_its_paths(shape, kind):
-    decoder = make(shape)
-    decoder.accelerate()
+    decoder = NativeDecoder(make(shape))
     generator = torch.Generator().manual_seed(4)
     text, nodes = (torch.randint(0, decoder.config.vocab_size, (n,), generator=generator) for n in (21, 9))
     parents = (-1, 0, 0, 1, 2, 2, 3, 5, 6)
@@ -141,8 +141,7 @@ def test_a_tree_has_the_bits_of_its_paths(shape, kind):
 @pytest.mark.parametrize("kinds", [(STATIC, PAGED), (INT8, PAGED_INT8)], ids=["bf16", "int8"])
 @pytest.mark.parametrize("shape", ["llama", "grouped", "one key head", "wide heads", "mistral"])
 def test_pages_have_the_bits_of_one_block(shape, kinds):
-    decoder = make(shape)
-    decoder.accelerate()
+    decoder = NativeDecoder(make(shape))
     ids = torch.randint(0, 128, (90,), generator=torch.Generator().manual_seed(6))
     parents = (-1, 0, 0, 1, 2, 2, 3, 5, 6)
     found = []
@@ -163,8 +162,7 @@ def test_a_head_may_be_shared_by_threads(threads):
         before = torch.get_num_threads()
         torch.set_num_threads(count)
         try:
-            decoder = make("one key head")
-            decoder.accelerate()
+            decoder = NativeDecoder(make("one key head"))
         finally:
             torch.set_num_threads(before)
         feeder = Feeder(decoder)
@@ -177,7 +175,7 @@ def test_a_cache_of_bytes_is_that_of_pytorch():
     decoder = make("grouped")
     ids = torch.randint(0, 128, (40,), generator=torch.Generator().manual_seed(8))
 
-    def fed(decoder: Decoder, kind: CacheConfig) -> tuple[Tensor, Feeder]:
+    def fed(decoder: Network, kind: CacheConfig) -> tuple[Tensor, Feeder]:
         feeder = Feeder(decoder, kind)
         return torch.cat([feeder.feed(ids[:33]), feeder.feed(ids[33:])]).float(), feeder
 
@@ -185,8 +183,7 @@ def test_a_cache_of_bytes_is_that_of_pytorch():
     expected, plain = fed(wide, INT8)
     rough = float((fed(decoder, INT8)[0] - expected).abs().mean())  # what bfloat16 in PyTorch is off by
     changed = float((fed(wide, STATIC)[0] - expected).abs().mean())  # what bytes change
-    decoder.accelerate()
-    got, native = fed(decoder, INT8)
+    got, native = fed(NativeDecoder(decoder), INT8)
     assert float((got - expected).abs().mean()) < rough
     assert 0 < changed < 0.05 * float(expected.abs().mean())
     ours, theirs = native.cache.memory(0), plain.cache.memory(0)
@@ -197,8 +194,7 @@ def test_a_cache_of_bytes_is_that_of_pytorch():
 
 
 def test_a_pass_can_stop_and_resume_at_a_layer():
-    decoder = make("llama")
-    decoder.accelerate()
+    decoder = NativeDecoder(make("llama"))
     ids, positions = torch.arange(12), torch.arange(12)
 
     def context() -> CachedContext:
@@ -217,8 +213,7 @@ def test_a_pass_can_stop_and_resume_at_a_layer():
 
 @each_cache
 def test_sequences_of_a_ragged_batch_do_not_meet(kind):
-    decoder = make("grouped")
-    decoder.accelerate()
+    decoder = NativeDecoder(make("grouped"))
     cache = new_cache(decoder, kind)
     lengths = (5, 1, 19)
     ids = torch.randint(0, 128, (sum(lengths),), generator=torch.Generator().manual_seed(5))
@@ -237,47 +232,18 @@ def test_sequences_of_a_ragged_batch_do_not_meet(kind):
 
 def test_other_shapes_stay_with_pytorch(monkeypatch):
     decoder = make("llama")
-    assert not copy.deepcopy(decoder).float().accelerate()
+    with pytest.raises(CapabilityError, match="float32"):
+        NativeDecoder(copy.deepcopy(decoder).float())
+    assert can_pack(decoder.config, decoder.dtype, decoder.device)
     monkeypatch.setenv("OUTDRAFT_KERNELS", "off")
-    assert not decoder.accelerate()
+    assert not can_pack(decoder.config, decoder.dtype, decoder.device)
 
 
-@each_cache
-def test_a_chain_in_one_call_is_the_chain_step_by_step(kind):
-    decoder = make("grouped")
-    decoder.accelerate()
-    texts = [torch.randint(0, 128, (n,), generator=torch.Generator().manual_seed(n)) for n in (9, 17)]
-    cache = new_cache(decoder, kind)
-    expected, segments = [], []
-    for seq, text in enumerate(texts):
-        feeder, path = Feeder(decoder, kind), []
-        logits = feeder.feed(text)
-        for _ in range(6):
-            path.append(int(logits[-1].argmax()))
-            logits = feeder.feed(torch.tensor(path[-1:]))
-        expected.append(path)
-        cache.add(seq)
-        cache.reserve(seq, len(text) + 6)
-        context = CachedContext(cache, [Segment(seq=seq, start=0, stop=len(text), base=0)])
-        positions = torch.arange(len(text))
-        decoder.run(decoder.embed(text, positions), positions, context)
-        segments.append(Segment(seq=seq, start=seq, stop=seq + 1, base=len(text)))
-    found = decoder.chain([path[0] for path in expected], [9, 17], CachedContext(cache, segments), 5)
-    assert [list(path) for path in zip(*found, strict=True)] == [path[1:] for path in expected]
-
-
-def test_two_threads_may_use_one_decoder():
-    decoder = make("grouped")
-    decoder.accelerate()
-
-    def chain(seq: int) -> list[list[int]]:
-        feeder = Feeder(decoder)
-        feeder.feed(torch.tensor([3, 1, 4 + seq]))
-        feeder.cache.reserve(0, 40)
-        context = CachedContext(feeder.cache, [Segment(seq=0, start=0, stop=1, base=3)])
-        return decoder.chain([7 + seq], [3], context, 40)
-
-    alone = [chain(0), chain(1)]
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(20):
-            assert list(pool.map(chain, range(2))) == alone
+def test_a_released_decoder_gave_its_weights_away():
+    decoder, kept = make("llama"), make("llama")
+    native, other = NativeDecoder(decoder, release=True), NativeDecoder(kept)
+    assert not list(decoder.layers.parameters())
+    assert native.num_parameters == kept.num_parameters
+    assert native.pass_bytes == kept.pass_bytes == other.pass_bytes > 0
+    ids = torch.arange(9)
+    assert torch.equal(Feeder(native).feed(ids), Feeder(other).feed(ids))

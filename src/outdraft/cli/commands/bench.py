@@ -129,13 +129,18 @@ def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
     lineup = chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS]
-    entrants, absent = _join(subject.plain, lineup, strict=bool(chosen) or (zoo and options.inflate is None))
+    entrants, absent = _join(subject.plain, lineup, options, strict=bool(chosen) or zoo)
     plan = Plan(subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve)
     return plan, absent
 
 
-def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str, LLM], dict[str, str]]":
+def _join(
+    plain: "LLM", lineup: Seq[Rival], options: Options, *, strict: bool
+) -> "tuple[dict[str, LLM], dict[str, str]]":
+    from outdraft.bench.heads import join_inflated
+    from outdraft.bench.subject import read_size
     from outdraft.bench.trial import PLAIN, join
+    from outdraft.weights.hub import resolve
 
     entrants: dict[str, LLM] = {PLAIN: plain}
     absent: dict[str, str] = {}
@@ -145,7 +150,11 @@ def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str,
         if rival.label in entrants:
             raise ConfigError(f"method {rival.label!r} is given twice")
         try:
-            entrants[rival.label] = join(plain, rival)
+            if options.inflate is None:
+                entrants[rival.label] = join(plain, rival)
+            else:
+                width, depth = read_size(options.inflate)
+                entrants[rival.label] = join_inflated(plain, rival, resolve(options.model), width=width, depth=depth)
         except OutdraftError as error:
             if strict:
                 raise

@@ -76,7 +76,7 @@ static inline void exchange(u32x16* v) {
 }
 // v[0 .. 2S-1] to v[0 .. S-1]: each lane is joined with the lane S away.
 template <int S>
-static inline void fold(u32x16* v) {
+static inline void join(u32x16* v) {
     for (int i = 0; i < S; i++) {
         cross<S>(v[i], v[i + S]);
         v[i] = (u32x16)(as_float(v[i]) + as_float(v[i + S]));
@@ -133,7 +133,7 @@ static inline void add_rows(const Scratch& scratch, const View<T>& view, const b
         for (int j = 0; j < NQ; j++) sums[j][p] = (u32x16)acc[j];
     }
     for (int j = 0; j < NQ; j++) {
-        fold<8>(sums[j]), fold<4>(sums[j]), fold<2>(sums[j]), fold<1>(sums[j]);
+        join<8>(sums[j]), join<4>(sums[j]), join<2>(sums[j]), join<1>(sums[j]);
         out[j] = as_float(sums[j][0]);
     }
 }
