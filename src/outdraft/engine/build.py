@@ -25,7 +25,12 @@ def load_codec(path: Path) -> TextCodec | None:
 
 
 def build_parts(
-    runner: Runner, speculation: Speculation, *, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
+    runner: Runner,
+    speculation: Speculation,
+    *,
+    verifier_options: Mapping[str, Any],
+    policy_options: Mapping[str, Any],
+    guard: float = 0.0,
 ) -> tuple[Parts, dict[str, Any]]:
     """The four parts over a loaded target, and the resolved configuration as plain data."""
     rule = find("verifier", speculation.verifier)
@@ -54,9 +59,11 @@ def build_parts(
         drafter=drafter,
         verifier=rule.build(options["verifier"]),
         policy=pacing.build(options["policy"]),
+        guard=guard,
     )
     resolved = {
         kind: {"name": chosen.name, "lossless": chosen.lossless, **asdict(options[kind])}
         for kind, chosen in (("drafter", method), ("verifier", rule), ("policy", pacing))
     }
+    resolved["drafter"] |= method.describe(drafter)
     return parts, resolved
