@@ -29,6 +29,10 @@ class EngineFlags:
     guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
                                "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache_dtype: str = flag(
+        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+    )
 
     precision: str = flag("full", "of the weights: full, mixed, draft-int4 or elastic (by free memory)", metavar="NAME")
     precision_options: Mapping[str, Any] = flag({}, "an option of elastic precision: min_free or margin")

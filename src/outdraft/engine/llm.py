@@ -14,6 +14,7 @@ from typing import Any, overload
 
 import torch
 
+from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
@@ -50,6 +51,9 @@ class LLM:
         guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
             is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
         max_model_len: a shorter context than the model's own.
+        kv_cache: where keys and values lie. "static": a block for each sequence; "paged": one pool of pages for all.
+        kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, which is another law than the
+            model's own: `config["variant"]` says so.
         precision: of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the same text.
             "mixed": the target's middle layers on 4 bits, another law. "elastic": the first of these that leaves memory
             free, chosen when a request is admitted and never changed within it. Results name their `variant`.
@@ -77,9 +81,12 @@ class LLM:
         guard: float | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
+        kv_cache: str = "static",
+        kv_cache_dtype: str = "auto",
         precision: str = FULL,
         precision_options: Mapping[str, Any] | None = None,
     ) -> None:
+        cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
         speculation = Speculation(
             drafter=drafter,
             drafter_options=drafter_options or {},
@@ -101,6 +108,7 @@ class LLM:
             exact=device == "cpu" if exact is None else exact,
             guard=guard,
             max_len=max_model_len,
+            cache=cache,
             speculation=speculation,
             verifier_options=verifier_options or {},
             policy_options=policy_options or {},

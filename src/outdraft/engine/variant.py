@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from outdraft.cache.config import CacheConfig
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, near_miss, option_defaults
 from outdraft.decode.step import Parts
@@ -32,6 +33,7 @@ class Setup:
     exact: bool
     guard: float | None
     max_len: int | None
+    cache: CacheConfig
     speculation: Speculation
     verifier_options: Mapping[str, Any]
     policy_options: Mapping[str, Any]
@@ -49,7 +51,7 @@ class Variant:
     """One level, ready to run."""
 
     parts: Parts
-    name: str  # of the target's rounding
+    name: str  # of the target's rounding, weights and cache
     config: dict[str, Any]  # plain data
     num_bytes: int  # of the weights that a level may change
 
@@ -86,7 +88,9 @@ def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
 
 def build_variant(setup: Setup, network: Network) -> Variant:
     """Parts over weights that are loaded."""
-    runner = Runner(network, max_len=setup.max_len, exact=setup.exact)
+    runner = Runner(network, max_len=setup.max_len, exact=setup.exact, cache=setup.cache)
+    name = "+".join(part for part in (network.config.variant, setup.cache.variant) if part)
+    dtype = str(runner.dtype).removeprefix("torch.")
     guard = find_bound(network, setup.guard)
     parts, resolved = build_parts(
         runner,
@@ -96,12 +100,13 @@ def build_variant(setup: Setup, network: Network) -> Variant:
         guard=guard,
     )
     config = {
-        "model": setup.directory.name, "variant": network.config.variant,
-        "dtype": str(runner.dtype).removeprefix("torch."), "device": str(runner.device), "exact": setup.exact,
-        "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len, **resolved,
+        "model": setup.directory.name, "variant": name, "dtype": dtype, "device": str(runner.device),
+        "exact": setup.exact, "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len,
+        "kv_cache": setup.cache.layout, "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,
+        **resolved,
     }  # fmt: skip
     num_bytes = network.pass_bytes + resolved["drafter"].get("pass_bytes", 0)
-    return Variant(parts=parts, name=network.config.variant, config=config, num_bytes=num_bytes)
+    return Variant(parts=parts, name=name, config=config, num_bytes=num_bytes)
 
 
 def elastic_levels(setup: Setup, network: Network, drafter: Mapping[str, Any]) -> tuple[str, ...]:

@@ -64,6 +64,10 @@ class Options:
     guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
                                "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache_dtype: str = flag(
+        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+    )
     inflate: str | None = flag(None, "a bigger target of the same law, to see what a real one costs: 4x12 is width "
                                "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
     cache: str | None = flag(None, "where inflated models and the peers' forms of them are kept (default: "
@@ -143,7 +147,8 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     zoo = options.model.partition("@")[0] == ZOO_TARGET
     chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
     prompts = load_suites(options.suite or DEFAULT, count=count)
-    settings = {name: getattr(options, name) for name in ("dtype", "device", "exact", "guard", "max_model_len")}
+    engine = ("dtype", "device", "exact", "guard", "max_model_len", "kv_cache", "kv_cache_dtype")
+    settings = {name: getattr(options, name) for name in engine}
     shelf = Shelf(options.cache)
     subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)
     if subject.plain.codec is None:
