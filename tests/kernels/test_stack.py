@@ -1,7 +1,6 @@
 """A decoder on the native kernels against the same decoder in PyTorch, and against itself in other passes."""
 
 import copy
-from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
@@ -34,6 +33,7 @@ SHAPES = {
     "odd vocabulary": {"vocab_size": 101},
     "int8": {"quant": QuantConfig(bits=8, group_size=0)},
     "int8 in groups": {"quant": QuantConfig(bits=8, group_size=32, keep=())},
+    "mixed": {"quant": QuantConfig(keep=("layers.0.*", "lm_head"), layer_bits=(("*.down", 8),))},
     "int4": {"quant": QuantConfig(bits=4, group_size=32, keep=())},
 }
 
@@ -173,45 +173,6 @@ def test_a_released_decoder_gave_its_weights_away():
     native, other = NativeDecoder(decoder, release=True), NativeDecoder(kept)
     assert not list(decoder.layers.parameters())
     assert native.num_parameters == kept.num_parameters
-    assert native.pass_bytes == kept.pass_bytes == other.pass_bytes > 0
+    assert native.pass_bytes == other.pass_bytes
     ids = torch.arange(9)
     assert torch.equal(Feeder(native).feed(ids), Feeder(other).feed(ids))
-
-
-def test_a_chain_in_one_call_is_the_chain_step_by_step():
-    decoder = NativeDecoder(make("grouped"))
-    config = decoder.config
-    texts = [torch.randint(0, 128, (n,), generator=torch.Generator().manual_seed(n)) for n in (9, 17)]
-    cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, torch.bfloat16, "cpu", 256)
-    expected, segments = [], []
-    for seq, text in enumerate(texts):
-        feeder, path = Feeder(decoder), []
-        logits = feeder.feed(text)
-        for _ in range(6):
-            path.append(int(logits[-1].argmax()))
-            logits = feeder.feed(torch.tensor(path[-1:]))
-        expected.append(path)
-        cache.add(seq)
-        cache.reserve(seq, len(text) + 6)
-        context = CachedContext(cache, [Segment(seq=seq, start=0, stop=len(text), base=0)])
-        positions = torch.arange(len(text))
-        decoder.run(decoder.embed(text, positions), positions, context)
-        segments.append(Segment(seq=seq, start=seq, stop=seq + 1, base=len(text)))
-    found = decoder.chain([path[0] for path in expected], [9, 17], CachedContext(cache, segments), 5)
-    assert [list(path) for path in zip(*found, strict=True)] == [path[1:] for path in expected]
-
-
-def test_two_threads_may_use_one_decoder():
-    decoder = NativeDecoder(make("grouped"))
-
-    def chain(seq: int) -> list[list[int]]:
-        feeder = Feeder(decoder)
-        feeder.feed(torch.tensor([3, 1, 4 + seq]))
-        feeder.cache.reserve(0, 40)
-        context = CachedContext(feeder.cache, [Segment(seq=0, start=0, stop=1, base=3)])
-        return decoder.chain([7 + seq], [3], context, 40)
-
-    alone = [chain(0), chain(1)]
-    with ThreadPoolExecutor(2) as pool:
-        for _ in range(20):
-            assert list(pool.map(chain, range(2))) == alone

@@ -30,6 +30,9 @@ class EngineFlags:
                                "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
 
+    precision: str = flag("full", "of the weights: full, mixed, draft-int4 or elastic (by free memory)", metavar="NAME")
+    precision_options: Mapping[str, Any] = flag({}, "an option of elastic precision: min_free or margin")
+
     def load(self) -> "LLM":
         """The engine. Raises `OutdraftError`s that name what does not fit."""
         from outdraft.engine.llm import LLM

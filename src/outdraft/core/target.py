@@ -8,7 +8,7 @@ nothing of methods, and a method never touches a model.
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -85,6 +85,11 @@ class TargetPort(Protocol):
     device: torch.device
     dtype: torch.dtype
 
+    @property
+    def native(self) -> object | None:
+        """The target as a `models.native.NativeDecoder`, for a drafter that runs its packed layers; None: PyTorch."""
+        ...
+
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings: [n] -> [n, D]."""
         ...
@@ -102,4 +107,8 @@ class TargetPort(Protocol):
 
         The tokens stand `offset` places after the pending one, and see the tentative rows of earlier calls.
         """
+        ...
+
+    def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> Any:
+        """The attention context of such a pass (`nn.context`), with room for `rooms[i]` rows from its own on."""
         ...

@@ -65,4 +65,5 @@ def build_parts(
         kind: {"name": chosen.name, "lossless": chosen.lossless, **asdict(options[kind])}
         for kind, chosen in (("drafter", method), ("verifier", rule), ("policy", pacing))
     }
+    resolved["drafter"] |= method.describe(drafter)
     return parts, resolved

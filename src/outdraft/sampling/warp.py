@@ -56,7 +56,7 @@ def tree_paths(tree: HostTree) -> list[list[int]]:
 def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tensor:
     """Bias, minimum length and penalties: rows [n, V] -> [n, V], the same tensor if there are none."""
     params = seq.request.params
-    if not params.depends_on_history and not params.logit_bias:
+    if not params.edits_logits:
         return logits
     logits = logits.clone()
     if params.logit_bias:

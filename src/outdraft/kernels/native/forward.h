@@ -11,7 +11,6 @@
 
 namespace OD_ISA {
 
-using outdraft::Chain;
 using outdraft::LayerWeights;
 using outdraft::Model;
 using outdraft::Pass;
@@ -199,44 +198,21 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
     });
 }
 
-// All steps of a chain without a word from outside.
-static void chain(Model& model, const Chain& from) {
-    const Shape& shape = model.shape;
-    const int n = from.num_spans;
-    model.space->reserve_chain(shape, n);
-    float* hidden = model.space->hidden.get();
-    float* scores = model.space->logits.get();
-    std::vector<std::int32_t> layers(model.layers.size());
-    for (std::size_t i = 0; i < layers.size(); i++) layers[i] = int(i);
-    for (int step = 0; step < from.steps; step++) {
-        const std::int32_t* tokens = from.tokens + std::size_t(step) * n;
-        for (int r = 0; r < n; r++) {
-            const bf16* row = from.embedding + std::size_t(tokens[r] < 0 ? 0 : tokens[r]) * shape.hidden;
-            for (int i = 0; i < shape.hidden; i += 16) store(hidden + std::size_t(r) * shape.hidden + i, widen(row + i));
-        }
-        const std::size_t turn = std::size_t(step) * n * shape.rotary;
-        run(model, Pass{hidden, from.cos + turn, from.sin + turn, n, from.spans, n, layers.data(), int(layers.size()),
-                        nullptr});
-        logits(model, hidden, n, true, scores);
-        for (int r = 0; r < n; r++) {
-            const int best = best_token(scores + std::size_t(r) * shape.vocab, shape.vocab);
-            from.tokens[std::size_t(step + 1) * n + r] = tokens[r] < 0 ? -1 : best;
-            from.spans[r].base++, from.spans[r].first++;
-        }
-    }
-}
-
-// x [rows, K] -> out [rows, N]: one product by itself, for tests and measurements.
-static void multiply(Team& team, const Matrix& m, const float* x, int rows, float* out) {
-    Shape shape{m.num_in, 0, 0, 0, 0, 0, 0, 0, 0};
-    Workspace space;
-    space.reserve(shape, rows);
+// x [rows, K] -> out [rows, N], with room in `space`.
+static inline void multiply(Team& team, Workspace& space, const Matrix& m, const float* x, int rows, float* out) {
     Operand operand{space.half.get(), space.bytes.get(), space.scales.get(), space.offsets.get()};
     team.run([&](int id) {
         for (int r = id; r < rows; r += team.size()) prepare(m.kind, x + std::size_t(r) * m.num_in, m.num_in, operand, r);
         team.barrier().wait();
         product(m, operand, rows, out, m.num_out, id, team.size());
     });
+}
+
+// One product by itself, for tests and measurements.
+static void multiply_alone(Team& team, const Matrix& m, const float* x, int rows, float* out) {
+    Workspace space;
+    space.reserve(Shape{m.num_in, 0, 0, 0, 0, 0, 0, 0, 0}, rows);
+    multiply(team, space, m, x, rows, out);
 }
 
 }  // namespace OD_ISA

@@ -1,8 +1,8 @@
 // Products with weights of 8 or 4 bits that have a scale for each group of inputs: int8g and int4.
 //
 // 32 inputs are one exact integer sum; it is scaled and added to the row's float sum, group after group. A tile is one
-// strip of 16 outputs times up to 12 rows, so that a group is taken apart once for all of them; for one or two rows it
-// is four strips, whose bytes are read side by side.
+// strip of 16 outputs times up to 12 rows, so that a group is taken apart once for all of them; for one row it is
+// four strips, whose bytes are read side by side.
 #pragma once
 #include "operand.h"
 
@@ -66,7 +66,7 @@ static inline void tile_strips(const Matrix& m, int first, const Operand& x, int
 // R rows of a block of 64 outputs.
 template <bool Nibbles, int R>
 static inline void tile_grouped(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
-    constexpr int S = R <= 2 ? 4 : 1;
+    constexpr int S = R == 1 ? 4 : 1;
     for (int c = 0; c < 4; c += S) tile_strips<Nibbles, R, S>(m, 4 * block + c, x, row, out + 16 * c, stride);
 }
 

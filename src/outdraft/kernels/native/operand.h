@@ -44,7 +44,7 @@ static inline void prepare(Kind kind, const float* x, int k_size, Operand& to, i
         for (int k = first; k < first + span; k += 16) {
             i32x16 q = nearest(load(x + k) * (1 / scale));
             if (kind == Kind::int8) q += 128;
-            else for (int i = 0; i < 16; i++) total += q[i];
+            else total += sum(q);
             u8x16 out = __builtin_convertvector(q, u8x16);
             std::memcpy(bytes + k, &out, 16);
         }

@@ -78,19 +78,18 @@ static inline f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
 #endif
 }
 static inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
-// A sum in a fixed order: halves onto halves.
-static inline float sum(f32x16 v) {
-    float x[16];
-    std::memcpy(x, &v, 64);
-    for (int width = 8; width > 0; width /= 2)
-        for (int i = 0; i < width; i++) x[i] += x[i + width];
-    return x[0];
+// One value from sixteen, halves onto halves: a fixed order.
+template <class Wide, class Join>
+static inline auto fold(Wide v, Join join) {
+    v = join(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+    v = join(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+    v = join(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+    v = join(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+    return v[0];
 }
-static inline float largest(f32x16 v) {
-    float top = v[0];
-    for (int i = 1; i < 16; i++) top = v[i] > top ? v[i] : top;
-    return top;
-}
+static inline float sum(f32x16 v) { return fold(v, [](f32x16 a, f32x16 b) { return a + b; }); }
+static inline std::int32_t sum(i32x16 v) { return fold(v, [](i32x16 a, i32x16 b) { return a + b; }); }
+static inline float largest(f32x16 v) { return fold(v, [](f32x16 a, f32x16 b) { return max(a, b); }); }
 static inline f32x16 magnitude(f32x16 v) { return (f32x16)((u32x16)v & 0x7fffffffu); }
 static inline i32x16 nearest(f32x16 v) {
 #if defined(__AVX512F__)
