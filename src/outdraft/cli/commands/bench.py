@@ -72,6 +72,7 @@ class Options:
                            "stand beside it (default: bench-DATE-TIME/bench.jsonl)", metavar="FILE")  # fmt: skip
     by: str = flag("suite", "what the columns and panels are", choices=("suite", "category"))
     curve: bool = flag(True, "also measure what a target pass costs by its rows")
+    past: int = flag(128, "cached tokens of that curve")
     plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
     report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
     compare: tuple[str, ...] = flag((), "measure nothing: what changed from one record file to another",
@@ -92,8 +93,8 @@ def run(options: Options) -> int:
 
 
 def _measure(console: "Console", options: Options) -> int:
-    for name in ("rounds", "prompts"):
-        least = 1 if name == "rounds" else 0
+    for name in ("rounds", "prompts", "past"):
+        least = 0 if name == "prompts" else 1
         if getattr(options, name) < least:
             raise ConfigError(f"{name}={getattr(options, name)}: must be at least {least}")
     from outdraft.bench.runner import Bench
@@ -150,7 +151,10 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     lineup = chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if not peers]
     entrants, absent = _join(subject, lineup, shelf, strict=bool(chosen) or zoo)
     absent |= join_peers(entrants, peers, subject, shelf, closing)
-    plan = Plan(subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve)
+    plan = Plan(
+        subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve,
+        past=options.past,
+    )  # fmt: skip
     return plan, absent
 
 
@@ -182,7 +186,7 @@ def _report(
 ) -> int:
     from outdraft.analysis.records import read_records
     from outdraft.analysis.summary import summarise
-    from outdraft.analysis.tables import speed_sheet, time_sheet
+    from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
     from outdraft.analysis.words import how_measured, what_measured, where_measured
     from outdraft.cli.console import write_json
     from outdraft.cli.sheets import show_sheet
@@ -192,6 +196,7 @@ def _report(
     title = f"{what_measured(records)}\n{how_measured(records, cells)}\n{where_measured(records)}"
     bars = console.encoding.startswith("utf")
     sheets = [speed_sheet(cells, title), time_sheet(cells, bars=bars)]
+    sheets += [curve_sheet(records.curve)] if records.curve is not None else []
     for sheet in sheets:
         show_sheet(console, sheet)
     if records.num_others:
