@@ -21,13 +21,13 @@ using outdraft::Span;
 using outdraft::Team;
 using outdraft::Workspace;
 
-static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
+static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
     // Sums of bytes are exact, so few rows may take the vector unit, which streams weights better.
     const bool few = m.kind == Kind::int8 && rows <= kFewRows;
-    if (!few && !is_grouped(m.kind) && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, id, team);
+    if (!few && !is_grouped(m.kind) && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, share);
 #endif
-    tile_product(m, x, rows, out, stride, id, team);
+    tile_product(m, x, rows, out, stride, share);
 }
 
 // One pass as one member of the team sees it.
@@ -35,7 +35,7 @@ class Worker {
 public:
     Worker(Model& model, const Pass& pass, int id)
         : model_(model), shape_(model.shape), pass_(pass), space_(*model.space), barrier_(model.team->barrier()),
-          id_(id), team_(model.team->size()), group_(shape_.heads / shape_.kv_heads),
+          share_(*model.team, id), id_(id), team_(model.team->size()), group_(shape_.heads / shape_.kv_heads),
           qkv_size_((shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim),
           operand_{space_.half.get(), space_.bytes.get(), space_.scales.get(), space_.offsets.get()} {}
 
@@ -78,7 +78,7 @@ private:
     void attention(const LayerWeights& layer, int index) {
         norm_into(layer.attn_norm.get(), layer.qkv.kind);
         barrier_.wait();
-        product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, id_, team_);
+        product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, share_);
         barrier_.wait();
         place_rows(layer, index);
         barrier_.wait();
@@ -89,7 +89,7 @@ private:
             prepare(layer.out.kind, space_.mixed.get() + std::size_t(r) * size, size, operand_, r);
         });
         barrier_.wait();
-        product(layer.out, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, id_, team_);
+        product(layer.out, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
         add_to_hidden(space_.narrow.get());
     }
@@ -97,7 +97,7 @@ private:
     void feed_forward(const LayerWeights& layer) {
         norm_into(layer.mlp_norm.get(), layer.up.kind);
         barrier_.wait();
-        product(layer.up, operand_, pass_.rows, space_.wide.get(), 2 * shape_.inner, id_, team_);
+        product(layer.up, operand_, pass_.rows, space_.wide.get(), 2 * shape_.inner, share_);
         barrier_.wait();
         each_row([&](int r) {
             float* gate = space_.wide.get() + std::size_t(r) * 2 * shape_.inner;
@@ -105,7 +105,7 @@ private:
             prepare(layer.down.kind, gate, shape_.inner, operand_, r);
         });
         barrier_.wait();
-        product(layer.down, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, id_, team_);
+        product(layer.down, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
     }
 
@@ -155,28 +155,27 @@ private:
     template <class T>
     void attend_head(const LayerWeights& layer, const Span& span, int index, int head, int first, int stop) {
         const int d = shape_.head_dim, base = int(span.base);
-        const bool transposed = stop - first > kFew;
         const View<T> view(span.memory, index, head, d);
         static thread_local Scratch scratch;
         scratch.reserve(base + int(span.stop - span.start), d);
         const int low = window_start(base + 1, layer.window) / 16 * 16;
         const int shared = span.ends ? base : base + (stop - 1) / group_ + 1;  // positions that all rows have in common
         for (int t = low; t < shared; t++) scratch.place(view, t, t);
-        if (transposed) transpose(scratch, view, low, shared);
-        if (!span.ends) return gather(layer, span, head, first, stop, scratch, view, transposed, nullptr);
+        transpose(scratch, view, low, shared);
+        if (!span.ends) return gather(layer, span, head, first, stop, scratch, view, nullptr);
         for (int r = first / group_; r * group_ < stop; r++) {
             const int begin = r ? span.ends[r - 1] : 0, seen = span.ends[r] - begin;
             for (int i = 0; i < seen; i++) scratch.place(view, base + i, base + span.path[begin + i]);
-            if (transposed) transpose(scratch, view, base / 16 * 16, base + seen);
+            transpose(scratch, view, base / 16 * 16, base + seen);
             gather(layer, span, head, std::max(first, r * group_), std::min(stop, (r + 1) * group_), scratch, view,
-                   transposed, &seen);
+                   &seen);
         }
     }
 
-    // Four queries at a time. `seen`: length of the path, if they are one row's.
+    // As many queries at a time as share keys. `seen`: length of the path, if they are one row's.
     template <class T>
     void gather(const LayerWeights& layer, const Span& span, int head, int first, int stop, Scratch& scratch,
-                const View<T>& view, bool transposed, const int* seen) {
+                const View<T>& view, const int* seen) {
         const int d = shape_.head_dim;
         Query queries[kQueries];
         int count = 0;
@@ -186,9 +185,9 @@ private:
             queries[count++] = Query{space_.qkv.get() + row * qkv_size_ + at * d,
                                      space_.mixed.get() + (row * shape_.heads + at) * d,
                                      window_start(len, layer.window), len};
-            if (count == kQueries) attend_some(scratch, view, queries, count, shape_.scale, transposed), count = 0;
+            if (count == kQueries) attend(scratch, view, queries, count, shape_.scale), count = 0;
         }
-        if (count) attend_some(scratch, view, queries, count, shape_.scale, transposed);
+        if (count) attend(scratch, view, queries, count, shape_.scale);
     }
 
     void place(float* x, const float* norm, std::size_t row) {
@@ -203,6 +202,7 @@ private:
     const Pass& pass_;
     Workspace& space_;
     outdraft::Barrier& barrier_;
+    Share share_;
     const int id_, team_, group_, qkv_size_;
     Operand operand_;
 };
@@ -224,7 +224,8 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
             prepare(model.head.kind, norm ? space.normed_row(r) : line, shape.hidden, operand, r);
         }
         model.team->barrier().wait();
-        product(model.head, operand, rows, out, shape.vocab, id, model.team->size());
+        Share share(*model.team, id);
+        product(model.head, operand, rows, out, shape.vocab, share);
     });
 }
 
@@ -234,7 +235,8 @@ static inline void multiply(Team& team, Workspace& space, const Matrix& m, const
     team.run([&](int id) {
         for (int r = id; r < rows; r += team.size()) prepare(m.kind, x + std::size_t(r) * m.num_in, m.num_in, operand, r);
         team.barrier().wait();
-        product(m, operand, rows, out, m.num_out, id, team.size());
+        Share share(team, id);
+        product(m, operand, rows, out, m.num_out, share);
     });
 }
 

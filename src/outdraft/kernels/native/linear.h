@@ -5,8 +5,11 @@
 // depend on how many rows there are.
 #pragma once
 #include "grouped.h"
+#include "team.h"
 
 namespace OD_ISA {
+
+using outdraft::Share;
 
 template <int R>
 static inline void tile_bf16(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
@@ -81,10 +84,9 @@ static inline void write_line(const Matrix& m, int first, int width, const float
         for (int i = 0; i < width; i++) to[i] += m.bias[first + i];
 }
 
-// Worker `id` of `team` computes its share of the outputs: out [R, stride], stride >= N.
-static inline void tile_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
-    const int blocks = m.blocks();
-    for (int block = blocks * id / team; block < blocks * (id + 1) / team; block++) {
+// A member's share of the outputs: out [R, stride], stride >= N.
+static inline void tile_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
+    share.each(m.blocks(), [&](int block) {
         const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
         for (int row = 0; row < rows;) {
             float edge[kTallGrouped][kBlock];
@@ -96,7 +98,7 @@ static inline void tile_product(const Matrix& m, const Operand& x, int rows, flo
                 write_line(m, first, width, whole ? line : edge[r], line);
             }
         }
-    }
+    });
 }
 
 }  // namespace OD_ISA
