@@ -6,7 +6,7 @@
 #include <algorithm>
 
 #include "amx.h"
-#include "attention.h"
+#include "attend.h"
 #include "linear.h"
 #include "rows.h"
 #include "workspace.h"
@@ -158,15 +158,15 @@ private:
         const View<T> view(span.memory, index, head, d);
         static thread_local Scratch scratch;
         scratch.reserve(base + int(span.stop - span.start), d);
-        const int low = window_start(base + 1, layer.window) / 16 * 16;
+        const int low = window_start(base + 1, layer.window) / 32 * 32;
         const int shared = span.ends ? base : base + (stop - 1) / group_ + 1;  // positions that all rows have in common
         for (int t = low; t < shared; t++) scratch.place(view, t, t);
-        transpose(scratch, view, low, shared);
+        lay_out(scratch, view, low, shared);
         if (!span.ends) return gather(layer, span, head, first, stop, scratch, view, nullptr);
         for (int r = first / group_; r * group_ < stop; r++) {
             const int begin = r ? span.ends[r - 1] : 0, seen = span.ends[r] - begin;
             for (int i = 0; i < seen; i++) scratch.place(view, base + i, base + span.path[begin + i]);
-            transpose(scratch, view, base / 16 * 16, base + seen);
+            lay_out(scratch, view, base / 32 * 32, base + seen);
             gather(layer, span, head, std::max(first, r * group_), std::min(stop, (r + 1) * group_), scratch, view,
                    &seen);
         }

@@ -1,0 +1,38 @@
+// Attention of up to 16 queries over one head: scores, weights, weighted values.
+#pragma once
+#if defined(__AMX_BF16__)
+#include "attend_amx.h"
+#else
+#include "attend_vector.h"
+#endif
+
+namespace OD_ISA {
+
+// What all queries of a span share: keys and values of positions [from, len) where the products want them.
+template <class T>
+static inline void lay_out(Scratch& scratch, const View<T>& view, int from, int len) {
+    transpose(scratch, view, from, len);
+    lay_values(scratch, view, from, len);
+}
+
+// At most kQueries queries, over keys that are transposed.
+template <class T>
+static inline void attend(Scratch& scratch, const View<T>& view, const Query* queries, int count, float scale) {
+    const int d = view.head_dim;
+    int first = queries[0].first, len = queries[0].len;
+    for (int j = 0; j < count; j++) {
+        first = queries[j].first < first ? queries[j].first : first;
+        len = queries[j].len > len ? queries[j].len : len;
+        bf16* half = scratch.half.get() + std::size_t(j) * d;
+        for (int i = 0; i < d; i += 16) narrow(half + i, load(queries[j].q + i) * scale);
+    }
+    const int begin = first / 32 * 2, end = (len + 15) / 16;
+    const std::size_t stride = std::size_t(end - begin) * 16;
+    score_blocks(scratch, count, begin, end, d);
+    f32x16* scores = scratch.scores.get();
+    float inverse[kQueries];
+    for (int j = 0; j < count; j++) inverse[j] = soften<T>(scratch, queries[j], scores + j * stride / 16, begin, end);
+    gather(scratch, view, queries, count, inverse, begin, end, first, len);
+}
+
+}  // namespace OD_ISA
