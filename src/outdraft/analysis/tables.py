@@ -64,10 +64,10 @@ def curve_sheet(curve: Curve) -> Sheet:
         [str(count), f"{1000 * seconds:.2f}", f"{seconds / first:.2f}"]
         for count, seconds in zip(curve.rows, curve.seconds, strict=True)
     ]
-    limit = curve.weight_bytes / curve.bandwidth
+    num_bytes = curve.weight_bytes + curve.kv_bytes * curve.past
     note = (
-        f"{curve.past} tokens cached; one row runs at {limit / first:.2f} of the memory limit: "
-        f"{_bytes(curve.weight_bytes)} of weights at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave just then"
+        f"{curve.past} tokens cached; one row runs at {num_bytes / curve.bandwidth / first:.2f} of the memory limit: "
+        f"{_bytes(num_bytes)} of weights, keys and values at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave then"
     )
     return Sheet(title="What a pass costs", columns=["rows", "ms", "over\none row"], rows=rows, notes=(note,))
 

@@ -17,8 +17,7 @@ static inline void tile_bf16(const Matrix& m, int block, const Operand& x, int r
     const bf16* w = reinterpret_cast<const bf16*>(m.data.get()) + std::size_t(block) * kBlock * k_size;
     f32x16 acc[R][4] = {};
     for (int k = 0; k < k_size; k += 2, w += 2 * kBlock) {
-        __builtin_prefetch(w + 2 * kBlock * 16);
-        __builtin_prefetch(w + 2 * kBlock * 16 + 64);
+        for (int line = 0; line < 2 * kBlock; line += 32) __builtin_prefetch(w + kAhead / 2 + line);
         for (int r = 0; r < R; r++) {
             std::uint32_t pair;
             std::memcpy(&pair, x.half + std::size_t(row + r) * k_size + k, 4);
@@ -29,21 +28,24 @@ static inline void tile_bf16(const Matrix& m, int block, const Operand& x, int r
         for (int c = 0; c < 4; c++) store(out + r * stride + 16 * c, acc[r][c]);
 }
 
+// Sums of bytes are exact, so for few rows K is read from two places side by side, which memory answers faster.
 template <int R>
 static inline void tile_int8(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
-    const int k_size = m.num_in;
+    constexpr int S = R <= 2 ? 2 : 1;
+    const int k_size = m.num_in, part = k_size / S;
     const std::uint8_t* w = m.data.get() + std::size_t(block) * kBlock * k_size;
     i32x16 acc[R][4] = {};
-    for (int k = 0; k < k_size; k += 4, w += 4 * kBlock) {
-        __builtin_prefetch(w + 4 * kBlock * 16);
-        __builtin_prefetch(w + 4 * kBlock * 16 + 128);
-        i8x64 weight[4];
-        std::memcpy(weight, w, 4 * kBlock);
-        for (int r = 0; r < R; r++) {
-            const u8x64 word = repeat_word(x.bytes + std::size_t(row + r) * k_size + k);
-            for (int c = 0; c < 4; c++) acc[r][c] = dot_bytes(acc[r][c], word, weight[c]);
+    for (int k = 0; k < part; k += 4, w += 4 * kBlock)
+        for (int s = 0; s < S; s++) {
+            const std::uint8_t* from = w + std::size_t(s) * part * kBlock;
+            for (int line = 0; line < 4 * kBlock; line += 64) __builtin_prefetch(from + kAhead / 2 + line);
+            i8x64 weight[4];
+            std::memcpy(weight, from, 4 * kBlock);
+            for (int r = 0; r < R; r++) {
+                const u8x64 word = repeat_word(x.bytes + std::size_t(row + r) * k_size + s * part + k);
+                for (int c = 0; c < 4; c++) acc[r][c] = dot_bytes(acc[r][c], word, weight[c]);
+            }
         }
-    }
     const float* scales = m.scales.get() + std::size_t(block) * kBlock;
     const std::int32_t* correction = m.correction.get() + std::size_t(block) * kBlock;
     for (int r = 0; r < R; r++)

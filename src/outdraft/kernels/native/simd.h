@@ -57,11 +57,15 @@ static inline bf16 narrow(float x) {
     return bf16((word + 0x7fff + ((word >> 16) & 1)) >> 16);
 }
 static inline void narrow(bf16* p, f32x16 v) {
+#if defined(__AVX512BF16__)
+    const __m256bh out = _mm512_cvtneps_pbh((__m512)v);  // what is below the normal numbers becomes 0
+#else
     u32x16 word = (u32x16)v;
     u32x16 rounded = (word + 0x7fff + ((word >> 16) & 1)) >> 16;
     u32x16 nan = (u32x16)((word & 0x7fffffffu) > 0x7f800000u);
     rounded = (nan & ((word >> 16) | 0x40)) | (~nan & rounded);
     u16x16 out = __builtin_convertvector(rounded, u16x16);
+#endif
     std::memcpy(p, &out, 32);
 }
 static inline f32x16 widen(const std::int8_t* p) {
