@@ -64,15 +64,24 @@ class Rope:
         self._sign = torch.cat((-torch.ones_like(half), torch.ones_like(half)))
         self._scale = attention_scale(config)
         self._tables: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
+        self._complete: set[tuple[torch.dtype, torch.device]] = set()
 
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """Cosines and sines for these positions [N]."""
         key = (dtype, positions.device)
-        highest = int(positions.max())
-        cos, sin = self._tables.get(key, (self._freq, self._freq))
-        if key not in self._tables or highest >= cos.shape[0]:
-            cos, sin = self._tables[key] = self._table(highest + 1, dtype, positions.device)
+        if key not in self._complete:
+            self._reach(int(positions.max()) + 1, key)
+        cos, sin = self._tables[key]
         return Rotation(cos=cos[positions], sin=sin[positions])
+
+    def complete(self, length: int, dtype: torch.dtype, device: torch.device) -> None:
+        """Tables for all positions that there will be: from now on `at` need not look at them on the host."""
+        self._reach(length, (dtype, device))
+        self._complete.add((dtype, device))
+
+    def _reach(self, length: int, key: tuple[torch.dtype, torch.device]) -> None:
+        if key not in self._tables or length > self._tables[key][0].shape[0]:
+            self._tables[key] = self._table(length, *key)
 
     @torch.inference_mode(False)  # a table made while serving must still serve training
     def _table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
