@@ -11,7 +11,7 @@ from collections.abc import Sequence as Seq
 import torch
 from torch import Tensor
 
-from outdraft.cache.static import StaticCache
+from outdraft.cache.config import CacheConfig
 from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
@@ -24,7 +24,9 @@ from outdraft.nn.context import CachedContext, Segment
 class Runner:
     """`Target` and `TargetPort` over a `Decoder`. `exact`: a row's result does not depend on the pass it is in."""
 
-    def __init__(self, decoder: Decoder, *, max_len: int | None = None, exact: bool = True) -> None:
+    def __init__(
+        self, decoder: Decoder, *, max_len: int | None = None, exact: bool = True, cache: CacheConfig | None = None
+    ) -> None:
         config = decoder.config
         if max_len is not None and max_len > config.max_len:
             raise CapabilityError(f"max_model_len={max_len} exceeds the model's context of {config.max_len} tokens")
@@ -36,7 +38,8 @@ class Runner:
         self.hidden_size = config.hidden_size
         self.num_layers = config.num_layers
         self.device, self.dtype = weight.device, weight.dtype
-        self.cache = StaticCache(
+        self.cache_config = cache or CacheConfig()
+        self.cache = self.cache_config.build(
             config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
         )
 

@@ -38,7 +38,8 @@ class CSpan(Structure):
 
     _fields_ = (
         ("start", c_int64), ("stop", c_int64), ("base", c_int64), ("first", c_int64),
-        ("keys", c_void_p), ("values", c_void_p), ("layer_stride", c_int64), ("head_stride", c_int64),
+        ("keys", c_void_p), ("values", c_void_p), ("key_scales", c_void_p), ("value_scales", c_void_p),
+        ("pages", c_void_p), ("layer_rows", c_int64), ("page_rows", c_int64), ("head_rows", c_int64),
         ("ends", POINTER(c_int32)), ("path", POINTER(c_int32)),
     )  # fmt: skip
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.core.cache import KVMemory
 from outdraft.core.errors import CapabilityError
 from outdraft.kernels.library import CChain, CLinear, CPass, CShape, CSpan, check, library
 from outdraft.kernels.matrix import Weight
@@ -28,8 +29,7 @@ class Span:
     stop: int
     base: int
     first: int
-    keys: Tensor  # [L, Hkv, capacity, d] bf16
-    values: Tensor  # the same
+    memory: KVMemory  # of the sequence: bf16, or int8 with scales
     paths: Seq[Seq[int]] | None = None
 
 
@@ -146,8 +146,12 @@ def _describe(spans: Seq[Span]) -> "ctypes.Array[CSpan]":
     described = (CSpan * len(spans))()
     for to, span in zip(described, spans, strict=True):
         to.start, to.stop, to.base, to.first = span.start, span.stop, span.base, span.first
-        to.keys, to.values = span.keys.data_ptr(), span.values.data_ptr()
-        to.layer_stride, to.head_stride = span.keys.stride(0), span.keys.stride(1)
+        memory = span.memory
+        width = memory.keys.shape[-1]
+        to.keys, to.values = memory.keys.data_ptr(), memory.values.data_ptr()
+        to.key_scales, to.value_scales = _pointer(memory.key_scales), _pointer(memory.value_scales)
+        to.pages = memory.table.data_ptr()
+        to.layer_rows, to.page_rows, to.head_rows = (stride // width for stride in memory.keys.stride()[:3])
         if span.paths is not None:
             to.ends, to.path = _flatten(span.paths)
     return described

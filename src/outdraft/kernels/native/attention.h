@@ -9,7 +9,7 @@
 #pragma once
 #include <vector>
 
-#include "packed.h"
+#include "model.h"
 #include "simd.h"
 
 namespace OD_ISA {
@@ -19,7 +19,12 @@ constexpr int kQueries = 4;
 struct View {  // one head of one sequence in one layer
     const bf16* keys;
     const bf16* values;
+    const std::int32_t* pages;
+    std::int64_t page_rows;
     int base, head_dim;
+    std::size_t offset(int slot) const {
+        return std::size_t(pages[slot / outdraft::kPage] * page_rows + slot % outdraft::kPage) * head_dim;
+    }
 };
 
 struct Query {
@@ -75,7 +80,7 @@ static inline void transpose_block(Scratch& scratch, const View& view, int block
         for (int j = 0; j < 16; j++) {
             const int position = block * 16 + j;
             if (position < len)
-                std::memcpy(&v[j], view.keys + std::size_t(scratch.slots[position]) * view.head_dim + 2 * part, 64);
+                std::memcpy(&v[j], view.keys + view.offset(scratch.slots[position]) + 2 * part, 64);
         }
         exchange<8>(v), exchange<4>(v), exchange<2>(v), exchange<1>(v);
         for (int j = 0; j < 16; j++) scratch.keys[std::size_t(block) * words + part + j] = v[j];
@@ -84,7 +89,7 @@ static inline void transpose_block(Scratch& scratch, const View& view, int block
 
 // Which slot stands at each position from `from` on, and its transposed keys.
 static inline void lay_out(Scratch& scratch, const View& view, int from, int len) {
-    for (int t = from; t < len; t++) scratch.values[t] = view.values + std::size_t(scratch.slots[t]) * view.head_dim;
+    for (int t = from; t < len; t++) scratch.values[t] = view.values + view.offset(scratch.slots[t]);
     for (int block = from / 16; block * 16 < len; block++) transpose_block(scratch, view, block, len);
 }
 

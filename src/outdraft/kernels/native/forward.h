@@ -108,8 +108,11 @@ private:
     // One key/value head of one span: norm and turn its queries and keys, write the new slots, attend.
     void attend_head(const LayerWeights& layer, const Span& span, int index, int head) {
         const int d = shape_.head_dim, group = shape_.heads / shape_.kv_heads, n = int(span.stop - span.start);
-        bf16* keys = span.keys + index * span.layer_stride + head * span.head_stride;
-        bf16* values = span.values + index * span.layer_stride + head * span.head_stride;
+        const outdraft::Memory& memory = span.memory;
+        const std::size_t origin = std::size_t(index * memory.layer_rows + head * memory.head_rows) * d;
+        bf16* keys = static_cast<bf16*>(memory.keys) + origin;
+        bf16* values = static_cast<bf16*>(memory.values) + origin;
+        const View view{keys, values, memory.pages, memory.page_rows, int(span.base), d};
         for (int r = 0; r < n; r++) {
             const std::size_t row = std::size_t(span.start + r);
             float* line = space_.qkv.get() + row * qkv_size_;
@@ -117,13 +120,12 @@ private:
             float* key = line + (shape_.heads + head) * d;
             place(key, layer.k_norm.get(), row);
             const float* value = line + (shape_.heads + shape_.kv_heads + head) * d;
-            const std::size_t slot = std::size_t(span.first + r) * d;
+            const std::size_t slot = view.offset(int(span.first) + r);
             for (int i = 0; i < d; i += 16) {
                 narrow(keys + slot + i, load(key + i));
                 narrow(values + slot + i, load(value + i));
             }
         }
-        const View view{keys, values, int(span.base), d};
         static thread_local Scratch scratch;
         scratch.reserve(int(span.base) + n, d);
         for (int t = 0; t < span.base + n; t++) scratch.slots[t] = t;

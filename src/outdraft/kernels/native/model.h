@@ -21,13 +21,22 @@ struct LayerWeights {
     int window = 0;                                      // keys that a row sees; 0: all
 };
 
+constexpr int kPage = 16;  // slots of a page of a cache
+
+// Where the rows of one sequence's cache stand: slot s of head h in layer l is row
+// l * layer_rows + pages[s / 16] * page_rows + h * head_rows + s % 16. A contiguous cache is pages in a row.
+struct Memory {
+    void *keys, *values;                // rows [head_dim] of bf16, or of int8 with a scale each
+    float *key_scales, *value_scales;   // one for each row; null: bf16
+    const std::int32_t* pages;
+    std::int64_t layer_rows, page_rows, head_rows;
+};
+
 // Rows [start, stop) of the pass: one sequence. They see the first `base` slots of its cache and are written at slots
 // `first`.. (first = base, unless a drafter keeps the rows of several passes behind the text).
 struct Span {
     std::int64_t start, stop, base, first;
-    std::uint16_t* keys;    // [layers, kv_heads, capacity, head_dim]
-    std::uint16_t* values;  // the same
-    std::int64_t layer_stride, head_stride;  // in elements
+    Memory memory;
     const std::int32_t* ends;  // [rows] end of each row's path in `path`; null: a chain, each row sees all before it
     const std::int32_t* path;  // slots counted from `base`, each path in order, the row itself last
 };
