@@ -8,9 +8,12 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.static import StaticCache
+from outdraft.core.errors import CapabilityError
 from outdraft.kernels.library import library
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import ModelConfig
+from outdraft.models.native import NativeDecoder, can_pack
+from outdraft.models.network import Network
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.context import CachedContext, CausalContext, Segment
 from outdraft.nn.linear import LinearMap
@@ -30,6 +33,7 @@ SHAPES = {
     "partial rotary": {"rope": RopeConfig(dim=16)},
     "odd vocabulary": {"vocab_size": 101},
     "int8": {"quant": QuantConfig(bits=8, group_size=0)},
+    "int8 in groups": {"quant": QuantConfig(bits=8, group_size=32, keep=())},
     "int4": {"quant": QuantConfig(bits=4, group_size=32, keep=())},
 }
 
@@ -53,7 +57,7 @@ def make(shape: str) -> Decoder:
 class Feeder:
     """One sequence, fed pass by pass."""
 
-    def __init__(self, decoder: Decoder) -> None:
+    def __init__(self, decoder: Network) -> None:
         config = decoder.config
         self.decoder = decoder
         self.cache = StaticCache(
@@ -80,8 +84,7 @@ def test_logits_are_those_of_pytorch(shape):
     wide = copy.deepcopy(decoder).float()
     expected = wide(ids, torch.arange(40), CausalContext(1, 40))
     rough = decoder(ids, torch.arange(40), CausalContext(1, 40)).float()
-    assert decoder.accelerate()
-    feeder = Feeder(decoder)
+    feeder = Feeder(NativeDecoder(decoder))
     got = torch.cat([feeder.feed(ids[:23]), feeder.feed(ids[23:])])
     tolerance = float((rough - expected).abs().mean())  # what bfloat16 in PyTorch is off by
     allowed = tolerance if decoder.config.quant is None else 4 * tolerance  # activations are bytes there
@@ -91,8 +94,7 @@ def test_logits_are_those_of_pytorch(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_pass_of_many_rows_has_the_bits_of_one_at_a_time(shape):
-    decoder = make(shape)
-    decoder.accelerate()
+    decoder = NativeDecoder(make(shape))
     ids = torch.randint(0, decoder.config.vocab_size, (50,), generator=torch.Generator().manual_seed(3))
     alone, together = Feeder(decoder), Feeder(decoder)
     one_by_one = torch.cat([alone.feed(ids[i : i + 1]) for i in range(50)])
@@ -102,8 +104,7 @@ def test_a_pass_of_many_rows_has_the_bits_of_one_at_a_time(shape):
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_tree_has_the_bits_of_its_paths(shape):
-    decoder = make(shape)
-    decoder.accelerate()
+    decoder = NativeDecoder(make(shape))
     generator = torch.Generator().manual_seed(4)
     text, nodes = (torch.randint(0, decoder.config.vocab_size, (n,), generator=generator) for n in (21, 9))
     parents = (-1, 0, 0, 1, 2, 2, 3, 5, 6)
@@ -122,8 +123,7 @@ def test_a_tree_has_the_bits_of_its_paths(shape):
 
 
 def test_a_pass_can_stop_and_resume_at_a_layer():
-    decoder = make("llama")
-    decoder.accelerate()
+    decoder = NativeDecoder(make("llama"))
     ids, positions = torch.arange(12), torch.arange(12)
 
     def context() -> CachedContext:
@@ -141,8 +141,7 @@ def test_a_pass_can_stop_and_resume_at_a_layer():
 
 
 def test_sequences_of_a_ragged_batch_do_not_meet():
-    decoder = make("grouped")
-    decoder.accelerate()
+    decoder = NativeDecoder(make("grouped"))
     config = decoder.config
     cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, torch.bfloat16, "cpu", 256)
     lengths = (5, 1, 19)
@@ -162,14 +161,25 @@ def test_sequences_of_a_ragged_batch_do_not_meet():
 
 def test_other_shapes_stay_with_pytorch(monkeypatch):
     decoder = make("llama")
-    assert not copy.deepcopy(decoder).float().accelerate()
+    with pytest.raises(CapabilityError, match="float32"):
+        NativeDecoder(copy.deepcopy(decoder).float())
+    assert can_pack(decoder.config, decoder.dtype, decoder.device)
     monkeypatch.setenv("OUTDRAFT_KERNELS", "off")
-    assert not decoder.accelerate()
+    assert not can_pack(decoder.config, decoder.dtype, decoder.device)
+
+
+def test_a_released_decoder_gave_its_weights_away():
+    decoder, kept = make("llama"), make("llama")
+    native, other = NativeDecoder(decoder, release=True), NativeDecoder(kept)
+    assert not list(decoder.layers.parameters())
+    assert native.num_parameters == kept.num_parameters
+    assert native.pass_bytes == kept.pass_bytes == other.pass_bytes > 0
+    ids = torch.arange(9)
+    assert torch.equal(Feeder(native).feed(ids), Feeder(other).feed(ids))
 
 
 def test_a_chain_in_one_call_is_the_chain_step_by_step():
-    decoder = make("grouped")
-    decoder.accelerate()
+    decoder = NativeDecoder(make("grouped"))
     config = decoder.config
     texts = [torch.randint(0, 128, (n,), generator=torch.Generator().manual_seed(n)) for n in (9, 17)]
     cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, torch.bfloat16, "cpu", 256)
@@ -192,8 +202,7 @@ def test_a_chain_in_one_call_is_the_chain_step_by_step():
 
 
 def test_two_threads_may_use_one_decoder():
-    decoder = make("grouped")
-    decoder.accelerate()
+    decoder = NativeDecoder(make("grouped"))
 
     def chain(seq: int) -> list[list[int]]:
         feeder = Feeder(decoder)

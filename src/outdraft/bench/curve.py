@@ -45,15 +45,15 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = 128, budget: f
     config = decoder_of(llm).config
     past = max(1, min(past, runner.max_len - max(rows) - 2))
     rows = [count for count in rows if past + count < runner.max_len]
-    width = next(decoder_of(llm).parameters()).element_size()
+    width = decoder_of(llm).dtype.itemsize
     embedding = 0 if config.tie_embeddings else config.vocab_size * config.hidden_size
-    multiplied = sum(parameter.numel() for parameter in decoder_of(llm).parameters()) - embedding
+    multiplied = decoder_of(llm).num_parameters - embedding
     attention = 4 * config.num_layers * config.num_heads * config.head_dim * past
     return Curve(
         past=past,
         rows=list(rows),
         seconds=_time_passes(llm, rows, past, budget),
-        weight_bytes=multiplied * width,
+        weight_bytes=decoder_of(llm).pass_bytes,
         kv_bytes=2 * config.num_layers * config.num_kv_heads * config.head_dim * width,
         flops=2 * multiplied + attention,
         bandwidth=_bandwidth(runner.device),

@@ -14,7 +14,7 @@ from outdraft.bench.fingerprint import digest_weights
 from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.engine.llm import LLM
 from outdraft.engine.runner import Runner
-from outdraft.models.base import Decoder
+from outdraft.models.network import Network
 from outdraft.testing.inflate import inflate
 from outdraft.weights.hub import resolve
 
@@ -40,7 +40,7 @@ def load_subject(model: str, *, inflated: str | None = None, **settings: Any) ->
             grown = Path(above) / f"{directory.name}-{inflated}"
             inflate(directory, grown, width=width, depth=depth)
             plain = LLM(grown, **settings)
-    return Subject(plain=plain, told=told | {"parameters": count_parameters(decoder_of(plain))})
+    return Subject(plain=plain, told=told | {"parameters": decoder_of(plain).num_parameters})
 
 
 def read_size(text: str) -> tuple[int, int]:
@@ -58,14 +58,9 @@ def runner_of(llm: LLM) -> Runner:
     return target
 
 
-def decoder_of(llm: LLM) -> Decoder:
+def decoder_of(llm: LLM) -> Network:
     """The network behind an engine."""
     return runner_of(llm).decoder
-
-
-def count_parameters(decoder: Decoder) -> int:
-    """Tied weights once."""
-    return sum(parameter.numel() for parameter in decoder.parameters())
 
 
 def with_weights(config: Mapping[str, Any]) -> dict[str, Any]:

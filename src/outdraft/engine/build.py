@@ -13,17 +13,7 @@ from outdraft.core.registry import find, make_options
 from outdraft.decode.step import Parts
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation
-from outdraft.models.base import Decoder
-from outdraft.models.load import load_model
 from outdraft.weights.gguf import GgufFile
-
-
-def load_target(path: Path, *, dtype: str, device: str, exact: bool) -> Decoder:
-    """The decoder, its rows independent of the pass if `exact`."""
-    decoder = load_model(path, dtype=None if dtype == "auto" else dtype, device=device, native=True)
-    if not exact and decoder.stack is None:
-        decoder.set_exact(False)
-    return decoder
 
 
 def load_codec(path: Path) -> TextCodec | None:

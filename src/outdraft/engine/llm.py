@@ -15,12 +15,13 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.build import build_parts, load_codec, load_target
+from outdraft.engine.build import build_parts, load_codec
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation, from_mapping
 from outdraft.engine.writer import Chunk, Result, Writer
 from outdraft.kernels.threads import one_torch_thread
+from outdraft.models.load import load_network
 from outdraft.weights.hub import resolve
 
 Prompt = str | Mapping[str, Any]
@@ -75,7 +76,7 @@ class LLM:
             speculation = from_mapping(speculative_config)
         directory = resolve(str(model))
         exact = device == "cpu" if exact is None else exact
-        decoder = load_target(directory, dtype=dtype, device=device, exact=exact)
+        decoder = load_network(directory, dtype=dtype, device=device, exact=exact)
         self.codec: TextCodec | None = load_codec(directory)
         self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
         self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
@@ -94,7 +95,7 @@ class LLM:
         self.config: dict[str, Any] = {
             "model": self._directory.name, "variant": self._decoder.config.variant, "dtype": dtype,
             "device": str(runner.device), "exact": self._exact,
-            "kernels": self._decoder.stack.kind if self._decoder.stack is not None else "pytorch",
+            "kernels": self._decoder.kernels,
             "max_model_len": runner.max_len, **resolved,
         }  # fmt: skip
         self._lock = Lock()
@@ -225,7 +226,7 @@ class LLM:
 
     def _advance(self, served: Callable[[], bool]) -> None:
         """One step for everybody, unless somebody else's step has `served` the caller while it waited."""
-        with self._lock, one_torch_thread(self._decoder.stack is not None):
+        with self._lock, one_torch_thread(self._decoder.kernels != "pytorch"):
             if served():
                 return
             for event in self.engine.step():

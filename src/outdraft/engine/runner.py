@@ -17,27 +17,26 @@ from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetOutput
-from outdraft.models.base import Decoder
+from outdraft.models.network import Network
 from outdraft.nn.context import CachedContext, Segment
 
 
 class Runner:
-    """`Target` and `TargetPort` over a `Decoder`. `exact`: a row's result does not depend on the pass it is in."""
+    """`Target` and `TargetPort` over a `Network`. `exact`: a row's result does not depend on the pass it is in."""
 
     def __init__(
-        self, decoder: Decoder, *, max_len: int | None = None, exact: bool = True, cache: CacheConfig | None = None
+        self, decoder: Network, *, max_len: int | None = None, exact: bool = True, cache: CacheConfig | None = None
     ) -> None:
         config = decoder.config
         if max_len is not None and max_len > config.max_len:
             raise CapabilityError(f"max_model_len={max_len} exceeds the model's context of {config.max_len} tokens")
-        weight = next(decoder.parameters())
         self.decoder = decoder
         self.exact = exact
         self.max_len = max_len or config.max_len
         self.vocab_size = config.vocab_size
         self.hidden_size = config.hidden_size
         self.num_layers = config.num_layers
-        self.device, self.dtype = weight.device, weight.dtype
+        self.device, self.dtype = decoder.device, decoder.dtype
         self.cache_config = cache or CacheConfig()
         self.cache = self.cache_config.build(
             config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len

@@ -71,11 +71,13 @@ _SIGNATURES = {
     "od_model_free": (None, [c_void_p]),
     "od_model_set_layer": (c_void_p, [c_void_p, c_int, POINTER(CLinear), *[c_void_p] * 4, c_int]),
     "od_model_set_head": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
+    "od_model_bytes": (c_int64, [c_void_p]),
     "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),
     "od_model_logits": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_void_p]),
     "od_model_chain": (c_void_p, [c_void_p, POINTER(CChain)]),
     "od_matrix_new": (c_void_p, [POINTER(CLinear)]),
     "od_matrix_free": (None, [c_void_p]),
+    "od_matrix_bytes": (c_int64, [c_void_p]),
     "od_matrix_multiply": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_int, c_char_p]),
 }
 

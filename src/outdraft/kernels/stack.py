@@ -105,6 +105,11 @@ class Stack:
         """Pack the head."""
         check(self._native.od_model_set_head(self._handle, ctypes.byref(head.describe()), _pointer(final_norm)))
 
+    @property
+    def num_bytes(self) -> int:
+        """What the products of a pass over all layers and the head read: packed weights, scales, biases."""
+        return int(self._native.od_model_bytes(self._handle))
+
     def run(
         self, hidden: Tensor, cos: Tensor, sin: Tensor, spans: Seq[Span], layers: Seq[int], taps: dict[int, Tensor]
     ) -> None:

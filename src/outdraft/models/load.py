@@ -19,6 +19,8 @@ from outdraft.models.gpt2 import GPT2
 from outdraft.models.gpt_neox import GPT_NEOX
 from outdraft.models.llama import LLAMA, MISTRAL
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
+from outdraft.models.native import NativeDecoder, can_pack
+from outdraft.models.network import Network
 from outdraft.models.qwen import QWEN2, QWEN3
 from outdraft.nn.quant.config import read_quant
 from outdraft.weights.hub import resolve
@@ -35,14 +37,31 @@ _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
 
-def load_model(
-    path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", *, native: bool = False
-) -> Decoder:
-    """The model in directory or GGUF file `path` (or of that Hugging Face name), ready to run.
+def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu") -> Decoder:
+    """The model in directory or GGUF file `path` (or of that Hugging Face name), ready to run through PyTorch.
 
     dtype: a name, or None / "auto" for the type that the weights are stored in (bfloat16 where GGUF rounds them).
-    native: run on the native kernels where they know the model; hidden states and logits are float32 then.
     """
+    decoder = _load(path, dtype, device)
+    decoder.set_exact(True)
+    return decoder
+
+
+def load_network(
+    path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", *, exact: bool = True
+) -> Network:
+    """The same for decoding only: on the native kernels where they know the model, else through PyTorch.
+
+    exact: no row's bits depend on the rows beside it (the native kernels' never do).
+    """
+    decoder = _load(path, dtype, device)
+    if can_pack(decoder.config, decoder.dtype, decoder.device):
+        return NativeDecoder(decoder, release=True)
+    decoder.set_exact(exact)
+    return decoder
+
+
+def _load(path: str | Path, dtype: str | torch.dtype | None, device: str) -> Decoder:
     raw, source = _open(resolve(str(path)))
     quant = read_quant(raw.pop("quantization_config", None))
     kind = find_architecture(raw)
@@ -74,10 +93,7 @@ def load_model(
                     )
             target.copy_(entry.join([source[name] for name in theirs]))
     require_filled(ours.items(), source.origin)
-    decoder.eval().requires_grad_(False)
-    if not (native and decoder.accelerate()):
-        decoder.set_exact(True)
-    return decoder
+    return decoder.eval().requires_grad_(False)
 
 
 def save_model(decoder: Decoder, directory: str | Path) -> None:

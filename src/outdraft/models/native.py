@@ -1,20 +1,24 @@
-"""A decoder's layers on the native kernels: packed once, then one call a pass.
+"""A decoder on the native kernels: packed once, then one call a pass.
 
 What the kernels know is Llama's shape: RMSNorm, gated SiLU, rotary positions over a bfloat16 cache, with or without
-biases, query/key norms, windows. `pack_stack` says None for anything else, and PyTorch goes on doing the work. Hidden
-states are float32 between passes, so that a pass that stops and resumes at a layer has the bits of one that does not.
+biases, query/key norms, windows (`can_pack`). Hidden states and logits are float32, so that a pass that stops and
+resumes at a layer has the bits of one that does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.errors import CapabilityError
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.matrix import STEP, Weight
-from outdraft.kernels.stack import LayerParts, Stack, StackShape
-from outdraft.models.block import Block
+from outdraft.kernels.stack import LayerParts, Span, Stack, StackShape
+from outdraft.models.base import Decoder
+from outdraft.models.block import Block, embedding_rows
 from outdraft.models.config import ModelConfig
+from outdraft.models.network import RunOutput
+from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant.linear import QuantLinear
 
@@ -30,13 +34,100 @@ def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> b
         and config.rope is not None
         and all(width % STEP == 0 for width in (config.hidden_size, config.intermediate_size, config.head_dim))
         and config.head_dim <= 512
-        and not (config.quant is not None and config.quant.bits == 8 and config.quant.group_size)
     )
     return known and dtype == torch.bfloat16 and device.type == "cpu" and wanted_kind() is not None
 
 
-def pack_stack(config: ModelConfig, layers: Sequence[Block], final_norm: nn.Module, head: LinearMap) -> Stack:
-    """The whole decoder in the kernels' layout, for PyTorch's present number of threads."""
+class NativeDecoder:
+    """A decoder's weights, packed for PyTorch's present number of threads. No row's bits depend on the rows beside it.
+
+    `release`: empty the decoder's layers as they are packed, so that memory holds the weights once.
+    """
+
+    exact = True
+
+    def __init__(self, decoder: Decoder, *, release: bool = False) -> None:
+        if not can_pack(decoder.config, decoder.dtype, decoder.device):
+            raise CapabilityError(
+                f"the native kernels do not know this decoder: {decoder.config.architecture} in {decoder.dtype} on "
+                f"{decoder.device}; run it through PyTorch"
+            )
+        assert decoder.rope is not None
+        self.config = decoder.config
+        self.num_parameters, self.pass_bytes = decoder.num_parameters, decoder.pass_bytes
+        self._embedding = decoder.embedding.detach()
+        self._rope = decoder.rope
+        self._stack = _pack(decoder, release)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the embeddings and of the cache."""
+        return self._embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU."""
+        return self._embedding.device
+
+    @property
+    def kernels(self) -> str:
+        """The instruction set."""
+        return self._stack.kind
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids [N], positions [N] -> [N, D] float32."""
+        return embedding_rows(self._embedding, ids).float()
+
+    def run(
+        self,
+        h: Tensor,
+        positions: Tensor,
+        ctx: AttentionContext,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        layers: Sequence[int] | None = None,
+        taps: Collection[int] = (),
+    ) -> RunOutput:
+        """Layers start..stop, or exactly `layers`, over h [N, D]; `ctx` must have a cache."""
+        if layers is None:
+            layers = range(start, self.config.num_layers if stop is None else stop)
+        h = h.float().clone()
+        taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
+        states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+        rotation = self._rope.at(positions, torch.float32)
+        self._stack.run(h, rotation.cos, rotation.sin, _spans(ctx), layers, states)
+        return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
+
+    def chain(
+        self, tokens: Sequence[int], positions: Sequence[int], ctx: AttentionContext, steps: int
+    ) -> list[list[int]]:
+        """Greedy chains in one native call: the tokens found at each of `steps` steps.
+
+        tokens, positions: one for each sequence; `ctx`: one row of each, behind which the cache has room for the steps.
+        """
+        places = torch.tensor(positions) + torch.arange(steps)[:, None]  # [steps, B]
+        rotation = self._rope.at(places.flatten(), torch.float32)
+        return self._stack.chain(self._embedding, tokens, rotation.cos, rotation.sin, _spans(ctx), steps)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Final norm and head: [M, D] -> [M, V] float32."""
+        return self._stack.logits(h.float(), norm=True)
+
+    def head(self, h: Tensor) -> Tensor:
+        """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
+        return self._stack.logits(h.float(), norm=False)
+
+
+def _spans(ctx: AttentionContext) -> Sequence[Span]:
+    spans = ctx.spans()
+    if spans is None:
+        raise CapabilityError("native kernels run over a cache: this context has none")
+    return spans
+
+
+def _pack(decoder: Decoder, release: bool) -> Stack:
+    config = decoder.config
     assert config.rope is not None
     shape = StackShape(
         hidden=config.hidden_size,
@@ -49,22 +140,28 @@ def pack_stack(config: ModelConfig, layers: Sequence[Block], final_norm: nn.Modu
         eps=config.norm_eps,
         scale=config.head_dim**-0.5,
     )
-    stack = Stack(shape, len(layers), threads=torch.get_num_threads(), kind=wanted_kind() or "")
-    for index, layer in enumerate(layers):
-        parts = LayerParts(
-            qkv=_weight(layer.qkv),
-            out=_weight(layer.out),
-            up=_weight(layer.up),
-            down=_weight(layer.down),
-            attn_norm=_floats(layer.attn_norm),
-            mlp_norm=_floats(layer.mlp_norm),
-            q_norm=_floats(layer.q_norm) if layer.q_norm is not None else None,
-            k_norm=_floats(layer.k_norm) if layer.k_norm is not None else None,
-            window=layer.window or 0,
-        )
-        stack.set_layer(index, parts)
-    stack.set_head(_weight(head), _floats(final_norm))
+    stack = Stack(shape, config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or "")
+    for index, layer in enumerate(decoder.layers):
+        assert isinstance(layer, Block)
+        stack.set_layer(index, _parts(layer))
+        if release:
+            decoder.layers[index] = nn.Identity()
+    stack.set_head(_weight(decoder.lm_head), _floats(decoder.final_norm))
     return stack
+
+
+def _parts(layer: Block) -> LayerParts:
+    return LayerParts(
+        qkv=_weight(layer.qkv),
+        out=_weight(layer.out),
+        up=_weight(layer.up),
+        down=_weight(layer.down),
+        attn_norm=_floats(layer.attn_norm),
+        mlp_norm=_floats(layer.mlp_norm),
+        q_norm=_floats(layer.q_norm) if layer.q_norm is not None else None,
+        k_norm=_floats(layer.k_norm) if layer.k_norm is not None else None,
+        window=layer.window or 0,
+    )
 
 
 def _weight(linear: LinearMap) -> Weight:

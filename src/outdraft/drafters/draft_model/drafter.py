@@ -27,7 +27,7 @@ from outdraft.drafters.shared.chain import grow_chains
 from outdraft.drafters.shared.choose import Sample, best_tokens, check_finite, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.models.load import load_model
+from outdraft.models.load import load_network
 from outdraft.weights.hub import resolve
 
 
@@ -133,7 +133,7 @@ class DraftModelDrafter:
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
     dtype = port.dtype if options.dtype == "auto" else options.dtype
-    decoder = load_model(resolve(options.model), dtype=dtype, device=str(port.device), native=True)
+    decoder = load_network(resolve(options.model), dtype=dtype, device=str(port.device))
     if decoder.config.vocab_size != port.vocab_size:
         raise CapabilityError(
             f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "

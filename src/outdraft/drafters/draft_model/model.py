@@ -16,7 +16,8 @@ from torch import Tensor
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draft_cache import DraftCache
 from outdraft.drafters.shared.growth import Tree
-from outdraft.models.base import Decoder
+from outdraft.models.native import NativeDecoder
+from outdraft.models.network import Network
 from outdraft.nn.context import AttentionContext
 
 
@@ -45,22 +46,22 @@ class _Text:
 class DraftModel:
     """A decoder and one text for each sequence."""
 
-    def __init__(self, decoder: Decoder, *, chunk: int = 256) -> None:
-        config, weight = decoder.config, decoder.embedding
+    def __init__(self, decoder: Network, *, chunk: int = 256) -> None:
+        config = decoder.config
         self.decoder = decoder
         self.max_len = config.max_len
         self._cache = DraftCache(
             config.num_layers,
             config.num_kv_heads,
             config.head_dim,
-            weight.dtype,
-            weight.device,
+            decoder.dtype,
+            decoder.device,
             config.max_len,
             exact=decoder.exact,
         )
         self._chunk = chunk
         self._texts: dict[int, _Text] = {}
-        self._device = weight.device
+        self._device = decoder.device
 
     @property
     def is_empty(self) -> bool:
@@ -112,7 +113,7 @@ class DraftModel:
     @property
     def runs_chains(self) -> bool:
         """Whether `chain` is there: the native kernels hold the decoder."""
-        return self.decoder.stack is not None
+        return isinstance(self.decoder, NativeDecoder)
 
     def chain(self, seqs: Seq[int], tokens: list[int], step: int, steps: int) -> list[list[int]]:
         """`guess` `steps` times in one call, each time the best token next: the tokens of each sequence.
@@ -123,6 +124,7 @@ class DraftModel:
         context = self._cache.extend(seqs, [1] * len(seqs))
         if steps > 1:
             self._cache.extend(seqs, [steps - 1] * len(seqs))
+        assert isinstance(self.decoder, NativeDecoder)
         found = self.decoder.chain(tokens, positions, context, steps)
         for fed in (tokens, *found[:-1]):
             for seq, token in zip(seqs, fed, strict=True):

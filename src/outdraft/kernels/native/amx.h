@@ -10,6 +10,7 @@ namespace OD_ISA {
 
 constexpr int kTileRows = 16;
 constexpr int kLine = 4 * kBlock;  // bytes between two lines of a packed block
+constexpr int kStep = kTileRows * kLine;  // bytes of a block that one step takes
 
 // Tiles 0-3 hold sums [rows, 16], tiles 4 and 5 activations [rows, 64 bytes], tiles 6 and 7 weights [16, 64 bytes].
 static inline void configure_tiles(int rows) {
@@ -33,7 +34,9 @@ static inline void multiply_tiles(const std::uint8_t* x, std::size_t x_stride, c
 #define OD_DOT(sum, a, b)                              \
     if constexpr (Bytes) { _tile_dpbusd(sum, a, b); }  \
     else { _tile_dpbf16ps(sum, a, b); }
-    for (int k = 0; k < steps; k++, x += 64, x2 += 64, w += kTileRows * kLine) {
+    for (int k = 0; k < steps; k++, x += 64, x2 += 64, w += kStep) {
+        // Tile loads wait for memory one line after the other unless the next step is asked for in time.
+        for (int line = 0; line < kStep; line += 64) __builtin_prefetch(w + kStep + line);
         _tile_loadd(4, x, x_stride);
         if constexpr (Tall) { _tile_loadd(5, x2, x_stride); }
         _tile_loadd(6, w, kLine);

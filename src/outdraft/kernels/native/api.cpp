@@ -61,10 +61,13 @@ OD_API int od_has_kernels(const char* name) { return find_kernels(name) != nullp
 static Matrix pack(const od_linear& from) {
     Matrix m;
     if (from.bits == 16) m = pack_bf16(static_cast<const std::uint16_t*>(from.weight), from.num_out, from.num_in);
-    else if (from.bits == 8)
+    else if (from.bits == 8 && !from.group)
         m = pack_int8(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in);
+    else if (from.bits == 8)
+        m = pack_int8_groups(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in, from.group);
     else
-        m = pack_int4(static_cast<const std::uint8_t*>(from.weight), from.scales, from.num_out, from.num_in, from.group);
+        m = pack_int4(static_cast<const std::uint8_t*>(from.weight), from.scales, from.num_out, from.num_in,
+                      from.group ? from.group : from.num_in);
     if (from.bias) set_bias(m, from.bias);
     return m;
 }
@@ -105,6 +108,14 @@ OD_API Model* od_model_set_head(Model* model, const od_linear* head, const float
     });
 }
 
+// What the products of a pass read: the layers' and the head's packed weights.
+OD_API std::int64_t od_model_bytes(const Model* model) {
+    std::size_t total = model->head.bytes();
+    for (const LayerWeights& layer : model->layers)
+        total += layer.qkv.bytes() + layer.out.bytes() + layer.up.bytes() + layer.down.bytes();
+    return std::int64_t(total);
+}
+
 OD_API Model* od_model_run(Model* model, const Pass* pass) {
     return alone(model, [&] { model->kernels->run(*model, *pass); });
 }
@@ -122,6 +133,8 @@ OD_API Matrix* od_matrix_new(const od_linear* from) {
 }
 
 OD_API void od_matrix_free(Matrix* matrix) { delete matrix; }
+
+OD_API std::int64_t od_matrix_bytes(const Matrix* matrix) { return std::int64_t(matrix->bytes()); }
 
 OD_API Matrix* od_matrix_multiply(Matrix* matrix, const float* x, int rows, float* out, int threads, const char* kernels) {
     return guarded([&] {

@@ -22,7 +22,7 @@ using outdraft::Workspace;
 
 static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
-    if (m.kind != Kind::int4 && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, id, team);
+    if (!is_grouped(m.kind) && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, id, team);
 #endif
     tile_product(m, x, rows, out, stride, id, team);
 }

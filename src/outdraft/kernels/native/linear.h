@@ -23,9 +23,9 @@ constexpr int kTall = 2;
 // Activations of some rows in the form that one kind of matrix wants; each part is [R, K] or [R, K / 32].
 struct Operand {
     bf16* half = nullptr;            // bf16
-    std::uint8_t* bytes = nullptr;   // int8: x / scale + 128; int4: x / scale, signed
-    float* scales = nullptr;         // int8: [R]; int4: [R, K / 32]
-    std::int32_t* offsets = nullptr; // int4: 8 * sum of the group's bytes, as the weights are stored with + 8
+    std::uint8_t* bytes = nullptr;   // int8: x / scale + 128; int8g, int4: x / scale, signed
+    float* scales = nullptr;         // int8: [R]; int8g, int4: [R, K / 32]
+    std::int32_t* offsets = nullptr; // int8g, int4: 128 or 8 times the sum of the group's bytes: what is added to each weight
 };
 
 static inline float byte_scale(float top) { return top > 0 ? top / 127 : 1.0f; }
@@ -52,7 +52,7 @@ static inline void prepare(Kind kind, const float* x, int k_size, Operand& to, i
             u8x16 out = __builtin_convertvector(q, u8x16);
             std::memcpy(bytes + k, &out, 16);
         }
-        if (kind == Kind::int4) to.offsets[at] = 8 * total;
+        if (kind != Kind::int8) to.offsets[at] = (kind == Kind::int8g ? 128 : 8) * total;
     }
 }
 
@@ -131,16 +131,50 @@ static inline void tile_int4(const Matrix& m, int block, const Operand& x, int r
         for (int c = 0; c < 4; c++) store(out + r * stride + 16 * c, acc[r][c]);
 }
 
+// Bytes in groups: as int4, with each weight a byte of its own.
+template <int R>
+static inline void tile_int8_groups(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
+    const int k_size = m.num_in, groups = k_size / kGroup;
+    const std::uint8_t* w = m.data.get() + std::size_t(block) * kBlock * k_size;
+    const float* scales = m.scales.get() + std::size_t(block) * groups * kBlock;
+    f32x16 acc[R][4] = {};
+    for (int g = 0; g < groups; g++, scales += kBlock) {
+        for (int c = 0; c < 4; c++, w += 512) {
+            u8x64 weight[8];
+            for (int j = 0; j < 8; j++) {
+                std::memcpy(&weight[j], w + j * 64, 64);
+                __builtin_prefetch(w + j * 64 + 4096);
+            }
+            const f32x16 scale = load(scales + 16 * c);
+            for (int r = 0; r < R; r++) {
+                const std::uint8_t* bytes = x.bytes + std::size_t(row + r) * k_size + g * kGroup;
+                const std::size_t at = std::size_t(row + r) * groups + g;
+                i32x16 even = set1(-x.offsets[at]), odd = {};
+                for (int j = 0; j < 8; j += 2) {
+                    even = dot_bytes(even, weight[j], (i8x64)repeat_word(bytes + 4 * j));
+                    odd = dot_bytes(odd, weight[j + 1], (i8x64)repeat_word(bytes + 4 * j + 4));
+                }
+                acc[r][c] = fma(to_float(even + odd), scale * x.scales[at], acc[r][c]);
+            }
+        }
+    }
+    for (int r = 0; r < R; r++)
+        for (int c = 0; c < 4; c++) store(out + r * stride + 16 * c, acc[r][c]);
+}
+
+static inline bool is_grouped(Kind kind) { return kind == Kind::int8g || kind == Kind::int4; }
+
 template <int R>
 static inline void tile(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
     if (m.kind == Kind::bf16) tile_bf16<R>(m, block, x, row, out, stride);
     else if (m.kind == Kind::int8) tile_int8<R>(m, block, x, row, out, stride);
+    else if (m.kind == Kind::int8g) tile_int8_groups<(R < 4 ? R : 4)>(m, block, x, row, out, stride);
     else tile_int4<(R < 4 ? R : 4)>(m, block, x, row, out, stride);
 }
 
-// Rows row.. of one block, at most kTall (int4: 4); returns how many were done.
+// Rows row.. of one block, at most kTall (in groups: 4); returns how many were done.
 static inline int tiles(const Matrix& m, int block, const Operand& x, int row, int left, float* out, std::size_t stride) {
-    const int most = m.kind == Kind::int4 && kTall > 4 ? 4 : kTall;
+    const int most = is_grouped(m.kind) && kTall > 4 ? 4 : kTall;
     const int rows = left < most ? left : most;
     switch (rows) {
 #if defined(__AVX512F__)

@@ -54,6 +54,27 @@ Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, in
     return m;
 }
 
+Matrix pack_int8_groups(const std::int8_t* weight, const float* scales, int num_out, int num_in, int group) {
+    Matrix m;
+    m.kind = Kind::int8g, m.num_out = num_out, m.num_in = num_in;
+    const int steps = num_in / kGroup;
+    m.data = make_buffer<std::uint8_t>(std::size_t(m.blocks()) * kBlock * num_in);
+    m.scales = make_buffer<float>(std::size_t(m.blocks()) * kBlock * steps);
+    for (int n = 0; n < num_out; n++) {
+        const std::int8_t* row = weight + std::size_t(n) * num_in;
+        for (int step = 0; step < steps; step++) {
+            const std::size_t at = std::size_t(n / kBlock) * steps + step;
+            m.scales[at * kBlock + n % kBlock] = scales[std::size_t(n) * (num_in / group) + step * kGroup / group];
+            for (int k = 0; k < kGroup; k++) {
+                const int part = (n % kBlock) / 16, word = k / 4;
+                const std::size_t byte = at * 2048 + (part * 8 + word) * 64 + (n % 16) * 4 + k % 4;
+                m.data[byte] = std::uint8_t(row[step * kGroup + k] + 128);
+            }
+        }
+    }
+    return m;
+}
+
 Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, int num_in, int group) {
     Matrix m;
     m.kind = Kind::int4, m.num_out = num_out, m.num_in = num_in;
@@ -75,6 +96,17 @@ Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, i
         }
     }
     return m;
+}
+
+std::size_t Matrix::bytes() const {
+    const std::size_t outs = std::size_t(blocks()) * kBlock, scale = sizeof(float);
+    const std::size_t own_bias = bias ? outs * sizeof(float) : 0;
+    switch (kind) {
+        case Kind::bf16: return outs * num_in * 2 + own_bias;
+        case Kind::int8: return outs * (num_in + scale + sizeof(std::int32_t)) + own_bias;
+        case Kind::int8g: return outs * (num_in + num_in / kGroup * scale) + own_bias;
+        default: return outs * (num_in / 2 + num_in / kGroup * scale) + own_bias;
+    }
 }
 
 void set_bias(Matrix& matrix, const float* bias) {

@@ -3,6 +3,7 @@
 //   64 outputs stand together; K runs inside in the unit of the dot product: 2 (bf16) or 4 (bytes)
 //   bf16   [N/64][K/2][64][2]
 //   int8   [N/64][K/4][64][4]            one scale an output
+//   int8g  [N/64][K/32][4][8][16][4]     bytes with a scale for each group of inputs; each byte plus 128
 //   int4   [N/64][K/32][4][4][16][4]     a byte holds two values: low nibble of step j, high nibble of step j + 4
 // N is filled up to a multiple of 64 with zeros. The layouts are those of every instruction set.
 #pragma once
@@ -13,7 +14,7 @@
 namespace outdraft {
 
 constexpr int kBlock = 64;  // outputs that stand together
-constexpr int kGroup = 32;  // inputs of an int4 step
+constexpr int kGroup = 32;  // inputs of a step of int8g and int4
 
 struct Free {
     void operator()(void* p) const { std::free(p); }
@@ -28,20 +29,23 @@ Buffer<T> make_buffer(std::size_t count) {
     return Buffer<T>(static_cast<T*>(allocate(count * sizeof(T))));
 }
 
-enum class Kind { bf16 = 16, int8 = 8, int4 = 4 };
+enum class Kind { bf16, int8, int8g, int4 };
 
 struct Matrix {
     Kind kind = Kind::bf16;
     int num_out = 0, num_in = 0;
     Buffer<std::uint8_t> data;
-    Buffer<float> scales;             // int8 [N]; int4 [N/64][K/32][64]
+    Buffer<float> scales;             // int8 [N]; int8g and int4 [N/64][K/32][64]
     Buffer<std::int32_t> correction;  // int8 [N]: 128 * sum of the row, since activations are stored with + 128
     Buffer<float> bias;               // [N], or null
     int blocks() const { return (num_out + kBlock - 1) / kBlock; }
+    std::size_t bytes() const;  // of data, scales, correction and bias
 };
 
 Matrix pack_bf16(const std::uint16_t* weight, int num_out, int num_in);
 Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, int num_in);
+// weight [N, K] -> int8g; scales [N, K/group].
+Matrix pack_int8_groups(const std::int8_t* weight, const float* scales, int num_out, int num_in, int group);
 // weight [N, K/2]: low nibble = even input, value = nibble - 8; scales [N, K/group].
 Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, int num_in, int group);
 void set_bias(Matrix& matrix, const float* bias);
