@@ -58,7 +58,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
         positions = torch.arange(seq.num_cached, seq.num_cached + certain)
         start = row_starts[-1] + certain
         if draft is not None and tree is not None:
-            tokens = torch.cat([tokens.to(draft.tokens.device), draft.tokens])
+            tokens = torch.cat([tokens.to(draft.tokens.device), draft.tokens]) if certain else draft.tokens
             positions = torch.cat([positions, pending_at + torch.tensor(tree.depths)])
             nodes.append(torch.arange(start, start + draft.num_nodes))
         rows.append(tokens)
@@ -72,10 +72,16 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
         seqs=tuple(seqs),
         drafts=tuple(packed_drafts),
         trees=tuple(trees),
-        tokens=torch.cat(rows),
+        tokens=_joined(rows),
         positions=torch.cat(places),
         nodes=torch.cat(nodes) if nodes else torch.zeros(0, dtype=torch.long),
         row_starts=tuple(row_starts),
         num_certain=tuple(num_certain),
         node_starts=tuple(node_starts),
     )
+
+
+def _joined(rows: list[Tensor]) -> Tensor:
+    """One after the other; on the device of those that were drafted there, if any."""
+    device = next((row.device for row in rows if row.device.type != "cpu"), None)
+    return torch.cat(rows if device is None else [row.to(device) for row in rows])

@@ -16,13 +16,15 @@ from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetOutput
+from outdraft.core.target import Recorder, TargetOutput
 from outdraft.models.network import Network
 from outdraft.nn.context import CachedContext, Segment
 
 
 class Runner:
     """`Target` and `TargetPort` over a `Network`. `exact`: a row's result does not depend on the pass it is in."""
+
+    record: Recorder | None = None
 
     def __init__(
         self, decoder: Network, *, max_len: int | None = None, exact: bool = True, cache: CacheConfig | None = None

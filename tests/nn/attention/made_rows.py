@@ -27,7 +27,6 @@ class MadePass:
         bucket = find_bucket(
             rows=self.num_rows, seqs=len(self.parts), pages=pages, groups=heads // kv_heads, max_pages=64
         )
-        assert bucket is not None
         self.bucket: Bucket = bucket
         self.buffers = RowBuffers(bucket, 0, torch.device(device))
         self.buffers.fill(self.parts)

@@ -23,10 +23,12 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.draft_model.model import DraftModel
+from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.chain import grow_chains
 from outdraft.drafters.shared.choose import Sample, best_tokens, check_finite, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.models.base import Decoder
 from outdraft.models.load import load_network
 from outdraft.weights.hub import resolve
 
@@ -71,7 +73,11 @@ class DraftModelDrafter:
         return self._trees(seqs, depths, budgets)
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text says what was accepted, and is compared with the memory when the next guess is wanted."""
+        """The text says what was accepted; only a guess that never left the device has to be told."""
+        if isinstance(self.model, StaticDraftModel):
+            for one in seen:
+                if one.verdict is not None:
+                    self.model.confirm(one.seq, len(one.verdict.path))
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Free the memory."""
@@ -89,9 +95,11 @@ class DraftModelDrafter:
             return self.model.guess([seqs[i].id for i in rows], tokens, step)
 
         options = self._options
-        native = self.model.runs_chains and not options.confidence_threshold
-        if native and all(takes_plain_argmax(seq, options.sample) for seq in seqs):
-            return self._greedy_chains(seqs, depths)
+        if not options.confidence_threshold and all(takes_plain_argmax(seq, options.sample) for seq in seqs):
+            if isinstance(self.model, StaticDraftModel):
+                return self.model.chains(seqs, depths)
+            if self.model.runs_chains:
+                return self._greedy_chains(seqs, depths)
         return grow_chains(seqs, depths, feed, sample=options.sample, confidence_threshold=options.confidence_threshold)
 
     def _greedy_chains(self, seqs: Seq[Sequence], depths: list[int]) -> list[Draft]:
@@ -133,10 +141,13 @@ class DraftModelDrafter:
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
     dtype = port.dtype if options.dtype == "auto" else options.dtype
-    decoder = load_network(resolve(options.model), dtype=dtype, device=str(port.device))
+    recorded = port.record is not None and options.width == 1
+    decoder = load_network(resolve(options.model), dtype=dtype, device=str(port.device), exact=not recorded)
     if decoder.config.vocab_size != port.vocab_size:
         raise CapabilityError(
             f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "
             f"{port.vocab_size}: choose a draft model that shares the target's tokenizer"
         )
+    if port.record is not None and isinstance(decoder, Decoder) and options.width == 1:
+        return DraftModelDrafter(options, StaticDraftModel(decoder, port.record))
     return DraftModelDrafter(options, DraftModel(decoder))

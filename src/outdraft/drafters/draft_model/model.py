@@ -46,7 +46,7 @@ class _Text:
 class DraftModel:
     """A decoder and one text for each sequence."""
 
-    def __init__(self, decoder: Network, *, chunk: int = 256) -> None:
+    def __init__(self, decoder: Network, *, chunk: int = 256, layout: str = "static") -> None:
         config = decoder.config
         self.decoder = decoder
         self.max_len = config.max_len
@@ -58,6 +58,7 @@ class DraftModel:
             decoder.device,
             config.max_len,
             exact=decoder.exact,
+            layout=layout,
         )
         self._chunk = chunk
         self._texts: dict[int, _Text] = {}
@@ -84,6 +85,10 @@ class DraftModel:
 
     def read(self, seqs: Seq[Sequence]) -> Tensor:
         """Bring every memory up to its text, pending token included: logits [B, V] of what follows."""
+        return self._read([seq.id for seq in seqs], self._unread(seqs))
+
+    def _unread(self, seqs: Seq[Sequence]) -> list[list[int]]:
+        """What each text has gained, once the memory has kept what was guessed right and read whole prompt chunks."""
         todo: list[list[int]] = []
         for seq in seqs:
             text = self._texts[seq.id]
@@ -99,7 +104,7 @@ class DraftModel:
                 self._read([seq.id], [new[: self._chunk]])
                 new = new[self._chunk :]
             todo.append(new)
-        return self._read([seq.id for seq in seqs], todo)
+        return todo
 
     def guess(self, seqs: Seq[int], tokens: list[int], step: int) -> Tensor:
         """Feed one more token of each chain, `step` places after the pending one: logits [n, V]."""

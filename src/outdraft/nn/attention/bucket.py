@@ -1,13 +1,12 @@
 """Which static shape a pass runs in: the next larger of a few sizes, so that few graphs serve all passes.
 
-    rows    1 2 4 8 16 32 64 128 256       new rows of all sequences
-    seqs    1 2 4 8 16 32 64               sequences
+    rows    1 2 4 8 16 32 64 ...           new rows of all sequences
+    seqs    1 2 4 8 16 32 64 ...           sequences
     pages   16 64 256 1024 ...             width of the page table: 256, 1k, 4k, 16k positions, ...
 """
 
 from dataclasses import dataclass
 
-MAX_ROWS = 256
 _PAGES_AT_LEAST = 16
 _TILE = 64  # query rows times heads that share keys, in one block
 
@@ -22,13 +21,11 @@ class Bucket:
     block: int
 
 
-def find_bucket(*, rows: int, seqs: int, pages: int, groups: int, max_pages: int) -> Bucket | None:
-    """The smallest bucket that holds such a pass; None: there is none, the pass is too large to be recorded.
+def find_bucket(*, rows: int, seqs: int, pages: int, groups: int, max_pages: int) -> Bucket:
+    """The smallest bucket that holds such a pass.
 
     groups: query heads that share a key head; max_pages: pages of the longest context.
     """
-    if rows > MAX_ROWS or pages > max_pages:
-        return None
     width = _PAGES_AT_LEAST
     while width < pages:
         width *= 4

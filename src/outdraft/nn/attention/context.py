@@ -7,8 +7,9 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from outdraft.core.cache import PAGE
 from outdraft.nn.attention import reference
-from outdraft.nn.attention.rows import PAGE, PagedRows
+from outdraft.nn.attention.rows import PagedRows
 from outdraft.nn.linear import RowRange
 
 

@@ -2,13 +2,16 @@
 
     scores = q k^T * scale over the slots that a row sees; softmax in float32 (float64 stays); times v
 
-Every sequence's pages are gathered to one block first: right, and slow.
+Every row gets a copy of its sequence's pages first: right, and slow.
 """
 
 import torch
 from torch import Tensor
 
-from outdraft.nn.attention.rows import PAGE, PagedRows
+from outdraft.core.cache import PAGE
+from outdraft.nn.attention.rows import PagedRows
+
+_ROWS = 16  # at once, for the sake of memory
 
 
 def paged_attention(
@@ -21,15 +24,19 @@ def paged_attention(
     heads, kv_heads, width = q.shape[1], keys.shape[1], q.shape[2]
     kind = torch.float64 if q.dtype == torch.float64 else torch.float32
     seen = visible(rows, window)  # [R, T]
-    owners = rows.owners.clamp(min=0)
-    k = _gathered(keys, rows)[owners].to(kind)  # [R, Hkv, T, d]
-    # Slots that nobody has written may hold NaN, which 0 does not silence.
-    v = _gathered(values, rows)[owners].to(kind).masked_fill(~seen[:, None, :, None], 0)
     grouped = q.to(kind).view(-1, kv_heads, heads // kv_heads, width)
-    scores = torch.einsum("rhgd,rhtd->rhgt", grouped, k) * scale
-    weights = torch.softmax(scores.masked_fill(~seen[:, None, None, :], -torch.inf), -1)
-    weights = weights.masked_fill(~seen.any(-1)[:, None, None, None], 0)
-    return torch.einsum("rhgt,rhtd->rhgd", weights, v).flatten(1).to(q.dtype)
+    outs = []
+    for first in range(0, q.shape[0], _ROWS):
+        own = slice(first, first + _ROWS)
+        see = seen[own]
+        tables = rows.tables[rows.owners[own].clamp(min=0)]  # [r, P]
+        k, v = (pool[tables].transpose(1, 2).flatten(2, 3).to(kind) for pool in (keys, values))  # [r, Hkv, T, d]
+        scores = torch.einsum("rhgd,rhtd->rhgt", grouped[own], k) * scale
+        weights = torch.softmax(scores.masked_fill(~see[:, None, None, :], -torch.inf), -1)
+        weights = weights.masked_fill(~see.any(-1)[:, None, None, None], 0)
+        # A slot that nobody has written may hold NaN, which a weight of 0 does not silence.
+        outs.append(torch.einsum("rhgt,rhtd->rhgd", weights, v.masked_fill(~see[:, None, :, None], 0)))
+    return torch.cat(outs).flatten(1).to(q.dtype)
 
 
 def visible(rows: PagedRows, window: int | None) -> Tensor:
@@ -46,7 +53,3 @@ def visible(rows: PagedRows, window: int | None) -> Tensor:
         seen = seen & (rows.positions[:, None] - place < window)
     return seen & (rows.owners >= 0)[:, None]
 
-
-def _gathered(pool: Tensor, rows: PagedRows) -> Tensor:
-    """[pages, Hkv, 16, d] -> [S, Hkv, T, d]."""
-    return pool[rows.tables].transpose(1, 2).flatten(2, 3)

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.core.cache import PAGE
 from outdraft.nn.attention.bucket import Bucket
 
-PAGE = 16  # slots of a page
 _WORD = 64
 _NOBODY = -1
 
@@ -69,8 +69,8 @@ class RowBuffers:
             block=bucket.block,
         )  # fmt: skip
 
-    def fill(self, parts: Seq[NewRows]) -> None:
-        """Take these sequences' rows; the rest is padding."""
+    def fill(self, parts: Seq[NewRows], new_ids: Tensor | None = None) -> None:
+        """Take these sequences' rows; the rest is padding. `new_ids` [rows]: tokens that are on the device already."""
         bucket, bin_slot = self.bucket, self._dustbin * PAGE
         words = -(-bucket.rows // _WORD)
         ids: list[int] = []
@@ -113,6 +113,8 @@ class RowBuffers:
                 *padded(block_rows, blocks, 0),
             ]
         )
+        if new_ids is not None:
+            self.ids[: len(new_ids)] = new_ids
 
 
 class StaticInts:

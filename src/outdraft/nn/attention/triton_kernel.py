@@ -13,8 +13,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from outdraft.core.cache import PAGE
 from outdraft.nn.attention.bucket import power_of_two
-from outdraft.nn.attention.rows import PAGE, PagedRows
+from outdraft.nn.attention.rows import PagedRows
 
 _SPLIT, _TILE = 256, 64
 
