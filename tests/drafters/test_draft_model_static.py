@@ -84,4 +84,6 @@ def test_nothing_is_confirmed_that_the_target_did_not_accept(side):
         engine.step()
         known = [fed for fed in model._texts[seq.id].guess if fed[1] >= 0]
         assert [token for _, token in known] == seq.tokens[len(model.cached_ids(seq.id)) :][: len(known)]
-        assert torch.equal(torch.tensor(model.cached_ids(seq.id)), torch.tensor(seq.tokens[: len(model.cached_ids(seq.id))]))
+        assert torch.equal(
+            torch.tensor(model.cached_ids(seq.id)), torch.tensor(seq.tokens[: len(model.cached_ids(seq.id))])
+        )

@@ -62,9 +62,7 @@ class HostTree:
 
     __slots__ = ("_source", "_tokens", "children", "depths", "parents")
 
-    def __init__(
-        self, source: Tensor, *, parents: list[int], children: list[list[int]], depths: list[int]
-    ) -> None:
+    def __init__(self, source: Tensor, *, parents: list[int], children: list[list[int]], depths: list[int]) -> None:
         self.parents, self.children, self.depths = parents, children, depths
         self._source = source
         self._tokens: list[int] | None = source.tolist() if source.device.type == "cpu" else None

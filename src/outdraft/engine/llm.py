@@ -15,9 +15,9 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.build import build_parts, load_codec
+from outdraft.engine.build import build_parts, load_codec, make_runner
+from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.loop import Engine
-from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation, from_mapping
 from outdraft.engine.writer import Chunk, Result, Writer
 from outdraft.kernels.threads import one_torch_thread
@@ -39,6 +39,7 @@ class LLM:
         speculative_config: the same in vLLM's words; excludes `drafter`.
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
+        enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
         max_model_len: a shorter context than the model's own.
 
     Raises:
@@ -60,6 +61,7 @@ class LLM:
         dtype: str = "auto",
         device: str = "cpu",
         exact: bool | None = None,
+        enforce_eager: bool = False,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
     ) -> None:
@@ -80,13 +82,13 @@ class LLM:
         self.codec: TextCodec | None = load_codec(directory)
         self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
         self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
-        self._decoder = decoder
+        self._decoder, self._enforce_eager = decoder, enforce_eager
         self._assemble(speculation, verifier_options or {}, policy_options or {})
 
     def _assemble(
         self, speculation: Speculation, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
     ) -> None:
-        runner = Runner(self._decoder, max_len=self._max_len, exact=self._exact)
+        runner = make_runner(self._decoder, max_len=self._max_len, exact=self._exact, enforce_eager=self._enforce_eager)
         parts, resolved = build_parts(
             runner, speculation, verifier_options=verifier_options, policy_options=policy_options
         )
@@ -95,7 +97,7 @@ class LLM:
         self.config: dict[str, Any] = {
             "model": self._directory.name, "variant": self._decoder.config.variant, "dtype": dtype,
             "device": str(runner.device), "exact": self._exact,
-            "kernels": self._decoder.kernels,
+            "kernels": self._decoder.kernels, "graphs": isinstance(runner, GraphedRunner) and not self._enforce_eager,
             "max_model_len": runner.max_len, **resolved,
         }  # fmt: skip
         self._lock = Lock()
@@ -113,7 +115,16 @@ class LLM:
     ) -> "LLM":
         """Another engine over the same loaded weights."""
         other = object.__new__(LLM)
-        for name in ("codec", "_eos", "_directory", "_exact", "_max_len", "_max_num_seqs", "_decoder"):
+        for name in (
+            "codec",
+            "_eos",
+            "_directory",
+            "_exact",
+            "_max_len",
+            "_max_num_seqs",
+            "_decoder",
+            "_enforce_eager",
+        ):
             setattr(other, name, getattr(self, name))
         speculation = Speculation(
             drafter=drafter, drafter_options=options or {}, verifier=verifier, policy=policy,

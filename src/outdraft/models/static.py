@@ -81,9 +81,7 @@ class StaticDecoder:
         scored: tuple[Tensor, dict[int, Tensor]] = self.recordings.run((bucket, taps), forward)
         return scored
 
-    def hidden(
-        self, parts: Seq[NewRows], *, ids: Tensor | None = None, taps: Collection[int] = ()
-    ) -> RunOutput:
+    def hidden(self, parts: Seq[NewRows], *, ids: Tensor | None = None, taps: Collection[int] = ()) -> RunOutput:
         """One pass that is not recorded, of any size: hidden states [R, D]."""
         rows = sum(len(part.ids) for part in parts)
         pages = max(len(part.pages) for part in parts)

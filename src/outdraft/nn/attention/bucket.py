@@ -1,8 +1,8 @@
 """Which static shape a pass runs in: the next larger of a few sizes, so that few graphs serve all passes.
 
-    rows    1 2 4 8 16 32 64 ...           new rows of all sequences
-    seqs    1 2 4 8 16 32 64 ...           sequences
-    pages   16 64 256 1024 ...             width of the page table: 256, 1k, 4k, 16k positions, ...
+rows    1 2 4 8 16 32 64 ...           new rows of all sequences
+seqs    1 2 4 8 16 32 64 ...           sequences
+pages   16 64 256 1024 ...             width of the page table: 256, 1k, 4k, 16k positions, ...
 """
 
 from dataclasses import dataclass

@@ -52,4 +52,3 @@ def visible(rows: PagedRows, window: int | None) -> Tensor:
         place = torch.where(new < 0, slot, rows.positions[row])
         seen = seen & (rows.positions[:, None] - place < window)
     return seen & (rows.owners >= 0)[:, None]
-
