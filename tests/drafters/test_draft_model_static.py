@@ -76,7 +76,7 @@ def test_sampled_requests_and_greedy_ones_share_a_batch(side):
 def test_nothing_is_confirmed_that_the_target_did_not_accept(side):
     static = Called(ROW, side)
     engine = static.engine(depth=4)
-    seq = engine.add(batch()[2])
+    seq = engine.add(batch(80)[2])
     model = engine.parts.drafter.model
     while not seq.num_output:
         engine.step()

@@ -24,7 +24,7 @@ def call_each_time(function: Callable[[], Any]) -> Callable[[], Any]:
 
 def record_cuda(function: Callable[[], Any], pool: Any = None) -> Callable[[], Any]:
     """A CUDA graph of the function; its results stand at the same place after every replay."""
-    stream = torch.cuda.Stream()
+    stream = torch.cuda.Stream()  # type: ignore[no-untyped-call]
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
         for _ in range(_WARM_UPS):

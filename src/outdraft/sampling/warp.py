@@ -49,7 +49,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
 
 
 def poisoned_one_hot(logits: Tensor, largest: Tensor) -> Tensor:
-    """The greedy law [n, V] of logits that nobody has looked at: NaN in place of 1 where `largest` [n] is not finite."""
+    """The greedy law [n, V] of logits that nobody looked at: NaN in place of 1 where `largest` [n] is not finite."""
     one = torch.where(largest.isfinite(), 1.0, torch.nan).to(logits)
     return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), one[:, None])
 

@@ -44,7 +44,7 @@ class MadePass:
             depths.append(0 if parent < 0 else depths[parent] + 1)
         sees = chain_bits(n) if kind == "chain" else tree_bits(parents)
         if kind == "mask":
-            mask = torch.tensor([[j <= i and rng.random() < 0.5 or i == j for j in range(n)] for i in range(n)])
+            mask = torch.tensor([[(j <= i and rng.random() < 0.5) or i == j for j in range(n)] for i in range(n)])
             sees = mask_bits(mask)
         pages = [free.pop() for _ in range(-(-(base + n) // PAGE))]
         return NewRows(ids=[7] * n, positions=[base + d for d in depths], base=base, sees=sees, pages=pages)

@@ -44,7 +44,8 @@ def main(words: list[str] | None = None) -> int:
     except OutdraftError as error:
         sys.stderr.write(f"outdraft: {error}\n")
         return 2
-    head = {"section": "machine", **describe(asked.device), "size": asked.size, "dtype": asked.dtype}
+    head = {"section": "machine", **describe(asked.device)}
+    head |= {"device": asked.device, "size": asked.size, "dtype": asked.dtype}
     head["parameters"] = [pair.target.num_parameters, pair.draft.num_parameters]
     out = Path(asked.out)
     lines, failed = [_write(out, head, "w")], 0

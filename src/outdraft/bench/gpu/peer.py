@@ -25,11 +25,11 @@ def time_transformers(pair: Pair, *, depth: int, tokens: int, repeats: int) -> d
 
     device = pair.target.device
     with TemporaryDirectory() as above:
-        loaded = []
+        loaded: list[Any] = []
         for name, decoder in (("target", pair.target), ("draft", pair.draft)):
             save_model(decoder.to("cpu"), Path(above) / name)
-            kind = transformers.AutoModelForCausalLM
-            loaded.append(kind.from_pretrained(Path(above) / name, dtype=decoder.dtype).to(device).eval())
+            kind: Any = transformers.AutoModelForCausalLM
+            loaded.append(kind.from_pretrained(Path(above) / name, dtype=decoder.dtype).eval().to(device))
     target, draft = loaded
     vocab = pair.target.config.vocab_size
     ids = torch.tensor([[1 + i * 7 % (vocab - 1) for i in range(PROMPT)]], device=device)

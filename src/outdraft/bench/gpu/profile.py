@@ -8,6 +8,7 @@ import warnings
 from dataclasses import dataclass
 
 import torch
+from torch.autograd.profiler_util import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity, profile
 
 from outdraft.bench.gpu.pair import Pair
@@ -42,7 +43,7 @@ def profile_rounds(pair: Pair, way: Way) -> RoundProfile:
             for _ in range(_ROUNDS):
                 engine.step()
             wait(pair.target.device)
-    device = [event for event in seen.events() if event.device_type == torch.autograd.DeviceType.CUDA]
+    device = [event for event in seen.events() if event.device_type == DeviceType.CUDA]
     starts = [event.time_range.start for event in device]
     stops = [event.time_range.end for event in device]
     busy = sum(stop - start for start, stop in zip(starts, stops, strict=True))

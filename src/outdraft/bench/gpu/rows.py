@@ -71,7 +71,7 @@ def _score(runner: Runner, seq: Sequence, tokens: list[int]) -> Tensor:
 def _one_by_one(runner: Runner, seq: Sequence, tokens: list[int]) -> Tensor:
     """Logits of each token in a pass of its own: [n, V]. The sequence is afterwards as it was."""
     before, text = seq.num_cached, list(seq.tokens)
-    rows = []
+    rows: list[Tensor] = []
     for token in tokens:
         seq.tokens[before:] = [*tokens[: len(rows)], token]
         rows.append(_score(runner, seq, [token]))

@@ -1,4 +1,4 @@
-"""The rows of one pass as tensors of fixed shape in fixed memory, so that a recorded graph finds new rows in old places.
+"""The rows of a pass as tensors of fixed shape in fixed memory, so that a recorded graph finds new rows in old places.
 
     real rows and sequences first, then padding    rows     [ A A A | B B | - - - ]        5 rows in a bucket of 8
                                                    owners     0 0 0   1 1  -1 -1 -1
@@ -59,8 +59,8 @@ class RowBuffers:
         blocks = seqs + rows // bucket.block
         sizes = (rows, seqs, rows, rows, rows, rows * words, seqs, seqs, seqs, seqs * bucket.pages, blocks, blocks)
         self.memory = StaticInts(sum(sizes), device)
-        ids, last, slots, positions, owners, sees, bases, starts, counts, tables, block_seqs, block_rows = (
-            self.memory.tensor.split(sizes)
+        ids, last, slots, positions, owners, sees, bases, starts, counts, tables, block_seqs, block_rows = torch.split(
+            self.memory.tensor, sizes
         )
         self.ids, self.last = ids, last
         self.rows = PagedRows(
@@ -124,7 +124,7 @@ class StaticInts:
         self.tensor = torch.zeros(count, dtype=torch.int64, device=device)
         self._on_gpu = device.type == "cuda"
         self._host = torch.zeros(count, dtype=torch.int64, pin_memory=self._on_gpu)
-        self._sent = torch.cuda.Event() if self._on_gpu else None
+        self._sent = torch.cuda.Event() if self._on_gpu else None  # type: ignore[no-untyped-call]
 
     def send(self, values: list[int]) -> None:
         """One copy, which the host does not wait for; only the one before it must have left."""

@@ -1,4 +1,4 @@
-"""The same attention as a Triton kernel: one pass over the keys for all rows of a tree, and nothing that depends on data.
+"""The same attention as a Triton kernel: one pass over the keys for all rows of a tree, no shape that depends on data.
 
     grid   blocks of rows x key heads x splits of 256 slots; a split beyond the sequence's end returns at once
     tile   (rows of the block * query heads of the key head) x 64 slots, running softmax (Milakov and Gimelshein 2018,
