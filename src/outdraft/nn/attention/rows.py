@@ -57,7 +57,7 @@ class RowBuffers:
         self._dustbin = dustbin
         rows, seqs, words = bucket.rows, bucket.seqs, -(-bucket.rows // _WORD)
         blocks = seqs + rows // bucket.block
-        sizes = (rows, seqs, rows, rows, rows, rows * words, seqs, seqs, seqs, seqs * bucket.pages, blocks, blocks)
+        sizes = [rows, seqs, rows, rows, rows, rows * words, seqs, seqs, seqs, seqs * bucket.pages, blocks, blocks]
         self.memory = StaticInts(sum(sizes), device)
         ids, last, slots, positions, owners, sees, bases, starts, counts, tables, block_seqs, block_rows = torch.split(
             self.memory.tensor, sizes
