@@ -9,11 +9,13 @@ from recording import record_by_tracing
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.nn.capture import call_each_time
 from outdraft.testing.contract.ground import PROMPTS
+from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Outcome, Subject, run
 
@@ -53,6 +55,20 @@ def test_the_same_guesses_as_step_by_step(side, depth):
     wanted, found = counts(run(usual.engine(depth=depth), batch())), counts(run(engine, batch()))
     assert found == wanted and sum(accepted for _, accepted, _ in found) > 10
     assert engine.parts.drafter.model.is_empty
+
+
+class Uneven(ConstantPolicy):
+    """Rounds without a guess between those with one: what was guessed before them must not be taken for text."""
+
+    def plan(self, seqs):
+        return [Budget(depth=(4, 0, 3)[len(seq.tokens) % 3]) for seq in seqs]
+
+
+def test_rounds_without_a_guess_in_between(side):
+    policy = Uneven(Budget(depth=0))
+    usual, static = Subject(ROW, side), Called(ROW, side)
+    found = counts(run(static.engine(policy=policy), batch(40)))
+    assert found == counts(run(usual.engine(policy=policy), batch(40)))
 
 
 def test_recorded_chains_are_the_called_ones(side):
