@@ -74,7 +74,9 @@ def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(bits, in_groups, kind):
     assert torch.equal(packed.multiply(x[5:14], kind=kind, threads=2), alone[5:14])
 
 
-@pytest.mark.parametrize(("bits", "group", "a_weight"), [(16, 0, 16), (8, 32, 9), (8, 128, 9), (4, 32, 5), (4, 128, 5)])
+@pytest.mark.parametrize(
+    ("bits", "group", "a_weight"), [(16, 0, 16), (8, 32, 8.5), (8, 128, 8.5), (4, 32, 4.5), (4, 128, 4.5)]
+)
 def test_a_packed_weight_takes_so_many_bits(bits, group, a_weight):
     packed = PackedMatrix(random_weight(bits, 128, 256, group, False, 2))
     assert packed.num_bytes * 8 == a_weight * 128 * 256

@@ -28,6 +28,10 @@ class EngineFlags:
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
     enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache_dtype: str = flag(
+        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+    )
 
     def load(self) -> "LLM":
         """The engine. Raises `OutdraftError`s that name what does not fit."""

@@ -74,6 +74,11 @@ class HostTree:
             self._tokens = self._source.tolist()
         return self._tokens
 
+    @property
+    def is_read(self) -> bool:
+        """Whether the tokens are on the host."""
+        return self._tokens is not None
+
     def take(self, tokens: list[int]) -> None:
         """The tokens, which somebody has read."""
         self._tokens = tokens

@@ -72,6 +72,11 @@ class TargetPort(Protocol):
     dtype: torch.dtype
     record: Recorder | None  # how a drafter's own network should record its passes, if it can; None: not at all
 
+    @property
+    def native(self) -> object | None:
+        """The target as a `models.native.NativeDecoder`, for a drafter that runs its packed layers; None: PyTorch."""
+        ...
+
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings: [n] -> [n, D]."""
         ...
@@ -89,4 +94,8 @@ class TargetPort(Protocol):
 
         The tokens stand `offset` places after the pending one, and see the tentative rows of earlier calls.
         """
+        ...
+
+    def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> Any:
+        """The attention context of such a pass (`nn.context`), with room for `rooms[i]` rows from its own on."""
         ...

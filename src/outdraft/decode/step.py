@@ -10,18 +10,17 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 import torch
-from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter
 from outdraft.core.events import StepEvent, StepTimes
-from outdraft.core.packing import PackedDrafts, pack
+from outdraft.core.packing import pack
 from outdraft.core.policy import Policy
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target
 from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import commit
-from outdraft.sampling.warp import tree_paths, warp_nodes
+from outdraft.decode.laws import target_laws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,13 +60,3 @@ def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     ready = [seq for seq in seqs if seq.prefilled]
     guesses = iter(parts.drafter.propose(ready, parts.policy.plan(ready)) if ready else [])
     return [next(guesses) if seq.prefilled else chain([seq.pending]) for seq in seqs]
-
-
-def target_laws(packed: PackedDrafts, logits: Tensor) -> Tensor:
-    """The warped law at every node: [M, V] -> [M, V]."""
-    laws = []
-    for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)):
-        if tree is not None:
-            paths = tree_paths(tree) if seq.request.params.depends_on_history else None
-            laws.append(warp_nodes(seq, logits[packed.node_slice(i)], paths))
-    return laws[0] if len(laws) == 1 else torch.cat(laws) if laws else logits

@@ -11,6 +11,7 @@ from pathlib import Path
 from threading import Lock
 from typing import Any, overload
 
+from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
@@ -41,6 +42,9 @@ class LLM:
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
         enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
         max_model_len: a shorter context than the model's own.
+        kv_cache: where keys and values lie. "static": a block for each sequence; "paged": one pool of pages for all.
+        kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, which is another law than the
+            model's own: `config["variant"]` says so.
 
     Raises:
         ModelLoadError, ConfigError, CapabilityError: before any token is written.
@@ -64,7 +68,10 @@ class LLM:
         enforce_eager: bool = False,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
+        kv_cache: str = "static",
+        kv_cache_dtype: str = "auto",
     ) -> None:
+        cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
         speculation = Speculation(
             drafter=drafter,
             drafter_options=drafter_options or {},
@@ -82,23 +89,30 @@ class LLM:
         self.codec: TextCodec | None = load_codec(directory)
         self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
         self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
-        self._decoder, self._enforce_eager = decoder, enforce_eager
+        self._decoder, self._cache, self._enforce_eager = decoder, cache, enforce_eager
         self._assemble(speculation, verifier_options or {}, policy_options or {})
 
     def _assemble(
         self, speculation: Speculation, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
     ) -> None:
-        runner = make_runner(self._decoder, max_len=self._max_len, exact=self._exact, enforce_eager=self._enforce_eager)
+        runner = make_runner(
+            self._decoder,
+            max_len=self._max_len,
+            exact=self._exact,
+            enforce_eager=self._enforce_eager,
+            cache=self._cache,
+        )
         parts, resolved = build_parts(
             runner, speculation, verifier_options=verifier_options, policy_options=policy_options
         )
         self.engine = Engine(parts, eos_token_ids=self._eos, max_num_seqs=self._max_num_seqs)
         dtype = str(runner.dtype).removeprefix("torch.")
         self.config: dict[str, Any] = {
-            "model": self._directory.name, "variant": self._decoder.config.variant, "dtype": dtype,
-            "device": str(runner.device), "exact": self._exact,
+            "model": self._directory.name, "variant": _variant(self._decoder.config.variant, self._cache),
+            "dtype": dtype, "device": str(runner.device), "exact": self._exact,
             "kernels": self._decoder.kernels, "graphs": isinstance(runner, GraphedRunner) and not self._enforce_eager,
-            "max_model_len": runner.max_len, **resolved,
+            "max_model_len": runner.max_len, "kv_cache": runner.cache_config.layout,
+            "kv_cache_dtype": dtype if self._cache.dtype == "auto" else self._cache.dtype, **resolved,
         }  # fmt: skip
         self._lock = Lock()
         self._writers: dict[int, Writer] = {}
@@ -115,16 +129,8 @@ class LLM:
     ) -> "LLM":
         """Another engine over the same loaded weights."""
         other = object.__new__(LLM)
-        for name in (
-            "codec",
-            "_eos",
-            "_directory",
-            "_exact",
-            "_max_len",
-            "_max_num_seqs",
-            "_decoder",
-            "_enforce_eager",
-        ):
+        shared = ("_eos", "_directory", "_exact", "_max_len", "_max_num_seqs", "_decoder", "_cache", "_enforce_eager")
+        for name in ("codec", *shared):
             setattr(other, name, getattr(self, name))
         speculation = Speculation(
             drafter=drafter, drafter_options=options or {}, verifier=verifier, policy=policy,
@@ -251,3 +257,8 @@ class LLM:
     def _drop(self, writer: Writer) -> None:
         self.engine.cancel(writer.seq)
         self._writers.pop(writer.seq.id, None)
+
+
+def _variant(weights: str, cache: CacheConfig) -> str:
+    """What differs from the model as it was published: its weights, its cache, both or nothing ("")."""
+    return "+".join(part for part in (weights, "kv-int8" if cache.dtype == "int8" else "") if part)

@@ -17,6 +17,7 @@ from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder, TargetOutput
+from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
 from outdraft.nn.context import CachedContext, Segment
 
@@ -121,6 +122,11 @@ class Runner:
             h[rows] = self.decoder.run(h[rows], positions[rows], context, stop=layer).hidden
         return layer, h
 
+    @property
+    def native(self) -> NativeDecoder | None:
+        """The decoder, if the kernels hold it."""
+        return self.decoder if isinstance(self.decoder, NativeDecoder) else None
+
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings: [n] -> [n, D]."""
         return self.decoder.embed(ids.to(self.device), positions.to(self.device))
@@ -135,14 +141,18 @@ class Runner:
 
     def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
         """One token of each sequence, `offset` places after the pending one, through layers [0, stop): -> [B, D]."""
-        segments = []
-        for i, seq in enumerate(seqs):
-            base = self.cache.length(seq.id) + offset
-            self.cache.reserve(seq.id, offset + 1)
-            segments.append(Segment(seq=seq.id, start=i, stop=i + 1, base=base))
-        positions = torch.tensor([segment.base for segment in segments], device=self.device)
+        context = self.tentative(seqs, offset, [1] * len(seqs))
+        positions = torch.tensor([self.cache.length(seq.id) + offset for seq in seqs], device=self.device)
         h = self.decoder.embed(ids.to(self.device), positions)
-        return self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), stop=stop).hidden
+        return self.decoder.run(h, positions, context, stop=stop).hidden
+
+    def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
+        """One row of each sequence, `offset` places after the pending one, with room for `rooms[i]` rows from it on."""
+        segments = []
+        for i, (seq, room) in enumerate(zip(seqs, rooms, strict=True)):
+            self.cache.reserve(seq.id, offset + room)
+            segments.append(Segment(seq=seq.id, start=i, stop=i + 1, base=self.cache.length(seq.id) + offset))
+        return CachedContext(self.cache, segments, self.exact)
 
 
 def _moved(segment: Segment, start: int) -> Segment:

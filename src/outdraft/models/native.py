@@ -55,28 +55,28 @@ class NativeDecoder:
         assert decoder.rope is not None
         self.config = decoder.config
         self.num_parameters, self.pass_bytes = decoder.num_parameters, decoder.pass_bytes
-        self._embedding = decoder.embedding.detach()
-        self._rope = decoder.rope
-        self._stack = _pack(decoder, release)
+        self.embedding = decoder.embedding.detach()
+        self.rope = decoder.rope
+        self.stack = _pack(decoder, release)
 
     @property
     def dtype(self) -> torch.dtype:
         """Of the embeddings and of the cache."""
-        return self._embedding.dtype
+        return self.embedding.dtype
 
     @property
     def device(self) -> torch.device:
         """The CPU."""
-        return self._embedding.device
+        return self.embedding.device
 
     @property
     def kernels(self) -> str:
         """The instruction set."""
-        return self._stack.kind
+        return self.stack.kind
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D] float32."""
-        return embedding_rows(self._embedding, ids).float()
+        return embedding_rows(self.embedding, ids).float()
 
     def run(
         self,
@@ -95,31 +95,21 @@ class NativeDecoder:
         h = h.float().clone()
         taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
         states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
-        rotation = self._rope.at(positions, torch.float32)
-        self._stack.run(h, rotation.cos, rotation.sin, _spans(ctx), layers, states)
+        rotation = self.rope.at(positions, torch.float32)
+        self.stack.run(h, rotation.cos, rotation.sin, spans_of(ctx), layers, states)
         return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
-
-    def chain(
-        self, tokens: Sequence[int], positions: Sequence[int], ctx: AttentionContext, steps: int
-    ) -> list[list[int]]:
-        """Greedy chains in one native call: the tokens found at each of `steps` steps.
-
-        tokens, positions: one for each sequence; `ctx`: one row of each, behind which the cache has room for the steps.
-        """
-        places = torch.tensor(positions) + torch.arange(steps)[:, None]  # [steps, B]
-        rotation = self._rope.at(places.flatten(), torch.float32)
-        return self._stack.chain(self._embedding, tokens, rotation.cos, rotation.sin, _spans(ctx), steps)
 
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V] float32."""
-        return self._stack.logits(h.float(), norm=True)
+        return self.stack.logits(h.float(), norm=True)
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
-        return self._stack.logits(h.float(), norm=False)
+        return self.stack.logits(h.float(), norm=False)
 
 
-def _spans(ctx: AttentionContext) -> Sequence[Span]:
+def spans_of(ctx: AttentionContext) -> Sequence[Span]:
+    """Where the rows of a pass stand; raises `CapabilityError` where there is no cache."""
     spans = ctx.spans()
     if spans is None:
         raise CapabilityError("native kernels run over a cache: this context has none")
@@ -143,28 +133,30 @@ def _pack(decoder: Decoder, release: bool) -> Stack:
     stack = Stack(shape, config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or "")
     for index, layer in enumerate(decoder.layers):
         assert isinstance(layer, Block)
-        stack.set_layer(index, _parts(layer))
+        stack.set_layer(index, parts_of(layer))
         if release:
             decoder.layers[index] = nn.Identity()
-    stack.set_head(_weight(decoder.lm_head), _floats(decoder.final_norm))
+    stack.set_head(weight_of(decoder.lm_head), norm_of(decoder.final_norm))
     return stack
 
 
-def _parts(layer: Block) -> LayerParts:
+def parts_of(layer: Block) -> LayerParts:
+    """One layer, for `Stack.set_layer`."""
     return LayerParts(
-        qkv=_weight(layer.qkv),
-        out=_weight(layer.out),
-        up=_weight(layer.up),
-        down=_weight(layer.down),
-        attn_norm=_floats(layer.attn_norm),
-        mlp_norm=_floats(layer.mlp_norm),
-        q_norm=_floats(layer.q_norm) if layer.q_norm is not None else None,
-        k_norm=_floats(layer.k_norm) if layer.k_norm is not None else None,
+        qkv=weight_of(layer.qkv),
+        out=weight_of(layer.out),
+        up=weight_of(layer.up),
+        down=weight_of(layer.down),
+        attn_norm=norm_of(layer.attn_norm),
+        mlp_norm=norm_of(layer.mlp_norm),
+        q_norm=norm_of(layer.q_norm) if layer.q_norm is not None else None,
+        k_norm=norm_of(layer.k_norm) if layer.k_norm is not None else None,
         window=layer.window or 0,
     )
 
 
-def _weight(linear: LinearMap) -> Weight:
+def weight_of(linear: LinearMap) -> Weight:
+    """A linear map, ready to be packed."""
     bias = linear.bias.detach().float().contiguous() if linear.bias is not None else None
     if isinstance(linear, QuantLinear):
         return Weight(
@@ -173,7 +165,8 @@ def _weight(linear: LinearMap) -> Weight:
     return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
 
 
-def _floats(norm: nn.Module) -> Tensor:
+def norm_of(norm: nn.Module) -> Tensor:
+    """A norm's weight, [D] float32."""
     weight = norm.weight
     assert isinstance(weight, Tensor)
     return weight.detach().float().contiguous()

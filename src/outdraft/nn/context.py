@@ -78,17 +78,21 @@ class CachedContext:
     def __init__(self, cache: KVCache, segments: Sequence[Segment], exact: bool = True) -> None:
         self.cache = cache
         self._segments = segments
-        self._parts: list[RowsOverCache] = [RowsOverCache(segment, exact) for segment in segments]
+        self._exact = exact
+        self._planned: list[RowsOverCache] | None = None  # native kernels ask for `spans` and need no plan
         self.bulk: Sequence[RowRange] = [
             (segment.start, segment.start + segment.num_bulk) for segment in segments if segment.num_bulk
         ]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
         """Segment by segment over the cache; the new keys and values stay there."""
-        if len(self._parts) == 1:
-            return self._parts[0].attend(self.cache, layer, q, k, v, window, scale)
+        if self._planned is None:
+            self._planned = [RowsOverCache(segment, self._exact) for segment in self._segments]
+        parts = self._planned
+        if len(parts) == 1:
+            return parts[0].attend(self.cache, layer, q, k, v, window, scale)
         pieces = []
-        for part in self._parts:
+        for part in parts:
             own = slice(part.start, part.stop)
             pieces.append(part.attend(self.cache, layer, q[own], k[own], v[own], window, scale))
         return torch.cat(pieces)

@@ -69,19 +69,23 @@ class Rope:
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """Cosines and sines for these positions [N]."""
         key = (dtype, positions.device)
-        if key not in self._complete:
-            self._reach(int(positions.max()) + 1, key)
-        cos, sin = self._tables[key]
+        if key in self._complete:
+            cos, sin = self._tables[key]
+        else:
+            cos, sin = self.table(int(positions.max()) + 1, *key)
         return Rotation(cos=cos[positions], sin=sin[positions])
 
     def complete(self, length: int, dtype: torch.dtype, device: torch.device) -> None:
         """Tables for all positions that there will be: from now on `at` need not look at them on the host."""
-        self._reach(length, (dtype, device))
+        self.table(length, dtype, device)
         self._complete.add((dtype, device))
 
-    def _reach(self, length: int, key: tuple[torch.dtype, torch.device]) -> None:
-        if key not in self._tables or length > self._tables[key][0].shape[0]:
-            self._tables[key] = self._table(length, *key)
+    def table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of at least the first `length` positions: [T, 1, dim] each."""
+        known = self._tables.get((dtype, device))
+        if known is None or length > known[0].shape[0]:
+            known = self._tables[dtype, device] = self._table(length, dtype, device)
+        return known
 
     @torch.inference_mode(False)  # a table made while serving must still serve training
     def _table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:

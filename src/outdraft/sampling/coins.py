@@ -15,7 +15,7 @@ from torch import Tensor
 
 from outdraft.core.sequence import Sequence
 from outdraft.sampling.draw import race
-from outdraft.sampling.noise import Purpose, fold, uniform
+from outdraft.sampling.noise import Purpose, fold, fold_into, uniform
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +49,14 @@ class KeyedDraftCoins:
         else:
             key = fold(self.seed, Purpose.DRAFT, self.root, ordinal)
         return race(law, key, count)
+
+    def chain_keys(self, length: int) -> list[int]:
+        """The keys of `draw` along a chain, where node i stands at depth i."""
+        if self.coupled:
+            stem, first = fold(self.seed, Purpose.TARGET), self.root + 1
+        else:
+            stem, first = fold(self.seed, Purpose.DRAFT, self.root), 0
+        return [fold_into(stem, first + i) for i in range(length)]
 
 
 def verifier_coins(seq: Sequence) -> KeyedCoins:

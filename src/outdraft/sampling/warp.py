@@ -64,7 +64,7 @@ def tree_paths(tree: HostTree) -> list[list[int]]:
 
 def _with_history(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tensor:
     params = seq.request.params
-    if not params.depends_on_history and not params.logit_bias:
+    if not params.edits_logits:
         return logits
     logits = logits.clone()
     if params.logit_bias:

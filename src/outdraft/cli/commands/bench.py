@@ -54,6 +54,10 @@ class Options:
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
     enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache_dtype: str = flag(
+        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+    )
     inflate: str | None = flag(None, "a bigger target of the same law, to see what a real one costs: 4x12 is width "
                                "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
     out: str | None = flag(None, "the record file (JSON lines); one that is there is continued; tables and pictures "
@@ -120,18 +124,24 @@ def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
     zoo = options.model == ZOO_TARGET
     chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
     prompts = load_suites(options.suite or DEFAULT, count=count)
-    settings = {name: getattr(options, name) for name in ("dtype", "device", "exact", "enforce_eager", "max_model_len")}
+    engine = ("dtype", "device", "exact", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
+    settings = {name: getattr(options, name) for name in engine}
     subject = load_subject(options.model, inflated=options.inflate, **settings)
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
     lineup = chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS]
-    entrants, absent = _join(subject.plain, lineup, strict=bool(chosen) or (zoo and options.inflate is None))
+    entrants, absent = _join(subject.plain, lineup, options, strict=bool(chosen) or zoo)
     plan = Plan(subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve)
     return plan, absent
 
 
-def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str, LLM], dict[str, str]]":
+def _join(
+    plain: "LLM", lineup: Seq[Rival], options: Options, *, strict: bool
+) -> "tuple[dict[str, LLM], dict[str, str]]":
+    from outdraft.bench.heads import join_inflated
+    from outdraft.bench.subject import read_size
     from outdraft.bench.trial import PLAIN, join
+    from outdraft.weights.hub import resolve
 
     entrants: dict[str, LLM] = {PLAIN: plain}
     absent: dict[str, str] = {}
@@ -141,7 +151,11 @@ def _join(plain: "LLM", lineup: Seq[Rival], *, strict: bool) -> "tuple[dict[str,
         if rival.label in entrants:
             raise ConfigError(f"method {rival.label!r} is given twice")
         try:
-            entrants[rival.label] = join(plain, rival)
+            if options.inflate is None:
+                entrants[rival.label] = join(plain, rival)
+            else:
+                width, depth = read_size(options.inflate)
+                entrants[rival.label] = join_inflated(plain, rival, resolve(options.model), width=width, depth=depth)
         except OutdraftError as error:
             if strict:
                 raise

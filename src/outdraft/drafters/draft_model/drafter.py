@@ -12,11 +12,10 @@ is an argmax).
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from math import nan
 
 from torch import Tensor
 
-from outdraft.core.draft import Draft, chain
+from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
@@ -24,10 +23,11 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.draft_model.model import DraftModel
 from outdraft.drafters.draft_model.static import StaticDraftModel
-from outdraft.drafters.shared.chain import grow_chains
-from outdraft.drafters.shared.choose import Sample, best_tokens, check_finite, check_sample, takes_plain_argmax
+from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_network
 from outdraft.weights.hub import resolve
@@ -94,30 +94,21 @@ class DraftModelDrafter:
                 return self.model.read([seqs[i] for i in rows])
             return self.model.guess([seqs[i].id for i in rows], tokens, step)
 
-        options = self._options
-        if not options.confidence_threshold and all(takes_plain_argmax(seq, options.sample) for seq in seqs):
-            if isinstance(self.model, StaticDraftModel):
-                return self.model.chains(seqs, depths)
-            if self.model.runs_chains:
-                return self._greedy_chains(seqs, depths)
-        return grow_chains(seqs, depths, feed, sample=options.sample, confidence_threshold=options.confidence_threshold)
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
+            return self.model.chain([seqs[i] for i in rows], own_depths, draws)
 
-    def _greedy_chains(self, seqs: Seq[Sequence], depths: list[int]) -> list[Draft]:
-        """The same chains, without a return to Python between two steps."""
-        paths: list[list[int]] = [[] for _ in seqs]
-        rows = [i for i, depth in enumerate(depths) if depth > 0]
-        if rows:
-            best, _ = best_tokens(seqs, rows, self.model.read([seqs[i] for i in rows]), confident=False)
-            for i, token in zip(rows, best, strict=True):
-                paths[i].append(token)
-        while rows := [i for i in rows if len(paths[i]) < depths[i]]:
-            done = len(paths[rows[0]])
-            steps = min(depths[i] for i in rows) - done
-            found = self.model.chain([seqs[i].id for i in rows], [paths[i][-1] for i in rows], done, steps)
-            check_finite(seqs, rows, [nan if -1 in path else 0.0 for path in found])
-            for i, path in zip(rows, found, strict=True):
-                paths[i] += path
-        return [chain([seq.pending, *path]) for seq, path in zip(seqs, paths, strict=True)]
+        options = self._options
+        plain = not options.confidence_threshold and all(takes_plain_argmax(seq, options.sample) for seq in seqs)
+        if plain and isinstance(self.model, StaticDraftModel):
+            return self.model.chains(seqs, depths)
+        return grow_chains_natively(
+            seqs,
+            depths,
+            run if self.model.runs_chains else None,
+            feed,
+            sample=options.sample,
+            confidence_threshold=options.confidence_threshold,
+        )
 
     def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
         def feed(level: int, trees: list[Tree]) -> Tensor:

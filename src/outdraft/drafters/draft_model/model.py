@@ -16,6 +16,8 @@ from torch import Tensor
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draft_cache import DraftCache
 from outdraft.drafters.shared.growth import Tree
+from outdraft.kernels.guesser import Chains, Draw
+from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
 from outdraft.nn.context import AttentionContext
@@ -63,6 +65,7 @@ class DraftModel:
         self._chunk = chunk
         self._texts: dict[int, _Text] = {}
         self._device = decoder.device
+        self._native = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
     @property
     def is_empty(self) -> bool:
@@ -88,7 +91,7 @@ class DraftModel:
         return self._read([seq.id for seq in seqs], self._unread(seqs))
 
     def _unread(self, seqs: Seq[Sequence]) -> list[list[int]]:
-        """What each text has gained, once the memory has kept what was guessed right and read whole prompt chunks."""
+        """Keep what the texts have confirmed: the tokens of each that are to be fed, not too many at once."""
         todo: list[list[int]] = []
         for seq in seqs:
             text = self._texts[seq.id]
@@ -113,29 +116,25 @@ class DraftModel:
             guess = self._texts[seq].guess
             guess.append((len(guess) - 1, token))
         context = self._cache.extend(seqs, [1] * len(seqs))
-        return self.decoder.logits(self._run(tokens, positions, context))
+        return self._run(tokens, positions, context, range(len(tokens)))
 
     @property
     def runs_chains(self) -> bool:
         """Whether `chain` is there: the native kernels hold the decoder."""
-        return isinstance(self.decoder, NativeDecoder)
+        return self._native is not None
 
-    def chain(self, seqs: Seq[int], tokens: list[int], step: int, steps: int) -> list[list[int]]:
-        """`guess` `steps` times in one call, each time the best token next: the tokens of each sequence.
-
-        tokens: one for each sequence, `step` places after its pending token. -1 stands for logits that are NaN.
-        """
-        positions = [len(self._texts[seq].ids) - 1 + step for seq in seqs]
-        context = self._cache.extend(seqs, [1] * len(seqs))
-        if steps > 1:
-            self._cache.extend(seqs, [steps - 1] * len(seqs))
-        assert isinstance(self.decoder, NativeDecoder)
-        found = self.decoder.chain(tokens, positions, context, steps)
-        for fed in (tokens, *found[:-1]):
-            for seq, token in zip(seqs, fed, strict=True):
-                guess = self._texts[seq].guess
-                guess.append((len(guess) - 1, token))
-        return [list(path) for path in zip(*found, strict=True)]
+    def chain(self, seqs: Seq[Sequence], depths: Seq[int], draws: Seq[Draw | None]) -> Chains:
+        """Read, and guess `depths[i]` tokens of each text, in one call; all rows stay guesses until the next."""
+        assert self._native is not None
+        todo, ids = self._unread(seqs), [seq.id for seq in seqs]
+        context = self._cache.extend(ids, [len(new) for new in todo])
+        self._cache.extend(ids, [depth - 1 for depth in depths])  # room for the steps
+        starts = [len(self._texts[seq].ids) for seq in ids]
+        positions = [start + i for start, new in zip(starts, todo, strict=True) for i in range(len(new))]
+        found = self._native.chain([token for new in todo for token in new], positions, context, depths, draws)
+        for seq, new, path in zip(ids, todo, found.tokens, strict=True):
+            self._texts[seq].guess = list(enumerate([*new, *path[:-1]], start=-1))
+        return found
 
     def branch(self, trees: Seq[Tree]) -> Tensor:
         """Feed the frontier of each tree (below its pending token): logits [n, V], tree after tree."""
@@ -151,7 +150,7 @@ class DraftModel:
                 positions.append(len(text.ids) - 1 + tree.depths[node])
             sees.append(visible)
         context = self._cache.branch([tree.seq.id for tree in trees], sees)
-        return self.decoder.logits(self._run(tokens, positions, context))
+        return self._run(tokens, positions, context, range(len(tokens)))
 
     def _read(self, seqs: Seq[int], todo: list[list[int]]) -> Tensor:
         """Feed committed tokens, several a sequence: logits [B, V] at each one's last."""
@@ -164,13 +163,17 @@ class DraftModel:
             positions += range(at, at + len(new))
             last.append(len(tokens) - 1)
         counts = [len(new) for new in todo]
-        hidden = self._run(tokens, positions, self._cache.extend(seqs, counts))
+        logits = self._run(tokens, positions, self._cache.extend(seqs, counts), last)
         for seq, new in zip(seqs, todo, strict=True):
             self._cache.keep(seq, range(len(new)))
             self._texts[seq].ids += new
-        return self.decoder.logits(hidden if len(last) == len(tokens) else hidden[last])
+        return logits
 
-    def _run(self, tokens: list[int], positions: list[int], context: AttentionContext) -> Tensor:
+    def _run(self, tokens: list[int], positions: list[int], context: AttentionContext, wanted: Seq[int]) -> Tensor:
+        """Logits [M, V] of the wanted rows."""
+        if self._native is not None:
+            return self._native.feed(tokens, positions, context, wanted)[1]
         ids = torch.tensor(tokens, device=self._device)
         places = torch.tensor(positions, device=self._device)
-        return self.decoder.run(self.decoder.embed(ids, places), places, context).hidden
+        hidden = self.decoder.run(self.decoder.embed(ids, places), places, context).hidden
+        return self.decoder.logits(hidden if len(wanted) == len(tokens) else hidden[list(wanted)])

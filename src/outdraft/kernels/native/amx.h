@@ -9,6 +9,7 @@
 namespace OD_ISA {
 
 constexpr int kTileRows = 16;
+constexpr int kFewRows = 2;  // at most so many do not fill the unit
 constexpr int kLine = 4 * kBlock;  // bytes between two lines of a packed block
 constexpr int kStep = kTileRows * kLine;  // bytes of a block that one step takes
 
@@ -100,12 +101,12 @@ static inline int amx_block(const Matrix& m, int block, const Operand& x, int ro
 // Worker `id`'s share; the operand has room for whole tiles of rows.
 static inline void amx_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
     alignas(64) float sums[2 * kTileRows * kBlock];
+    const bool bytes = m.kind == Kind::int8;
     configure_tiles(rows < kTileRows ? rows : kTileRows);
     const int blocks = m.blocks();
     for (int block = blocks * id / team; block < blocks * (id + 1) / team; block++) {
         const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
         for (int row = 0; row < rows;) {
-            const bool bytes = m.kind == Kind::int8;
             const int done = bytes ? amx_block<true>(m, block, x, row, rows - row, sums)
                                    : amx_block<false>(m, block, x, row, rows - row, sums);
             for (int r = 0; r < done; r++, row++) write_line(m, first, width, sums + r * kBlock, out + row * stride + first);

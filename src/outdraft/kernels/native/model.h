@@ -52,22 +52,19 @@ struct Pass {
     float* const* taps;  // after layers[i]: [rows, hidden] or null
 };
 
-// A greedy chain for each of some sequences: one row each a step, the best token of a step is the next one's input.
-struct Chain {
-    const std::uint16_t* embedding;  // [vocab, hidden] bf16
-    const float *cos, *sin;          // [steps, sequences, rotary]
-    Span* spans;                     // one for each sequence; they move on by one slot a step
-    int num_spans, steps;
-    std::int32_t* tokens;  // [steps + 1, sequences]: row 0 given, the others found; -1 where a logit is NaN
-};
-
+struct Feed;
+struct GuessChain;
+struct Guesser;
 struct Model;
 struct Kernels {  // one instruction set's code
     const char* name;
     void (*run)(Model&, const Pass&);
     void (*logits)(Model&, const float* hidden, int rows, bool norm, float* out);
-    void (*chain)(Model&, const Chain&);
     void (*multiply)(Team&, const Matrix&, const float* x, int rows, float* out);
+    void (*feed)(Guesser&, const Feed&);                     // guesser.h
+    void (*guess)(Guesser&, const Feed&, const GuessChain&);
+    void (*best_tokens)(const float* x, int rows, int size, std::int32_t* out);  // sample.h
+    bool (*top_tokens)(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs);
 };
 const Kernels& best_kernels();                  // for this machine
 const Kernels* find_kernels(const char* name);  // null: not built, or this machine cannot run it
