@@ -18,6 +18,9 @@ from outdraft.nn.attention.bucket import power_of_two
 from outdraft.nn.attention.rows import PagedRows
 
 _SPLIT, _TILE = 256, 64
+# Sizes of a bucket, and where its integers lie, must not each be a kernel of their own: compiling takes seconds.
+_SIZES = ("num_rows", "words", "pages", "window")
+_PLACES = ("positions", "sees", "bases", "starts", "counts", "tables", "block_seqs", "block_rows", "owners")
 
 
 def paged_attention(
@@ -49,7 +52,7 @@ def paged_attention(
     return out
 
 
-@triton.jit
+@triton.jit(do_not_specialize=_SIZES, do_not_specialize_on_alignment=_PLACES)
 def _score(
     q, keys, values, partial, peaks, sums,
     positions, sees, bases, starts, counts, tables, block_seqs, block_rows,
@@ -114,7 +117,7 @@ def _score(
     tl.store(partial + to[:, None] * D + d[None, :], mixed, alive[:, None] & within[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=("num_rows",), do_not_specialize_on_alignment=_PLACES)
 def _add_up(
     partial, peaks, sums, out, owners, bases, counts, num_rows, num_heads,
     D: tl.constexpr, D_PADDED: tl.constexpr, SPLIT: tl.constexpr,
