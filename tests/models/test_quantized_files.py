@@ -17,6 +17,7 @@ from outdraft.testing.tiny import tiny_model
 
 FOUR = QuantConfig(bits=4, group_size=32, keep=("lm_head", "*.down"))  # the tiny feed-forward is 48 wide
 EIGHT = QuantConfig(bits=8, group_size=0, keep=())
+MIXED = QuantConfig(bits=4, group_size=32, keep=("layers.0.*", "lm_head", "layers.1.down"), layer_bits=(("*.qkv", 8),))
 
 
 def small_model(architecture="llama", config=EIGHT, dtype=torch.float32):
@@ -30,7 +31,7 @@ def logits_of(model):
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "gpt_neox", "gpt2"])
-@pytest.mark.parametrize("config", [FOUR, EIGHT], ids=lambda config: config.variant)
+@pytest.mark.parametrize("config", [FOUR, EIGHT, MIXED], ids=lambda config: config.variant)
 def test_saving_and_loading_changes_no_bit(architecture, config, tmp_path):
     model = small_model(architecture, config)
     save_model(model, tmp_path)
@@ -59,6 +60,16 @@ def test_the_layout_is_the_documented_one(tmp_path):
         "quant_method": "outdraft", "version": 1, "bits": 4, "group_size": 32, "method": "rtn",
         "keep": ["lm_head", "*.down"],
     }  # fmt: skip
+
+
+def test_layers_may_have_other_bits(tmp_path):
+    save_model(small_model(config=MIXED), tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    kinds = {name: stored[f"model.layers.1.{name}.qweight"].dtype for name in ("self_attn.q_proj", "self_attn.o_proj")}
+    assert kinds == {"self_attn.q_proj": torch.int8, "self_attn.o_proj": torch.uint8}
+    assert "model.layers.0.self_attn.q_proj.weight" in stored and "model.layers.1.mlp.down_proj.weight" in stored
+    written = json.loads((tmp_path / "config.json").read_text())["quantization_config"]
+    assert written["layer_bits"] == {"*.qkv": 8}
 
 
 def test_the_type_of_the_activations_may_be_chosen(tmp_path):
@@ -91,6 +102,9 @@ def edit(folder, **changes):
         ({"bits": 3}, ("bits=3", "8 or 4")),
         ({"group_size": "all"}, ("group_size='all'",)),
         ({"keep": "lm_head"}, ("keep='lm_head'",)),
+        ({"layer_bits": {"*.qkv": 2}}, ("layer_bits *.qkv=2", "8 or 4")),
+        ({"layer_bits": ["*.qkv"]}, ("layer_bits=['*.qkv']", "table")),
+        ({"layer_bits": {"*.qkv": 4}}, ("qweight", "shape")),
         ({"bits": 4}, ("qweight", "shape")),
         ({"keep": ["lm_head"]}, ("lacks", "lm_head.weight")),
     ],

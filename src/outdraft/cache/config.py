@@ -26,6 +26,11 @@ class CacheConfig:
             if value not in known:
                 raise ConfigError(f"{name}={value!r}: it is one of {', '.join(known)}")
 
+    @property
+    def variant(self) -> str:
+        """The name of its law, where that is not the model's own."""
+        return "kv-int8" if self.dtype == "int8" else ""
+
     def build(
         self,
         num_layers: int,

@@ -36,6 +36,15 @@ class TargetOutput:
 
     logits: Tensor  # [M, V] at the draft nodes
     hidden: Mapping[int, Tensor] = field(default_factory=dict)  # tap -> [R, D] at every row
+    drifted: frozenset[int] = frozenset()  # i: rows of packed.seqs[i] may differ from plain decoding's in the last bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """The end of a path, computed again as plain decoding computes it."""
+
+    logits: Tensor  # [V] at the path's last node
+    num_rows: int  # passes of one row that it took
 
 
 class Target(Protocol):
@@ -54,6 +63,14 @@ class Target(Protocol):
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         """Keep these of the sequence's rows of the last pass (indices among its own rows, in path order)."""
+        ...
+
+    def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
+        """Score `node` of drifted sequence i again, row by row from where its memory left plain decoding's.
+
+        Of the last pass's rows the path to `node` alone stands afterwards, so that `commit` may keep no other. Never
+        asked of a target whose passes drift nowhere.
+        """
         ...
 
     def end(self, seq: Sequence) -> None:

@@ -20,6 +20,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target
 from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import commit
+from outdraft.decode.guard import settle
 from outdraft.decode.laws import target_laws
 
 
@@ -31,6 +32,7 @@ class Parts:
     drafter: Drafter
     verifier: Verifier
     policy: Policy
+    guard: float = 0.0  # settle decisions that such a change of a logit difference could turn; 0: none
 
 
 @torch.inference_mode()
@@ -45,6 +47,9 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     p = target_laws(packed, scored.logits)
     coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
     verdicts = parts.verifier(packed, p, coins)
+    replayed: dict[int, int] = {}
+    if scored.drifted and parts.guard and parts.verifier.lossless:
+        verdicts, replayed = settle(packed, scored, p, verdicts, parts.target, parts.guard)
     events, seen = commit(packed, scored, p, verdicts, parts.target)
     parts.drafter.observe(seen)
     parts.policy.update(events)
@@ -52,7 +57,7 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     share = 1 / len(seqs)
     rest = perf_counter() - passed
     times = StepTimes(draft=(drafted - began) * share, target=(passed - drafted) * share, rest=rest * share)
-    return [replace(event, times=times) for event in events]
+    return [replace(event, times=times, num_replayed=replayed.get(i)) for i, event in enumerate(events)]
 
 
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:

@@ -22,11 +22,17 @@ from outdraft.weights.gguf import GgufFile
 
 
 def make_runner(
-    network: Network, *, max_len: int | None, exact: bool, enforce_eager: bool, cache: CacheConfig | None = None
+    network: Network,
+    *,
+    max_len: int | None,
+    exact: bool,
+    guarded: bool,
+    enforce_eager: bool,
+    cache: CacheConfig | None = None,
 ) -> Runner:
-    """The target. On a GPU, unless every row must be exact: over static memory, recorded unless `enforce_eager`."""
+    """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact or guarded."""
     float_rows = cache is None or cache.dtype == "auto"
-    if isinstance(network, Decoder) and network.device.type == "cuda" and not exact and float_rows:
+    if isinstance(network, Decoder) and network.device.type == "cuda" and not (exact or guarded) and float_rows:
         record = call_each_time if enforce_eager else cuda_recorder()
         return GraphedRunner(network, record=record, max_len=max_len, cache=cache)
     return Runner(network, max_len=max_len, exact=exact, cache=cache)
@@ -41,7 +47,12 @@ def load_codec(path: Path) -> TextCodec | None:
 
 
 def build_parts(
-    runner: Runner, speculation: Speculation, *, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
+    runner: Runner,
+    speculation: Speculation,
+    *,
+    verifier_options: Mapping[str, Any],
+    policy_options: Mapping[str, Any],
+    guard: float = 0.0,
 ) -> tuple[Parts, dict[str, Any]]:
     """The four parts over a loaded target, and the resolved configuration as plain data."""
     rule = find("verifier", speculation.verifier)
@@ -70,9 +81,11 @@ def build_parts(
         drafter=drafter,
         verifier=rule.build(options["verifier"]),
         policy=pacing.build(options["policy"]),
+        guard=guard,
     )
     resolved = {
         kind: {"name": chosen.name, "lossless": chosen.lossless, **asdict(options[kind])}
         for kind, chosen in (("drafter", method), ("verifier", rule), ("policy", pacing))
     }
+    resolved["drafter"] |= method.describe(drafter)
     return parts, resolved

@@ -32,6 +32,7 @@ class GraphedRunner(Runner):
         super().__init__(decoder, max_len=max_len, exact=False, cache=replace(cache or CacheConfig(), layout="paged"))
         assert isinstance(self.cache, PagedCache)
         self.record = record
+        self.plain_rows = None  # no replay would have the bits of a recorded pass, so the guard does not work here
         self._pool = self.cache
         self.static = StaticDecoder(decoder, self._pool, record)
 

@@ -16,7 +16,8 @@ from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Recorder, TargetOutput
+from outdraft.core.target import Recorder, Replay, TargetOutput
+from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
 from outdraft.nn.context import CachedContext, Segment
@@ -44,18 +45,27 @@ class Runner:
         self.cache = self.cache_config.build(
             config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
         )
+        independent = decoder.exact and (exact or decoder.kernels != "pytorch")
+        self.plain_rows = None if independent else PlainRows(decoder, self.cache)
 
     def begin(self, seq: Sequence) -> None:
         """Make room for a new sequence."""
         self.cache.add(seq.id)
+        if self.plain_rows is not None:
+            self.plain_rows.begin(seq)
 
     def end(self, seq: Sequence) -> None:
         """Forget the sequence."""
         self.cache.free(seq.id)
+        if self.plain_rows is not None:
+            self.plain_rows.end(seq)
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         """Keep these rows of the last pass."""
-        self.cache.commit(seq.id, keep)
+        if self.plain_rows is not None:
+            self.plain_rows.commit(seq, keep)
+        else:
+            self.cache.commit(seq.id, keep)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
@@ -65,6 +75,7 @@ class Runner:
             if draft is not None and draft.embeds is not None:
                 own = slice(packed.row_starts[i] + packed.num_certain[i], packed.row_starts[i + 1])
                 h[own] = torch.where(draft.embeds.isnan(), h[own], draft.embeds.to(h.dtype))
+        drifted = self.plain_rows.drifted(packed) if self.plain_rows is not None else frozenset[int]()
         segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
         for segment in segments:
             self.cache.reserve(
@@ -73,7 +84,12 @@ class Runner:
         start, h = self._catch_up(packed, h, positions, segments)
         out = self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), start=start, taps=taps)
         hidden = out.hidden if len(packed.nodes) == len(h) else out.hidden[packed.nodes.to(self.device)]
-        return TargetOutput(logits=self.decoder.logits(hidden), hidden=out.taps)
+        return TargetOutput(logits=self.decoder.logits(hidden), hidden=out.taps, drifted=drifted)
+
+    def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
+        """Score a node again from plain decoding's own rows."""
+        assert self.plain_rows is not None, "rows that do not depend on the pass need no replay"
+        return self.plain_rows.replay(packed, i, node)
 
     def _segment(self, packed: PackedDrafts, i: int) -> Segment:
         """Sequence i's rows: certain ones in a chain, then the draft's tree below the last of them."""

@@ -109,7 +109,7 @@ class Stack:
     @property
     def num_bytes(self) -> int:
         """What the products of a pass over all layers and the head read: packed weights, scales, biases."""
-        return int(self._native.od_model_bytes(self._handle))
+        return int(self._native.od_model_bytes(self.handle))
 
     def run(
         self, hidden: Tensor, cos: Tensor, sin: Tensor, spans: Seq[Span], layers: Seq[int], taps: dict[int, Tensor]

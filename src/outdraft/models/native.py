@@ -54,7 +54,7 @@ class NativeDecoder:
             )
         assert decoder.rope is not None
         self.config = decoder.config
-        self.num_parameters, self.pass_bytes = decoder.num_parameters, decoder.pass_bytes
+        self.num_parameters = decoder.num_parameters
         self.embedding = decoder.embedding.detach()
         self.rope = decoder.rope
         self.stack = _pack(decoder, release)
@@ -68,6 +68,11 @@ class NativeDecoder:
     def device(self) -> torch.device:
         """The CPU."""
         return self.embedding.device
+
+    @property
+    def pass_bytes(self) -> int:
+        """As they are packed."""
+        return self.stack.num_bytes
 
     @property
     def kernels(self) -> str:

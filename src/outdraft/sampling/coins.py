@@ -18,6 +18,11 @@ from outdraft.sampling.draw import race
 from outdraft.sampling.noise import Purpose, fold, fold_into, uniform
 
 
+def target_key(seed: int, position: int) -> int:
+    """The noise of the target's own draw of the token at an absolute position."""
+    return fold(seed, Purpose.TARGET, position)
+
+
 @dataclass(frozen=True, slots=True)
 class KeyedCoins:
     """The verifier's coins of one sequence and round. `root`: absolute position of the pending token."""
@@ -31,7 +36,7 @@ class KeyedCoins:
 
     def draw(self, law: Tensor, depth: int) -> int:
         """The target's draw of the token after `depth` accepted nodes."""
-        return race(law, fold(self.seed, Purpose.TARGET, self.root + depth + 1))[0]
+        return race(law, target_key(self.seed, self.root + depth + 1))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +50,7 @@ class KeyedDraftCoins:
     def draw(self, law: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
         """`count` children of the node `ordinal` at `depth`, without replacement, in drawing order."""
         if self.coupled:
-            key = fold(self.seed, Purpose.TARGET, self.root + depth + 1)
+            key = target_key(self.seed, self.root + depth + 1)
         else:
             key = fold(self.seed, Purpose.DRAFT, self.root, ordinal)
         return race(law, key, count)

@@ -35,7 +35,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
             f"sequence {seq.id}: logits of row {row} hold {float(best[row])} as their largest value at position "
             f"{len(seq.tokens)}: the weights are damaged, or overflow in their number format (try dtype float32)"
         )
-    logits = _with_history(seq, logits, paths)
+    logits = adjust(seq, logits, paths)
     if params.greedy:
         if best.device.type != "cpu":
             return poisoned_one_hot(logits, best)
@@ -62,7 +62,8 @@ def tree_paths(tree: HostTree) -> list[list[int]]:
     return paths
 
 
-def _with_history(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tensor:
+def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tensor:
+    """Bias, minimum length and penalties: rows [n, V] -> [n, V], the same tensor if there are none."""
     params = seq.request.params
     if not params.edits_logits:
         return logits

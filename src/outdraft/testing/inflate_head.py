@@ -97,5 +97,5 @@ def _widen(small: nn.Parameter, width: int, states: int, heights: list[int] | No
     if small.dim() == 1:
         return small.repeat(width)
     columns = torch.cat([part.repeat(1, width) for part in small.chunk(states, 1)], 1) / width
-    parts = columns.split(heights or [columns.shape[0]])
+    parts = torch.split(columns, heights or [columns.shape[0]])
     return torch.cat([part.repeat(width, 1) for part in parts])

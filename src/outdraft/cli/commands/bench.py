@@ -52,6 +52,8 @@ class Options:
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
+    guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
+                               "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
     kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
@@ -124,7 +126,7 @@ def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
     zoo = options.model == ZOO_TARGET
     chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
     prompts = load_suites(options.suite or DEFAULT, count=count)
-    engine = ("dtype", "device", "exact", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
+    engine = ("dtype", "device", "exact", "guard", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
     settings = {name: getattr(options, name) for name in engine}
     subject = load_subject(options.model, inflated=options.inflate, **settings)
     if subject.plain.codec is None:

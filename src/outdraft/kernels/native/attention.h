@@ -163,7 +163,7 @@ static inline void attend(Scratch& scratch, const View<T>& view, const Query* qu
         for (int j = 0; j < NQ; j++) {
             const i32x16 place = lane + block * 16;
             if constexpr (View<T>::scaled) found[j] *= scratch.key_scale[block];
-            const f32x16 score = (place >= queries[j].first) & (place < queries[j].len) ? found[j] : lowest;
+            const f32x16 score = ((place >= queries[j].first) & (place < queries[j].len)) ? found[j] : lowest;
             top[j] = max(top[j], score);
             scores[j * stride + block - begin] = score;
         }
