@@ -11,7 +11,6 @@ from outdraft.bench.identity import find_difference
 from outdraft.bench.lineup import RIVALS, parse_rival
 from outdraft.bench.machine import describe
 from outdraft.bench.memory import forget_peak, read_peak
-from outdraft.bench.subject import read_size
 from outdraft.bench.trial import order
 from outdraft.bench.write import Journal
 from outdraft.core.errors import ConfigError
@@ -84,9 +83,3 @@ def test_fingerprints(tmp_path: Path):
     before = digest_weights(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(bytes(199_999) + b"x")
     assert digest_weights(tmp_path) != before
-
-
-def test_sizes():
-    assert read_size("4x12") == (4, 12)
-    with pytest.raises(ConfigError, match="WIDTHxDEPTH"):
-        read_size("4")

@@ -23,7 +23,7 @@ from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
-from outdraft.kernels.threads import one_torch_thread
+from outdraft.kernels.threads import torch_threads
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
 from outdraft.models.load import save_model
@@ -72,7 +72,7 @@ def eagle_net(target, directory: Path):
 
 
 ROWS = [
-    DrafterRow(drafter="draft_model", side=twin),
+    DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
     DrafterRow(drafter="early_exit", side=exit_head),
     DrafterRow(drafter="early_exit", label="plain", options={"exit_layer": 2}),
     DrafterRow(drafter="eagle", label="chain", side=eagle_net, options={"width": 1, "sample": "match"}),
@@ -86,7 +86,7 @@ class NativeSubject(Subject):
     def __init__(self, row: DrafterRow, directory: Path, *, vocab_size: int = 61) -> None:
         self.row, self.directory, self.vocab_size = row, directory, vocab_size
         self.method = find("drafter", row.drafter)
-        with one_torch_thread(True):  # and one of ours: threads that wait for each other crawl on a busy machine
+        with torch_threads(1):  # and one of ours: threads that wait for each other crawl on a busy machine
             self.decoder = NativeDecoder(small(vocab_size))
         self.options = make_options(self.method, {**row.side(self.decoder, directory), **row.options})
         self._known = {}

@@ -227,7 +227,7 @@ def test_new_weights_get_all_the_threads(target_dir):
         llm = LLM(target_dir, precision="elastic")
         llm.engine.ladder.read = lambda: Memory(free=1, total=100)
         assert llm.generate(PROMPTS[0], GREEDY).variant == "int4-g32-mixed"
-        assert llm._decoder._stack.threads == 2
+        assert llm._decoder.stack.threads == 2
     finally:
         torch.set_num_threads(before)
 

@@ -1,11 +1,15 @@
 """Free memory as the system's files tell it."""
 
+import ctypes
+import re
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from outdraft.core.errors import CapabilityError
-from outdraft.engine.memory import Memory, read_memory
+from outdraft.engine.memory import Memory, give_back, read_memory
 
 
 def write_system(root: Path, *, free_kb: int = 4000, own: str = "0::/app\n", groups: dict[str, dict[str, str]] = {}):  # noqa: B006
@@ -52,3 +56,20 @@ def test_a_limit_of_the_group_above(tmp_path):
 def test_where_nothing_can_be_read(tmp_path):
     with pytest.raises(CapabilityError, match="name a precision"):
         read_memory(tmp_path)
+
+
+def resident() -> int:
+    return int(re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())[1]) * 1024
+
+
+@pytest.mark.skipif(
+    sys.platform != "linux" or not hasattr(ctypes.CDLL(None), "malloc_trim"), reason="another C library"
+)
+def test_what_was_freed_goes_back_to_the_system():
+    tensors = [torch.ones(16000) for _ in range(2000)]  # 128 MB in pieces that the heap keeps
+    last = tensors[-1]
+    held = resident()
+    tensors.clear()
+    give_back()
+    assert resident() < held - 64e6
+    assert last.sum() == 16000

@@ -7,13 +7,15 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft.core.errors import ConfigError, ModelLoadError
+from outdraft.kernels.library import library
 from outdraft.models.divergence import compare_laws
 from outdraft.models.load import load_model, save_model, tensors_of
+from outdraft.models.native import NativeDecoder
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig
 from outdraft.testing.inflate import inflate_decoder
-from outdraft.testing.tiny import tiny_model
+from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 
 FOUR = QuantConfig(bits=4, group_size=32, keep=("lm_head", "*.down"))  # the tiny feed-forward is 48 wide
 EIGHT = QuantConfig(bits=8, group_size=0, keep=())
@@ -141,6 +143,17 @@ def test_a_lost_scale_shows(folder):
 def test_a_quantized_model_is_not_inflated():
     with pytest.raises(ConfigError, match="int8"):
         inflate_decoder(small_model(), width=2)
+
+
+@pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+def test_divergence_of_what_the_kernels_compute():
+    model = random_decoder(tiny_config(hidden=128, inner=64), dtype=torch.bfloat16, exact=False)
+    windows = torch.randint(61, (4, 30), generator=torch.Generator().manual_seed(0))
+    small = quantize_decoder(model, QuantConfig(bits=8, group_size=0))
+    weights, whole, byte_rows = (
+        compare_laws(model, variant, windows).kl for variant in (small, NativeDecoder(model), NativeDecoder(small))
+    )
+    assert 0 < whole < weights < byte_rows < 20 * weights
 
 
 def test_divergence_is_zero_of_itself_and_grows_as_bits_go():

@@ -25,6 +25,15 @@ def test_the_law_stays(architecture, width, depth):
     torch.testing.assert_close(logits(big), logits(model), atol=1e-4, rtol=0)
 
 
+@pytest.mark.parametrize("width", [2, 3])
+def test_no_two_layers_share_a_matrix(width):
+    """A program that keeps equal matrices once would otherwise be given a smaller model to read."""
+    big = inflate_decoder(tiny_model("llama", layers=2, dtype=torch.float32), width=width, depth=6)
+    matrices = [p for name, p in big.named_parameters() if name.startswith("layers.") and p.dim() == 2]
+    distinct = {tuple(p.flatten().tolist()) for p in matrices}
+    assert len(distinct) == len(matrices) == 6 * 4 and all(p.any(dim=0).float().mean() > 0.6 for p in matrices)
+
+
 def test_biases_and_tied_heads_are_widened_too():
     config = tiny_config("llama", tie=True)
     model = random_decoder(config, dtype=torch.float32)

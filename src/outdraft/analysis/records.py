@@ -47,6 +47,8 @@ class Row:
     machine: Mapping[str, Any]
     config: Mapping[str, Any]
     sampling: Mapping[str, Any]
+    agreement: int | None = None  # of another program: tokens before its first difference from plain decoding
+    num_first_tokens: list[int] | None = None  # by round; older files: one each
 
     @property
     def setup(self) -> dict[str, Any]:
@@ -106,7 +108,7 @@ def read_records(path: Path, like: str | None = None) -> Records:
         try:
             data = json.loads(line)
             if data["kind"] == "row":
-                rows.append(Row(**{one.name: data[one.name] for one in fields(Row)}))
+                rows.append(Row(**{one.name: data[one.name] for one in fields(Row) if one.name in data}))
             elif data["kind"] == "curve":
                 curve = Curve(**{one.name: data[one.name] for one in fields(Curve)})
                 curves.append((data.get("model"), curve))

@@ -29,14 +29,17 @@ class Cell:
     num_failed: int
     num_compared: int
     first_failure: str | None
+    num_agreeing: int | None  # texts of another program that are plain decoding's to the end; None: a method of ours
+    shortest_agreement: int | None  # and after how many tokens the earliest of the others parted
     speedup: Interval | None  # None: failed
     tokens_per_second: float
-    tau: float
+    tau: float | None  # None: a program that does not tell
     acceptance_rate: float
     acceptance_by_position: list[float]
     split: dict[str, float]  # shares of the time: draft, target, rest
     seconds_per_token: float
     first_token_seconds: float
+    later_token_seconds: float | None  # per token after the first piece; None: there is nothing after it
     joules_per_token: float | None
     peak_bytes: dict[str, int]
 
@@ -81,6 +84,7 @@ def _cell(method: str, group: str, rows: Seq[Row]) -> Cell:
     taken = seconds_table(rows)
     written = sum(row.plain_tokens[0] for row in rows)
     per_token = float(np.median(taken.sum(axis=0))) / written
+    parted = [row.agreement for row in rows if row.agreement is not None and row.agreement < row.plain_tokens[0]]
     steps = sum(row.num_steps for row in rows)
     accepted, rejections = sum(row.num_accepted_tokens for row in rows), sum(row.num_rejections for row in rows)
     split = {part: sum(row.split[part] for row in rows) for part in ("draft", "target", "rest")}
@@ -94,17 +98,31 @@ def _cell(method: str, group: str, rows: Seq[Row]) -> Cell:
         num_failed=len(failures),
         num_compared=sum(row.identical is not None for row in rows),
         first_failure=f"{failures[0].suite} {failures[0].prompt}: {failures[0].difference}" if failures else None,
+        num_agreeing=len(rows) - len(parted) if rows[0].agreement is not None else None,
+        shortest_agreement=min(parted, default=None),
         speedup=None if failures else paired_ratio(seconds_table(rows, plain=True), taken),
         tokens_per_second=1 / per_token,
-        tau=sum(row.num_tokens for row in rows) / steps,
+        tau=sum(row.num_tokens for row in rows) / steps if steps else None,
         acceptance_rate=accepted / (accepted + rejections) if accepted + rejections else 0.0,
         acceptance_by_position=_by_position(rows),
         split={part: seconds / whole for part, seconds in split.items()},
         seconds_per_token=per_token,
         first_token_seconds=median(seconds for row in rows for seconds in row.first_token_seconds),
+        later_token_seconds=_later(rows),
         joules_per_token=sum(joules) / len(joules) if len(joules) == len(rows) else None,
         peak_bytes={key: max(row.peak_bytes[key] for row in rows) for key in rows[0].peak_bytes},
     )
+
+
+def _later(rows: Seq[Row]) -> float | None:
+    """Seconds of a token after the first piece, so without the prompt: all prompts together, of the median round."""
+    by_round = []
+    for number in range(min(len(row.seconds) for row in rows)):
+        firsts = [row.num_first_tokens[number] if row.num_first_tokens else 1 for row in rows]
+        tokens = sum(row.tokens[number] - first for row, first in zip(rows, firsts, strict=True))
+        if tokens:
+            by_round.append(sum(row.seconds[number] - row.first_token_seconds[number] for row in rows) / tokens)
+    return median(by_round) if by_round else None
 
 
 def _by_position(rows: Seq[Row]) -> list[float]:

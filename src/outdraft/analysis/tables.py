@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Seq
 
 from outdraft.analysis.bootstrap import Interval
+from outdraft.analysis.records import Curve
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.summary import ALL, Cell
 
@@ -22,7 +23,7 @@ def speed_sheet(cells: Seq[Cell], title: str) -> Sheet:
         name = cell.method if wide else f"{cell.method}, {cell.group}"
         on_each = [_speed(by_name.get((cell.method, group))) for group in beside]
         rows.append(
-            [name, f"{cell.tau:.2f}", _speed(cell), _range(cell.speedup), *on_each,
+            [name, "?" if cell.tau is None else f"{cell.tau:.2f}", _speed(cell), _range(cell.speedup), *on_each,
              f"{cell.tokens_per_second:.0f}", _identical(cell)]
         )  # fmt: skip
     head = ["method", "tokens\nper pass", "speed-up", "95 %", *(f"on\n{group}" for group in beside), "tokens\n/s"]
@@ -34,20 +35,41 @@ def time_sheet(cells: Seq[Cell], *, bars: bool = True) -> Sheet:
     shown = [cell for cell in cells if cell.group == ALL]
     energy = any(cell.joules_per_token is not None for cell in shown)
     device = any("device" in cell.peak_bytes for cell in shown)
-    columns = ["method", "draft", "target", "rest", "first\ntoken", "peak\nmemory"]
+    columns = ["method", "draft", "target", "rest", "first\ntoken", "ms/token\nthen", "peak\nmemory"]
     columns += ["on the\nGPU"] * device + ["joules\n/token"] * energy + ["accepted", "by position"]
     rows = []
     for cell in shown:
-        row = [cell.method, *(f"{cell.split[part]:.0%}" for part in ("draft", "target", "rest"))]
-        row += [f"{1000 * cell.first_token_seconds:.1f} ms", _bytes(cell.peak_bytes.get("host"))]
+        told = cell.num_agreeing is None  # other programs do not say where their time went
+        row = [cell.method, *(f"{cell.split[part]:.0%}" if told else "" for part in ("draft", "target", "rest"))]
+        then = "" if cell.later_token_seconds is None else f"{1000 * cell.later_token_seconds:.2f}"
+        row += [f"{1000 * cell.first_token_seconds:.1f} ms", then, _bytes(cell.peak_bytes.get("host"))]
         row += [_bytes(cell.peak_bytes.get("device"))] * device
         row += [f"{cell.joules_per_token:.2f}" if cell.joules_per_token is not None else "?"] * energy
         drafted = bool(cell.acceptance_by_position)
         row += [f"{cell.acceptance_rate:.2f}" if drafted else "", _positions(cell.acceptance_by_position, bars)]
         rows.append(row)
-    notes = ["peak memory is the whole process's, with every method's weights loaded"]
+    peers = any(cell.num_agreeing is not None for cell in shown)
+    notes = [
+        "peak memory is the whole process's, with every method's weights loaded"
+        + "; a peer's is its own process's" * peers
+    ]
     notes += [] if energy else ["no energy: this machine shows no RAPL counters to us"]
     return Sheet(title="Where the time went", columns=columns, rows=rows, notes=tuple(notes))
+
+
+def curve_sheet(curve: Curve) -> Sheet:
+    """What a target pass costs by its rows, and how near one row is to the time of reading the weights."""
+    first = curve.seconds[0]
+    rows = [
+        [str(count), f"{1000 * seconds:.2f}", f"{seconds / first:.2f}"]
+        for count, seconds in zip(curve.rows, curve.seconds, strict=True)
+    ]
+    limit = curve.weight_bytes / curve.bandwidth
+    note = (
+        f"{curve.past} tokens cached; one row runs at {limit / first:.2f} of the memory limit: {_bytes(curve.weight_bytes)} "
+        f"of weights at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave in the same rounds"
+    )
+    return Sheet(title="What a pass costs", columns=["rows", "ms", "over\none row"], rows=rows, notes=(note,))
 
 
 def _speed(cell: Cell | None) -> str:
@@ -61,6 +83,9 @@ def _range(interval: Interval | None) -> str:
 
 
 def _identical(cell: Cell) -> str:
+    if cell.num_agreeing is not None:
+        told = f"{cell.num_agreeing} of {cell.num_prompts}"
+        return told if cell.shortest_agreement is None else f"{told}, else from {cell.shortest_agreement}"
     if not cell.num_compared:
         return "not promised"
     return "yes" if not cell.num_failed else f"NO, {cell.num_failed} of {cell.num_compared}"

@@ -23,18 +23,19 @@ class Timed:
     stats: RequestStats
     seconds: float
     first_token_seconds: float
+    num_first_tokens: int = 1  # how many came with the first piece
     joules: float | None = None  # of the whole package, whoever else used it
 
 
 def time_text(llm: LLM, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None) -> Timed:
     """Write one text. On a GPU too the last chunk is there only when its tokens are on the host."""
     tokens: list[int] = []
-    text, first, stats = "", None, RequestStats()
+    text, first, num_first, stats = "", None, 0, RequestStats()
     before = meter.read() if meter is not None else None
     began = perf_counter()
     for chunk in llm.stream({"prompt_token_ids": ids}, params):
         if first is None:
-            first = perf_counter() - began
+            first, num_first = perf_counter() - began, len(chunk.token_ids)
         tokens += chunk.token_ids
         text += chunk.text
         stats = chunk.stats or stats
@@ -45,5 +46,6 @@ def time_text(llm: LLM, ids: Seq[int], params: SamplingParams, meter: Rapl | Non
         stats=stats,
         seconds=seconds,
         first_token_seconds=first if first is not None else seconds,
+        num_first_tokens=num_first,
         joules=meter.joules(before, meter.read()) if meter is not None else None,
     )

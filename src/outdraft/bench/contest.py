@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from statistics import median
 from time import perf_counter
 
+from outdraft.bench.entrant import Entrant, Ours
 from outdraft.bench.lineup import Rival
 from outdraft.bench.trial import PLAIN, Trial, begin, join, time_round
 from outdraft.core.errors import OutdraftError
@@ -56,10 +57,11 @@ def hold(
 
     `strict`: a drafter that cannot draft for this model is an error; else it is left out and named.
     """
-    entrants, absent = {PLAIN: plain}, {}
+    entrants: dict[str, Entrant] = {PLAIN: Ours(plain)}
+    absent: dict[str, str] = {}
     for rival in rivals:
         try:
-            entrants[rival.name] = join(plain, rival)
+            entrants[rival.name] = Ours(join(plain, rival))
         except OutdraftError as error:
             if strict:
                 raise

@@ -16,6 +16,12 @@ def is_promised(llm: LLM, params: SamplingParams) -> bool:
     return params.greedy or llm.engine.parts.verifier.couples(Request(prompt_token_ids=(0,), params=params))
 
 
+def count_agreeing(mine: Seq[int], plain: Seq[int]) -> int:
+    """Tokens before the first difference; all of plain decoding's where there is none."""
+    pairs = zip(mine, plain, strict=False)
+    return next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(mine), len(plain)))
+
+
 def find_difference(mine: Seq[int], plain: Seq[int]) -> str | None:
     """Where the texts part, in words; None if they do not."""
     for place, (one, other) in enumerate(zip(mine, plain, strict=False)):

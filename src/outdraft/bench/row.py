@@ -23,6 +23,7 @@ class Row:
     method: str
     identical: bool | None  # None: plain decoding's own text is not promised here
     difference: str | None
+    agreement: int | None  # of another program: tokens before its first difference
     num_prompt_tokens: int
     num_tokens: int  # of the first text, as are the counters below
     num_steps: int
@@ -37,6 +38,7 @@ class Row:
     tokens: list[int]  # by round, as are the next ones
     seconds: list[float]
     first_token_seconds: list[float]
+    num_first_tokens: list[int]  # how many came with the first piece
     plain_tokens: list[int]
     plain_seconds: list[float]
     plain_first_token_seconds: list[float]
@@ -59,6 +61,7 @@ def make_row(
         method=method,
         identical=mine.identical,
         difference=mine.difference,
+        agreement=mine.agreement,
         num_prompt_tokens=num_prompt_tokens,
         num_tokens=stats.num_tokens,
         num_steps=stats.num_steps,
@@ -73,6 +76,7 @@ def make_row(
         tokens=[len(one.token_ids) for one in mine.rounds],
         seconds=[one.seconds for one in mine.rounds],
         first_token_seconds=[one.first_token_seconds for one in mine.rounds],
+        num_first_tokens=[one.num_first_tokens for one in mine.rounds],
         plain_tokens=[len(one.token_ids) for one in plain.rounds],
         plain_seconds=[one.seconds for one in plain.rounds],
         plain_first_token_seconds=[one.first_token_seconds for one in plain.rounds],

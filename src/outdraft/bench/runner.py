@@ -11,19 +11,19 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from outdraft.bench.clock import time_text
+from outdraft.bench.curve import PAST, measure_curve
 from outdraft.bench.curve import as_record as curve_record
-from outdraft.bench.curve import measure_curve
 from outdraft.bench.energy import find_meter
+from outdraft.bench.entrant import Entrant
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.machine import describe, load_average
 from outdraft.bench.row import as_record, make_row
-from outdraft.bench.subject import Subject, with_weights
+from outdraft.bench.subject import Subject
 from outdraft.bench.suites import Prompt
 from outdraft.bench.suites.prompt import Asked, ask
 from outdraft.bench.trial import PLAIN, begin, time_round
 from outdraft.bench.write import Journal
 from outdraft.core.params import SamplingParams
-from outdraft.engine.llm import LLM
 
 WARM_UP_TOKENS = 24
 
@@ -33,11 +33,17 @@ class Plan:
     """What to measure. `entrants` holds plain decoding, as "none", and every method by its label."""
 
     subject: Subject
-    entrants: Mapping[str, LLM]
+    entrants: Mapping[str, Entrant]
     prompts: Seq[Prompt]
     params: SamplingParams
     rounds: int
     curve: bool = True
+    past: int = PAST  # cached tokens of the curve
+
+    @property
+    def one_length(self) -> bool:
+        """Whether every text must be `max_tokens` long: other programs know none of our stop strings."""
+        return any(entrant.foreign for entrant in self.entrants.values())
 
     @property
     def num_texts(self) -> int:
@@ -67,7 +73,7 @@ class Bench:
         self.outcome = Outcome()
         self._meter = find_meter()
         self._warm: set[str] = set()
-        self._configs = {label: _config(llm) for label, llm in plan.entrants.items()}
+        self._configs = {label: entrant.config for label, entrant in plan.entrants.items()}
 
     def run(self) -> Outcome:
         """Everything that is not there yet."""
@@ -85,7 +91,8 @@ class Bench:
             messages.append({"role": "user", "content": turn})
             name = prompt.name if len(prompt.turns) == 1 else f"{prompt.name}/{number}"
             asked = ask(codec, prompt, messages)
-            params = replace(self.plan.params, stop=(*self.plan.params.stop, *asked.stop))
+            stop = () if self.plan.one_length else (*self.plan.params.stop, *asked.stop)
+            params = replace(self.plan.params, stop=stop)
             if len(asked.ids) + params.max_tokens > self.plan.subject.plain.config["max_model_len"]:
                 self.outcome.too_long.append(f"{prompt.suite} {name}")
                 self.tell("", (len(prompt.turns) - number + 1) * len(self.plan.entrants) * (self.plan.rounds + 1))
@@ -128,20 +135,20 @@ class Bench:
         return trials[PLAIN].first.text
 
     def _run_curve(self) -> None:
-        key = digest({"curve": self._common(), "config": self._configs[PLAIN]})
+        key = digest({"curve": self._common(), "past": self.plan.past, "config": self._configs[PLAIN]})
         if key in self.journal.keys:
             return
         self.tell("what a pass costs by its rows", 0)
-        curve = curve_record(measure_curve(self.plan.subject.plain))
+        curve = curve_record(measure_curve(self.plan.subject.plain, past=self.plan.past))
         more = {"config": self._configs[PLAIN], "load": load_average()}
         self.journal.append({"kind": "curve", "key": key, **curve, **more, **self._common()})
 
-    def _warm_up(self, entrants: Mapping[str, LLM], asked: Asked) -> None:
+    def _warm_up(self, entrants: Mapping[str, Entrant], asked: Asked) -> None:
         """The first passes of an engine pay for things that are done once."""
-        for label, llm in entrants.items():
+        for label, entrant in entrants.items():
             if label not in self._warm:
                 self.tell(f"warming up: {label}", 0)
-                time_text(llm, asked.ids, SamplingParams(max_tokens=WARM_UP_TOKENS, ignore_eos=True))
+                entrant.time_text(asked.ids, SamplingParams(max_tokens=WARM_UP_TOKENS, ignore_eos=True))
                 self._warm.add(label)
 
     def _answer(self, asked: Asked, params: SamplingParams) -> str:
@@ -161,8 +168,3 @@ class Bench:
                 "what": [prompt.suite, prompt.category, name, label],
             }
         )
-
-
-def _config(llm: LLM) -> dict[str, Any]:
-    """The resolved configuration, the drafter's weights by their fingerprint."""
-    return {**llm.config, "drafter": with_weights(llm.config["drafter"])}

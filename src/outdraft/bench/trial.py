@@ -8,11 +8,11 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outdraft.bench.clock import Timed, time_text
+from outdraft.bench.clock import Timed
 from outdraft.bench.energy import Rapl
-from outdraft.bench.identity import find_difference, is_promised
+from outdraft.bench.entrant import Entrant
+from outdraft.bench.identity import count_agreeing, find_difference
 from outdraft.bench.lineup import Rival
-from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 
@@ -21,12 +21,17 @@ PLAIN = "none"
 
 @dataclass(slots=True, kw_only=True)
 class Trial:
-    """One method on one prompt. `identical` is None where plain decoding's text is not promised."""
+    """One method on one prompt. `identical` is None where plain decoding's text is not promised.
+
+    agreement: of another program, how many tokens it wrote before its first difference from plain decoding's, in the
+        worst of its texts; None for our own methods.
+    """
 
     first: Timed
     identical: bool | None
     difference: str | None
     peak_bytes: dict[str, int]
+    agreement: int | None = None
     rounds: list[Timed] = field(default_factory=list)
 
 
@@ -42,7 +47,7 @@ def join(plain: LLM, rival: Rival) -> LLM:
 
 
 def begin(
-    entrants: Mapping[str, LLM],
+    entrants: Mapping[str, Entrant],
     ids: Seq[int],
     params: SamplingParams,
     tell: Callable[[str], None] = lambda label: None,
@@ -51,11 +56,10 @@ def begin(
     trials: dict[str, Trial] = {}
     for label in [PLAIN, *(label for label in entrants if label != PLAIN)]:
         tell(label)
-        llm = entrants[label]
-        device = str(llm.config["device"])
-        forget_peak(device)
-        first = time_text(llm, ids, params)
-        promised = is_promised(llm, params)
+        entrant = entrants[label]
+        entrant.forget_peak()
+        first = entrant.time_text(ids, params)
+        promised = entrant.promises(params)
         plain = first if label == PLAIN else trials[PLAIN].first
         difference = find_difference(first.token_ids, plain.token_ids) if promised else None
         if promised and difference is None and first.text != plain.text:
@@ -64,14 +68,15 @@ def begin(
             first=first,
             identical=difference is None if promised else None,
             difference=difference,
-            peak_bytes=read_peak(device),
+            peak_bytes=entrant.read_peak(),
+            agreement=count_agreeing(first.token_ids, plain.token_ids) if entrant.foreign else None,
         )
     return trials
 
 
 def time_round(
     trials: Mapping[str, Trial],
-    entrants: Mapping[str, LLM],
+    entrants: Mapping[str, Entrant],
     ids: Seq[int],
     params: SamplingParams,
     *,
@@ -82,9 +87,12 @@ def time_round(
     """One more text of every method; where plain decoding's is promised it is compared again."""
     for label in order(list(trials), number):
         tell(label)
-        trial, timed = trials[label], time_text(entrants[label], ids, params, meter)
+        trial, timed = trials[label], entrants[label].time_text(ids, params, meter)
         trial.rounds.append(timed)
-        difference = find_difference(timed.token_ids, trials[PLAIN].first.token_ids)
+        plain_ids = trials[PLAIN].first.token_ids
+        if trial.agreement is not None:
+            trial.agreement = min(trial.agreement, count_agreeing(timed.token_ids, plain_ids))
+        difference = find_difference(timed.token_ids, plain_ids)
         if trial.identical and difference is not None:
             trial.identical, trial.difference = False, f"in timed round {number + 1}, {difference}"
 

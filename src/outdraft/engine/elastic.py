@@ -7,13 +7,13 @@
 One set of weights is held at a time, and requests keep their order. A change costs the load of a model.
 """
 
-import gc
 from collections.abc import Callable
 from typing import Any
 
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.engine.loop import Engine
+from outdraft.engine.memory import give_back
 from outdraft.engine.precision import Ladder
 from outdraft.engine.variant import Variant
 
@@ -50,8 +50,9 @@ class ElasticEngine(Engine):
         if not self._empty:
             del self.parts
         self._empty = True
-        gc.collect()  # hooks and closures may hold weights in a ring
+        give_back()
         loaded = self._load(level)
         self.parts, self.variant, self.config = loaded.parts, loaded.name, loaded.config
         self.ladder.hold(level, loaded.num_bytes)
         self._empty = False
+        give_back()

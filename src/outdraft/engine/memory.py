@@ -3,6 +3,9 @@
 Linux only: /proc/meminfo, and the limits of the control groups (version 2) that the process is in, as containers have.
 """
 
+import ctypes
+import gc
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +39,18 @@ def read_memory(root: Path = Path("/")) -> Memory:
         if limit is not None:
             memory = min(memory, limit, key=lambda one: one.free)
     return memory
+
+
+def give_back() -> None:
+    """Return to the system what nobody holds any more.
+
+    The C library keeps what was freed in the middle of its heap: of 420 MB that a change of precision set free, 360
+    stayed with the process until it was asked.
+    """
+    gc.collect()  # hooks and closures may hold weights in a ring
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if sys.platform == "linux" else None
+    if trim is not None:
+        trim(0)
 
 
 def _read_limit(group: Path) -> Memory | None:

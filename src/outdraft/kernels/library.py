@@ -89,6 +89,7 @@ _SIGNATURES = {
     "od_model_set_layer": (c_void_p, [c_void_p, c_int, POINTER(CLinear), *[c_void_p] * 4, c_int]),
     "od_model_set_head": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
     "od_model_bytes": (c_int64, [c_void_p]),
+    "od_model_read": (c_uint64, [c_void_p]),
     "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),
     "od_model_logits": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_void_p]),
     "od_matrix_new": (c_void_p, [POINTER(CLinear)]),

@@ -165,6 +165,25 @@ def restore_rows(rows: Tensor, num_heads: int) -> Tensor:
     return pairs.transpose(1, 2).flatten(0, 2)
 
 
+def reorder_rows(rows: Tensor, num_heads: int) -> Tensor:
+    """`restore_rows` undone: channels half a head apart become neighbours."""
+    halves = rows.view(num_heads, 2, -1, *rows.shape[1:])  # [H, 2, d / 2, ...]
+    return halves.transpose(1, 2).flatten(0, 2)
+
+
+def theirs_of(name: str) -> str:
+    """Hugging Face's tensor name to llama.cpp's; raises `ModelLoadError` for a name that the two do not share."""
+    stem, _, kind = name.rpartition(".")
+    top = {ours: theirs for theirs, ours in _TOP.items()}
+    if stem in top:
+        return f"{top[stem]}.{kind}"
+    parts = stem.split(".", 3)  # model layers N self_attn.q_proj
+    layer = {ours: theirs for theirs, ours in _LAYER.items()}
+    if parts[:2] != ["model", "layers"] or len(parts) < 4 or parts[3] not in layer:
+        raise ModelLoadError(f"tensor '{name}' has no name in GGUF files: use llama.cpp's convert_hf_to_gguf.py")
+    return f"blk.{parts[2]}.{layer[parts[3]]}.{kind}"
+
+
 def _rename(name: str) -> str:
     """llama.cpp's tensor name to Hugging Face's; a name that is not known stays, and is reported as unexpected."""
     if name.startswith("blk."):

@@ -2,8 +2,11 @@
 
     width k   every channel, head and feed-forward unit k times; what reads them divides by k, so that norms, rotary
               positions and grouped heads see what they saw (a tied head: the final norm divides instead)
-    depth n   identity layers (no output from attention and feed-forward) spread among the real ones, until n
-A power of two as width keeps even the rounding of the weights. Data in and out: Hugging Face model directories.
+    depth n   identity layers spread among the real ones, until n: random weights of their own, whose outputs read one
+              copy of their input with the opposite sign of the next, so that nothing is added (width 1: zeros)
+A power of two as width keeps even the rounding of the weights. No two layers share a matrix, because some programs keep
+equal matrices once and would then read less than a real model of that size.
+Data in and out: Hugging Face model directories.
 """
 
 import shutil
@@ -18,6 +21,8 @@ from outdraft.core.errors import ConfigError
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import load_model, save_model
+
+_FILLER = 2.0**-6  # standard deviation of an identity layer's weights before they are divided among the copies
 
 
 def inflate(model_dir: str | Path, out_dir: str | Path, *, width: int = 1, depth: int | None = None) -> None:
@@ -44,6 +49,7 @@ def inflate_decoder(decoder: Decoder, *, width: int = 1, depth: int | None = Non
     origin = spread(config.num_layers, depth)
     big = Decoder(_bigger(config, width, origin), decoder.embedding.dtype, decoder.embedding.device)
     source = dict(decoder.named_parameters(remove_duplicate=False))
+    rng = torch.Generator(decoder.embedding.device).manual_seed(0)
     for name, parameter in big.named_parameters():
         real = True
         small = name
@@ -51,10 +57,15 @@ def inflate_decoder(decoder: Decoder, *, width: int = 1, depth: int | None = Non
             _, index, rest = name.split(".", 2)
             layer, real = origin[int(index)]
             small = f"layers.{layer}.{rest}"
-        widened = _widen(small, source[small], config, width)
-        if not real and small.split(".")[-2] in ("out", "down"):
-            widened = torch.zeros_like(widened)
-        parameter.copy_(widened)
+        weight = source[small]
+        if real or "norm" in small:
+            parameter.copy_(_widen(small, weight, config, width))
+            continue
+        other = torch.empty_like(weight, dtype=torch.float32).normal_(std=_FILLER, generator=rng).to(weight.dtype)
+        if small.split(".")[-2] in ("out", "down"):
+            parameter.copy_(_cancel(other, width))
+        else:
+            parameter.copy_(_widen(small, other, config, width))
     return big.eval().requires_grad_(False)
 
 
@@ -65,6 +76,15 @@ def spread(num_layers: int, depth: int) -> list[tuple[int, bool]]:
         layer = place * num_layers // depth
         plan.append((layer, place == 0 or plan[-1][0] != layer))
     return plan
+
+
+def _cancel(small: Tensor, width: int) -> Tensor:
+    """Read the copies of the input with signs that add up to nothing: [out, in] -> [out * width, in * width]."""
+    if small.dim() == 1:
+        return torch.zeros_like(small).repeat(width)
+    nothing = torch.zeros_like(small)
+    signed = [small, -small] * (width // 2) + [nothing] * (width % 2)
+    return torch.cat(signed, dim=1).repeat(width, 1)
 
 
 def _bigger(config: ModelConfig, width: int, origin: list[tuple[int, bool]]) -> ModelConfig:

@@ -4,6 +4,7 @@ Three ways: measure (and go on with a file that is there), `--report` (only look
 """
 
 from collections.abc import Sequence as Seq
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
@@ -18,8 +19,10 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from outdraft.analysis.sheet import Sheet
+    from outdraft.bench.entrant import Entrant
     from outdraft.bench.runner import Outcome, Plan
-    from outdraft.engine.llm import LLM
+    from outdraft.bench.shelf import Shelf
+    from outdraft.bench.subject import Subject
 
 SUMMARY = "measure methods against plain decoding: records, tables, pictures"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
@@ -35,10 +38,16 @@ QUICK_PROMPTS, QUICK_ROUNDS, QUICK_TOKENS = 3, 3, 64
 class Options:
     """What to measure, on what, and what to make of it."""
 
-    model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a name in its cache, or zoo:NAME")
+    model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a name in its cache, or zoo:NAME; "
+                      "here and as a draft, MODEL@4x12 is inflated and MODEL@int8 rounded")  # fmt: skip
     method: tuple[str, ...] = flag(
         (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential; may be repeated; "
-        "without it the demo's line-up, as far as it fits the model", metavar="METHOD"
+        "without it (and without --peer) the demo's line-up, as far as it fits the model", metavar="METHOD"
+    )  # fmt: skip
+    peer: tuple[str, ...] = flag(
+        (), "another engine in the same rounds: transformers, llama_cpp or openvino, with mode=plain|assisted|..., "
+        "k=, bits=, draft=MODEL, python=PATH; may be repeated (docs/bench.md); texts then have one length",
+        metavar="PEER"
     )  # fmt: skip
     suite: tuple[str, ...] = flag(
         (), "what to ask: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
@@ -62,10 +71,13 @@ class Options:
     )
     inflate: str | None = flag(None, "a bigger target of the same law, to see what a real one costs: 4x12 is width "
                                "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
+    cache: str | None = flag(None, "where inflated models and the peers' forms of them are kept (default: "
+                             "~/.cache/outdraft)", metavar="DIR")  # fmt: skip
     out: str | None = flag(None, "the record file (JSON lines); one that is there is continued; tables and pictures "
                            "stand beside it (default: bench-DATE-TIME/bench.jsonl)", metavar="FILE")  # fmt: skip
     by: str = flag("suite", "what the columns and panels are", choices=("suite", "category"))
     curve: bool = flag(True, "also measure what a target pass costs by its rows")
+    past: int = flag(128, "cached tokens of that curve")
     plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
     report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
     compare: tuple[str, ...] = flag((), "measure nothing: what changed from one record file to another",
@@ -86,18 +98,21 @@ def run(options: Options) -> int:
 
 
 def _measure(console: "Console", options: Options) -> int:
-    for name in ("rounds", "prompts"):
-        least = 1 if name == "rounds" else 0
+    for name in ("rounds", "prompts", "past"):
+        least = 0 if name == "prompts" else 1
         if getattr(options, name) < least:
             raise ConfigError(f"{name}={getattr(options, name)}: must be at least {least}")
     from outdraft.bench.runner import Bench
     from outdraft.bench.write import Journal
     from outdraft.cli.progress import progress_bar
 
-    plan, absent = make_plan(options)
     now = datetime.now()
     path = Path(options.out or f"bench-{now:%Y%m%d-%H%M%S}/bench.jsonl")
-    with Journal(path) as journal:
+    with ExitStack() as closing:
+        plan, absent = make_plan(options, closing)
+        for label, why in absent.items():
+            console.print(f"left out: {label} ({why})", style="dim", markup=False, soft_wrap=True)
+        journal = closing.enter_context(Journal(path))
         if journal.num_found:
             console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
         try:
@@ -106,15 +121,18 @@ def _measure(console: "Console", options: Options) -> int:
         except KeyboardInterrupt:
             console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
             raise
-    for note in _notes(outcome, absent):
+    for note in _notes(outcome):
         console.print(note, style="dim", markup=False)
     more = {"absent": absent, "too_long": outcome.too_long}
     return _report(console, path, options, like=outcome.key, more=more)
 
 
-def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
-    """Everything loaded and checked, before the first text; and which drafters of the line-up do not fit, and why."""
+def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, str]]":
+    """Everything loaded and checked, before the first text; and who is left out, and why. `closing` ends the peers."""
+    from outdraft.bench.peers.entrant import check_params, join_peers
+    from outdraft.bench.peers.spec import parse_peer
     from outdraft.bench.runner import Plan
+    from outdraft.bench.shelf import Shelf
     from outdraft.bench.subject import load_subject
     from outdraft.bench.suites import DEFAULT, load_suites
 
@@ -123,29 +141,37 @@ def make_plan(options: Options) -> "tuple[Plan, dict[str, str]]":
     if options.quick:
         count, rounds = count or QUICK_PROMPTS, min(rounds, QUICK_ROUNDS)
         params = replace(params, max_tokens=min(params.max_tokens, QUICK_TOKENS))
-    zoo = options.model == ZOO_TARGET
+    peers = [parse_peer(text) for text in options.peer]
+    if peers:
+        check_params(params)
+        params = replace(params, ignore_eos=True)
+    zoo = options.model.partition("@")[0] == ZOO_TARGET
     chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
     prompts = load_suites(options.suite or DEFAULT, count=count)
     engine = ("dtype", "device", "exact", "guard", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
     settings = {name: getattr(options, name) for name in engine}
-    subject = load_subject(options.model, inflated=options.inflate, **settings)
+    shelf = Shelf(options.cache)
+    subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
-    lineup = chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS]
-    entrants, absent = _join(subject.plain, lineup, options, strict=bool(chosen) or zoo)
-    plan = Plan(subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve)
+    lineup = chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if not peers]
+    entrants, absent = _join(subject, lineup, shelf, strict=bool(chosen) or zoo)
+    absent |= join_peers(entrants, peers, subject, shelf, closing)
+    plan = Plan(
+        subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve,
+        past=options.past,
+    )  # fmt: skip
     return plan, absent
 
 
 def _join(
-    plain: "LLM", lineup: Seq[Rival], options: Options, *, strict: bool
-) -> "tuple[dict[str, LLM], dict[str, str]]":
-    from outdraft.bench.heads import join_inflated
-    from outdraft.bench.subject import read_size
-    from outdraft.bench.trial import PLAIN, join
-    from outdraft.weights.hub import resolve
+    subject: "Subject", lineup: Seq[Rival], shelf: "Shelf", *, strict: bool
+) -> "tuple[dict[str, Entrant], dict[str, str]]":
+    from outdraft.bench.drafts import join_made
+    from outdraft.bench.entrant import Ours
+    from outdraft.bench.trial import PLAIN
 
-    entrants: dict[str, LLM] = {PLAIN: plain}
+    entrants: dict[str, Entrant] = {PLAIN: Ours(subject.plain)}
     absent: dict[str, str] = {}
     for rival in lineup:
         if rival.label == PLAIN:
@@ -153,11 +179,7 @@ def _join(
         if rival.label in entrants:
             raise ConfigError(f"method {rival.label!r} is given twice")
         try:
-            if options.inflate is None:
-                entrants[rival.label] = join(plain, rival)
-            else:
-                width, depth = read_size(options.inflate)
-                entrants[rival.label] = join_inflated(plain, rival, resolve(options.model), width=width, depth=depth)
+            entrants[rival.label] = Ours(join_made(subject.plain, rival, shelf, subject.name))
         except OutdraftError as error:
             if strict:
                 raise
@@ -170,7 +192,7 @@ def _report(
 ) -> int:
     from outdraft.analysis.records import read_records
     from outdraft.analysis.summary import summarise
-    from outdraft.analysis.tables import speed_sheet, time_sheet
+    from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
     from outdraft.analysis.words import how_measured, what_measured, where_measured
     from outdraft.cli.console import write_json
     from outdraft.cli.sheets import show_sheet
@@ -180,6 +202,7 @@ def _report(
     title = f"{what_measured(records)}\n{how_measured(records, cells)}\n{where_measured(records)}"
     bars = console.encoding.startswith("utf")
     sheets = [speed_sheet(cells, title), time_sheet(cells, bars=bars)]
+    sheets += [curve_sheet(records.curve)] if records.curve is not None else []
     for sheet in sheets:
         show_sheet(console, sheet)
     if records.num_others:
@@ -226,8 +249,8 @@ def _write_sheets(stem: Path, sheets: "Seq[Sheet]") -> list[Path]:
     return [stem.with_suffix(end) for end in texts]
 
 
-def _notes(outcome: "Outcome", absent: dict[str, str]) -> list[str]:
-    notes = [f"left out: {label} ({why})" for label, why in absent.items()]
+def _notes(outcome: "Outcome") -> list[str]:
+    notes = []
     if outcome.num_skipped:
         notes.append(f"{outcome.num_skipped} rows were there already, {outcome.num_rows} are new")
     if outcome.too_long:

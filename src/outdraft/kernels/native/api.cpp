@@ -1,6 +1,7 @@
 // The C interface: plain pointers and sizes, so that no binding depends on Python's or PyTorch's build.
 // Nothing is thrown across it: a function that can fail returns null, and `od_error` says why.
 #include "api.h"
+#include "read.h"
 #include "workspace.h"
 
 using namespace outdraft;
@@ -68,6 +69,8 @@ OD_API std::int64_t od_model_bytes(const Model* model) {
         total += layer.qkv.bytes() + layer.out.bytes() + layer.up.bytes() + layer.down.bytes();
     return std::int64_t(total);
 }
+
+OD_API std::uint64_t od_model_read(const Model* model) { return read_weights(*model); }
 
 OD_API Model* od_model_run(Model* model, const Pass* pass) {
     return alone(model, [&] { model->kernels->run(*model, *pass); });

@@ -104,15 +104,17 @@ Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, i
     });
 }
 
+std::size_t Matrix::data_bytes() const {
+    const std::size_t weights = std::size_t(blocks()) * kBlock * num_in;
+    return kind == Kind::bf16 ? 2 * weights : kind == Kind::int4 ? weights / 2 : weights;
+}
+
 std::size_t Matrix::bytes() const {
-    const std::size_t outs = std::size_t(blocks()) * kBlock, scale = sizeof(float);
-    const std::size_t own_bias = bias ? outs * sizeof(float) : 0;
-    switch (kind) {
-        case Kind::bf16: return outs * num_in * 2 + own_bias;
-        case Kind::int8: return outs * (num_in + scale + sizeof(std::int32_t)) + own_bias;
-        case Kind::int8g: return outs * (num_in + num_in / kGroup * sizeof(std::uint16_t)) + own_bias;
-        default: return outs * (num_in / 2 + num_in / kGroup * sizeof(std::uint16_t)) + own_bias;
-    }
+    const std::size_t outs = std::size_t(blocks()) * kBlock;
+    std::size_t more = bias ? outs * sizeof(float) : 0;
+    if (kind == Kind::int8) more += outs * (sizeof(float) + sizeof(std::int32_t));
+    if (halves) more += outs * (num_in / kGroup) * sizeof(std::uint16_t);
+    return data_bytes() + more;
 }
 
 void set_bias(Matrix& matrix, const float* bias) {

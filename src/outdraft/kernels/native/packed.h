@@ -43,6 +43,7 @@ struct Matrix {
     int blocks() const { return (num_out + kBlock - 1) / kBlock; }
     const std::uint8_t* strip(int i) const { return data.get() + std::size_t(i) * 16 * num_in / (kind == Kind::int4 ? 2 : 1); }
     const std::uint16_t* strip_scales(int i) const { return halves.get() + std::size_t(i) * 16 * (num_in / kGroup); }
+    std::size_t data_bytes() const;
     std::size_t bytes() const;  // of data, scales, correction and bias
 };
 

@@ -1,0 +1,75 @@
+"""Models made from another for a measurement, by name: "zoo:draft@8x20" is inflated, "zoo:draft@8x20@int8" rounded too.
+
+    @WIDTHxDEPTH   the same law at the cost of a bigger model (`testing.inflate`)
+    @int8, @int4   weights as the native kernels read them: one scale an output, or one for 32 inputs; the head stays
+
+An inflated model and the small one that it was made from write the same text, so one drafts for the other with every
+token accepted. Data in: a name; data out: a model directory (made once, kept on a `Shelf`).
+"""
+
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from outdraft.bench.fingerprint import digest_weights
+from outdraft.bench.shelf import Shelf
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import near_miss
+from outdraft.models.load import load_model, save_model
+from outdraft.models.quantize import quantize_decoder
+from outdraft.nn.quant.config import QuantConfig
+from outdraft.testing.inflate import inflate
+from outdraft.weights.hub import resolve
+
+ROUNDINGS = {"int8": QuantConfig(bits=8, group_size=0), "int4": QuantConfig(bits=4, group_size=32)}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Made:
+    """`path`: the model; `original`: the same before its weights were rounded, which is what peers begin with."""
+
+    path: Path
+    original: Path
+
+
+def make_model(name: str, shelf: Shelf) -> Made:
+    """The model of this name, with its steps done. Raises `ConfigError` for a step that is not known."""
+    base, *steps = name.split("@")
+    path = original = resolve(base)
+    for step in steps:
+        if step in ROUNDINGS:
+            path = _rounded(path, step, shelf)
+        elif path != original:
+            raise ConfigError(f"{name}: @{step} comes after the rounding; write it before")
+        else:
+            path = original = inflated(path, step, shelf)
+    return Made(path=path, original=original)
+
+
+def read_size(text: str) -> tuple[int, int]:
+    """ "4x12" -> (4, 12)."""
+    found = re.fullmatch(r"(\d+)x(\d+)", text)
+    if found is None:
+        raise ConfigError(
+            f"{text!r} is no size{near_miss(text, list(ROUNDINGS))}: write WIDTHxDEPTH, for example 4x12 "
+            f"(4 times the width, 12 layers), or a rounding ({', '.join(ROUNDINGS)})"
+        )
+    return int(found[1]), int(found[2])
+
+
+def inflated(source: Path, size: str, shelf: Shelf) -> Path:
+    """The same law at another size: "4x12"."""
+    width, depth = read_size(size)
+    made_of = [digest_weights(source), size]
+    return shelf.get(f"{source.name}-{size}", made_of, lambda new: inflate(source, new, width=width, depth=depth))
+
+
+def _rounded(source: Path, rounding: str, shelf: Shelf) -> Path:
+    def write(new: Path) -> None:
+        save_model(quantize_decoder(load_model(source), ROUNDINGS[rounding]), new)
+        for path in source.iterdir():
+            if path.is_file() and not path.name.startswith(("model", "config.json")):
+                shutil.copyfile(path, new / path.name)
+
+    return shelf.get(f"{source.name}-{rounding}", [digest_weights(source), rounding], write)

@@ -1,0 +1,143 @@
+"""A peer on the clock, as `bench.entrant` wants it: its process is asked for a text, and tells what it took.
+
+The peer's own clock runs around its own call, so neither the line between us nor its start counts. Before and after,
+we wait until whoever worked last sleeps: only one engine uses the cores at a time.
+"""
+
+import os
+from collections.abc import Sequence as Seq
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outdraft.bench.clock import Timed
+from outdraft.bench.energy import Rapl
+from outdraft.bench.entrant import Entrant
+from outdraft.bench.fingerprint import digest_weights
+from outdraft.bench.made import make_model
+from outdraft.bench.peers.process import WORKERS, PeerError, PeerMissing, Process
+from outdraft.bench.peers.quiet import wait_until_idle
+from outdraft.bench.peers.spec import Peer
+from outdraft.bench.peers.weights import prepare
+from outdraft.bench.shelf import Shelf
+from outdraft.bench.subject import Subject
+from outdraft.core.errors import ConfigError
+from outdraft.core.params import SamplingParams
+from outdraft.engine.stats import RequestStats
+
+
+class PeerEntrant:
+    """A loaded peer. `close` ends its process."""
+
+    foreign = True
+
+    def __init__(self, process: Process, pids: Seq[int], config: dict[str, Any]) -> None:
+        self.config = config
+        self._process, self._pids = process, list(pids)
+
+    def promises(self, params: SamplingParams) -> bool:
+        """It owes us nothing: another order of sums may choose otherwise where two tokens are nearly as likely."""
+        return False
+
+    def time_text(self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None) -> Timed:
+        """Ask for one text."""
+        wait_until_idle([os.getpid()])
+        before = meter.read() if meter is not None else None
+        told = self._process.ask("generate", prompt=list(ids), max_tokens=params.max_tokens)
+        joules = meter.joules(before, meter.read()) if meter is not None else None
+        wait_until_idle(self._pids)
+        tokens = tuple(told["tokens"])
+        if not tokens:
+            raise PeerError(f"peer {self._process.name} wrote nothing after {len(ids)} tokens")
+        stats = RequestStats(num_tokens=len(tokens), num_steps=told.get("passes") or 0)
+        stats.num_draft_tokens, stats.num_accepted_tokens = told.get("drafted", 0), told.get("accepted", 0)
+        return Timed(
+            token_ids=tokens,
+            text="",
+            stats=stats,
+            seconds=told["seconds"],
+            first_token_seconds=told["first_seconds"],
+            num_first_tokens=told["num_first"],
+            joules=joules,
+        )
+
+    def forget_peak(self) -> None:
+        """Its peak counts from its start, loading included."""
+
+    def read_peak(self) -> dict[str, int]:
+        """Of its processes."""
+        found = 0
+        for pid in self._pids:
+            try:
+                lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+            except OSError:
+                return {}
+            found += sum(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM:"))
+        return {"host": found}
+
+    def close(self) -> None:
+        """End it."""
+        self._process.close()
+
+
+def check_params(params: SamplingParams) -> None:
+    """Peers are compared on greedy texts of one length; raises `ConfigError` naming a setting that says otherwise."""
+    plain = SamplingParams(max_tokens=params.max_tokens, ignore_eos=True)
+    for name in ("temperature", "min_tokens", "stop", "stop_token_ids", "logit_bias", "repetition_penalty",
+                 "presence_penalty", "frequency_penalty"):  # fmt: skip
+        if getattr(params, name) != getattr(plain, name):
+            raise ConfigError(f"--peer compares greedy texts of one length: leave {name}={getattr(params, name)} away")
+
+
+def join_peers(
+    entrants: dict[str, Entrant], peers: Seq[Peer], subject: Subject, shelf: Shelf, closing: ExitStack
+) -> dict[str, str]:
+    """Add every peer that is installed to `entrants`, by its label; label -> why, for the others."""
+    absent: dict[str, str] = {}
+    for peer in peers:
+        if peer.label in entrants or peer.label in absent:
+            raise ConfigError(f"peer {peer.label!r} is given twice")
+        try:
+            started = start_peer(peer, subject, shelf, threads=torch.get_num_threads())
+        except PeerMissing as error:
+            absent[peer.label] = str(error)
+            continue
+        closing.callback(started.close)
+        entrants[peer.label] = started
+    return absent
+
+
+def start_peer(peer: Peer, subject: Subject, shelf: Shelf, *, threads: int) -> PeerEntrant:
+    """Start it, prepare its weights, load them.
+
+    Raises:
+        PeerMissing: it is not installed; the message says how to.
+        PeerError: it failed.
+    """
+    process = Process(peer.label, peer.python, [str(WORKERS / "serve.py"), f"with_{peer.name}"], threads=threads)
+    try:
+        versions = process.ask("hello", program=peer.server)["versions"]
+        model = prepare(peer, subject.original, peer.bits, process, versions, shelf)
+        draft = small = None
+        if peer.draft is not None:
+            small = make_model(peer.draft, shelf).original
+            draft = str(prepare(peer, small, peer.draft_bits, process, versions, shelf))
+        max_len = int(subject.plain.config["max_model_len"])
+        setting = {"mode": peer.mode, "k": peer.k, "threads": threads, "max_len": max_len, "program": peer.server}
+        pids = process.ask("load", model=str(model), draft=draft, **setting)["pids"]
+    except PeerMissing as error:
+        process.close()
+        where = peer.python or "this Python"
+        raise PeerMissing(f"not installed for {where}: {error}; {peer.kind.install}") from error
+    except BaseException:
+        process.close()
+        raise
+    same = {name: subject.plain.config[name] for name in ("model", "dtype", "device", "exact", "max_model_len")}
+    told = {"name": peer.name, "mode": peer.mode, "k": peer.k if peer.drafts else None, "threads": threads,
+            "weights": peer.kind.weights[peer.bits], "versions": versions}  # fmt: skip
+    if small is not None:
+        told |= {"draft": peer.draft, "draft_weights": peer.kind.weights[peer.draft_bits]}
+        told |= {"draft_fingerprint": digest_weights(small)}
+    return PeerEntrant(process, pids, same | {"peer": told})

@@ -1,0 +1,38 @@
+"""The form of the weights that a peer reads, made once from the same Hugging Face directory and kept on the shelf.
+
+transformers   the directory itself
+llama_cpp      a GGUF file that we write, rounded by llama.cpp's own tool
+openvino       OpenVINO's form, written and rounded by optimum-intel's exporter
+"""
+
+from pathlib import Path
+
+from outdraft.bench.fingerprint import digest_weights
+from outdraft.bench.peers.process import Process
+from outdraft.bench.peers.spec import Peer
+from outdraft.bench.shelf import Shelf
+from outdraft.models.gguf_write import write_gguf
+
+
+def prepare(peer: Peer, directory: Path, bits: int, process: Process, versions: dict[str, str], shelf: Shelf) -> Path:
+    """What to hand to the peer for the model in `directory` on `bits` bits.
+
+    Raises:
+        PeerMissing, PeerError: its own converter is not there, or failed.
+        ModelLoadError: GGUF cannot hold the model.
+    """
+    if peer.name == "transformers":
+        return directory
+    weights, rounding = digest_weights(directory), peer.kind.weights[bits]
+
+    def convert(source: Path, out: Path) -> None:
+        process.ask("export", source=str(source), out=str(out), rounding=rounding, program=peer.server)
+
+    if peer.name == "openvino":
+        made_of = [weights, rounding, versions]
+        return shelf.get(f"{directory.name}-openvino-{rounding}", made_of, lambda out: convert(directory, out))
+    whole = shelf.get(f"{directory.name}.gguf", [weights], lambda out: write_gguf(directory, out))
+    if bits == 16:
+        return whole
+    made_of = [weights, rounding, versions]
+    return shelf.get(f"{directory.name}-{rounding}.gguf", made_of, lambda out: convert(whole, out))

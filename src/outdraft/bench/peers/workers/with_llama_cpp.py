@@ -1,0 +1,103 @@
+"""llama.cpp (https://github.com/ggml-org/llama.cpp): its own server, `llama-server`, with one slot, asked over HTTP.
+
+    plain     as it is          assisted  a draft model, k tokens always
+
+The whole answer comes at once, so that nothing but the engine works while it writes; `llama-quantize`, beside the
+server, rounds weights. Needs no library.
+"""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+_PATIENCE = 120.0  # seconds until the server must answer
+
+
+def versions(*, program: str | None) -> dict[str, str]:
+    """Of what runs."""
+    told = subprocess.run([find(program), "--version"], capture_output=True, text=True, check=True)
+    line = next((line for line in (told.stderr + told.stdout).splitlines() if line.startswith("version")), "")
+    return {"llama.cpp": line.removeprefix("version:").strip() or "unknown"}
+
+
+def export(*, source: str, out: str, rounding: str, program: str | None) -> None:
+    """A GGUF file rounded by llama.cpp's own tool: `rounding` is Q8_0, Q4_0, ..."""
+    tool = Path(find(program)).with_name("llama-quantize")
+    if not tool.is_file():
+        raise FileNotFoundError(f"{tool} (build the target llama-quantize too)")
+    subprocess.run([tool, source, out, rounding], check=True)
+
+
+def find(program: str | None) -> str:
+    """The server's path."""
+    found = shutil.which(program or "llama-server")
+    if found is None:
+        raise FileNotFoundError(program or "llama-server")
+    return found
+
+
+class Engine:
+    """A server on a free port of this machine."""
+
+    def __init__(
+        self, *, model: str, draft: str | None, mode: str, k: int, threads: int, max_len: int, program: str | None
+    ) -> None:
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            port = free.getsockname()[1]
+        self._url = f"http://127.0.0.1:{port}"
+        words = [
+            find(program), "--model", model, "--ctx-size", str(max_len + 32), "--parallel", "1",
+            "--threads", str(threads), "--threads-batch", str(threads), "--threads-http", "1",
+            "--host", "127.0.0.1", "--port", str(port), "--cache-ram", "0", "--no-webui", "--fit", "off",
+        ]  # fmt: skip
+        if mode == "assisted":
+            words += [
+                "--spec-type", "draft-simple", "--spec-draft-model", str(draft), "--spec-draft-n-max", str(k),
+                "--spec-draft-n-min", "0", "--spec-draft-p-min", "0", "--spec-draft-threads", str(threads),
+            ]  # fmt: skip
+        self._server = subprocess.Popen(words, stdin=subprocess.DEVNULL)
+        self.pids = [self._server.pid]
+        self._wait()
+
+    def _wait(self) -> None:
+        until = time.monotonic() + _PATIENCE
+        while time.monotonic() < until and self._server.poll() is None:
+            try:
+                with urllib.request.urlopen(f"{self._url}/health", timeout=5):
+                    return
+            except OSError:  # not listening yet, or 503 while it loads
+                time.sleep(0.1)
+        self.close()
+        raise RuntimeError(f"llama-server did not start (exit {self._server.poll()})")
+
+    def generate(self, *, prompt: list[int], max_tokens: int) -> dict[str, Any]:
+        """Greedy, `max_tokens` long; the prompt is read anew each time."""
+        body = {
+            "prompt": prompt, "n_predict": max_tokens, "temperature": 0, "ignore_eos": True, "cache_prompt": False,
+            "return_tokens": True,
+        }  # fmt: skip
+        asked = urllib.request.Request(f"{self._url}/completion", json.dumps(body).encode())
+        began = time.perf_counter()
+        with urllib.request.urlopen(asked) as answered:
+            told = json.load(answered)
+        seconds = time.perf_counter() - began
+        timings = told["timings"]
+        return {
+            "tokens": told["tokens"], "seconds": seconds, "first_seconds": timings["prompt_ms"] / 1000, "num_first": 1,
+            "passes": len(told["tokens"]) - timings.get("draft_n_accepted", 0), "drafted": timings.get("draft_n", 0),
+            "accepted": timings.get("draft_n_accepted", 0),
+        }  # fmt: skip
+
+    def close(self) -> None:
+        """End the server."""
+        self._server.terminate()
+        try:
+            self._server.wait(10)
+        except subprocess.TimeoutExpired:
+            self._server.kill()

@@ -1,0 +1,42 @@
+"""Big files that a bench makes once and finds again: inflated and rounded models, and the forms that peers read.
+
+A place is named for a fingerprint of what the thing is made of, so other weights never meet an old file. A thing is
+written beside its place and moved there when it is whole: what was interrupted leaves nothing that looks finished.
+"""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from outdraft.bench.fingerprint import digest
+from outdraft.core.errors import ConfigError
+
+
+class Shelf:
+    """Things by name, in the directory `root` (default: `outdraft` in the user's cache)."""
+
+    def __init__(self, root: str | Path | None = None) -> None:
+        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        self.root = Path(root).expanduser() if root is not None else home / "outdraft"
+
+    def get(self, name: str, made_of: Any, make: Callable[[Path], object]) -> Path:
+        """The path of what `make(path)` writes (a file or a directory); made now if it is not there.
+
+        Raises:
+            ConfigError: the directory cannot be written to.
+        """
+        stem, dot, end = name.partition(".")
+        place = self.root / f"{stem}-{digest(made_of)[:10]}{dot}{end}"
+        if place.exists():
+            return place
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            with TemporaryDirectory(dir=self.root, prefix=".making-") as above:
+                half_done = Path(above) / place.name
+                make(half_done)
+                half_done.rename(place)
+        except OSError as error:
+            raise ConfigError(f"{place} cannot be made: {error}; choose another directory with --cache") from error
+        return place

@@ -1,0 +1,125 @@
+"""Write a Hugging Face directory as one GGUF file, llama.cpp's container: the inverse of `models.gguf`.
+
+Every matrix is stored as it is (BF16, F16 or F32) and every vector as F32, as llama.cpp's own converter does; rounding
+is left to llama.cpp's own tool. Rows of q and k of Llama models are put into llama.cpp's order, and a byte-level BPE
+vocabulary goes along.
+"""
+
+import importlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ModelLoadError
+from outdraft.models.config import ModelConfig
+from outdraft.models.gguf import ARCHITECTURES, reorder_rows, theirs_of
+from outdraft.models.load import find_architecture, read_json
+from outdraft.nn.rope import RopeConfig, frequencies
+from outdraft.weights.safetensors import TensorStore
+
+_CONTROL, _NORMAL = 3, 1  # tokenizer.ggml.token_type
+
+
+def write_gguf(directory: Path, path: Path) -> None:
+    """The model in `directory` as the file `path`.
+
+    Raises:
+        ModelLoadError: no `gguf` package, or a model that the format's common subset does not hold.
+    """
+    raw = read_json(directory / "config.json")
+    config = find_architecture(raw).read(raw)
+    rope = config.rope
+    if config.architecture not in ARCHITECTURES or config.windows or raw.get("quantization_config") or rope is None:
+        raise ModelLoadError(
+            f"{directory}: model_type={raw.get('model_type')!r} cannot be written as GGUF here "
+            f"(unquantized {', '.join(ARCHITECTURES)} without windows can): use llama.cpp's convert_hf_to_gguf.py"
+        )
+    try:
+        gguf: Any = importlib.import_module("gguf")
+    except ImportError as error:
+        raise ModelLoadError("GGUF files are written by the gguf package: `pip install 'outdraft[gguf]'`") from error
+    writer = gguf.GGUFWriter(path, config.architecture)
+    _add_shape(writer, config)
+    extra = _add_rope(gguf, writer, rope, config.max_len)
+    _add_vocabulary(writer, directory, raw, config.vocab_size)
+    store = TensorStore(directory)
+    for name in store:
+        tensor = store[name]
+        if config.architecture == "llama" and ".q_proj." in name:
+            tensor = reorder_rows(tensor, config.num_heads)
+        elif config.architecture == "llama" and ".k_proj." in name:
+            tensor = reorder_rows(tensor, config.num_kv_heads)
+        _add_tensor(gguf, writer, theirs_of(name), tensor)
+    for name, tensor in extra.items():
+        _add_tensor(gguf, writer, name, tensor)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def _add_tensor(gguf: Any, writer: Any, name: str, tensor: Tensor) -> None:
+    kinds = {torch.bfloat16: "BF16", torch.float16: "F16"}
+    kind = kinds.get(tensor.dtype) if tensor.dim() == 2 else None
+    array = tensor.float().contiguous().numpy()
+    if kind is None:
+        writer.add_tensor(name, array)
+        return
+    stored = gguf.GGMLQuantizationType[kind]
+    writer.add_tensor(name, gguf.quants.quantize(array, stored), raw_dtype=stored)
+
+
+def _add_shape(writer: Any, config: ModelConfig) -> None:
+    writer.add_context_length(config.max_len)
+    writer.add_embedding_length(config.hidden_size)
+    writer.add_block_count(config.num_layers)
+    writer.add_feed_forward_length(config.intermediate_size)
+    writer.add_head_count(config.num_heads)
+    writer.add_head_count_kv(config.num_kv_heads)
+    writer.add_key_length(config.head_dim)
+    writer.add_value_length(config.head_dim)
+    writer.add_layer_norm_rms_eps(config.norm_eps)
+    writer.add_vocab_size(config.vocab_size)
+
+
+def _add_rope(gguf: Any, writer: Any, rope: RopeConfig, max_len: int) -> dict[str, Tensor]:
+    """The rotary settings; Llama 3's slowed pairs are a tensor of divisors instead."""
+    writer.add_rope_dimension_count(rope.dim)
+    writer.add_rope_freq_base(rope.theta)
+    if rope.kind == "llama3":
+        plain = frequencies(RopeConfig(dim=rope.dim, theta=rope.theta))
+        return {"rope_freqs.weight": (plain / frequencies(rope)).float()}
+    if rope.kind in ("linear", "yarn"):
+        writer.add_rope_scaling_type(gguf.RopeScalingType(rope.kind))
+        writer.add_rope_scaling_factor(rope.factor)
+        writer.add_rope_scaling_orig_ctx_len(rope.original_max_len or max_len)
+    return {}
+
+
+def _add_vocabulary(writer: Any, directory: Path, raw: dict[str, object], size: int) -> None:
+    """Names, kinds and merges; llama.cpp refuses to run without any."""
+    described = read_json(directory / "tokenizer.json")
+    model = described.get("model")
+    if not isinstance(model, dict) or model.get("type") != "BPE" or "ByteLevel" not in json.dumps(described):
+        raise ModelLoadError(
+            f"{directory}/tokenizer.json is no byte-level BPE, the only vocabulary that is written as GGUF here: "
+            "use llama.cpp's convert_hf_to_gguf.py"
+        )
+    added = described.get("added_tokens") or []
+    assert isinstance(added, list)
+    names = {int(i): str(name) for name, i in model["vocab"].items()}
+    names |= {int(token["id"]): str(token["content"]) for token in added}
+    special = {int(token["id"]) for token in added if token["special"]}
+    writer.add_tokenizer_model("gpt2")
+    writer.add_tokenizer_pre("gpt-2")
+    writer.add_token_list([names.get(i, f"[unused{i}]") for i in range(size)])
+    writer.add_token_types([_CONTROL if i in special or i not in names else _NORMAL for i in range(size)])
+    writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]])
+    for key, add in (("bos_token_id", writer.add_bos_token_id), ("eos_token_id", writer.add_eos_token_id)):
+        token = raw.get(key)
+        token = token[0] if isinstance(token, list) else token
+        if isinstance(token, int):
+            add(token)

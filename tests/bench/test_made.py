@@ -1,0 +1,63 @@
+"""Models by name with steps: the law stays, peers get what was not rounded, and nonsense is refused."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from outdraft import LLM, SamplingParams
+from outdraft.bench.drafts import make_draft
+from outdraft.bench.lineup import Rival
+from outdraft.bench.made import make_model, read_size
+from outdraft.bench.shelf import Shelf
+from outdraft.bench.subject import load_subject
+from outdraft.core.errors import ConfigError
+from outdraft.models.load import load_model, save_model
+from outdraft.testing.tiny import tiny_model
+
+
+@pytest.fixture
+def tiny(tmp_path: Path) -> Path:
+    save_model(tiny_model("llama", seed=5, dtype=torch.float32), tmp_path / "tiny")
+    (tmp_path / "tiny" / "more.json").write_text("{}")
+    return tmp_path / "tiny"
+
+
+def test_sizes():
+    assert read_size("4x12") == (4, 12)
+    with pytest.raises(ConfigError, match="WIDTHxDEPTH"):
+        read_size("4")
+    with pytest.raises(ConfigError, match="did you mean 'int8'"):
+        read_size("in8")
+
+
+def test_the_model_it_was_made_from_drafts_for_it_and_all_is_accepted(tiny: Path, tmp_path: Path):
+    made = make_model(f"{tiny}@2x5", Shelf(tmp_path))
+    assert made.path == made.original and load_model(made.path).config.num_layers == 5
+    big = LLM(made.path, drafter="draft_model", drafter_options={"model": str(tiny)}, num_speculative_tokens=3)
+    done = big.generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=24, ignore_eos=True))
+    assert done.stats.num_rejections == 0 and done.stats.num_accepted_tokens >= 17
+    small = LLM(tiny).generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=24, ignore_eos=True))
+    assert list(done.token_ids) == list(small.token_ids)
+
+
+def test_a_rounded_one_remembers_what_it_was(tiny: Path, tmp_path: Path):
+    shelf = Shelf(tmp_path)
+    subject = load_subject(f"{tiny}@2x3@int8", shelf)
+    assert subject.plain.config["variant"] == "int8" and subject.told["name"] == "tiny@2x3@int8"
+    assert subject.original == make_model(f"{tiny}@2x3", shelf).path
+    assert (subject.original / "more.json").exists()
+    whole = load_subject(f"{tiny}@int8", shelf, inflated="2x3")
+    assert whole.told["weights"] == subject.told["weights"] and whole.told["inflate"] == "2x3"
+    plain = load_subject(str(tiny), shelf, inflated="2x3")
+    assert plain.told["parameters"] == subject.told["parameters"], "rounded weights are counted as numbers"
+    with pytest.raises(ConfigError, match="comes after the rounding"):
+        make_model(f"{tiny}@int8@2x3", shelf)
+
+
+def test_drafts_may_have_steps(tiny: Path, tmp_path: Path):
+    shelf = Shelf(tmp_path)
+    rival = Rival(name="draft_model", options={"model": f"{tiny}@2x3"})
+    assert make_draft(rival, shelf, str(tiny)).options == {"model": str(make_model(f"{tiny}@2x3", shelf).path)}
+    as_it_is = Rival(name="draft_model", options={"model": str(tiny)})
+    assert make_draft(as_it_is, shelf, str(tiny)) == as_it_is
