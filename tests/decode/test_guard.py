@@ -162,9 +162,7 @@ def test_a_replay_leaves_plain_decodings_keys_and_values(bound):
             settled = running.step()[0].num_replayed is not None or not guard
             replayed += settled and guard > 0
         length = runner.cache.length(seq.id)
-        caches.append(
-            (seq.tokens, [[x[:, :length].clone() for x in runner.cache.layer_view(seq.id, i)] for i in (0, 1)])
-        )
+        caches.append((seq.tokens, [[x.clone() for x in runner.cache.read(seq.id, i, length)] for i in (0, 1)]))
     (plain, theirs), (tokens, ours) = caches
     common = min(len(plain), len(tokens)) - 1
     assert replayed and plain[:common] == tokens[:common]

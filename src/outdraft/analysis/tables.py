@@ -66,8 +66,9 @@ def curve_sheet(curve: Curve) -> Sheet:
     ]
     limit = curve.weight_bytes / curve.bandwidth
     note = (
-        f"{curve.past} tokens cached; one row runs at {limit / first:.2f} of the memory limit: {_bytes(curve.weight_bytes)} "
-        f"of weights at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave in the same rounds"
+        f"{curve.past} tokens cached; one row runs at {limit / first:.2f} of the memory limit: "
+        f"{_bytes(curve.weight_bytes)} of weights at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave in the same "
+        "rounds"
     )
     return Sheet(title="What a pass costs", columns=["rows", "ms", "over\none row"], rows=rows, notes=(note,))
 
