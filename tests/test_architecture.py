@@ -24,7 +24,10 @@ HOST_READS = {
     "sampling/draw.py": "the tokens drawn",
     "sampling/logprobs.py": "log probabilities that the request asked for",
     "nn/segment.py": "a draft's own mask, once a pass",
+    "verify/shared/case.py": "on a GPU the one read of a greedy round: what was drafted, what is best, is it finite",
     "verify/greedy.py": "one best token a node, read together",
+    "engine/graphed.py": "a pass's tokens and positions where they are on the host already",
+    "nn/attention/rows.py": "a draft's own mask, on the host",
     "verify/block.py": "one number a node, read together",
     "verify/sequential.py": "one number a node, read together",
     "verify/shared/chain.py": "one number a node, read together",
@@ -32,7 +35,7 @@ HOST_READS = {
     "drafters/shared/growth.py": "the tokens drafted, a level at a time",
     "drafters/lookahead/drafter.py": "the tokens of the window",
 }
-ELSEWHERE = ("testing/", "training/", "cli/")  # not on the path of a step
+ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
 
 
 def relative(path: Path) -> str:

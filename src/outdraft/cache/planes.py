@@ -39,6 +39,7 @@ class Planes:
     value_scales: Tensor | None = None  # the same
 
     @classmethod
+    @torch.inference_mode(False)  # a pool that grew while serving must still change outside
     def allocate(cls, leading: tuple[int, ...], width: int, like: "RowFormat", poison: bool) -> "Planes":
         """Slots of shape `leading`, rows of `width` channels."""
         with torch.inference_mode(False):  # a cache that grows in inference mode is also written outside of it

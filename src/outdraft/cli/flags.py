@@ -28,6 +28,7 @@ class EngineFlags:
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
     guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
                                "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
+    enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
     kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(

@@ -52,14 +52,36 @@ class Draft:
         return self.tokens.shape[0]
 
 
-@dataclass(frozen=True, slots=True)
 class HostTree:
-    """The same tree as plain Python numbers: what a rule walks over."""
+    """The same tree as plain Python numbers: what a rule walks over.
 
-    tokens: list[int]
-    parents: list[int]
-    children: list[list[int]]  # acceptable children of each node, in drawing order
-    depths: list[int]
+    Fields:
+        parents, depths: of each node.
+        children: acceptable children of each node, in drawing order.
+    """
+
+    __slots__ = ("_source", "_tokens", "children", "depths", "parents")
+
+    def __init__(self, source: Tensor, *, parents: list[int], children: list[list[int]], depths: list[int]) -> None:
+        self.parents, self.children, self.depths = parents, children, depths
+        self._source = source
+        self._tokens: list[int] | None = source.tolist() if source.device.type == "cpu" else None
+
+    @property
+    def tokens(self) -> list[int]:
+        """Of each node. Tokens drafted on a GPU are read when somebody asks, or taken with what else is read."""
+        if self._tokens is None:
+            self._tokens = self._source.tolist()
+        return self._tokens
+
+    @property
+    def is_read(self) -> bool:
+        """Whether the tokens are on the host."""
+        return self._tokens is not None
+
+    def take(self, tokens: list[int]) -> None:
+        """The tokens, which somebody has read."""
+        self._tokens = tokens
 
     @property
     def is_chain(self) -> bool:
@@ -76,19 +98,20 @@ class HostTree:
 
 
 def host_tree(draft: Draft) -> HostTree:
-    """Read a draft's structure on the host (a synchronisation when it lives on a GPU)."""
-    tokens, parents = draft.tokens.tolist(), draft.parents.tolist()
-    roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * len(tokens)
-    children: list[list[int]] = [[] for _ in tokens]
-    depths = [0] * len(tokens)
-    for node in range(1, len(tokens)):
+    """Read a draft's structure on the host, where `parents` and `roles` should be; its tokens may be on a GPU."""
+    parents: list[int] = draft.parents.tolist()
+    n = len(parents)
+    roles = draft.roles.tolist() if draft.roles is not None else [Role.VERIFY] * n
+    children: list[list[int]] = [[] for _ in parents]
+    depths = [0] * n
+    for node in range(1, n):
         parent = parents[node]
         if not 0 <= parent < node:
             raise CapabilityError(f"draft node {node} has parent {parent}: a parent must precede its children")
         depths[node] = depths[parent] + 1
         if roles[node] == Role.VERIFY:
             children[parent].append(node)
-    return HostTree(tokens, parents, children, depths)
+    return HostTree(draft.tokens, parents=parents, children=children, depths=depths)
 
 
 def chain(tokens: list[int] | Tensor, q: Tensor | None = None, **fields: Tensor | Resume | None) -> Draft:

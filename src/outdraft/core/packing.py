@@ -57,8 +57,8 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
         tokens += seq.tokens[seq.num_cached : seq.num_cached + certain]
         positions += range(seq.num_cached, seq.num_cached + certain)
         if tree is not None:
-            nodes += range(len(tokens), len(tokens) + len(tree.tokens))
-            tokens += tree.tokens
+            nodes += range(len(tokens), len(tokens) + len(tree.parents))
+            tokens += tree.tokens if tree.is_read else [0] * len(tree.parents)
             positions += [pending_at + depth for depth in tree.depths]
         row_starts.append(len(tokens))
         node_starts.append(len(nodes))
@@ -69,10 +69,30 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
         seqs=tuple(seqs),
         drafts=tuple(packed_drafts),
         trees=tuple(trees),
-        tokens=torch.tensor(tokens, dtype=torch.long),
+        tokens=_with_unread(torch.tensor(tokens, dtype=torch.long), packed_drafts, trees, row_starts),
         positions=torch.tensor(positions, dtype=torch.long),
         nodes=torch.tensor(nodes, dtype=torch.long),
         row_starts=tuple(row_starts),
         num_certain=tuple(num_certain),
         node_starts=tuple(node_starts),
     )
+
+
+def _with_unread(
+    tokens: Tensor, drafts: Seq[Draft | None], trees: Seq[HostTree | None], row_starts: Seq[int]
+) -> Tensor:
+    """`tokens` [R], with those of drafts that were made on a device and not read yet; then all are there."""
+    unread = [(i, draft.tokens) for i, draft in enumerate(drafts) if draft and not _is_read(trees[i])]
+    if not unread:
+        return tokens
+    device = unread[0][1].device
+    if len(unread) == 1 and len(drafts) == 1 and len(unread[0][1]) == len(tokens):
+        return unread[0][1]
+    tokens = tokens.to(device)
+    for i, own in unread:
+        tokens[row_starts[i + 1] - len(own) : row_starts[i + 1]] = own
+    return tokens
+
+
+def _is_read(tree: HostTree | None) -> bool:
+    return tree is None or tree.is_read

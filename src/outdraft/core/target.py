@@ -5,7 +5,7 @@ heads): they declare in `Needs` what they will use, the engine checks it once at
 nothing of methods, and a method never touches a model.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -15,6 +15,9 @@ from torch import Tensor
 
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
+
+# A function over tensors that stay where they are -> one that does the same, cheaper, for what they then hold.
+Recorder = Callable[[Callable[[], Any]], Callable[[], Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,6 +87,7 @@ class TargetPort(Protocol):
     max_len: int
     device: torch.device
     dtype: torch.dtype
+    record: Recorder | None  # how a drafter's own network should record its passes, if it can; None: not at all
 
     @property
     def native(self) -> object | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from outdraft.core.packing import PackedDrafts
 from outdraft.kernels.choice import best_tokens
-from outdraft.sampling.warp import tree_paths, warp_nodes
+from outdraft.sampling.warp import poisoned_one_hot, tree_paths, warp_nodes
 
 
 def target_laws(packed: PackedDrafts, logits: Tensor) -> Tensor:
@@ -20,6 +20,8 @@ def target_laws(packed: PackedDrafts, logits: Tensor) -> Tensor:
         best = best_tokens(logits)
         if best is not None:
             return torch.zeros_like(logits).scatter_(-1, torch.tensor(best)[:, None], 1.0)
+        if judged and logits.device.type != "cpu":
+            return poisoned_one_hot(logits, logits.amax(-1))
     laws = []
     for i, seq, tree in judged:
         paths = tree_paths(tree) if seq.request.params.depends_on_history else None

@@ -5,15 +5,37 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from outdraft.cache.config import CacheConfig
 from outdraft.codecs.gguf import codec_from_gguf
 from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import Drafter
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, make_options
 from outdraft.decode.step import Parts
+from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation
+from outdraft.models.base import Decoder
+from outdraft.models.network import Network
+from outdraft.nn.capture import call_each_time, cuda_recorder
 from outdraft.weights.gguf import GgufFile
+
+
+def make_runner(
+    network: Network,
+    *,
+    max_len: int | None,
+    exact: bool,
+    guarded: bool,
+    enforce_eager: bool,
+    cache: CacheConfig | None = None,
+) -> Runner:
+    """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact or guarded."""
+    float_rows = cache is None or cache.dtype == "auto"
+    if isinstance(network, Decoder) and network.device.type == "cuda" and not (exact or guarded) and float_rows:
+        record = call_each_time if enforce_eager else cuda_recorder()
+        return GraphedRunner(network, record=record, max_len=max_len, cache=cache)
+    return Runner(network, max_len=max_len, exact=exact, cache=cache)
 
 
 def load_codec(path: Path) -> TextCodec | None:

@@ -50,6 +50,7 @@ class LLM:
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
         guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
             is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
+        enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
         max_model_len: a shorter context than the model's own.
         kv_cache: where keys and values lie. "static": a block for each sequence; "paged": one pool of pages for all.
         kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, which is another law than the
@@ -79,6 +80,7 @@ class LLM:
         device: str = "cpu",
         exact: bool | None = None,
         guard: float | None = None,
+        enforce_eager: bool = False,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
         kv_cache: str = "static",
@@ -107,6 +109,7 @@ class LLM:
             device=device,
             exact=device == "cpu" if exact is None else exact,
             guard=guard,
+            enforce_eager=enforce_eager,
             max_len=max_model_len,
             cache=cache,
             speculation=speculation,

@@ -16,7 +16,7 @@ from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Replay, TargetOutput
+from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
@@ -25,6 +25,8 @@ from outdraft.nn.context import CachedContext, Segment
 
 class Runner:
     """`Target` and `TargetPort` over a `Network`. `exact`: a row's result does not depend on the pass it is in."""
+
+    record: Recorder | None = None
 
     def __init__(
         self, decoder: Network, *, max_len: int | None = None, exact: bool = True, cache: CacheConfig | None = None

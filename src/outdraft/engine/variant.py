@@ -13,10 +13,10 @@ from outdraft.cache.config import CacheConfig
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, near_miss, option_defaults
 from outdraft.decode.step import Parts
-from outdraft.engine.build import build_parts
+from outdraft.engine.build import build_parts, make_runner
+from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.plain_rows import find_bound
 from outdraft.engine.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS
-from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation
 from outdraft.models.load import load_network
 from outdraft.models.network import Network
@@ -32,6 +32,7 @@ class Setup:
     device: str
     exact: bool
     guard: float | None
+    enforce_eager: bool
     max_len: int | None
     cache: CacheConfig
     speculation: Speculation
@@ -88,10 +89,19 @@ def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
 
 def build_variant(setup: Setup, network: Network) -> Variant:
     """Parts over weights that are loaded."""
-    runner = Runner(network, max_len=setup.max_len, exact=setup.exact, cache=setup.cache)
+    runner = make_runner(
+        network,
+        max_len=setup.max_len,
+        exact=setup.exact,
+        guarded=bool(setup.guard),
+        enforce_eager=setup.enforce_eager,
+        cache=setup.cache,
+    )
     name = "+".join(part for part in (network.config.variant, setup.cache.variant) if part)
     dtype = str(runner.dtype).removeprefix("torch.")
     guard = find_bound(network, setup.guard)
+    if isinstance(runner, GraphedRunner):
+        guard = 0.0
     parts, resolved = build_parts(
         runner,
         setup.speculation,
@@ -102,7 +112,9 @@ def build_variant(setup: Setup, network: Network) -> Variant:
     config = {
         "model": setup.directory.name, "variant": name, "dtype": dtype, "device": str(runner.device),
         "exact": setup.exact, "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len,
-        "kv_cache": setup.cache.layout, "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,
+        "graphs": isinstance(runner, GraphedRunner) and not setup.enforce_eager,
+        "kv_cache": runner.cache_config.layout,
+        "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,
         **resolved,
     }  # fmt: skip
     num_bytes = network.pass_bytes + resolved["drafter"].get("pass_bytes", 0)

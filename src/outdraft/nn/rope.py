@@ -64,11 +64,21 @@ class Rope:
         self._sign = torch.cat((-torch.ones_like(half), torch.ones_like(half)))
         self._scale = attention_scale(config)
         self._tables: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
+        self._complete: set[tuple[torch.dtype, torch.device]] = set()
 
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """Cosines and sines for these positions [N]."""
-        cos, sin = self.table(int(positions.max()) + 1, dtype, positions.device)
+        key = (dtype, positions.device)
+        if key in self._complete:
+            cos, sin = self._tables[key]
+        else:
+            cos, sin = self.table(int(positions.max()) + 1, *key)
         return Rotation(cos=cos[positions], sin=sin[positions])
+
+    def complete(self, length: int, dtype: torch.dtype, device: torch.device) -> None:
+        """Tables for all positions that there will be: from now on `at` need not look at them on the host."""
+        self.table(length, dtype, device)
+        self._complete.add((dtype, device))
 
     def table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
         """Cosines and sines of at least the first `length` positions: [T, 1, dim] each."""

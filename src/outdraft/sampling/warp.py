@@ -22,13 +22,14 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
     """The laws [n, V] that rows `logits` [n, V] stand for.
 
     `paths[i]`: draft tokens between `seq.tokens` and what row i predicts (empty at the pending node); needed only
-    where `params.depends_on_history`. Raises `NumericsError` on NaN or infinite logits (-inf is a mask, and fine).
+    where `params.depends_on_history`. Raises `NumericsError` on NaN or infinite logits (-inf is a mask, and fine); on a
+    GPU, where looking would make the host wait, their law has no finite sum instead, and whoever judges it raises.
     """
     params = seq.request.params
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
     # One reduction finds NaN and +inf at once: the maximum of a row carries either.
     best = logits.amax(-1)
-    if not bool(torch.isfinite(best).all()):
+    if best.device.type == "cpu" and not bool(torch.isfinite(best).all()):
         row = int((~torch.isfinite(best)).nonzero()[0])
         raise NumericsError(
             f"sequence {seq.id}: logits of row {row} hold {float(best[row])} as their largest value at position "
@@ -36,6 +37,8 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
         )
     logits = adjust(seq, logits, paths)
     if params.greedy:
+        if best.device.type != "cpu":
+            return poisoned_one_hot(logits, best)
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
     if params.temperature != 1.0:
         logits = logits / params.temperature
@@ -43,6 +46,12 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
     if params.min_p or params.top_k or params.top_p < 1:
         law = _truncate(law, params)
     return law
+
+
+def poisoned_one_hot(logits: Tensor, largest: Tensor) -> Tensor:
+    """The greedy law [n, V] of logits that nobody looked at: NaN in place of 1 where `largest` [n] is not finite."""
+    one = torch.where(largest.isfinite(), 1.0, torch.nan).to(logits)
+    return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), one[:, None])
 
 
 def tree_paths(tree: HostTree) -> list[list[int]]:

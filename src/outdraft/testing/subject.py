@@ -75,7 +75,7 @@ class Subject:
     ) -> Engine:
         """An engine whose target is audited. Default rule: sample at each node; default policy: the same k always."""
         cache = replace(cache or CacheConfig(), poison=recheck)  # a use of a dropped row would show as NaN
-        runner = Runner(self.decoder, max_len=max_len, cache=cache)
+        runner = self.make_runner(max_len, cache)
         parts = Parts(
             target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
             drafter=self.method.build(self.options, runner),
@@ -83,6 +83,10 @@ class Subject:
             policy=policy or ConstantPolicy(Budget(depth=depth, nodes=nodes)),
         )
         return Engine(parts, eos_token_ids=eos)
+
+    def make_runner(self, max_len: int | None, cache: CacheConfig) -> Runner:
+        """The target of an engine; a subclass may put another runner on the bench."""
+        return Runner(self.decoder, max_len=max_len, cache=cache)
 
     def next_logits(self, tokens: list[int]) -> Tensor:
         """Logits [V] after `tokens`: one pass over everything, no cache."""

@@ -34,7 +34,7 @@ class Auto:
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
         """One verdict for each draft that is not None."""
         cases = make_cases(packed, p, coins)
-        best = greedy.best_tokens(p) if any(case.seq.request.params.greedy for case in cases) else []
+        best = greedy.best_tokens(cases, p) if any(case.seq.request.params.greedy for case in cases) else []
         return [_judge(case, best) for case in cases]
 
 

@@ -35,12 +35,14 @@ class Greedy:
         cases = make_cases(packed, p, coins)
         for case in cases:
             _check(case.seq.request)
-        best = best_tokens(p)
+        best = best_tokens(cases, p)
         return [follow(case, best) for case in cases]
 
 
-def best_tokens(p: Tensor) -> list[int]:
+def best_tokens(cases: Seq[Case], p: Tensor) -> list[int]:
     """[M, V] -> the most probable token at each node."""
+    if cases and cases[0].best is not None:
+        return cases[0].best
     found = choice.best_tokens(p)
     return found if found is not None else cast(list[int], p.argmax(-1).tolist())
 

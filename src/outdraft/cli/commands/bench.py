@@ -63,6 +63,7 @@ class Options:
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
     guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
                                "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
+    enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
     kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
@@ -147,7 +148,7 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     zoo = options.model.partition("@")[0] == ZOO_TARGET
     chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
     prompts = load_suites(options.suite or DEFAULT, count=count)
-    engine = ("dtype", "device", "exact", "guard", "max_model_len", "kv_cache", "kv_cache_dtype")
+    engine = ("dtype", "device", "exact", "guard", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
     settings = {name: getattr(options, name) for name in engine}
     shelf = Shelf(options.cache)
     subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)

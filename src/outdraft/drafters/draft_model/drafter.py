@@ -24,11 +24,13 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.draft_model.model import DraftModel
 from outdraft.drafters.draft_model.rounding import Quantization, check_quantization, is_ours, rounding_of
-from outdraft.drafters.shared.choose import Sample, check_sample
+from outdraft.drafters.draft_model.static import StaticDraftModel
+from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.native import grow_chains_natively
 from outdraft.kernels.guesser import Chains, Draw
+from outdraft.models.base import Decoder
 from outdraft.models.load import load_network
 from outdraft.weights.hub import resolve
 
@@ -75,7 +77,11 @@ class DraftModelDrafter:
         return self._trees(seqs, depths, budgets)
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing: the text says what was accepted, and is compared with the memory when the next guess is wanted."""
+        """The text says what was accepted; only a guess that never left the device has to be told."""
+        if isinstance(self.model, StaticDraftModel):
+            for one in seen:
+                if one.verdict is not None:
+                    self.model.confirm(one.seq, len(one.verdict.path))
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Free the memory."""
@@ -96,6 +102,9 @@ class DraftModelDrafter:
             return self.model.chain([seqs[i] for i in rows], own_depths, draws)
 
         options = self._options
+        plain = not options.confidence_threshold and all(takes_plain_argmax(seq, options.sample) for seq in seqs)
+        if plain and isinstance(self.model, StaticDraftModel):
+            return self.model.chains(seqs, depths)
         return grow_chains_natively(
             seqs,
             depths,
@@ -128,13 +137,19 @@ def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
     dtype = port.dtype if options.dtype == "auto" else options.dtype
     decoder = load_network(
-        resolve(options.model), dtype=dtype, device=str(port.device), rounding=rounding_of(options.quantization)
+        resolve(options.model),
+        dtype=dtype,
+        device=str(port.device),
+        exact=port.record is None or options.width > 1,
+        rounding=rounding_of(options.quantization),
     )
     if decoder.config.vocab_size != port.vocab_size:
         raise CapabilityError(
             f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "
             f"{port.vocab_size}: choose a draft model that shares the target's tokenizer"
         )
+    if port.record is not None and isinstance(decoder, Decoder) and options.width == 1:
+        return DraftModelDrafter(options, StaticDraftModel(decoder, port.record))
     return DraftModelDrafter(options, DraftModel(decoder))
 
 

@@ -48,7 +48,7 @@ class _Text:
 class DraftModel:
     """A decoder and one text for each sequence."""
 
-    def __init__(self, decoder: Network, *, chunk: int = 256) -> None:
+    def __init__(self, decoder: Network, *, chunk: int = 256, layout: str = "static") -> None:
         config = decoder.config
         self.decoder = decoder
         self.max_len = config.max_len
@@ -60,6 +60,7 @@ class DraftModel:
             decoder.device,
             config.max_len,
             exact=decoder.exact,
+            layout=layout,
         )
         self._chunk = chunk
         self._texts: dict[int, _Text] = {}

@@ -12,7 +12,7 @@ from collections.abc import Sequence as Seq
 
 import torch
 
-from outdraft.cache.static import StaticCache
+from outdraft.cache.config import CacheConfig
 from outdraft.drafters.shared.branches import BranchContext, Branches
 from outdraft.nn.context import CachedContext
 from outdraft.nn.segment import Segment
@@ -33,9 +33,11 @@ class DraftCache:
         max_len: int,
         *,
         exact: bool,
+        layout: str = "static",
     ) -> None:
         # A tree's rows may outnumber its positions: room for both (memory is taken on demand).
-        self.rows = StaticCache(num_layers, num_kv_heads, head_dim, dtype, device, max_len + _TREE_ROWS)
+        room = max_len + _TREE_ROWS
+        self.rows = CacheConfig(layout=layout).build(num_layers, num_kv_heads, head_dim, dtype, device, room)
         self._exact = exact
         self._num_guessed: dict[int, int] = {}
 
@@ -53,7 +55,7 @@ class DraftCache:
         """A pass of `counts[i]` rows that continue sequence i, each seeing all before it."""
         segments, start = [], 0
         for seq, count in zip(seqs, counts, strict=True):
-            base = self._grow(seq, count)
+            base = self.grow(seq, count)
             segments.append(Segment(seq=seq, start=start, stop=start + count, base=base))
             start += count
         return CachedContext(self.rows, segments, self._exact)
@@ -63,7 +65,7 @@ class DraftCache:
         parts, start = [], 0
         for seq, above in zip(seqs, sees, strict=True):
             count = len(above)
-            base = self._grow(seq, count)
+            base = self.grow(seq, count)
             parts.append(Branches(seq=seq, start=start, text=self.rows.length(seq), base=base, above=above))
             start += count
         return BranchContext(self.rows, parts)
@@ -78,7 +80,7 @@ class DraftCache:
         self.rows.truncate(seq, length)
         self._num_guessed[seq] = 0
 
-    def _grow(self, seq: int, count: int) -> int:
+    def grow(self, seq: int, count: int) -> int:
         """Room for `count` more rows; returns the slot of the first."""
         guessed = self._num_guessed[seq]
         self._num_guessed[seq] = guessed + count

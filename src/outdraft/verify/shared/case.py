@@ -9,6 +9,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from outdraft.core.coins import Coins
@@ -30,6 +31,7 @@ class Case:
     q: Tensor | None  # [N, V] in p's type; None: every child was a deterministic guess
     coins: Coins
     first: int  # where node 0 stands among the M nodes of the pass
+    best: list[int] | None = None  # the most probable token at each of the M nodes, where they were read already
 
     def verdict(self, node: int, token: int) -> Verdict:
         """The path to `node` is accepted and `token` follows it."""
@@ -60,7 +62,9 @@ class PerDraft:
 
 def make_cases(packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Case]:
     """The drafts of one pass. Raises `NumericsError` if p is no law, `CapabilityError` if q does not fit p."""
-    _check_numbers(packed, p)
+    best = None if p.device.type == "cpu" else read_round(packed, p)
+    if best is None:
+        _check_numbers(packed, p)
     judged = [i for i, draft in enumerate(packed.drafts) if draft is not None]
     cases = []
     for i, own in zip(judged, coins, strict=True):
@@ -75,8 +79,26 @@ def make_cases(packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Case]
                     f"{list(laws.shape)}: a drafter must give one row a node over the target's vocabulary"
                 )
             q = q.to(laws)
-        cases.append(Case(seq, tree, laws, q, own, packed.node_starts[i]))
+        cases.append(Case(seq, tree, laws, q, own, packed.node_starts[i], best))
     return cases
+
+
+def read_round(packed: PackedDrafts, p: Tensor) -> list[int]:
+    """The one time in a round that the host waits for a GPU: is p a law, what was drafted, what is best at each node.
+
+    Returns the most probable token at each of the M nodes, and hands the trees their tokens.
+    """
+    drafted = packed.tokens if packed.tokens.device == p.device else packed.tokens[:0].to(p.device)
+    lawful = p.sum().isfinite().long()[None]
+    told: list[int] = torch.cat([lawful, drafted, p.argmax(-1)]).tolist()
+    if not told[0]:
+        _check_numbers(packed, p)
+    if len(drafted):
+        for i, tree in enumerate(packed.trees):
+            if tree is not None:
+                first = 1 + packed.row_starts[i] + packed.num_certain[i]
+                tree.take(told[first : 1 + packed.row_starts[i + 1]])
+    return told[1 + len(drafted) :]
 
 
 def _check_numbers(packed: PackedDrafts, p: Tensor) -> None:

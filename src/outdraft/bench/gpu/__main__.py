@@ -1,0 +1,111 @@
+"""`python -m outdraft.bench.gpu`: every figure that docs/gpu.md calls unmeasured, in less than ten minutes.
+
+    speed     plain and drafted, graphs on and off, 100 %, 80 % and 60 % of the guesses accepted, one sequence and eight
+    profile   kernels, gaps, launches and waits of a round
+    rows      how often a row's arg-max depends on the rows beside it
+    peer      transformers' assisted generation with the same models
+Each section is one JSON line in the file as soon as it is there; a section that fails leaves its reason instead.
+"""
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import torch
+
+from outdraft.bench.gpu.pair import SIZES, Pair, make_pair
+from outdraft.bench.gpu.peer import time_transformers
+from outdraft.bench.gpu.profile import profile_rounds
+from outdraft.bench.gpu.rounds import Way, measure
+from outdraft.bench.gpu.rows import examine_rows
+from outdraft.bench.machine import describe
+from outdraft.core.errors import OutdraftError
+from outdraft.models.load import DTYPES
+
+_RATES = (None, 1.0, 0.8, 0.6)
+Section = tuple[str, Callable[[], Any]]
+
+
+def main(words: list[str] | None = None) -> int:
+    """Measure and write; 0 when every section has figures."""
+    asked = _parser().parse_args(words)
+    began = perf_counter()
+    if asked.device.startswith("cuda") and not torch.cuda.is_available():
+        sys.stderr.write("outdraft: no CUDA device is here; --device cpu --size tiny tries the command itself out\n")
+        return 2
+    try:
+        pair = make_pair(asked.size, device=asked.device, dtype=DTYPES[asked.dtype])
+    except OutdraftError as error:
+        sys.stderr.write(f"outdraft: {error}\n")
+        return 2
+    head = {"section": "machine", **describe(asked.device)}
+    head |= {"device": asked.device, "size": asked.size, "dtype": asked.dtype}
+    head["parameters"] = [pair.target.num_parameters, pair.draft.num_parameters]
+    out = Path(asked.out)
+    lines, failed = [_write(out, head, "w")], 0
+    for name, work in _sections(pair, asked):
+        if perf_counter() - began > 60 * asked.minutes:
+            told: dict[str, Any] = {"skipped": f"{asked.minutes} minutes were over"}
+        else:
+            try:
+                told = {"result": work()}
+            except Exception as error:  # one section must not cost the others
+                told = {"failed": f"{type(error).__name__}: {error}"}
+        failed += "result" not in told
+        lines.append(_write(out, {"section": name, **told}, "a"))
+        sys.stdout.write(lines[-1])
+        sys.stdout.flush()
+    sys.stdout.write(f"{out}: {len(lines) - 1} sections, {failed} without figures, {perf_counter() - began:.0f} s\n")
+    return 1 if failed else 0
+
+
+def _sections(pair: Pair, asked: argparse.Namespace) -> Iterator[Section]:
+    settings = {"tokens": asked.tokens, "repeats": asked.repeats}
+    for batch in (1, 8):
+        for graphs in (True, False):
+            ways = [Way(graphs=graphs, depth=0, batch=batch)]
+            ways += [Way(graphs=graphs, depth=asked.depth, rate=rate, batch=batch) for rate in _RATES]
+            for way in ways:
+                rate = "real" if way.rate is None else f"{way.rate:.0%}"
+                drafted = f"k={way.depth} {rate}" if way.depth else "plain"
+                label = f"speed, batch {batch}, graphs {'on' if graphs else 'off'}, {drafted}"
+                yield label, partial(lambda way: asdict(measure(pair, way, **settings)), way)
+    if pair.target.device.type == "cuda":
+        for graphs in (True, False):
+            for depth in (0, asked.depth):
+                way = Way(graphs=graphs, depth=depth)
+                label = f"profile, graphs {'on' if graphs else 'off'}, k={depth}"
+                yield label, partial(lambda way: asdict(profile_rounds(pair, way)), way)
+    for exact in (False, True):
+        yield f"rows, exact {exact}", partial(lambda exact: [asdict(f) for f in examine_rows(pair, exact=exact)], exact)
+    yield "peer: transformers", lambda: time_transformers(pair, depth=asked.depth, **settings)
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m outdraft.bench.gpu", description=__doc__.partition("\n")[0])  # type: ignore[union-attr]
+    parser.add_argument("--size", default="1b", help=f"of the target: {', '.join(SIZES)}")
+    parser.add_argument("--device", default="cuda")
+    parser.add_argument("--dtype", default="bfloat16", choices=sorted(DTYPES))
+    parser.add_argument("--depth", type=int, default=4, help="draft tokens a round")
+    parser.add_argument("--tokens", type=int, default=128, help="of each text")
+    parser.add_argument("--repeats", type=int, default=3, help="timed texts; the best counts")
+    parser.add_argument("--minutes", type=float, default=9, help="no new section after so long")
+    parser.add_argument("--out", default="gpu-bench.jsonl")
+    return parser
+
+
+def _write(out: Path, told: dict[str, Any], mode: str) -> str:
+    line = json.dumps(told) + "\n"
+    with out.open(mode, encoding="utf-8") as file:
+        file.write(line)
+    return line
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,73 @@
+"""The target on a GPU: verify passes over static memory, one recorded graph for each bucket of rows, sequences, pages.
+
+    decoding rows alone, any tree or mask      recorded (`StaticDecoder.score`)
+    with prompt rows, or more than 256 rows    the same attention, kernel by kernel
+    resumed at a layer, or with own embeddings the runner's own way
+
+It is the runner in all else, and promises nothing about bits: rows of several buckets go through other matrix products.
+"""
+
+from collections.abc import Collection
+from dataclasses import replace
+
+from outdraft.cache.config import CacheConfig
+from outdraft.cache.paged import PagedCache
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.target import Recorder, TargetOutput
+from outdraft.engine.runner import Runner
+from outdraft.models.base import Decoder
+from outdraft.models.static import StaticDecoder
+from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
+from outdraft.nn.segment import Segment
+
+MAX_ROWS = 256  # of a recorded pass
+
+
+class GraphedRunner(Runner):
+    """`record`: how a pass is recorded (`nn/capture.py`); drafters with a network of their own use it too."""
+
+    def __init__(
+        self, decoder: Decoder, *, record: Recorder, max_len: int | None = None, cache: CacheConfig | None = None
+    ) -> None:
+        super().__init__(decoder, max_len=max_len, exact=False, cache=replace(cache or CacheConfig(), layout="paged"))
+        assert isinstance(self.cache, PagedCache)
+        self.record = record
+        self.plain_rows = None  # no replay would have the bits of a recorded pass, so the guard does not work here
+        self._pool = self.cache
+        self.static = StaticDecoder(decoder, self._pool, record)
+
+    def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
+        """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
+        if any(draft is not None and (draft.embeds is not None or draft.resume is not None) for draft in packed.drafts):
+            return super().forward(packed, taps)
+        segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
+        for segment in segments:
+            self.cache.reserve(segment.seq, segment.num_rows)
+        on_host = packed.tokens.device.type == "cpu"
+        ids: list[int] = packed.tokens.tolist() if on_host else [0] * packed.row_starts[-1]
+        positions: list[int] = packed.positions.tolist()
+        parts = [self._new_rows(segment, ids, positions) for segment in segments]
+        new_ids = None if on_host else packed.tokens
+        num_rows = len(ids)
+        if len(packed.nodes) < num_rows or num_rows > MAX_ROWS:
+            out = self.static.hidden(parts, ids=new_ids, taps=taps)
+            nodes = out.hidden[packed.nodes.to(self.device)]
+            return TargetOutput(logits=self.decoder.logits(nodes), hidden=out.taps)
+        logits, states = self.static.score(parts, ids=new_ids, taps=tuple(sorted(taps)))
+        # A copy: drafters may keep what they saw, and the static memory is the next pass's.
+        return TargetOutput(
+            logits=logits[:num_rows].clone(), hidden={tap: h[:num_rows].clone() for tap, h in states.items()}
+        )
+
+    def _new_rows(self, segment: Segment, ids: list[int], positions: list[int]) -> NewRows:
+        own = slice(segment.start, segment.stop)
+        return NewRows(
+            ids=ids[own], positions=positions[own], base=segment.base, sees=_bits(segment),
+            pages=self._pool.pages(segment.seq),
+        )  # fmt: skip
+
+
+def _bits(segment: Segment) -> list[int]:
+    if segment.mask is not None:
+        return mask_bits(segment.mask)
+    return chain_bits(segment.num_rows) if segment.parents is None else tree_bits(segment.parents)

@@ -1,0 +1,114 @@
+"""The GPU's path on a CPU: over static memory, pages and recorded passes every shape of draft writes what it should."""
+
+import pytest
+import torch
+from contracts.spec_rows import ROWS
+from recording import record_by_tracing
+
+from outdraft.cache.config import CacheConfig
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.engine.build import make_runner
+from outdraft.engine.graphed import GraphedRunner
+from outdraft.engine.runner import Runner
+from outdraft.nn.capture import call_each_time
+from outdraft.testing.contract.ends import context_end, ends_inside_a_run
+from outdraft.testing.contract.ground import PROMPTS
+from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.subject import Subject, run
+from outdraft.testing.tiny import TINY_ARCHITECTURES
+
+SHAPES = ("ngram-tree", "lookahead", "draft_model-twin", "draft_model-tree", "early_exit", "eagle")
+ROW_OF = {row.name: row for row in ROWS}
+
+
+class Graphed(Subject):
+    """Every engine's target is a `GraphedRunner` whose passes are traced and replayed."""
+
+    record = staticmethod(record_by_tracing)
+
+    def make_runner(self, max_len: int | None, cache: CacheConfig) -> GraphedRunner:
+        self.decoder.set_exact(False)
+        self.runner = GraphedRunner(self.decoder, record=self.record, max_len=max_len, cache=cache)
+        return self.runner
+
+
+class Called(Graphed):
+    record = staticmethod(call_each_time)
+
+
+def write_and_compare(subject: Graphed, requests: list[Request], **engine: object) -> None:
+    wanted = [subject.oracle(request) for request in requests]
+    for outcome, ids in zip(run(subject.engine(**engine), requests), wanted, strict=True):
+        assert outcome.seq.output == ids
+
+
+def requests(max_tokens: int, **params: object) -> list[Request]:
+    return [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=max_tokens, **params)) for p in PROMPTS[:4]]
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_a_ragged_batch_and_its_cache(name, tmp_path):
+    """Greedy and seeded; after every commit the pool equals a fresh recompute, and nothing stands where nothing may."""
+    subject = Called(ROW_OF[name], tmp_path)
+    write_and_compare(subject, requests(12), recheck=True)
+    write_and_compare(subject, requests(8, temperature=1.0, seed=3))
+
+
+@pytest.mark.parametrize("name", ["ngram-tree", "lookahead", "draft_model-twin"])
+def test_recorded_passes_write_the_same(name, tmp_path):
+    """Nothing of the host is frozen into a recording: other lengths, batches, trees and masks replay it."""
+    subject = Graphed(ROW_OF[name], tmp_path)
+    write_and_compare(subject, requests(12)[1:3])
+    recordings = subject.runner.static.recordings
+    assert recordings.reason is None and len(recordings) > 0
+
+
+@pytest.mark.parametrize("check", [ends_inside_a_run, context_end], ids=lambda check: check.__name__)
+def test_ends(check, tmp_path):
+    check(Called(ROW_OF["draft_model-twin"], tmp_path))
+
+
+@pytest.mark.parametrize("architecture", TINY_ARCHITECTURES)
+def test_every_architecture(architecture, tmp_path):
+    """Windows, biases, norms of heads, learned positions: through the same static tensors."""
+    row = DrafterRow(drafter="ngram", architecture=architecture, options={"width": 2})
+    write_and_compare(Called(row, tmp_path), requests(12)[2:4])
+
+
+def test_a_large_pass_is_not_recorded(tmp_path):
+    """Prompt rows and the pass that ends the prompt run as they come; only rounds are recorded."""
+    subject = Graphed(DrafterRow(drafter="none"), tmp_path)
+    engine = subject.engine()
+    engine.add(Request(prompt_token_ids=tuple(range(1, 40)), params=SamplingParams(max_tokens=3)))
+    engine.step()
+    assert len(subject.runner.static.recordings) == 0
+    engine.step()
+    assert len(subject.runner.static.recordings) == 1
+
+
+def test_a_pool_that_grows_is_recorded_anew(tmp_path):
+    """Recordings stand on one pool; the text goes on over the next."""
+    subject = Graphed(DrafterRow(drafter="none"), tmp_path)
+    engine = subject.engine()
+    before = subject.runner.cache.pool()[0].data_ptr()
+    request = Request(prompt_token_ids=tuple(range(1, 60)), params=SamplingParams(max_tokens=90))
+    assert run(engine, [request])[0].seq.output == subject.oracle(request)
+    assert subject.runner.cache.pool()[0].data_ptr() != before
+
+
+def test_damaged_weights_are_an_error_and_not_a_text(tmp_path):
+    subject = Called(DrafterRow(drafter="none"), tmp_path)
+    engine = subject.engine()
+    engine.add(requests(4)[1])
+    engine.step()
+    with torch.no_grad():
+        subject.decoder.final_norm.weight.fill_(float("nan"))
+    with pytest.raises(Exception, match=r"not finite|weights are damaged"):
+        engine.step()
+
+
+def test_a_cpu_keeps_its_own_runner(tmp_path):
+    decoder = Called(DrafterRow(drafter="none"), tmp_path).decoder
+    made = make_runner(decoder, max_len=None, exact=False, guarded=False, enforce_eager=False)
+    assert type(made) is Runner and made.record is None

@@ -1,0 +1,52 @@
+"""On a real GPU: recorded graphs write what launched kernels write, and a round waits for the device once."""
+
+import warnings
+
+import pytest
+import torch
+
+from outdraft.bench.gpu.pair import make_pair
+from outdraft.bench.gpu.rounds import Way, make_engine, started
+from outdraft.engine.graphed import GraphedRunner
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="no CUDA device"),
+]
+
+
+@pytest.fixture(scope="module")
+def pair():
+    return make_pair("tiny", device="cuda", dtype=torch.float32)
+
+
+def texts(pair, way: Way) -> list[list[int]]:
+    engine = make_engine(pair, way)
+    with started(engine, way, 40) as seqs:
+        while engine.has_work:
+            engine.step()
+    runner = engine.parts.target
+    assert isinstance(runner, GraphedRunner) and runner.static.recordings.reason is None
+    return [seq.output for seq in seqs]
+
+
+@pytest.mark.parametrize("depth", [0, 4])
+@pytest.mark.parametrize("batch", [1, 3])
+def test_recorded_equals_launched(pair, depth, batch):
+    on = texts(pair, Way(graphs=True, depth=depth, batch=batch))
+    assert on == texts(pair, Way(graphs=False, depth=depth, batch=batch))
+
+
+def test_a_round_waits_once(pair):
+    way = Way(graphs=True, depth=4)
+    engine = make_engine(pair, way)
+    with started(engine, way, 60), warnings.catch_warnings(record=True) as told:
+        for _ in range(4):
+            engine.step()
+        warnings.simplefilter("always")
+        torch.cuda.set_sync_debug_mode("warn")
+        try:
+            engine.step()
+        finally:
+            torch.cuda.set_sync_debug_mode("default")
+    assert sum("synchroniz" in str(one.message) for one in told) <= 1
