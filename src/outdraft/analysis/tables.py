@@ -67,7 +67,7 @@ def curve_sheet(curve: Curve) -> Sheet:
     num_bytes = curve.weight_bytes + curve.kv_bytes * curve.past
     note = (
         f"{curve.past} tokens cached; one row runs at {num_bytes / curve.bandwidth / first:.2f} of the memory limit: "
-        f"{_bytes(num_bytes)} of weights, keys and values at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave then"
+        f"{_bytes(num_bytes)} of weights, keys and values at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave"
     )
     return Sheet(title="What a pass costs", columns=["rows", "ms", "over\none row"], rows=rows, notes=(note,))
 
