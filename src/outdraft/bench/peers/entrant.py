@@ -47,7 +47,10 @@ class PeerEntrant:
         before = meter.read() if meter is not None else None
         told = self._process.ask("generate", prompt=list(ids), max_tokens=params.max_tokens)
         joules = meter.joules(before, meter.read()) if meter is not None else None
-        wait_until_idle(self._pids)
+        if not wait_until_idle(self._pids):
+            raise PeerError(
+                f"peer {self._process.name} goes on using the processor after its text: nobody can be timed"
+            )
         tokens = tuple(told["tokens"])
         if not tokens:
             raise PeerError(f"peer {self._process.name} wrote nothing after {len(ids)} tokens")
