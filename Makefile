@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS)
 # A build of our own package is pinned too.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: help venv demo test lint check format docs-cli clean
+.PHONY: help venv demo test lint check sanitize format docs-cli clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -35,6 +35,9 @@ lint: $(VENV)/.dev  ## format, lint, strict types, import floors; changes nothin
 	$(BIN)/lint-imports
 
 check: lint test  ## everything that CI runs
+
+sanitize: $(VENV)/.dev  ## the native kernels' tests under address, undefined-behaviour and thread sanitizers
+	PYTHON=$(BIN)/python .ci/sanitize $(ARGS)
 
 format: $(VENV)/.dev  ## rewrite the source in the house style
 	$(BIN)/ruff format .

@@ -2,8 +2,10 @@
 
 The same source is compiled once for each instruction set; which one runs is decided when it is loaded. The kernels are
 optional: without a compiler the installation goes on, with a warning, and everything runs through PyTorch.
+OUTDRAFT_SANITIZE=address,undefined builds them with those sanitizers, for tests (`make sanitize`).
 """
 
+import os
 import platform
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 HOME = Path("src/outdraft/kernels/native")
-COMMON = ["packed.cpp", "team.cpp", "dispatch.cpp", "api.cpp"]
+COMMON = ["packed.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "api.cpp", "api_guess.cpp", "truncate.cpp"]
 FLAGS = [
     "-O3",
     "-g0",
@@ -19,11 +21,17 @@ FLAGS = [
     "-fPIC",
     "-pthread",
     "-fvisibility=hidden",
+    "-Wall",
+    "-Wextra",
     "-Wno-psabi",
     "-Wno-ignored-attributes",
 ]
 FLAGS += ["-Wno-maybe-uninitialized"]  # GCC 12 warns of its own intrinsics
 FLAGS += ["-ffp-contract=off"]  # a row's bits must not depend on which tile it is in
+LINK = ["-pthread"]
+if wanted := os.environ.get("OUTDRAFT_SANITIZE"):
+    FLAGS += [f"-fsanitize={wanted}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1", "-g"]
+    LINK += [f"-fsanitize={wanted}"]
 AVX512 = ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"]
 AMX = [*AVX512, "-mamx-tile", "-mamx-bf16", "-mamx-int8"]
 X86 = {"portable": [], "avx2": ["-march=x86-64-v3"], "avx512": AVX512, "amx": AMX}
@@ -52,9 +60,7 @@ class BuildKernels(build_ext):
                 macros=[("OD_ISA", isa)],
                 extra_preargs=[*FLAGS, *flags],
             )
-        compiler.link_shared_object(
-            objects, self.get_ext_fullpath(ext.name), target_lang="c++", extra_postargs=["-pthread"]
-        )
+        compiler.link_shared_object(objects, self.get_ext_fullpath(ext.name), target_lang="c++", extra_postargs=LINK)
 
 
 sources = [str(HOME / name) for name in [*COMMON, "isa.cpp"]]

@@ -17,8 +17,10 @@ MAX_LINES = 400
 
 # Reading a tensor on the host waits for the device. Each file on the path of a step that does so, and why it may.
 HOST_READS = {
+    "bench/peers/workers/with_transformers.py": "another program's tokens",
     "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
     "decode/commit.py": "the roles of a draft's nodes",
+    "sampling/doubt.py": "how sure a decision is, where rows depend on the pass",
     "sampling/draw.py": "the tokens drawn",
     "sampling/logprobs.py": "log probabilities that the request asked for",
     "nn/segment.py": "a draft's own mask, once a pass",

@@ -6,8 +6,9 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
+from outdraft.bench.drafts import make_draft
 from outdraft.bench.lineup import Rival
-from outdraft.bench.made import make_draft, make_model, read_size
+from outdraft.bench.made import make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.subject import load_subject
 from outdraft.core.errors import ConfigError
@@ -57,6 +58,6 @@ def test_a_rounded_one_remembers_what_it_was(tiny: Path, tmp_path: Path):
 def test_drafts_may_have_steps(tiny: Path, tmp_path: Path):
     shelf = Shelf(tmp_path)
     rival = Rival(name="draft_model", options={"model": f"{tiny}@2x3"})
-    assert make_draft(rival, shelf).options == {"model": str(make_model(f"{tiny}@2x3", shelf).path)}
+    assert make_draft(rival, shelf, str(tiny)).options == {"model": str(make_model(f"{tiny}@2x3", shelf).path)}
     as_it_is = Rival(name="draft_model", options={"model": str(tiny)})
-    assert make_draft(as_it_is, shelf) == as_it_is
+    assert make_draft(as_it_is, shelf, str(tiny)) == as_it_is

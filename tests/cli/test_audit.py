@@ -44,10 +44,10 @@ def plain(tiny: Path) -> LLM:
     return LLM(tiny)
 
 
-def auditor(plain: LLM, **changes: object) -> Auditor:
+def auditor(plain: LLM, samples: int = 64, **changes: object) -> Auditor:
     prompts = identity_prompts(plain.codec, 6, vocab_size=257, max_len=32)
     return Auditor(plain=plain, prompts=prompts, law_prompts=law_prompts(plain.codec, vocab_size=257), max_tokens=24,
-                   samples=64, **changes)  # fmt: skip
+                   samples=samples, **changes)  # fmt: skip
 
 
 def test_identity_names_the_first_difference(plain: LLM):
@@ -89,7 +89,7 @@ def test_a_crude_fault_stands_in_where_a_subtle_one_shows_nothing(plain: LLM, ti
     """At T=1.5 the toy target rarely gives anything the 0.3 from which the subtle fault departs."""
     drafts = {name: plain.with_drafter("ngram", verifier=rule) for name, rule in FAULTS.items()}
     setting = Setting(name="T", sampling={"temperature": 1.5})
-    check, effort = auditor(plain).power(drafts, setting)
+    check, effort = auditor(plain, samples=256).power(drafts, setting)
     assert check.passed and "'keep everything' is caught" in check.detail and effort > 1
     assert "'keep what is likely' changes so little" in check.detail
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from outdraft import LLM, SamplingParams
+from outdraft.models.load import load_model
 
 
 @pytest.fixture
@@ -23,6 +24,7 @@ def test_the_report_and_the_model(outdraft, tiny: Path, text: Path, tmp_path: Pa
     report = json.loads(ran.out)
     assert report["variant"] == "int8" and report["bytes_after"] < report["bytes_before"]
     assert report["divergence"]["num_tokens"] > 100 and 0 < report["divergence"]["kl"] < 0.5
+    assert report["native_divergence"] is None  # this model is float32
     assert (out / "tokenizer.json").is_file() and not list(tmp_path.glob(".small*"))
     plain = LLM(str(out))
     assert plain.config["variant"] == "int8" and plain.config["model"] == "small"
@@ -36,13 +38,16 @@ def test_a_text_to_learn_from(outdraft, tiny: Path, text: Path, tmp_path: Path):
     ran = outdraft("quantize", tiny, "--out", tmp_path / "small", "--keep", "*.down", "--method", "gptq",
                    "--calibration", text, "--json")  # fmt: skip
     assert ran.code == 0, ran.err
-    assert json.loads(ran.out)["variant"] == "int4-g32-gptq"
-    assert LLM(str(tmp_path / "small")).config["variant"] == "int4-g32-gptq"
+    assert json.loads(ran.out)["variant"] == "int4-g32-gptq-mixed"
+    assert LLM(str(tmp_path / "small")).config["variant"] == "int4-g32-gptq-mixed"
 
 
 def test_the_plain_words(outdraft, tiny: Path, tmp_path: Path):
-    ran = outdraft("quantize", tiny, "--out", tmp_path / "deep" / "small", "--keep", "*.down")
+    ran = outdraft(
+        "quantize", tiny, "--out", tmp_path / "deep" / "small", "--keep", "*.down", "--layer-bits", "*.out=8"
+    )
     assert ran.code == 0, ran.err
+    assert load_model(tmp_path / "deep" / "small").config.quant.layer_bits == (("*.out", 8),)
     assert "int4-g32" in ran.out and "MB ->" in ran.out and "\x1b" not in ran.out
 
 
@@ -54,6 +59,8 @@ def test_the_plain_words(outdraft, tiny: Path, tmp_path: Path):
         (("--out", "HERE/new", "--bits", "3"), "bits=3"),
         (("--out", "HERE/new"), "group_size=32 does not divide the 48 inputs of layers.0.down"),
         (("--out", "HERE/new", "--keep", "lm_haed"), "did you mean 'lm_head'"),
+        (("--out", "HERE/new", "--layer-bits", "*.dwn=8"), "layer_bits='*.dwn' names no linear map"),
+        (("--out", "HERE/new", "--layer-bits", "*.down=2"), "layer_bits *.down=2"),
         (("--out", "HERE/new", "--method", "gptq"), "--calibration FILE"),
         (("--out", "HERE/new", "--keep", "*.down", "--calibration", "HERE/none.txt"), "none.txt"),
         (("--out", "HERE/new", "--calibration", "HERE/short.txt"), "short.txt"),

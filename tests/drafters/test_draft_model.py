@@ -12,11 +12,15 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.draft_model.model import DraftModel
+from outdraft.kernels.library import library
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
-from outdraft.models.load import save_model
+from outdraft.models.load import load_model, save_model
+from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.context import CausalContext
+from outdraft.nn.quant import QuantConfig
 from outdraft.testing.table_target import TableTarget
+from outdraft.testing.tiny import random_decoder, tiny_config
 
 V = 23
 
@@ -190,7 +194,50 @@ def test_build_loads_and_checks_the_vocabulary(tmp_path):
         method.build(make_options(method, {"model": str(tmp_path / "other")}), Port)
 
 
-@pytest.mark.parametrize("bad", [{"width": 0}, {"sample": "maybe"}, {"confidence_threshold": 1.5}])
+@pytest.mark.parametrize(
+    "bad", [{"width": 0}, {"quantization": "int2"}, {"sample": "maybe"}, {"confidence_threshold": 1.5}]
+)
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         DraftModelOptions(**bad)
+
+
+class HalfPort:
+    vocab_size, dtype, device = 61, torch.bfloat16, torch.device("cpu")
+
+
+@pytest.fixture(scope="module")
+def half_dir(tmp_path_factory):
+    directory = tmp_path_factory.mktemp("half")
+    shape = tiny_config(hidden=128, inner=64, layers=1)
+    save_model(random_decoder(shape, dtype=torch.bfloat16, exact=False), directory)
+    return directory
+
+
+def built(directory, **options):
+    method = find("drafter", "draft_model")
+    made = method.build(make_options(method, {"model": str(directory), **options}), HalfPort)
+    return made, method.describe(made)
+
+
+@pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+def test_weights_are_rounded_where_that_pays(half_dir):
+    told = {name: built(half_dir, quantization=name)[1] for name in ("auto", "none", "int8", "int4")}
+    assert {name: one["variant"] for name, one in told.items()} == {
+        "auto": "int8-g32", "none": "", "int8": "int8-g32", "int4": "int4-g32-mixed",
+    }  # fmt: skip
+    assert [one["rounded_at_load"] for one in told.values()] == [True, False, True, True]
+    assert told["int4"]["pass_bytes"] < told["auto"]["pass_bytes"] < told["none"]["pass_bytes"]
+    assert built(half_dir, dtype="float32")[1] == {
+        "kernels": "pytorch", "variant": "", "rounded_at_load": False,
+        "pass_bytes": built(half_dir, dtype="float32", quantization="none")[1]["pass_bytes"],
+    }  # fmt: skip
+
+
+@pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+def test_what_is_rounded_already_stays_so(half_dir, tmp_path):
+    save_model(quantize_decoder(load_model(half_dir), QuantConfig(bits=8, group_size=0)), tmp_path)
+    told = built(tmp_path)[1]
+    assert told["variant"] == "int8" and not told["rounded_at_load"]
+    with pytest.raises(ConfigError, match="rounded already"):
+        built(tmp_path, quantization="int4")

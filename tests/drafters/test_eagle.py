@@ -152,7 +152,7 @@ def test_only_true_features_are_kept():
     before = NET.num_rows
     again = made.propose([seq], [Budget(depth=3)])[0]
     assert torch.equal(first.tokens, again.tokens)
-    assert NET.num_rows - before == 4  # two expanded nodes on each of two levels: no pair is read twice
+    assert NET.num_rows - before == 1 + 4  # the last pair, and two expanded nodes on each of two levels
 
 
 def test_unseen_rows_leave_a_gap_but_no_harm():

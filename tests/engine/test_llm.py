@@ -156,3 +156,20 @@ def test_nan_logits_end_the_request_with_an_error_that_says_so(model_dir):
     with pytest.raises(NumericsError, match="damaged"):
         broken.generate("abc", GREEDY)
     assert not broken.engine.has_work
+
+
+def test_the_cache_is_chosen_and_named(model_dir, llm):
+    paged = LLM(model_dir, dtype="float32", kv_cache="paged")
+    small = LLM(model_dir, dtype="float32", kv_cache="paged", kv_cache_dtype="int8")
+    assert [paged.generate("abc abc", p).token_ids for p in (GREEDY, SEEDED)] == [
+        llm.generate("abc abc", p).token_ids for p in (GREEDY, SEEDED)
+    ]
+    told = [[one.config[key] for key in ("kv_cache", "kv_cache_dtype", "variant")] for one in (llm, paged, small)]
+    assert told == [["static", "float32", ""], ["paged", "float32", ""], ["paged", "int8", "kv-int8"]]
+    again = small.with_drafter("ngram", num_speculative_tokens=4)
+    assert again.config["variant"] == "kv-int8"
+    assert again.generate("abc abc", GREEDY).token_ids == small.generate("abc abc", GREEDY).token_ids
+    with pytest.raises(ConfigError, match="kv_cache='ring': it is one of static, paged"):
+        LLM(model_dir, kv_cache="ring")
+    with pytest.raises(ConfigError, match="kv_cache_dtype='fp8': it is one of auto, int8"):
+        LLM(model_dir, kv_cache_dtype="fp8")

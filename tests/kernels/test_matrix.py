@@ -10,6 +10,7 @@ from outdraft.kernels.matrix import PackedMatrix, Weight, multiply_reference
 
 native = library()
 pytestmark = pytest.mark.skipif(native is None, reason="the native kernels are not built here (no C++ compiler)")
+KINDS_OF_WEIGHT = ((16, False), (8, False), (8, True), (4, True))  # bits, with a scale for each group of inputs
 kinds = [kind for kind in KINDS if native is not None and native.od_has_kernels(kind.encode())]
 
 
@@ -32,10 +33,10 @@ def random_case(seed: int) -> tuple[Weight, torch.Tensor]:
     def pick(low: int, high: int) -> int:
         return int(torch.randint(low, high, (1,), generator=generator))
 
-    bits = (16, 8, 4)[seed % 3]
-    group = (32, 64, 128)[pick(0, 3)]
-    num_in = group * pick(1, 5) if bits == 4 else 32 * pick(1, 12)
-    weight = random_weight(bits, pick(1, 300), num_in, group if bits == 4 else 0, seed % 2 == 0, seed)
+    bits, in_groups = KINDS_OF_WEIGHT[seed % 4]
+    group = (32, 64, 128)[pick(0, 3)] if in_groups else 0
+    num_in = group * pick(1, 5) if group else 32 * pick(1, 12)
+    weight = random_weight(bits, pick(1, 300), num_in, group, pick(0, 2) == 0, seed)
     x = torch.randn(pick(1, 65), num_in, generator=generator) * torch.logspace(-3, 3, num_in)[pick(0, num_in)]
     if seed % 7 == 0:
         x[0] = 0
@@ -61,16 +62,29 @@ def test_products_equal_the_reference_ten_thousand_times():
     compare(range(10_000))
 
 
-@pytest.mark.parametrize("bits", [16, 8, 4])
+@pytest.mark.parametrize(("bits", "in_groups"), KINDS_OF_WEIGHT)
 @pytest.mark.parametrize("kind", kinds)
-def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(bits, kind):
-    weight = random_weight(bits, 200, 384, 32 if bits == 4 else 0, True, 5)
+def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(bits, in_groups, kind):
+    weight = random_weight(bits, 200, 384, 64 if in_groups else 0, True, 5)
     packed = PackedMatrix(weight)
     x = torch.randn(64, 384, generator=torch.Generator().manual_seed(1))
     alone = torch.cat([packed.multiply(x[i : i + 1], kind=kind) for i in range(64)])
     for count in range(1, 65):
         assert torch.equal(packed.multiply(x[:count], kind=kind), alone[:count])
     assert torch.equal(packed.multiply(x[5:14], kind=kind, threads=2), alone[5:14])
+
+
+@pytest.mark.parametrize(
+    ("bits", "group", "a_weight"), [(16, 0, 16), (8, 32, 8.5), (8, 128, 8.5), (4, 32, 4.5), (4, 128, 4.5)]
+)
+def test_a_packed_weight_takes_so_many_bits(bits, group, a_weight):
+    packed = PackedMatrix(random_weight(bits, 128, 256, group, False, 2))
+    assert packed.num_bytes * 8 == a_weight * 128 * 256
+
+
+def test_bytes_are_counted_with_what_fills_up_the_last_block_and_with_biases():
+    assert PackedMatrix(random_weight(8, 70, 64, 0, False, 2)).num_bytes == 128 * (64 + 4 + 4)
+    assert PackedMatrix(random_weight(8, 70, 64, 0, True, 2)).num_bytes == 128 * (64 + 4 + 4 + 4)
 
 
 def test_the_comparison_notices_a_wrong_scale():

@@ -7,16 +7,19 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from outdraft.core.errors import ConfigError, ModelLoadError
+from outdraft.kernels.library import library
 from outdraft.models.divergence import compare_laws
 from outdraft.models.load import load_model, save_model, tensors_of
+from outdraft.models.native import NativeDecoder
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig
 from outdraft.testing.inflate import inflate_decoder
-from outdraft.testing.tiny import tiny_model
+from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 
 FOUR = QuantConfig(bits=4, group_size=32, keep=("lm_head", "*.down"))  # the tiny feed-forward is 48 wide
 EIGHT = QuantConfig(bits=8, group_size=0, keep=())
+MIXED = QuantConfig(bits=4, group_size=32, keep=("layers.0.*", "lm_head", "layers.1.down"), layer_bits=(("*.qkv", 8),))
 
 
 def small_model(architecture="llama", config=EIGHT, dtype=torch.float32):
@@ -30,7 +33,7 @@ def logits_of(model):
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "gpt_neox", "gpt2"])
-@pytest.mark.parametrize("config", [FOUR, EIGHT], ids=lambda config: config.variant)
+@pytest.mark.parametrize("config", [FOUR, EIGHT, MIXED], ids=lambda config: config.variant)
 def test_saving_and_loading_changes_no_bit(architecture, config, tmp_path):
     model = small_model(architecture, config)
     save_model(model, tmp_path)
@@ -59,6 +62,16 @@ def test_the_layout_is_the_documented_one(tmp_path):
         "quant_method": "outdraft", "version": 1, "bits": 4, "group_size": 32, "method": "rtn",
         "keep": ["lm_head", "*.down"],
     }  # fmt: skip
+
+
+def test_layers_may_have_other_bits(tmp_path):
+    save_model(small_model(config=MIXED), tmp_path)
+    stored = load_file(tmp_path / "model.safetensors")
+    kinds = {name: stored[f"model.layers.1.{name}.qweight"].dtype for name in ("self_attn.q_proj", "self_attn.o_proj")}
+    assert kinds == {"self_attn.q_proj": torch.int8, "self_attn.o_proj": torch.uint8}
+    assert "model.layers.0.self_attn.q_proj.weight" in stored and "model.layers.1.mlp.down_proj.weight" in stored
+    written = json.loads((tmp_path / "config.json").read_text())["quantization_config"]
+    assert written["layer_bits"] == {"*.qkv": 8}
 
 
 def test_the_type_of_the_activations_may_be_chosen(tmp_path):
@@ -91,6 +104,9 @@ def edit(folder, **changes):
         ({"bits": 3}, ("bits=3", "8 or 4")),
         ({"group_size": "all"}, ("group_size='all'",)),
         ({"keep": "lm_head"}, ("keep='lm_head'",)),
+        ({"layer_bits": {"*.qkv": 2}}, ("layer_bits *.qkv=2", "8 or 4")),
+        ({"layer_bits": ["*.qkv"]}, ("layer_bits=['*.qkv']", "table")),
+        ({"layer_bits": {"*.qkv": 4}}, ("qweight", "shape")),
         ({"bits": 4}, ("qweight", "shape")),
         ({"keep": ["lm_head"]}, ("lacks", "lm_head.weight")),
     ],
@@ -127,6 +143,17 @@ def test_a_lost_scale_shows(folder):
 def test_a_quantized_model_is_not_inflated():
     with pytest.raises(ConfigError, match="int8"):
         inflate_decoder(small_model(), width=2)
+
+
+@pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+def test_divergence_of_what_the_kernels_compute():
+    model = random_decoder(tiny_config(hidden=128, inner=64), dtype=torch.bfloat16, exact=False)
+    windows = torch.randint(61, (4, 30), generator=torch.Generator().manual_seed(0))
+    small = quantize_decoder(model, QuantConfig(bits=8, group_size=0))
+    weights, whole, byte_rows = (
+        compare_laws(model, variant, windows).kl for variant in (small, NativeDecoder(model), NativeDecoder(small))
+    )
+    assert 0 < whole < weights < byte_rows < 20 * weights
 
 
 def test_divergence_is_zero_of_itself_and_grows_as_bits_go():

@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from outdraft.core.errors import ConfigError
 from outdraft.kernels import grid
 from outdraft.models.base import Decoder
-from outdraft.models.quantize import linear_names, quantize_decoder, quantized_names
+from outdraft.models.quantize import linear_names, mixed_precision, quantize_decoder, quantized_names
 from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant import QuantConfig, QuantLinear
-from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
+from outdraft.testing.tiny import TINY_ARCHITECTURES, random_decoder, tiny_config, tiny_model
 
 GRIDS = [(8, 0), (8, 32), (4, 0), (4, 32), (4, 64), (4, 128)]
 
@@ -158,6 +158,15 @@ def test_errors_name_the_thing_and_the_cure(options, words):
         quantize_decoder(model, QuantConfig(**options))
     for word in words:
         assert word in str(caught.value)
+
+
+def test_mixed_precision_keeps_the_ends():
+    shape = tiny_config(hidden=64, inner=64, layers=4)
+    model = random_decoder(shape, dtype=torch.float32, exact=False)
+    middle = [name for name in linear_names(4) if name.startswith(("layers.1.", "layers.2."))]
+    assert quantized_names(quantize_decoder(model, mixed_precision(4))) == middle
+    with pytest.raises(ConfigError, match="the model has 2"):
+        mixed_precision(2)
 
 
 def test_a_rounded_model_is_not_rounded_again():

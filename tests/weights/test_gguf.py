@@ -152,6 +152,8 @@ def test_rounded_models_are_near_and_named(kind, bound, tmp_path):
     assert 0 < float(error) < bound
     assert loaded.config.variant == ("" if kind == "BF16" else f"gguf-{kind.lower()}")
     assert load_model(tmp_path / "m.gguf").embedding.dtype == torch.bfloat16
+    save_model(loaded, tmp_path / "directory")
+    assert load_model(tmp_path / "directory").config.variant == loaded.config.variant
 
 
 def tokenizer_of():

@@ -53,7 +53,8 @@ class Row:
     @property
     def setup(self) -> dict[str, Any]:
         """What rows must share to stand in one table. A prompt's own stop strings do not count."""
-        engine = {name: self.config.get(name) for name in ("dtype", "device", "exact", "max_model_len")}
+        shared = ("dtype", "device", "exact", "max_model_len", "kv_cache", "kv_cache_dtype")
+        engine = {name: self.config.get(name) for name in shared}
         sampling = {name: value for name, value in self.sampling.items() if name != "stop"}
         return {"model": self.model, "machine": self.machine, "engine": engine, "sampling": sampling}
 

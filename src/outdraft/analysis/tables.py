@@ -3,6 +3,7 @@
 from collections.abc import Sequence as Seq
 
 from outdraft.analysis.bootstrap import Interval
+from outdraft.analysis.records import Curve
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.summary import ALL, Cell
 
@@ -54,6 +55,21 @@ def time_sheet(cells: Seq[Cell], *, bars: bool = True) -> Sheet:
     ]
     notes += [] if energy else ["no energy: this machine shows no RAPL counters to us"]
     return Sheet(title="Where the time went", columns=columns, rows=rows, notes=tuple(notes))
+
+
+def curve_sheet(curve: Curve) -> Sheet:
+    """What a target pass costs by its rows, and how near one row is to the time of reading the weights."""
+    first = curve.seconds[0]
+    rows = [
+        [str(count), f"{1000 * seconds:.2f}", f"{seconds / first:.2f}"]
+        for count, seconds in zip(curve.rows, curve.seconds, strict=True)
+    ]
+    limit = curve.weight_bytes / curve.bandwidth
+    note = (
+        f"{curve.past} tokens cached; one row runs at {limit / first:.2f} of the memory limit: "
+        f"{_bytes(curve.weight_bytes)} of weights at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave just then"
+    )
+    return Sheet(title="What a pass costs", columns=["rows", "ms", "over\none row"], rows=rows, notes=(note,))
 
 
 def _speed(cell: Cell | None) -> str:

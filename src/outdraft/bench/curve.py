@@ -5,8 +5,10 @@ limit. Measured on the engine's own target, after a prompt; and beside it the ro
 and how fast it multiplies matrices of this number format.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass
+from functools import partial
 from statistics import median
 from time import perf_counter
 from typing import Any
@@ -19,9 +21,12 @@ from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.llm import LLM
+from outdraft.kernels.threads import torch_threads
+from outdraft.models.native import NativeDecoder
 
-ROWS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64)
-MIN_REPEATS, MAX_REPEATS = 5, 40
+ROWS = (1, 2, 3, 4, 5, 6, 8, 9, 12, 16, 24, 32, 48, 64)
+PAST = 128
+MIN_REPEATS, MAX_REPEATS = 7, 40
 _ROOF_BYTES, _ROOF_SIDE = 1 << 28, 1024
 
 
@@ -39,24 +44,24 @@ class Curve:
     peak_flops: float  # operations a second in matrices of the model's number format
 
 
-def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = 128, budget: float = 0.4) -> Curve:
-    """About `budget` seconds for each point, at least five passes."""
-    runner = runner_of(llm)
-    config = decoder_of(llm).config
+def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: float = 6.0) -> Curve:
+    """About `budget` seconds, at least seven passes of each number of rows."""
+    runner, network = runner_of(llm), decoder_of(llm)
+    config = network.config
     past = max(1, min(past, runner.max_len - max(rows) - 2))
     rows = [count for count in rows if past + count < runner.max_len]
-    width = next(decoder_of(llm).parameters()).element_size()
     embedding = 0 if config.tie_embeddings else config.vocab_size * config.hidden_size
-    multiplied = sum(parameter.numel() for parameter in decoder_of(llm).parameters()) - embedding
+    multiplied = network.num_parameters - embedding
     attention = 4 * config.num_layers * config.num_heads * config.head_dim * past
+    seconds, bandwidth = _time_passes(llm, rows, past, budget)
     return Curve(
         past=past,
         rows=list(rows),
-        seconds=_time_passes(llm, rows, past, budget),
-        weight_bytes=multiplied * width,
-        kv_bytes=2 * config.num_layers * config.num_kv_heads * config.head_dim * width,
+        seconds=seconds,
+        weight_bytes=network.pass_bytes,
+        kv_bytes=2 * config.num_layers * config.num_kv_heads * config.head_dim * network.dtype.itemsize,
         flops=2 * multiplied + attention,
-        bandwidth=_bandwidth(runner.device),
+        bandwidth=bandwidth,
         peak_flops=_peak_flops(runner.device, runner.dtype),
     )
 
@@ -67,52 +72,58 @@ def as_record(curve: Curve) -> dict[str, Any]:
 
 
 @torch.inference_mode()
-def _time_passes(llm: LLM, rows: Seq[int], past: int, budget: float) -> list[float]:
-    """A real request reads a prompt; then drafts of every length are scored over it, and none is committed."""
+def _time_passes(llm: LLM, rows: Seq[int], past: int, budget: float) -> tuple[list[float], float]:
+    """A real request reads a prompt; then drafts of every length are scored over it, and none is committed.
+
+    Every round reads memory once and runs one pass of each number of rows, so that a busy moment falls on all of them.
+    """
     engine, runner = llm.engine, runner_of(llm)
     ids = tuple(1 + i * 7 % (runner.vocab_size - 1) for i in range(past))
     seq = engine.add(Request(prompt_token_ids=ids, params=SamplingParams(max_tokens=2, ignore_eos=True)))
     try:
         while not seq.num_output:
             engine.step()
-        found = []
+        read, num_bytes = _reader(llm)
+        works = [read]
         for count in rows:
             tokens = [seq.pending, *(1 + i * 5 % (runner.vocab_size - 1) for i in range(1, count))]
-            packed = pack([seq], [chain(tokens)])
-
-            def score(packed: Any = packed) -> None:
-                runner.forward(packed)
-
-            found.append(_median_seconds(score, runner.device, budget))
-        return found
+            works.append(partial(runner.forward, pack([seq], [chain(tokens)])))
+        native = isinstance(decoder_of(llm), NativeDecoder)
+        with torch_threads(1 if native else torch.get_num_threads()):
+            taken = _interleaved(works, runner.device, budget)
+        return taken[1:], num_bytes / taken[0]
     finally:
         engine.cancel(seq)
 
 
-def _median_seconds(work: Any, device: torch.device, budget: float) -> float:
-    for _ in range(2):
-        work()
-    taken: list[float] = []
-    while len(taken) < MAX_REPEATS and (len(taken) < MIN_REPEATS or sum(taken) < budget):
-        _wait(device)
-        began = perf_counter()
-        work()
-        _wait(device)
-        taken.append(perf_counter() - began)
-    return median(taken)
+def _reader(llm: LLM) -> tuple[Callable[[], object], int]:
+    """What reads memory as a pass of one row does, and how many bytes: the packed weights themselves, or a matrix."""
+    network = decoder_of(llm)
+    if isinstance(network, NativeDecoder):
+        return network.stack.read, network.pass_bytes
+    matrix = torch.ones(_ROOF_BYTES // 4 // 4096, 4096, device=network.device)
+    return partial(torch.mv, matrix, torch.ones(4096, device=network.device)), _ROOF_BYTES
 
 
-def _bandwidth(device: torch.device) -> float:
-    """Bytes a second of reading a long vector, as a pass of one row reads the weights."""
-    matrix = torch.ones(_ROOF_BYTES // 4 // 4096, 4096, device=device)
-    vector = torch.ones(4096, device=device)
-    return _ROOF_BYTES / _median_seconds(lambda: torch.mv(matrix, vector), device, 0.2)
+def _interleaved(works: Seq[Callable[[], object]], device: torch.device, budget: float) -> list[float]:
+    """Median seconds of each, in rounds; the first round is not counted."""
+    taken: list[list[float]] = [[] for _ in works]
+    for count in range(MAX_REPEATS + 1):
+        if count > MIN_REPEATS and sum(map(sum, taken)) > budget:
+            break
+        for work, times in zip(works, taken, strict=True):
+            _wait(device)
+            began = perf_counter()
+            work()
+            _wait(device)
+            times.append(perf_counter() - began)
+    return [median(times[1:]) for times in taken]
 
 
 def _peak_flops(device: torch.device, dtype: torch.dtype) -> float:
     side = _ROOF_SIDE * (8 if device.type == "cuda" else 1)
     one = torch.ones(side, side, device=device, dtype=dtype)
-    return 2 * side**3 / _median_seconds(lambda: one @ one, device, 0.2)
+    return 2 * side**3 / _interleaved([lambda: one @ one], device, 0.2)[0]
 
 
 def _wait(device: torch.device) -> None:

@@ -9,11 +9,10 @@ token accepted. Data in: a name; data out: a model directory (made once, kept on
 
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.bench.fingerprint import digest_weights
-from outdraft.bench.lineup import Rival
 from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import ConfigError
 from outdraft.core.registry import near_miss
@@ -44,16 +43,8 @@ def make_model(name: str, shelf: Shelf) -> Made:
         elif path != original:
             raise ConfigError(f"{name}: @{step} comes after the rounding; write it before")
         else:
-            path = original = _inflated(path, step, shelf)
+            path = original = inflated(path, step, shelf)
     return Made(path=path, original=original)
-
-
-def make_draft(rival: Rival, shelf: Shelf) -> Rival:
-    """The same rival with its draft model's steps done, if its `model` has any."""
-    name = rival.options.get("model")
-    if not isinstance(name, str) or "@" not in name:
-        return rival
-    return replace(rival, options={**rival.options, "model": str(make_model(name, shelf).path)})
 
 
 def read_size(text: str) -> tuple[int, int]:
@@ -67,7 +58,8 @@ def read_size(text: str) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def _inflated(source: Path, size: str, shelf: Shelf) -> Path:
+def inflated(source: Path, size: str, shelf: Shelf) -> Path:
+    """The same law at another size: "4x12"."""
     width, depth = read_size(size)
     made_of = [digest_weights(source), size]
     return shelf.get(f"{source.name}-{size}", made_of, lambda new: inflate(source, new, width=width, depth=depth))

@@ -30,6 +30,8 @@ class Row:
     num_draft_tokens: int
     num_accepted_tokens: int
     num_rejections: int
+    num_guarded: int
+    num_replayed_rows: int
     tau: float
     reached: list[int]
     rejected: list[int]
@@ -66,6 +68,8 @@ def make_row(
         num_draft_tokens=stats.num_draft_tokens,
         num_accepted_tokens=stats.num_accepted_tokens,
         num_rejections=stats.num_rejections,
+        num_guarded=stats.num_guarded,
+        num_replayed_rows=stats.num_replayed_rows,
         tau=stats.tau,
         reached=[stats.reached[i] for i in range(1, longest + 1)],
         rejected=[stats.first_rejection[i] for i in range(1, longest + 1)],

@@ -11,8 +11,8 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from outdraft.bench.clock import time_text
+from outdraft.bench.curve import PAST, measure_curve
 from outdraft.bench.curve import as_record as curve_record
-from outdraft.bench.curve import measure_curve
 from outdraft.bench.energy import find_meter
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.fingerprint import digest
@@ -38,6 +38,7 @@ class Plan:
     params: SamplingParams
     rounds: int
     curve: bool = True
+    past: int = PAST  # cached tokens of the curve
 
     @property
     def one_length(self) -> bool:
@@ -134,11 +135,11 @@ class Bench:
         return trials[PLAIN].first.text
 
     def _run_curve(self) -> None:
-        key = digest({"curve": self._common(), "config": self._configs[PLAIN]})
+        key = digest({"curve": self._common(), "past": self.plan.past, "config": self._configs[PLAIN]})
         if key in self.journal.keys:
             return
         self.tell("what a pass costs by its rows", 0)
-        curve = curve_record(measure_curve(self.plan.subject.plain))
+        curve = curve_record(measure_curve(self.plan.subject.plain, past=self.plan.past))
         more = {"config": self._configs[PLAIN], "load": load_average()}
         self.journal.append({"kind": "curve", "key": key, **curve, **more, **self._common()})
 

@@ -14,8 +14,7 @@ from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import OutdraftError
 from outdraft.engine.llm import LLM
 from outdraft.engine.runner import Runner
-from outdraft.models.base import Decoder
-from outdraft.nn.quant.linear import QuantLinear
+from outdraft.models.network import Network
 from outdraft.weights.hub import resolve
 
 
@@ -23,6 +22,7 @@ from outdraft.weights.hub import resolve
 class Subject:
     """`told`: name, parameters, weights (a fingerprint), inflate. `original`: its weights before any rounding."""
 
+    name: str  # with the steps that made it
     plain: LLM
     told: dict[str, Any]
     original: Path
@@ -36,7 +36,8 @@ def load_subject(model: str, shelf: Shelf, *, inflated: str | None = None, **set
     made = make_model(name, shelf)
     told |= {"inflate": inflated, "weights": digest_weights(made.path)}
     plain = LLM(made.path, **settings)
-    return Subject(plain=plain, told=told | {"parameters": count_parameters(decoder_of(plain))}, original=made.original)
+    told["parameters"] = decoder_of(plain).num_parameters
+    return Subject(name=name, plain=plain, told=told, original=made.original)
 
 
 def runner_of(llm: LLM) -> Runner:
@@ -46,21 +47,16 @@ def runner_of(llm: LLM) -> Runner:
     return target
 
 
-def decoder_of(llm: LLM) -> Decoder:
+def decoder_of(llm: LLM) -> Network:
     """The network behind an engine."""
     return runner_of(llm).decoder
-
-
-def count_parameters(decoder: Decoder) -> int:
-    """Tied weights once, rounded ones as the numbers that they stand for."""
-    rounded = [part for part in decoder.modules() if isinstance(part, QuantLinear)]
-    whole = sum(parameter.numel() for parameter in decoder.parameters())
-    return whole + sum(part.num_in * part.qweight.shape[0] for part in rounded)
 
 
 def with_weights(config: Mapping[str, Any]) -> dict[str, Any]:
     """A drafter's resolved options, with a fingerprint of the weights that they name."""
     told = dict(config)
+    if "weights" in told:
+        return told
     try:
         told["weights"] = digest_weights(resolve(told["model"])) if told.get("model") else None
     except OutdraftError:

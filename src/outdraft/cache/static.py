@@ -1,162 +1,110 @@
-"""One preallocated block of keys and values per sequence: `[layers, Hkv, capacity, d]`, doubled when it is full.
+"""One block of keys and values per sequence: `[layers, Hkv, capacity, d]`, doubled when it is full.
 
     slot    0 ............ length ......... length + reserved ......... capacity
             committed rows  tentative rows   free
 
-`poison` (tests) writes NaN over every slot that holds nothing, so that any use of a dropped row shows.
+To kernels a block is pages that happen to stand in a row.
 """
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import CapabilityError
+from outdraft.cache.planes import Planes
+from outdraft.cache.slots import SlotCache, Slots
+from outdraft.core.cache import PAGE, KVMemory
 
 _FIRST = 128  # slots of a new sequence
 
 
 @dataclass(slots=True, kw_only=True)
-class _Entry:
+class Block(Slots):
     """One sequence's memory."""
 
-    keys: Tensor  # [L, Hkv, capacity, d]
-    values: Tensor  # [L, Hkv, capacity, d]
-    views: list[tuple[Tensor, Tensor]]  # per layer, [Hkv, capacity, d] each
-    length: int = 0
-    reserved: int = 0
+    planes: Planes  # [L, Hkv, capacity]
+
+    @property
+    def capacity(self) -> int:
+        """How many slots there are."""
+        return self.planes.keys.shape[2]
 
 
-class StaticCache:
+class StaticCache(SlotCache[Block]):
     """`KVCache` over contiguous blocks."""
 
-    can_trim = True
+    def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
+        """Rows k and v [n, Hkv, d] into reserved slots `slot`.. of one layer."""
+        where = (layer, slice(None), slice(slot, slot + k.shape[0]))
+        self._entries[seq].planes.put(where, k.transpose(0, 1), v.transpose(0, 1))
 
-    def __init__(
-        self,
-        num_layers: int,
-        num_kv_heads: int,
-        head_dim: int,
-        dtype: torch.dtype,
-        device: torch.device | str,
-        max_len: int,
-        *,
-        poison: bool = False,
-    ) -> None:
-        self.shape = (num_layers, num_kv_heads, head_dim)
-        self.dtype, self.device = dtype, torch.device(device)
-        self.max_len = max_len
-        self.poison = poison
-        self._entries: dict[int, _Entry] = {}
+    def read(self, seq: int, layer: int, stop: int) -> tuple[Tensor, Tensor]:
+        """K and V of slots [0, stop), each [Hkv, stop, d]: views, but for int8."""
+        return self._entries[seq].planes.get((layer, slice(None), slice(stop)))
 
-    def add(self, seq: int) -> None:
-        """A new, empty sequence."""
-        if seq in self._entries:
-            raise CapabilityError(f"cache: sequence {seq} exists already: free it first")
-        self._entries[seq] = self._allocate(min(_FIRST, self.max_len))
-
-    def length(self, seq: int) -> int:
-        """Committed rows."""
-        return self._entries[seq].length
-
-    def reserve(self, seq: int, n: int) -> None:
-        """Room for n tentative rows; rows that stand there already stay."""
+    def memory(self, seq: int) -> KVMemory:
+        """The block, cut into pages."""
         entry = self._entries[seq]
-        wanted = entry.length + n
-        if wanted > self.max_len:
-            raise CapabilityError(
-                f"cache: sequence {seq} has {entry.length} rows and asks for {n} more, but max_len is {self.max_len}"
-            )
-        capacity = entry.keys.shape[2]
-        if wanted > capacity:
-            while capacity < wanted:
-                capacity *= 2
-            grown = self._allocate(min(capacity, self.max_len))
-            self._copy(entry, grown, entry.length + entry.reserved)
-            grown.length, grown.reserved = entry.length, entry.reserved
-            entry = self._entries[seq] = grown
-        entry.reserved = max(entry.reserved, n)
-
-    def commit(self, seq: int, keep: Seq[int]) -> None:
-        """Keep these tentative rows (counted from `length`), in this order; drop the others."""
-        entry = self._entries[seq]
-        if any(not 0 <= row < entry.reserved for row in keep):
-            raise CapabilityError(f"cache: commit of rows {list(keep)}, but {entry.reserved} are reserved")
-        same = 0
-        while same < len(keep) and keep[same] == same:
-            same += 1
-        if same < len(keep):
-            source = torch.tensor(keep[same:], device=self.device) + entry.length
-            target = slice(entry.length + same, entry.length + len(keep))
-            entry.keys[:, :, target] = entry.keys[:, :, source]
-            entry.values[:, :, target] = entry.values[:, :, source]
-        entry.length += len(keep)
-        self._drop(entry)
-
-    def truncate(self, seq: int, length: int) -> None:
-        """Forget everything from row `length` on."""
-        entry = self._entries[seq]
-        if not 0 <= length <= entry.length:
-            raise CapabilityError(f"cache: truncate to {length}, but sequence {seq} has {entry.length} rows")
-        entry.length = length
-        self._drop(entry)
-
-    def fork(self, seq: int, new: int) -> None:
-        """`new` starts with a copy of `seq`'s committed rows."""
-        entry = self._entries[seq]
-        self.add(new)
-        self.reserve(new, entry.length)
-        copy = self._entries[new]
-        self._copy(entry, copy, entry.length)
-        copy.length, copy.reserved = entry.length, 0
-
-    def free(self, seq: int) -> None:
-        """Forget the sequence."""
-        del self._entries[seq]
-
-    def layer_view(self, seq: int, layer: int) -> tuple[Tensor, Tensor]:
-        """K and V of one layer, each [Hkv, capacity, d]; valid until the next `reserve`."""
-        return self._entries[seq].views[layer]
-
-    def block(self, seq: int) -> tuple[Tensor, Tensor]:
-        """K and V of all layers, each [L, Hkv, capacity, d]; valid until the next `reserve`."""
-        entry = self._entries[seq]
-        return entry.keys, entry.values
+        count = entry.capacity // PAGE
+        keys, values, *scales = (
+            plane.view(*plane.shape[:2], count, PAGE, *plane.shape[3:]).transpose(1, 2)
+            for plane in entry.planes.tensors()
+        )
+        return KVMemory(
+            keys=keys, values=values, table=torch.arange(count, dtype=torch.int32),
+            key_scales=scales[0] if scales else None, value_scales=scales[1] if scales else None,
+        )  # fmt: skip
 
     def check(self) -> None:
-        """Raise if an invariant broke."""
+        """Raise `AssertionError` if an invariant broke."""
         for seq, entry in self._entries.items():
-            capacity = entry.keys.shape[2]
-            if not 0 <= entry.length <= entry.length + entry.reserved <= capacity <= self.max_len:
+            if not 0 <= entry.length <= entry.stop <= min(entry.capacity, self.max_len):
                 raise AssertionError(
-                    f"cache: sequence {seq} has length {entry.length}, {entry.reserved} reserved, capacity {capacity}"
+                    f"cache: sequence {seq} has length {entry.length}, {entry.reserved} reserved, "
+                    f"capacity {entry.capacity}"
                 )
             if not self.poison:
                 continue
-            for block in (entry.keys, entry.values):
-                if bool(block[:, :, : entry.length].isnan().any()):
-                    raise AssertionError(f"cache: a committed row of sequence {seq} was never written")
-                if not bool(block[:, :, entry.length + entry.reserved :].isnan().all()):
-                    raise AssertionError(f"cache: sequence {seq} was written beyond its reserved rows")
+            if entry.planes.has_holes(_slots(0, entry.length)):
+                raise AssertionError(f"cache: a committed row of sequence {seq} was never written")
+            if not entry.planes.is_void(_slots(entry.stop, None)):
+                raise AssertionError(f"cache: sequence {seq} was written beyond its reserved rows")
 
-    def _allocate(self, capacity: int) -> _Entry:
+    def _new(self) -> Block:
+        return Block(planes=self._allocate(_FIRST))
+
+    def _allocate(self, capacity: int) -> Planes:
+        """Whole pages, no more of them than anybody may use."""
         layers, heads, width = self.shape
-        shape = (layers, heads, capacity, width)
-        keys = torch.empty(shape, dtype=self.dtype, device=self.device)
-        values = torch.empty_like(keys)
-        if self.poison:
-            keys.fill_(float("nan"))
-            values.fill_(float("nan"))
-        return _Entry(keys=keys, values=values, views=list(zip(keys.unbind(), values.unbind(), strict=True)))
+        pages = min(capacity, self.max_len + PAGE - 1) // PAGE
+        return Planes.allocate((layers, heads, pages * PAGE), width, self.format, self.poison)
 
-    def _copy(self, source: _Entry, target: _Entry, rows: int) -> None:
-        target.keys[:, :, :rows] = source.keys[:, :, :rows]
-        target.values[:, :, :rows] = source.values[:, :, :rows]
+    def _make_room(self, entry: Block, stop: int) -> None:
+        capacity = entry.capacity
+        if stop <= capacity:
+            return
+        while capacity < stop:
+            capacity *= 2
+        grown = self._allocate(capacity)
+        grown.copy(_slots(0, entry.stop), entry.planes, _slots(0, entry.stop))
+        entry.planes = grown
 
-    def _drop(self, entry: _Entry) -> None:
-        """Nothing is tentative any more."""
-        entry.reserved = 0
+    def _move(self, entry: Block, sources: list[int], target: int) -> None:
+        source = torch.tensor(sources, device=self.format.device)
+        to = _slots(target, target + len(sources))
+        entry.planes.copy(to, entry.planes, (slice(None), slice(None), source))
+
+    def _drop(self, entry: Block, length: int) -> None:
+        entry.length, entry.reserved = length, 0
         if self.poison:
-            entry.keys[:, :, entry.length :] = float("nan")
-            entry.values[:, :, entry.length :] = float("nan")
+            entry.planes.poison(_slots(length, None))
+
+    def _copy(self, entry: Block) -> Block:
+        copy = Block(planes=self._allocate(entry.capacity))
+        copy.planes.copy(_slots(0, entry.length), entry.planes, _slots(0, entry.length))
+        return copy
+
+
+def _slots(first: int, stop: int | None) -> tuple[slice, slice, slice]:
+    """Index of slots [first, stop) in every layer and head."""
+    return slice(None), slice(None), slice(first, stop)

@@ -26,7 +26,16 @@ class EngineFlags:
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
+    guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
+                               "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache_dtype: str = flag(
+        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+    )
+
+    precision: str = flag("full", "of the weights: full, mixed, draft-int4 or elastic (by free memory)", metavar="NAME")
+    precision_options: Mapping[str, Any] = flag({}, "an option of elastic precision: min_free or margin")
 
     def load(self) -> "LLM":
         """The engine. Raises `OutdraftError`s that name what does not fit."""

@@ -1,9 +1,27 @@
 """The contract of a key/value cache: slots for committed rows, and tentative rows beyond them."""
 
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 from typing import Protocol
 
 from torch import Tensor
+
+PAGE = 16  # slots of a page: the block in which attention kernels take keys
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KVMemory:
+    """Where one sequence's rows stand, for kernels.
+
+    Slot s of head h in layer l is `keys[l, table[s // 16], h, s % 16]`. Strides are any, but the slots of a page lie
+    one after another, and the scales of an int8 cache like the rows they belong to. Valid until the next `reserve`.
+    """
+
+    keys: Tensor  # [L, pages, Hkv, 16, d]
+    values: Tensor  # the same
+    table: Tensor  # [pages of the sequence] int32, on the host
+    key_scales: Tensor | None = None  # [L, pages, Hkv, 16] float32: a row is its bytes times its scale
+    value_scales: Tensor | None = None  # the same
 
 
 class KVCache(Protocol):
@@ -39,12 +57,19 @@ class KVCache(Protocol):
         """Forget the sequence."""
         ...
 
-    def layer_view(self, seq: int, layer: int) -> tuple[Tensor, Tensor]:
-        """K and V of one layer, each [H_kv, capacity, d]."""
+    def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
+        """Rows k and v [n, Hkv, d] into the reserved slots `slot`, `slot` + 1, ... of one layer."""
         ...
 
-    def block(self, seq: int) -> tuple[Tensor, Tensor]:
-        """K and V of all layers, each [L, H_kv, capacity, d]; rows of a head are contiguous."""
+    def read(self, seq: int, layer: int, stop: int) -> tuple[Tensor, Tensor]:
+        """K and V of one layer's slots [0, stop), each [Hkv, stop, d]: a view or a copy.
+
+        Who changes them puts them back before anybody else looks.
+        """
+        ...
+
+    def memory(self, seq: int) -> KVMemory:
+        """Where all layers' rows stand."""
         ...
 
     def check(self) -> None:

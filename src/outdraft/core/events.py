@@ -38,4 +38,5 @@ class StepEvent:
     draft_depth: int = 0  # longest acceptable path offered
     num_accepted: int = 0  # length of the path that the rule accepted, before any cut at a stop
     rejected: bool = False  # the path ended at a rejection, not at a leaf
+    num_replayed: int | None = None  # rows computed again to settle a decision; None: none was in doubt
     times: StepTimes = StepTimes()

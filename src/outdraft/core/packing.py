@@ -42,9 +42,9 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
     A draft's node 0 must be the sequence's pending token; a sequence that is not prefilled takes no draft but the
     pending token itself.
     """
-    rows: list[Tensor] = []
-    places: list[Tensor] = []
-    nodes: list[Tensor] = []
+    tokens: list[int] = []
+    positions: list[int] = []
+    nodes: list[int] = []
     row_starts, node_starts, num_certain = [0], [0], []
     packed_drafts: list[Draft | None] = []
     trees: list[HostTree | None] = []
@@ -54,17 +54,14 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
         reaches = seq.num_cached + certain == pending_at
         draft = draft if reaches else None
         tree = host_tree(draft) if draft is not None else None
-        tokens = torch.tensor(seq.tokens[seq.num_cached : seq.num_cached + certain], dtype=torch.long)
-        positions = torch.arange(seq.num_cached, seq.num_cached + certain)
-        start = row_starts[-1] + certain
-        if draft is not None and tree is not None:
-            tokens = torch.cat([tokens.to(draft.tokens.device), draft.tokens])
-            positions = torch.cat([positions, pending_at + torch.tensor(tree.depths)])
-            nodes.append(torch.arange(start, start + draft.num_nodes))
-        rows.append(tokens)
-        places.append(positions)
-        row_starts.append(row_starts[-1] + tokens.shape[0])
-        node_starts.append(node_starts[-1] + (draft.num_nodes if draft is not None else 0))
+        tokens += seq.tokens[seq.num_cached : seq.num_cached + certain]
+        positions += range(seq.num_cached, seq.num_cached + certain)
+        if tree is not None:
+            nodes += range(len(tokens), len(tokens) + len(tree.tokens))
+            tokens += tree.tokens
+            positions += [pending_at + depth for depth in tree.depths]
+        row_starts.append(len(tokens))
+        node_starts.append(len(nodes))
         num_certain.append(certain)
         packed_drafts.append(draft)
         trees.append(tree)
@@ -72,9 +69,9 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
         seqs=tuple(seqs),
         drafts=tuple(packed_drafts),
         trees=tuple(trees),
-        tokens=torch.cat(rows),
-        positions=torch.cat(places),
-        nodes=torch.cat(nodes) if nodes else torch.zeros(0, dtype=torch.long),
+        tokens=torch.tensor(tokens, dtype=torch.long),
+        positions=torch.tensor(positions, dtype=torch.long),
+        nodes=torch.tensor(nodes, dtype=torch.long),
         row_starts=tuple(row_starts),
         num_certain=tuple(num_certain),
         node_starts=tuple(node_starts),

@@ -61,6 +61,11 @@ class SamplingParams:
         return self.temperature == 0.0
 
     @property
+    def edits_logits(self) -> bool:
+        """Whether logits are changed before the temperature: by penalties, a minimum length, or biases."""
+        return self.depends_on_history or bool(self.logit_bias)
+
+    @property
     def depends_on_history(self) -> bool:
         """Whether the processed law at a node depends on which tokens came before, beyond the model's own view."""
         return bool(

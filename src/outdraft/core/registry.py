@@ -36,6 +36,7 @@ class Method:
     options: type  # a frozen dataclass, every field with a default
     lossless: bool = True
     paper: Paper | None = None
+    describe: Callable[[Any], Mapping[str, Any]] = lambda built: {}  # what it chose itself, for the resolved config
     shapes: tuple[str, ...] = ("chain",)  # drafter: what it can propose; verifier: what it can judge
 
 

@@ -31,6 +31,7 @@ class Sequence:
     finish_reason: str | None = None
     prompt_ids: frozenset[int] = frozenset()
     output_counts: Counter[int] = field(default_factory=Counter)
+    variant: str = ""  # the rounding of the weights that decode it, by name
 
     @property
     def pending(self) -> int:

@@ -8,7 +8,7 @@ nothing of methods, and a method never touches a model.
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -33,6 +33,15 @@ class TargetOutput:
 
     logits: Tensor  # [M, V] at the draft nodes
     hidden: Mapping[int, Tensor] = field(default_factory=dict)  # tap -> [R, D] at every row
+    drifted: frozenset[int] = frozenset()  # i: rows of packed.seqs[i] may differ from plain decoding's in the last bits
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """The end of a path, computed again as plain decoding computes it."""
+
+    logits: Tensor  # [V] at the path's last node
+    num_rows: int  # passes of one row that it took
 
 
 class Target(Protocol):
@@ -53,6 +62,14 @@ class Target(Protocol):
         """Keep these of the sequence's rows of the last pass (indices among its own rows, in path order)."""
         ...
 
+    def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
+        """Score `node` of drifted sequence i again, row by row from where its memory left plain decoding's.
+
+        Of the last pass's rows the path to `node` alone stands afterwards, so that `commit` may keep no other. Never
+        asked of a target whose passes drift nowhere.
+        """
+        ...
+
     def end(self, seq: Sequence) -> None:
         """Forget the sequence."""
         ...
@@ -67,6 +84,11 @@ class TargetPort(Protocol):
     max_len: int
     device: torch.device
     dtype: torch.dtype
+
+    @property
+    def native(self) -> object | None:
+        """The target as a `models.native.NativeDecoder`, for a drafter that runs its packed layers; None: PyTorch."""
+        ...
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings: [n] -> [n, D]."""
@@ -85,4 +107,8 @@ class TargetPort(Protocol):
 
         The tokens stand `offset` places after the pending one, and see the tentative rows of earlier calls.
         """
+        ...
+
+    def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> Any:
+        """The attention context of such a pass (`nn.context`), with room for `rooms[i]` rows from its own on."""
         ...

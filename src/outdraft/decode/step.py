@@ -10,18 +10,18 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 
 import torch
-from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter
 from outdraft.core.events import StepEvent, StepTimes
-from outdraft.core.packing import PackedDrafts, pack
+from outdraft.core.packing import pack
 from outdraft.core.policy import Policy
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target
 from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import commit
-from outdraft.sampling.warp import tree_paths, warp_nodes
+from outdraft.decode.guard import settle
+from outdraft.decode.laws import target_laws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +32,7 @@ class Parts:
     drafter: Drafter
     verifier: Verifier
     policy: Policy
+    guard: float = 0.0  # settle decisions that such a change of a logit difference could turn; 0: none
 
 
 @torch.inference_mode()
@@ -46,6 +47,9 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     p = target_laws(packed, scored.logits)
     coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
     verdicts = parts.verifier(packed, p, coins)
+    replayed: dict[int, int] = {}
+    if scored.drifted and parts.guard and parts.verifier.lossless:
+        verdicts, replayed = settle(packed, scored, p, verdicts, parts.target, parts.guard)
     events, seen = commit(packed, scored, p, verdicts, parts.target)
     parts.drafter.observe(seen)
     parts.policy.update(events)
@@ -53,7 +57,7 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     share = 1 / len(seqs)
     rest = perf_counter() - passed
     times = StepTimes(draft=(drafted - began) * share, target=(passed - drafted) * share, rest=rest * share)
-    return [replace(event, times=times) for event in events]
+    return [replace(event, times=times, num_replayed=replayed.get(i)) for i, event in enumerate(events)]
 
 
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
@@ -61,13 +65,3 @@ def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     ready = [seq for seq in seqs if seq.prefilled]
     guesses = iter(parts.drafter.propose(ready, parts.policy.plan(ready)) if ready else [])
     return [next(guesses) if seq.prefilled else chain([seq.pending]) for seq in seqs]
-
-
-def target_laws(packed: PackedDrafts, logits: Tensor) -> Tensor:
-    """The warped law at every node: [M, V] -> [M, V]."""
-    laws = []
-    for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)):
-        if tree is not None:
-            paths = tree_paths(tree) if seq.request.params.depends_on_history else None
-            laws.append(warp_nodes(seq, logits[packed.node_slice(i)], paths))
-    return laws[0] if len(laws) == 1 else torch.cat(laws) if laws else logits

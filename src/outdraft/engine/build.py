@@ -13,17 +13,7 @@ from outdraft.core.registry import find, make_options
 from outdraft.decode.step import Parts
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation
-from outdraft.models.base import Decoder
-from outdraft.models.load import load_model
 from outdraft.weights.gguf import GgufFile
-
-
-def load_target(path: Path, *, dtype: str, device: str, exact: bool) -> Decoder:
-    """The decoder, its rows independent of the pass if `exact`."""
-    decoder = load_model(path, dtype=None if dtype == "auto" else dtype, device=device, native=True)
-    if not exact and decoder.stack is None:
-        decoder.set_exact(False)
-    return decoder
 
 
 def load_codec(path: Path) -> TextCodec | None:
@@ -35,7 +25,12 @@ def load_codec(path: Path) -> TextCodec | None:
 
 
 def build_parts(
-    runner: Runner, speculation: Speculation, *, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
+    runner: Runner,
+    speculation: Speculation,
+    *,
+    verifier_options: Mapping[str, Any],
+    policy_options: Mapping[str, Any],
+    guard: float = 0.0,
 ) -> tuple[Parts, dict[str, Any]]:
     """The four parts over a loaded target, and the resolved configuration as plain data."""
     rule = find("verifier", speculation.verifier)
@@ -64,9 +59,11 @@ def build_parts(
         drafter=drafter,
         verifier=rule.build(options["verifier"]),
         policy=pacing.build(options["policy"]),
+        guard=guard,
     )
     resolved = {
         kind: {"name": chosen.name, "lossless": chosen.lossless, **asdict(options[kind])}
         for kind, chosen in (("drafter", method), ("verifier", rule), ("policy", pacing))
     }
+    resolved["drafter"] |= method.describe(drafter)
     return parts, resolved

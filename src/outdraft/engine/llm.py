@@ -7,20 +7,30 @@ and the events of every request go to that request's own writer.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, overload
 
+import torch
+
+from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
+from outdraft.core.registry import make_options
 from outdraft.core.request import Request
-from outdraft.engine.build import build_parts, load_codec, load_target
+from outdraft.decode.step import Parts
+from outdraft.engine.build import load_codec
+from outdraft.engine.elastic import ElasticEngine
 from outdraft.engine.loop import Engine
+from outdraft.engine.precision import BY_MEMORY, DRAFT_INT4, ELASTIC, FULL, MIXED, ElasticOptions, Ladder
 from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation, from_mapping
+from outdraft.engine.variant import Setup, Variant, build_variant, check_precision, elastic_levels, load_variant
 from outdraft.engine.writer import Chunk, Result, Writer
-from outdraft.kernels.threads import one_torch_thread
+from outdraft.kernels.threads import torch_threads
+from outdraft.models.network import Network
 from outdraft.weights.hub import resolve
 
 Prompt = str | Mapping[str, Any]
@@ -38,7 +48,16 @@ class LLM:
         speculative_config: the same in vLLM's words; excludes `drafter`.
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
+        guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
+            is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
         max_model_len: a shorter context than the model's own.
+        kv_cache: where keys and values lie. "static": a block for each sequence; "paged": one pool of pages for all.
+        kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, which is another law than the
+            model's own: `config["variant"]` says so.
+        precision: of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the same text.
+            "mixed": the target's middle layers on 4 bits, another law. "elastic": the first of these that leaves memory
+            free, chosen when a request is admitted and never changed within it. Results name their `variant`.
+        precision_options: of "elastic": `min_free` and `margin`, shares of all memory.
 
     Raises:
         ModelLoadError, ConfigError, CapabilityError: before any token is written.
@@ -59,9 +78,15 @@ class LLM:
         dtype: str = "auto",
         device: str = "cpu",
         exact: bool | None = None,
+        guard: float | None = None,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
+        kv_cache: str = "static",
+        kv_cache_dtype: str = "auto",
+        precision: str = FULL,
+        precision_options: Mapping[str, Any] | None = None,
     ) -> None:
+        cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
         speculation = Speculation(
             drafter=drafter,
             drafter_options=drafter_options or {},
@@ -74,31 +99,73 @@ class LLM:
                 raise ConfigError("give either speculative_config or drafter, verifier and policy, not both")
             speculation = from_mapping(speculative_config)
         directory = resolve(str(model))
-        exact = device == "cpu" if exact is None else exact
-        decoder = load_target(directory, dtype=dtype, device=device, exact=exact)
         self.codec: TextCodec | None = load_codec(directory)
-        self._eos = frozenset(decoder.config.eos_ids) | frozenset(self.codec.eos_token_ids if self.codec else ())
-        self._directory, self._exact, self._max_len, self._max_num_seqs = directory, exact, max_model_len, max_num_seqs
-        self._decoder = decoder
-        self._assemble(speculation, verifier_options or {}, policy_options or {})
-
-    def _assemble(
-        self, speculation: Speculation, verifier_options: Mapping[str, Any], policy_options: Mapping[str, Any]
-    ) -> None:
-        runner = Runner(self._decoder, max_len=self._max_len, exact=self._exact)
-        parts, resolved = build_parts(
-            runner, speculation, verifier_options=verifier_options, policy_options=policy_options
+        self._max_num_seqs = max_num_seqs
+        self._setup = Setup(
+            directory=directory,
+            dtype=dtype,
+            device=device,
+            exact=device == "cpu" if exact is None else exact,
+            guard=guard,
+            max_len=max_model_len,
+            cache=cache,
+            speculation=speculation,
+            verifier_options=verifier_options or {},
+            policy_options=policy_options or {},
         )
-        self.engine = Engine(parts, eos_token_ids=self._eos, max_num_seqs=self._max_num_seqs)
-        dtype = str(runner.dtype).removeprefix("torch.")
-        self.config: dict[str, Any] = {
-            "model": self._directory.name, "variant": self._decoder.config.variant, "dtype": dtype,
-            "device": str(runner.device), "exact": self._exact,
-            "kernels": self._decoder.stack.kind if self._decoder.stack is not None else "pytorch",
-            "max_model_len": runner.max_len, **resolved,
-        }  # fmt: skip
+        check_precision(self._setup, precision)
+        if precision == ELASTIC:
+            self._start_elastic(make_options(BY_MEMORY, precision_options or {}))
+            return
+        if precision_options:
+            raise ConfigError(f"precision_options belong to precision='elastic', not to {precision!r}")
+        self._start(load_variant(self._setup, precision, small_draft=precision == DRAFT_INT4), precision)
+
+    def _start(self, variant: Variant, precision: str) -> None:
+        """One engine over one variant."""
+        self._config = {**variant.config, "precision": {"name": precision}}
+        self._take(variant, Engine(variant.parts, variant=variant.name, **self._limits(variant)))
+
+    def _start_elastic(self, options: ElasticOptions) -> None:
+        """One engine that changes its variant between requests."""
+        setup = self._setup
+        first = load_variant(setup, FULL, small_draft=False)
+        levels = elastic_levels(setup, _network(first.parts), first.config["drafter"])
+
+        threads = torch.get_num_threads()
+
+        def load(level: str) -> Variant:
+            with torch_threads(threads):  # a step has one
+                return load_variant(setup, level, small_draft=DRAFT_INT4 in levels and level != FULL)
+
+        ladder = Ladder(levels, options)
+        self._config = {"precision": {"name": ELASTIC, "levels": list(levels), **asdict(options)}}
+        self._take(first, ElasticEngine(first, load, ladder, **self._limits(first)))
+
+    def _limits(self, variant: Variant) -> dict[str, Any]:
+        eos = frozenset(_network(variant.parts).config.eos_ids)
+        return {
+            "eos_token_ids": eos | frozenset(self.codec.eos_token_ids if self.codec else ()),
+            "max_num_seqs": self._max_num_seqs,
+        }
+
+    def _take(self, variant: Variant, engine: Engine) -> None:
+        self.engine = engine
+        self._is_native = variant.config["kernels"] != "pytorch"
         self._lock = Lock()
         self._writers: dict[int, Writer] = {}
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What runs, as plain data; with elastic precision, what runs now."""
+        if not isinstance(self.engine, ElasticEngine):
+            return self._config
+        precision = {**self._config["precision"], "level": self.engine.ladder.level}
+        return {**self.engine.config, "precision": precision}
+
+    @property
+    def _decoder(self) -> Network:
+        return _network(self.engine.parts)
 
     def with_drafter(
         self,
@@ -110,15 +177,19 @@ class LLM:
         policy_options: Mapping[str, Any] | None = None,
         num_speculative_tokens: int | None = None,
     ) -> "LLM":
-        """Another engine over the same loaded weights."""
+        """Another engine over the same loaded weights, which it keeps: with elastic precision, those of this moment."""
         other = object.__new__(LLM)
-        for name in ("codec", "_eos", "_directory", "_exact", "_max_len", "_max_num_seqs", "_decoder"):
-            setattr(other, name, getattr(self, name))
+        other.codec, other._max_num_seqs = self.codec, self._max_num_seqs
         speculation = Speculation(
             drafter=drafter, drafter_options=options or {}, verifier=verifier, policy=policy,
             num_speculative_tokens=num_speculative_tokens,
         )  # fmt: skip
-        other._assemble(speculation, {}, policy_options or {})
+        other._setup = replace(
+            self._setup, speculation=speculation, verifier_options={}, policy_options=policy_options or {}
+        )
+        precision = self.config["precision"]
+        is_mixed = precision.get("level", precision["name"]) == MIXED
+        other._start(build_variant(other._setup, self._decoder), MIXED if is_mixed else FULL)
         return other
 
     @overload
@@ -218,14 +289,14 @@ class LLM:
             raise RequestError(f"a prompt is a string or a mapping, not {type(prompt).__name__}")
         if self.codec is None:
             raise RequestError(
-                f"{self._directory.name} has no tokenizer.json: put the model's own beside it, or give "
+                f"{self._setup.directory.name} has no tokenizer.json: put the model's own beside it, or give "
                 "{'prompt_token_ids': [...]}"
             )
         return tuple(self.codec.encode(prompt))
 
     def _advance(self, served: Callable[[], bool]) -> None:
         """One step for everybody, unless somebody else's step has `served` the caller while it waited."""
-        with self._lock, one_torch_thread(self._decoder.stack is not None):
+        with self._lock, torch_threads(1 if self._is_native else torch.get_num_threads()):
             if served():
                 return
             for event in self.engine.step():
@@ -239,3 +310,8 @@ class LLM:
     def _drop(self, writer: Writer) -> None:
         self.engine.cancel(writer.seq)
         self._writers.pop(writer.seq.id, None)
+
+
+def _network(parts: Parts) -> Network:
+    assert isinstance(parts.target, Runner)
+    return parts.target.decoder

@@ -18,10 +18,18 @@ from outdraft.sampling.coins import draft_coins, verifier_coins
 
 
 class Engine:
-    """The one loop. Not thread-safe: `engine.llm` serialises the callers."""
+    """The one loop. Not thread-safe: `engine.llm` serialises the callers. `variant` names the target's rounding."""
 
-    def __init__(self, parts: Parts, *, eos_token_ids: frozenset[int] = frozenset(), max_num_seqs: int = 64) -> None:
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        eos_token_ids: frozenset[int] = frozenset(),
+        max_num_seqs: int = 64,
+        variant: str = "",
+    ) -> None:
         self.parts = parts
+        self.variant = variant
         self.eos_token_ids = eos_token_ids
         self.max_num_seqs = max_num_seqs
         self.waiting: deque[Sequence] = deque()
@@ -77,7 +85,7 @@ class Engine:
 
     def step(self) -> list[StepEvent]:
         """One pass: the oldest unread prompt's next chunk, or one round of every decoding sequence."""
-        while self.waiting and len(self.running) < self.max_num_seqs:
+        while self.waiting and len(self.running) < self.max_num_seqs and self.admits():
             self._admit(self.waiting.popleft())
         unread = next((seq for seq in self.running if not seq.prefilled), None)
         batch = [unread] if unread is not None else list(self.running)
@@ -89,6 +97,10 @@ class Engine:
                 self._retire(seq)
         return events
 
+    def admits(self) -> bool:
+        """Whether the next request may join now; `ElasticEngine` may want to change its weights first."""
+        return True
+
     def cancel(self, seq: Sequence) -> None:
         """Drop a request wherever it is; it keeps what it has written."""
         seq.finish_reason = seq.finish_reason or "cancelled"
@@ -98,6 +110,7 @@ class Engine:
             self._retire(seq)
 
     def _admit(self, seq: Sequence) -> None:
+        seq.variant = self.variant
         self.parts.target.begin(seq)
         self.parts.drafter.begin([seq])
         self.running.append(seq)

@@ -11,46 +11,59 @@ from collections.abc import Sequence as Seq
 import torch
 from torch import Tensor
 
-from outdraft.cache.static import StaticCache
+from outdraft.cache.config import CacheConfig
 from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetOutput
-from outdraft.models.base import Decoder
+from outdraft.core.target import Replay, TargetOutput
+from outdraft.engine.plain_rows import PlainRows
+from outdraft.models.native import NativeDecoder
+from outdraft.models.network import Network
 from outdraft.nn.context import CachedContext, Segment
 
 
 class Runner:
-    """`Target` and `TargetPort` over a `Decoder`. `exact`: a row's result does not depend on the pass it is in."""
+    """`Target` and `TargetPort` over a `Network`. `exact`: a row's result does not depend on the pass it is in."""
 
-    def __init__(self, decoder: Decoder, *, max_len: int | None = None, exact: bool = True) -> None:
+    def __init__(
+        self, decoder: Network, *, max_len: int | None = None, exact: bool = True, cache: CacheConfig | None = None
+    ) -> None:
         config = decoder.config
         if max_len is not None and max_len > config.max_len:
             raise CapabilityError(f"max_model_len={max_len} exceeds the model's context of {config.max_len} tokens")
-        weight = next(decoder.parameters())
         self.decoder = decoder
         self.exact = exact
         self.max_len = max_len or config.max_len
         self.vocab_size = config.vocab_size
         self.hidden_size = config.hidden_size
         self.num_layers = config.num_layers
-        self.device, self.dtype = weight.device, weight.dtype
-        self.cache = StaticCache(
+        self.device, self.dtype = decoder.device, decoder.dtype
+        self.cache_config = cache or CacheConfig()
+        self.cache = self.cache_config.build(
             config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
         )
+        independent = decoder.exact and (exact or decoder.kernels != "pytorch")
+        self.plain_rows = None if independent else PlainRows(decoder, self.cache)
 
     def begin(self, seq: Sequence) -> None:
         """Make room for a new sequence."""
         self.cache.add(seq.id)
+        if self.plain_rows is not None:
+            self.plain_rows.begin(seq)
 
     def end(self, seq: Sequence) -> None:
         """Forget the sequence."""
         self.cache.free(seq.id)
+        if self.plain_rows is not None:
+            self.plain_rows.end(seq)
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         """Keep these rows of the last pass."""
-        self.cache.commit(seq.id, keep)
+        if self.plain_rows is not None:
+            self.plain_rows.commit(seq, keep)
+        else:
+            self.cache.commit(seq.id, keep)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
@@ -60,6 +73,7 @@ class Runner:
             if draft is not None and draft.embeds is not None:
                 own = slice(packed.row_starts[i] + packed.num_certain[i], packed.row_starts[i + 1])
                 h[own] = torch.where(draft.embeds.isnan(), h[own], draft.embeds.to(h.dtype))
+        drifted = self.plain_rows.drifted(packed) if self.plain_rows is not None else frozenset[int]()
         segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
         for segment in segments:
             self.cache.reserve(
@@ -68,7 +82,12 @@ class Runner:
         start, h = self._catch_up(packed, h, positions, segments)
         out = self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), start=start, taps=taps)
         hidden = out.hidden if len(packed.nodes) == len(h) else out.hidden[packed.nodes.to(self.device)]
-        return TargetOutput(logits=self.decoder.logits(hidden), hidden=out.taps)
+        return TargetOutput(logits=self.decoder.logits(hidden), hidden=out.taps, drifted=drifted)
+
+    def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
+        """Score a node again from plain decoding's own rows."""
+        assert self.plain_rows is not None, "rows that do not depend on the pass need no replay"
+        return self.plain_rows.replay(packed, i, node)
 
     def _segment(self, packed: PackedDrafts, i: int) -> Segment:
         """Sequence i's rows: certain ones in a chain, then the draft's tree below the last of them."""
@@ -117,6 +136,11 @@ class Runner:
             h[rows] = self.decoder.run(h[rows], positions[rows], context, stop=layer).hidden
         return layer, h
 
+    @property
+    def native(self) -> NativeDecoder | None:
+        """The decoder, if the kernels hold it."""
+        return self.decoder if isinstance(self.decoder, NativeDecoder) else None
+
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """Token embeddings: [n] -> [n, D]."""
         return self.decoder.embed(ids.to(self.device), positions.to(self.device))
@@ -131,14 +155,18 @@ class Runner:
 
     def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
         """One token of each sequence, `offset` places after the pending one, through layers [0, stop): -> [B, D]."""
-        segments = []
-        for i, seq in enumerate(seqs):
-            base = self.cache.length(seq.id) + offset
-            self.cache.reserve(seq.id, offset + 1)
-            segments.append(Segment(seq=seq.id, start=i, stop=i + 1, base=base))
-        positions = torch.tensor([segment.base for segment in segments], device=self.device)
+        context = self.tentative(seqs, offset, [1] * len(seqs))
+        positions = torch.tensor([self.cache.length(seq.id) + offset for seq in seqs], device=self.device)
         h = self.decoder.embed(ids.to(self.device), positions)
-        return self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), stop=stop).hidden
+        return self.decoder.run(h, positions, context, stop=stop).hidden
+
+    def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
+        """One row of each sequence, `offset` places after the pending one, with room for `rooms[i]` rows from it on."""
+        segments = []
+        for i, (seq, room) in enumerate(zip(seqs, rooms, strict=True)):
+            self.cache.reserve(seq.id, offset + room)
+            segments.append(Segment(seq=seq.id, start=i, stop=i + 1, base=self.cache.length(seq.id) + offset))
+        return CachedContext(self.cache, segments, self.exact)
 
 
 def _moved(segment: Segment, start: int) -> Segment:

@@ -23,6 +23,8 @@ class RequestStats:
     num_accepted_tokens: int = 0
     num_rejections: int = 0
     num_drafted_steps: int = 0  # steps with a non-empty draft
+    num_guarded: int = 0  # decisions that the guard made again
+    num_replayed_rows: int = 0  # target passes of one row that it took
     draft_seconds: float = 0.0
     target_seconds: float = 0.0
     rest_seconds: float = 0.0
@@ -37,6 +39,9 @@ class RequestStats:
         self.target_seconds += event.times.target
         self.rest_seconds += event.times.rest
         self.num_prompt_steps += event.num_certain > 0
+        if event.num_replayed is not None:
+            self.num_guarded += 1
+            self.num_replayed_rows += event.num_replayed
         if not event.tokens:
             return
         self.num_steps += 1
@@ -99,6 +104,8 @@ class RequestStats:
                 "acceptance_rate": self.acceptance_rate,
                 "acceptance_by_position": self.acceptance_by_position,
                 "first_rejection_histogram": self.first_rejection_histogram,
+                "num_guarded": self.num_guarded,
+                "num_replayed_rows": self.num_replayed_rows,
                 "seconds": self.times,
             }
         }

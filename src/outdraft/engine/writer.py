@@ -40,6 +40,7 @@ class Result:
     sources: tuple[Source, ...]
     logprobs: tuple[TokenLogprobs, ...] | None  # None unless asked for
     finish_reason: str | None  # "stop", "length" or "cancelled"
+    variant: str  # how the weights were rounded that wrote it: "", "int4-g32-mixed", ...
     stats: RequestStats = field(repr=False)
 
     @property
@@ -103,6 +104,7 @@ class Writer:
             sources=tuple(self._sources),
             logprobs=tuple(self._logprobs) if self.request.params.logprobs is not None else None,
             finish_reason=self.seq.finish_reason,
+            variant=self.seq.variant,
             stats=self.stats,
         )
 

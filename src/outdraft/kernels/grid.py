@@ -33,8 +33,17 @@ def grouped(weight: Tensor, group_size: int) -> Tensor:
 
 
 def find_scales(weight: Tensor, bits: int, group_size: int) -> Tensor:
-    """The scale of each group: [out, in] -> [out, groups]; 0 where a group is 0 throughout."""
-    return grouped(weight.float().contiguous(), group_size).abs().amax(2) / _LIMITS[bits][1]
+    """The scale of each group: [out, in] -> [out, groups]; 0 where a group is 0 throughout.
+
+    A group's scale is a float16 number (the native kernels store it so), rounded up: nothing is cut off. An output's
+    keeps all its bits.
+    """
+    scales = grouped(weight.float().contiguous(), group_size).abs().amax(2) / _LIMITS[bits][1]
+    if bits == 8 and not group_size:
+        return scales
+    halves = scales.half()
+    above = (halves.view(torch.int16) + 1).view(torch.float16)  # the next one
+    return torch.where(halves.float() < scales, above, halves).float()
 
 
 def round_to_grid(weight: Tensor, scales: Tensor, bits: int, group_size: int) -> Tensor:

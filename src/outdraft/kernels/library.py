@@ -5,7 +5,7 @@
 
 import ctypes
 import os
-from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -38,7 +38,8 @@ class CSpan(Structure):
 
     _fields_ = (
         ("start", c_int64), ("stop", c_int64), ("base", c_int64), ("first", c_int64),
-        ("keys", c_void_p), ("values", c_void_p), ("layer_stride", c_int64), ("head_stride", c_int64),
+        ("keys", c_void_p), ("values", c_void_p), ("key_scales", c_void_p), ("value_scales", c_void_p),
+        ("pages", c_void_p), ("layer_rows", c_int64), ("page_rows", c_int64), ("head_rows", c_int64),
         ("ends", POINTER(c_int32)), ("path", POINTER(c_int32)),
     )  # fmt: skip
 
@@ -53,12 +54,29 @@ class CPass(Structure):
     )  # fmt: skip
 
 
-class CChain(Structure):
-    """Chain of native/model.h."""
+class CFeed(Structure):
+    """Feed of native/guesser.h."""
 
     _fields_ = (
-        ("embedding", c_void_p), ("cos", c_void_p), ("sin", c_void_p), ("spans", POINTER(CSpan)),
-        ("num_spans", c_int), ("steps", c_int), ("tokens", POINTER(c_int32)),
+        ("rows", c_int), ("num_spans", c_int), ("tokens", POINTER(c_int32)), ("positions", POINTER(c_int32)),
+        ("spans", POINTER(CSpan)), ("cos", c_void_p), ("sin", c_void_p), ("features", c_void_p),
+        ("taps", POINTER(c_void_p)), ("wanted", POINTER(c_int32)), ("num_wanted", c_int), ("states", c_void_p),
+        ("logits", c_void_p),
+    )  # fmt: skip
+
+
+class CLaw(Structure):
+    """Law of native/guesser.h."""
+
+    _fields_ = (("temperature", c_float), ("top_p", c_float), ("min_p", c_float), ("top_k", c_int))
+
+
+class CGuessChain(Structure):
+    """GuessChain of native/guesser.h."""
+
+    _fields_ = (
+        ("depths", POINTER(c_int32)), ("stride", c_int), ("feed_last", c_int), ("laws", POINTER(CLaw)),
+        ("keys", POINTER(c_uint64)), ("tokens", POINTER(c_int32)), ("q", POINTER(c_void_p)), ("states", c_void_p),
     )  # fmt: skip
 
 
@@ -70,12 +88,22 @@ _SIGNATURES = {
     "od_model_free": (None, [c_void_p]),
     "od_model_set_layer": (c_void_p, [c_void_p, c_int, POINTER(CLinear), *[c_void_p] * 4, c_int]),
     "od_model_set_head": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
+    "od_model_bytes": (c_int64, [c_void_p]),
+    "od_model_read": (c_uint64, [c_void_p]),
     "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),
     "od_model_logits": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_void_p]),
-    "od_model_chain": (c_void_p, [c_void_p, POINTER(CChain)]),
     "od_matrix_new": (c_void_p, [POINTER(CLinear)]),
     "od_matrix_free": (None, [c_void_p]),
+    "od_matrix_bytes": (c_int64, [c_void_p]),
     "od_matrix_multiply": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_int, c_char_p]),
+    "od_guesser_new": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_float]),
+    "od_guesser_free": (None, [c_void_p]),
+    "od_guesser_set_entrance": (c_void_p, [c_void_p, POINTER(CLinear), c_int, *[c_void_p] * 3]),
+    "od_guesser_set_exit": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
+    "od_guesser_feed": (c_void_p, [c_void_p, POINTER(CFeed)]),
+    "od_guesser_chain": (c_void_p, [c_void_p, POINTER(CFeed), POINTER(CGuessChain)]),
+    "od_best_tokens": (c_void_p, [c_void_p, c_int, c_int, c_void_p, c_char_p]),
+    "od_top_tokens": (c_void_p, [c_void_p, c_int, c_int, c_int, c_void_p, c_void_p, c_char_p]),
 }
 
 

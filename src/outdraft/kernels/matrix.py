@@ -2,7 +2,7 @@
 
     bits 16   bfloat16 weights, activations rounded to bfloat16, float32 sums
     bits  8   one scale an output; activations as bytes with one scale a row
-    bits  4   one scale for each `group` inputs; activations as bytes with one scale for each 32 inputs
+    bits 8, 4 in groups   one scale for each `group` inputs; activations as bytes with one scale for each 32 inputs
 
 Data in: x [R, K] float32; data out: [R, N] float32.
 """
@@ -50,7 +50,7 @@ class Weight:
             self.bits,
             self.num_out,
             self.num_in,
-            self.group or self.num_in,
+            self.group,
             self.values.data_ptr(),
             self.scales.data_ptr() if self.scales is not None else None,
             self.bias.data_ptr() if self.bias is not None else None,
@@ -79,6 +79,11 @@ class PackedMatrix:
         if getattr(self, "_handle", None):
             self._native.od_matrix_free(self._handle)
 
+    @property
+    def num_bytes(self) -> int:
+        """What a product reads of it."""
+        return int(self._native.od_matrix_bytes(self._handle))
+
     def multiply(self, x: Tensor, *, threads: int = 1, kind: str = "") -> Tensor:
         """x [R, K] float32 -> [R, N]."""
         x = x.contiguous()
@@ -96,7 +101,7 @@ def multiply_reference(weight: Weight, x: Tensor) -> Tensor:
     if weight.bits == 16:
         rounded = x.bfloat16().double()
     else:
-        span = weight.num_in if weight.bits == 8 else STEP
+        span = weight.num_in if weight.bits == 8 and not weight.group else STEP
         parts = x.view(x.shape[0], -1, span)  # [R, spans, span]
         top = parts.abs().amax(-1, keepdim=True)
         scale = torch.where(top > 0, top / 127, torch.ones(()))

@@ -11,8 +11,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.core.cache import KVMemory
 from outdraft.core.errors import CapabilityError
-from outdraft.kernels.library import CChain, CLinear, CPass, CShape, CSpan, check, library
+from outdraft.kernels.library import CLinear, CPass, CShape, CSpan, check, library
 from outdraft.kernels.matrix import Weight
 
 
@@ -28,8 +29,7 @@ class Span:
     stop: int
     base: int
     first: int
-    keys: Tensor  # [L, Hkv, capacity, d] bf16
-    values: Tensor  # the same
+    memory: KVMemory  # of the sequence: bf16, or int8 with scales
     paths: Seq[Seq[int]] | None = None
 
 
@@ -74,86 +74,85 @@ class Stack:
             raise CapabilityError(f"native kernels need widths in steps of 32 and heads of at most 512: {shape}")
         self._native = native
         self.shape = shape
+        self.threads = threads
         self.kind = kind or native.od_best_kernels().decode()
         described = CShape(
             shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.rotary,
             shape.eps, shape.scale,
         )  # fmt: skip
-        self._handle = check(native.od_model_new(ctypes.byref(described), num_layers, threads, kind.encode()))
+        self.handle = check(native.od_model_new(ctypes.byref(described), num_layers, threads, kind.encode()))
 
     def __del__(self) -> None:
-        if getattr(self, "_handle", None):
-            self._native.od_model_free(self._handle)
+        if getattr(self, "handle", None):
+            self._native.od_model_free(self.handle)
 
     def set_layer(self, index: int, parts: LayerParts) -> None:
         """Pack one layer."""
         linears = (CLinear * 4)(*(w.describe() for w in (parts.qkv, parts.out, parts.up, parts.down)))
         check(
             self._native.od_model_set_layer(
-                self._handle,
+                self.handle,
                 index,
                 linears,
-                _pointer(parts.attn_norm),
-                _pointer(parts.mlp_norm),
-                _pointer(parts.q_norm),
-                _pointer(parts.k_norm),
+                pointer(parts.attn_norm),
+                pointer(parts.mlp_norm),
+                pointer(parts.q_norm),
+                pointer(parts.k_norm),
                 parts.window,
             )
         )
 
     def set_head(self, head: Weight, final_norm: Tensor) -> None:
         """Pack the head."""
-        check(self._native.od_model_set_head(self._handle, ctypes.byref(head.describe()), _pointer(final_norm)))
+        check(self._native.od_model_set_head(self.handle, ctypes.byref(head.describe()), pointer(final_norm)))
+
+    @property
+    def num_bytes(self) -> int:
+        """What the products of a pass over all layers and the head read: packed weights, scales, biases."""
+        return int(self._native.od_model_bytes(self.handle))
+
+    def read(self) -> int:
+        """Read the packed weights and do nothing with them (their exclusive or): no pass can take less time."""
+        return int(self._native.od_model_read(self.handle))
 
     def run(
         self, hidden: Tensor, cos: Tensor, sin: Tensor, spans: Seq[Span], layers: Seq[int], taps: dict[int, Tensor]
     ) -> None:
         """The given layers over hidden [N, D] float32, in place; `taps`: layer -> [N, D] to take the state after it."""
-        described = _describe(spans)
+        described = describe(spans)
         pointers = (ctypes.c_void_p * len(layers))(*(taps[i].data_ptr() if i in taps else None for i in layers))
         passed = CPass(
             hidden.data_ptr(), cos.data_ptr(), sin.data_ptr(), hidden.shape[0], described, len(spans),
             (ctypes.c_int32 * len(layers))(*layers), len(layers), pointers if taps else None,
         )  # fmt: skip
-        check(self._native.od_model_run(self._handle, ctypes.byref(passed)))
+        check(self._native.od_model_run(self.handle, ctypes.byref(passed)))
 
     def logits(self, hidden: Tensor, *, norm: bool) -> Tensor:
         """[M, D] float32 -> [M, V] float32; `norm`: the final norm first."""
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self.shape.vocab)
-        check(self._native.od_model_logits(self._handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr()))
+        check(self._native.od_model_logits(self.handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr()))
         return out
 
-    def chain(
-        self, embedding: Tensor, tokens: Seq[int], cos: Tensor, sin: Tensor, spans: Seq[Span], steps: int
-    ) -> list[list[int]]:
-        """Feed `tokens` (one for each span), then `steps` - 1 times what came out best: the tokens found at each step.
 
-        embedding [V, D] bf16; cos and sin [steps * B, rotary], step after step; a span is one row that moves on by one
-        slot a step. A token of -1: a logit was NaN.
-        """
-        count = len(spans)
-        found = (ctypes.c_int32 * ((steps + 1) * count))(*tokens)
-        described = CChain(
-            embedding.data_ptr(), cos.data_ptr(), sin.data_ptr(), _describe(spans), count, steps, found
-        )  # fmt: skip
-        check(self._native.od_model_chain(self._handle, ctypes.byref(described)))
-        return [list(found[i * count : (i + 1) * count]) for i in range(1, steps + 1)]
-
-
-def _describe(spans: Seq[Span]) -> "ctypes.Array[CSpan]":
+def describe(spans: Seq[Span]) -> "ctypes.Array[CSpan]":
     """For the C interface; ctypes keeps what the pointers point at."""
     described = (CSpan * len(spans))()
     for to, span in zip(described, spans, strict=True):
         to.start, to.stop, to.base, to.first = span.start, span.stop, span.base, span.first
-        to.keys, to.values = span.keys.data_ptr(), span.values.data_ptr()
-        to.layer_stride, to.head_stride = span.keys.stride(0), span.keys.stride(1)
+        memory = span.memory
+        width = memory.keys.shape[-1]
+        to.keys, to.values = memory.keys.data_ptr(), memory.values.data_ptr()
+        to.key_scales, to.value_scales = pointer(memory.key_scales), pointer(memory.value_scales)
+        to.pages = memory.table.data_ptr()
+        to.layer_rows, to.page_rows, to.head_rows = (stride // width for stride in memory.keys.stride()[:3])
         if span.paths is not None:
             to.ends, to.path = _flatten(span.paths)
     return described
 
 
-def _pointer(values: Tensor | None) -> int | None:
+def pointer(values: Tensor | None) -> int | None:
+    """For the C interface; None is null."""
     return values.data_ptr() if values is not None else None
 
 

@@ -12,14 +12,14 @@ import torch
 
 
 @contextmanager
-def one_torch_thread(wanted: bool) -> Iterator[None]:
-    """Inside, PyTorch uses one thread (if `wanted`); afterwards as many as before."""
+def torch_threads(count: int) -> Iterator[None]:
+    """Inside, PyTorch uses so many threads; afterwards as many as before."""
     before = torch.get_num_threads()
-    if wanted and before > 1:
-        torch.set_num_threads(1)
-        try:
-            yield
-        finally:
-            torch.set_num_threads(before)
-    else:
+    if count == before:
         yield
+        return
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)

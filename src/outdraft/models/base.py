@@ -6,31 +6,22 @@ a tap (hidden state after i layers), a layer subset, or a resume point.
 """
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
-from outdraft.kernels.stack import Span, Stack
 from outdraft.models.block import Block, embedding_rows, make_linear, make_norm
 from outdraft.models.config import ModelConfig
-from outdraft.models.native import can_pack, pack_stack
+from outdraft.models.network import RunOutput
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.invariance import find_tile
 from outdraft.nn.linear import Linear, LinearMap
+from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import Rope
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunOutput:
-    """Hidden states after the layers that ran."""
-
-    hidden: Tensor  # [N, D] before the final norm
-    taps: dict[int, Tensor] = field(default_factory=dict)  # after i layers -> [N, D]; 0 = the embeddings
-
-
 class Decoder(nn.Module):
-    """A causal language model. Parameters are NaN until they are loaded or initialised."""
+    """A causal language model in PyTorch. Parameters are NaN until they are loaded or initialised."""
 
     def __init__(
         self, config: ModelConfig, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
@@ -51,19 +42,33 @@ class Decoder(nn.Module):
             self.lm_head.weight = self.embedding
         self.rope = Rope(config.rope) if config.rope is not None else None
         self.exact = False
-        self.stack: Stack | None = None  # the layers in native form, after `accelerate`
 
-    def accelerate(self) -> bool:
-        """Use the native kernels from now on where they know this decoder; returns whether they do.
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the embeddings."""
+        return self.embedding.dtype
 
-        Packs the present weights for PyTorch's present number of threads: call it again when they change. Rows are
-        independent of each other there whatever `exact` says.
-        """
-        self.stack = None
-        if can_pack(self.config, self.embedding.dtype, self.embedding.device):
-            layers = [layer for layer in self.layers if isinstance(layer, Block)]
-            self.stack = pack_stack(self.config, layers, self.final_norm, self.lm_head)
-        return self.stack is not None
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.embedding.device
+
+    @property
+    def kernels(self) -> str:
+        """PyTorch's own."""
+        return "pytorch"
+
+    @property
+    def num_parameters(self) -> int:
+        """Tied weights once, quantized ones as what they stand for."""
+        quantized = sum(m.num_in * m.scales.shape[0] for m in self.modules() if isinstance(m, QuantLinear))
+        return quantized + sum(parameter.numel() for parameter in self.parameters())
+
+    @property
+    def pass_bytes(self) -> int:
+        """As they are stored."""
+        held = [*self.layers.parameters(), *self.layers.buffers(), *self.lm_head.parameters(), *self.lm_head.buffers()]
+        return sum(tensor.numel() * tensor.element_size() for tensor in held)
 
     def set_exact(self, exact: bool) -> None:
         """Prepare for inference; `exact`: no row's bits depend on the rows beside it (bulk rows excepted).
@@ -83,8 +88,6 @@ class Decoder(nn.Module):
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D]."""
         h = embedding_rows(self.embedding, ids)
-        if self.stack is not None:
-            return h.float()
         return h if self.positions is None else h + embedding_rows(self.positions, positions)
 
     def run(
@@ -104,9 +107,6 @@ class Decoder(nn.Module):
         """
         if layers is None:
             layers = range(start, self.config.num_layers if stop is None else stop)
-        spans = ctx.spans() if self.stack is not None else None
-        if spans is not None:
-            return self._run_native(h, positions, spans, layers, taps)
         h = h.to(self.embedding.dtype)
         rotation = self.rope.at(positions, h.dtype) if self.rope is not None else None
         taken = {layers[0]: h} if len(layers) and layers[0] in taps else {}
@@ -116,41 +116,12 @@ class Decoder(nn.Module):
                 taken[i + 1] = h
         return RunOutput(hidden=h, taps=taken)
 
-    def _run_native(
-        self, h: Tensor, positions: Tensor, spans: Sequence[Span], layers: Sequence[int], taps: Collection[int]
-    ) -> RunOutput:
-        """The same by the native kernels: h [N, D] float32."""
-        assert self.stack is not None and self.rope is not None
-        h = h.float().clone()
-        taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
-        states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
-        rotation = self.rope.at(positions, torch.float32)
-        self.stack.run(h, rotation.cos, rotation.sin, spans, layers, states)
-        return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
-
-    def chain(
-        self, tokens: Sequence[int], positions: Sequence[int], ctx: AttentionContext, steps: int
-    ) -> list[list[int]]:
-        """Greedy chains in one native call (after `accelerate` only): the tokens found at each of `steps` steps.
-
-        tokens, positions: one for each sequence; `ctx`: one row of each, behind which the cache has room for the steps.
-        """
-        spans = ctx.spans()
-        assert self.stack is not None and self.rope is not None and spans is not None
-        places = torch.tensor(positions) + torch.arange(steps)[:, None]  # [steps, B]
-        rotation = self.rope.at(places.flatten(), torch.float32)
-        return self.stack.chain(self.embedding, tokens, rotation.cos, rotation.sin, spans, steps)
-
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V]."""
-        if self.stack is not None:
-            return self.stack.logits(h.float(), norm=True)
         return self.head(self.final_norm(h))
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V]."""
-        if self.stack is not None:
-            return self.stack.logits(h.float(), norm=False)
         return self.lm_head(h)  # type: ignore[no-any-return]
 
     def forward(self, ids: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:

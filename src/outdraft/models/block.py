@@ -35,7 +35,9 @@ def make_linear(
     quant = config.quant
     if quant is None or not quant.covers(name):
         return Linear(num_in, num_out, bias, dtype, device)
-    return QuantLinear(num_in, num_out, bias, dtype, device, bits=quant.bits, group_size=quant.group_size, name=name)
+    return QuantLinear(
+        num_in, num_out, bias, dtype, device, bits=quant.bits_at(name), group_size=quant.group_size, name=name
+    )
 
 
 class Block(nn.Module):

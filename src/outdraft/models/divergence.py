@@ -10,8 +10,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.models.base import Decoder
-from outdraft.nn.context import CausalContext
+from outdraft.cache.static import StaticCache
+from outdraft.models.network import Network
+from outdraft.nn.context import CachedContext, Segment
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,7 +25,7 @@ class Divergence:
 
 
 @torch.inference_mode()
-def compare_laws(original: Decoder, variant: Decoder, windows: Tensor) -> Divergence:
+def compare_laws(original: Network, variant: Network, windows: Tensor) -> Divergence:
     """windows [W, T]: each is read from an empty past; every position counts."""
     kl, same = 0.0, 0
     for ids in windows:
@@ -34,8 +35,12 @@ def compare_laws(original: Decoder, variant: Decoder, windows: Tensor) -> Diverg
     return Divergence(kl=kl / windows.numel(), top1=same / windows.numel(), num_tokens=windows.numel())
 
 
-def _log_law(model: Decoder, ids: Tensor) -> Tensor:
-    ids = ids.to(model.embedding.device)
-    positions = torch.arange(len(ids), device=ids.device)
-    logits: Tensor = model(ids, positions, CausalContext(1, len(ids)))
-    return logits.double().log_softmax(1)
+def _log_law(model: Network, ids: Tensor) -> Tensor:
+    config, count, ids = model.config, len(ids), ids.to(model.device)
+    cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, model.dtype, model.device, count)
+    cache.add(0)
+    cache.reserve(0, count)
+    context = CachedContext(cache, [Segment(seq=0, start=0, stop=count, base=0, bulk=count)])
+    positions = torch.arange(count, device=ids.device)
+    hidden = model.run(model.embed(ids, positions), positions, context).hidden
+    return model.logits(hidden).double().log_softmax(1)

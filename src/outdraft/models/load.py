@@ -4,7 +4,7 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 """
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,8 +19,11 @@ from outdraft.models.gpt2 import GPT2
 from outdraft.models.gpt_neox import GPT_NEOX
 from outdraft.models.llama import LLAMA, MISTRAL
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
+from outdraft.models.native import NativeDecoder, can_pack
+from outdraft.models.network import Network
+from outdraft.models.quantize import round_decoder
 from outdraft.models.qwen import QWEN2, QWEN3
-from outdraft.nn.quant.config import read_quant
+from outdraft.nn.quant.config import QuantConfig, read_quant
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
@@ -31,26 +34,55 @@ DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
 }  # fmt: skip
+_VARIANT = "outdraft_variant"  # in config.json: how weights were rounded that are stored whole, as a GGUF file's
+Rounding = Callable[[Decoder], QuantConfig | None]
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
 
-def load_model(
-    path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu", *, native: bool = False
-) -> Decoder:
-    """The model in directory or GGUF file `path` (or of that Hugging Face name), ready to run.
+def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device: str = "cpu") -> Decoder:
+    """The model in directory or GGUF file `path` (or of that Hugging Face name), ready to run through PyTorch.
 
     dtype: a name, or None / "auto" for the type that the weights are stored in (bfloat16 where GGUF rounds them).
-    native: run on the native kernels where they know the model; hidden states and logits are float32 then.
     """
+    decoder = _load(path, dtype, device)
+    decoder.set_exact(True)
+    return decoder
+
+
+def load_network(
+    path: str | Path,
+    dtype: str | torch.dtype | None = None,
+    device: str = "cpu",
+    *,
+    exact: bool = True,
+    rounding: Rounding = lambda decoder: None,
+) -> Network:
+    """The same for decoding only: on the native kernels where they know the model, else through PyTorch.
+
+    exact: no row's bits depend on the rows beside it (the native kernels' never do).
+    rounding: what to round of the model that was read; None: nothing.
+    """
+    decoder = _load(path, dtype, device)
+    quant = rounding(decoder)
+    if quant is not None:
+        decoder = round_decoder(decoder, quant)
+    if can_pack(decoder.config, decoder.dtype, decoder.device):
+        return NativeDecoder(decoder, release=True)
+    decoder.set_exact(exact)
+    return decoder
+
+
+def _load(path: str | Path, dtype: str | torch.dtype | None, device: str) -> Decoder:
     raw, source = _open(resolve(str(path)))
     quant = read_quant(raw.pop("quantization_config", None))
+    variant = raw.pop(_VARIANT, "")
     kind = find_architecture(raw)
     config = kind.read(raw)
     if quant is not None:
         config = replace(config, quant=quant, variant=quant.variant)
-    elif isinstance(source, GgufModel):
-        config = replace(config, variant=source.variant)
+    else:
+        config = replace(config, variant=source.variant if isinstance(source, GgufModel) else str(variant))
     entries = list(stored_entries(kind.table(config), quant))
     names = _resolve_names(source, kind, entries, config)
     decoder = Decoder(config, _dtype(dtype, source, names, entries), device)
@@ -74,10 +106,7 @@ def load_model(
                     )
             target.copy_(entry.join([source[name] for name in theirs]))
     require_filled(ours.items(), source.origin)
-    decoder.eval().requires_grad_(False)
-    if not (native and decoder.accelerate()):
-        decoder.set_exact(True)
-    return decoder
+    return decoder.eval().requires_grad_(False)
 
 
 def save_model(decoder: Decoder, directory: str | Path) -> None:
@@ -96,6 +125,8 @@ def save_model(decoder: Decoder, directory: str | Path) -> None:
     written |= {"torch_dtype": dtype, **kind.write(config)}
     if config.quant is not None:
         written["quantization_config"] = config.quant.to_json()
+    elif config.variant:
+        written[_VARIANT] = config.variant
     (directory / "config.json").write_text(json.dumps(written, indent=2) + "\n")
     save_tensors(tensors, directory / SINGLE)
 

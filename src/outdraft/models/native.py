@@ -1,20 +1,24 @@
-"""A decoder's layers on the native kernels: packed once, then one call a pass.
+"""A decoder on the native kernels: packed once, then one call a pass.
 
 What the kernels know is Llama's shape: RMSNorm, gated SiLU, rotary positions over a bfloat16 cache, with or without
-biases, query/key norms, windows. `pack_stack` says None for anything else, and PyTorch goes on doing the work. Hidden
-states are float32 between passes, so that a pass that stops and resumes at a layer has the bits of one that does not.
+biases, query/key norms, windows (`can_pack`). Hidden states and logits are float32, so that a pass that stops and
+resumes at a layer has the bits of one that does not.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.errors import CapabilityError
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.matrix import STEP, Weight
-from outdraft.kernels.stack import LayerParts, Stack, StackShape
-from outdraft.models.block import Block
+from outdraft.kernels.stack import LayerParts, Span, Stack, StackShape
+from outdraft.models.base import Decoder
+from outdraft.models.block import Block, embedding_rows
 from outdraft.models.config import ModelConfig
+from outdraft.models.network import RunOutput
+from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant.linear import QuantLinear
 
@@ -30,13 +34,95 @@ def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> b
         and config.rope is not None
         and all(width % STEP == 0 for width in (config.hidden_size, config.intermediate_size, config.head_dim))
         and config.head_dim <= 512
-        and not (config.quant is not None and config.quant.bits == 8 and config.quant.group_size)
     )
     return known and dtype == torch.bfloat16 and device.type == "cpu" and wanted_kind() is not None
 
 
-def pack_stack(config: ModelConfig, layers: Sequence[Block], final_norm: nn.Module, head: LinearMap) -> Stack:
-    """The whole decoder in the kernels' layout, for PyTorch's present number of threads."""
+class NativeDecoder:
+    """A decoder's weights, packed for PyTorch's present number of threads. No row's bits depend on the rows beside it.
+
+    `release`: empty the decoder's layers as they are packed, so that memory holds the weights once.
+    """
+
+    exact = True
+
+    def __init__(self, decoder: Decoder, *, release: bool = False) -> None:
+        if not can_pack(decoder.config, decoder.dtype, decoder.device):
+            raise CapabilityError(
+                f"the native kernels do not know this decoder: {decoder.config.architecture} in {decoder.dtype} on "
+                f"{decoder.device}; run it through PyTorch"
+            )
+        assert decoder.rope is not None
+        self.config = decoder.config
+        self.num_parameters = decoder.num_parameters
+        self.embedding = decoder.embedding.detach()
+        self.rope = decoder.rope
+        self.stack = _pack(decoder, release)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the embeddings and of the cache."""
+        return self.embedding.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """The CPU."""
+        return self.embedding.device
+
+    @property
+    def pass_bytes(self) -> int:
+        """As they are packed."""
+        return self.stack.num_bytes
+
+    @property
+    def kernels(self) -> str:
+        """The instruction set."""
+        return self.stack.kind
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids [N], positions [N] -> [N, D] float32."""
+        return embedding_rows(self.embedding, ids).float()
+
+    def run(
+        self,
+        h: Tensor,
+        positions: Tensor,
+        ctx: AttentionContext,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        layers: Sequence[int] | None = None,
+        taps: Collection[int] = (),
+    ) -> RunOutput:
+        """Layers start..stop, or exactly `layers`, over h [N, D]; `ctx` must have a cache."""
+        if layers is None:
+            layers = range(start, self.config.num_layers if stop is None else stop)
+        h = h.float().clone()
+        taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
+        states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+        rotation = self.rope.at(positions, torch.float32)
+        self.stack.run(h, rotation.cos, rotation.sin, spans_of(ctx), layers, states)
+        return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Final norm and head: [M, D] -> [M, V] float32."""
+        return self.stack.logits(h.float(), norm=True)
+
+    def head(self, h: Tensor) -> Tensor:
+        """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
+        return self.stack.logits(h.float(), norm=False)
+
+
+def spans_of(ctx: AttentionContext) -> Sequence[Span]:
+    """Where the rows of a pass stand; raises `CapabilityError` where there is no cache."""
+    spans = ctx.spans()
+    if spans is None:
+        raise CapabilityError("native kernels run over a cache: this context has none")
+    return spans
+
+
+def _pack(decoder: Decoder, release: bool) -> Stack:
+    config = decoder.config
     assert config.rope is not None
     shape = StackShape(
         hidden=config.hidden_size,
@@ -49,25 +135,33 @@ def pack_stack(config: ModelConfig, layers: Sequence[Block], final_norm: nn.Modu
         eps=config.norm_eps,
         scale=config.head_dim**-0.5,
     )
-    stack = Stack(shape, len(layers), threads=torch.get_num_threads(), kind=wanted_kind() or "")
-    for index, layer in enumerate(layers):
-        parts = LayerParts(
-            qkv=_weight(layer.qkv),
-            out=_weight(layer.out),
-            up=_weight(layer.up),
-            down=_weight(layer.down),
-            attn_norm=_floats(layer.attn_norm),
-            mlp_norm=_floats(layer.mlp_norm),
-            q_norm=_floats(layer.q_norm) if layer.q_norm is not None else None,
-            k_norm=_floats(layer.k_norm) if layer.k_norm is not None else None,
-            window=layer.window or 0,
-        )
-        stack.set_layer(index, parts)
-    stack.set_head(_weight(head), _floats(final_norm))
+    stack = Stack(shape, config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or "")
+    for index, layer in enumerate(decoder.layers):
+        assert isinstance(layer, Block)
+        stack.set_layer(index, parts_of(layer))
+        if release:
+            decoder.layers[index] = nn.Identity()
+    stack.set_head(weight_of(decoder.lm_head), norm_of(decoder.final_norm))
     return stack
 
 
-def _weight(linear: LinearMap) -> Weight:
+def parts_of(layer: Block) -> LayerParts:
+    """One layer, for `Stack.set_layer`."""
+    return LayerParts(
+        qkv=weight_of(layer.qkv),
+        out=weight_of(layer.out),
+        up=weight_of(layer.up),
+        down=weight_of(layer.down),
+        attn_norm=norm_of(layer.attn_norm),
+        mlp_norm=norm_of(layer.mlp_norm),
+        q_norm=norm_of(layer.q_norm) if layer.q_norm is not None else None,
+        k_norm=norm_of(layer.k_norm) if layer.k_norm is not None else None,
+        window=layer.window or 0,
+    )
+
+
+def weight_of(linear: LinearMap) -> Weight:
+    """A linear map, ready to be packed."""
     bias = linear.bias.detach().float().contiguous() if linear.bias is not None else None
     if isinstance(linear, QuantLinear):
         return Weight(
@@ -76,7 +170,8 @@ def _weight(linear: LinearMap) -> Weight:
     return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
 
 
-def _floats(norm: nn.Module) -> Tensor:
+def norm_of(norm: nn.Module) -> Tensor:
+    """A norm's weight, [D] float32."""
     weight = norm.weight
     assert isinstance(weight, Tensor)
     return weight.detach().float().contiguous()

@@ -5,6 +5,7 @@ Rounding to nearest needs nothing but the weights. Data in: a decoder, which sta
 
 from collections.abc import Callable
 from dataclasses import replace
+from fnmatch import fnmatchcase
 
 import torch
 
@@ -19,18 +20,32 @@ from outdraft.nn.quant.linear import QuantLinear
 Tell = Callable[[int, int], object]  # (maps done, maps in all)
 
 
+def mixed_precision(num_layers: int) -> QuantConfig:
+    """4 bits in the middle; the first and the last layer and the head stay as they are."""
+    if num_layers < 3:
+        raise ConfigError(f"mixed precision needs a layer between the first and the last; the model has {num_layers}")
+    return QuantConfig(keep=("layers.0.*", f"layers.{num_layers - 1}.*", "lm_head"))
+
+
 def linear_names(num_layers: int) -> list[str]:
     """Our names of a decoder's linear maps, in the order in which a pass meets them."""
     return [f"layers.{i}.{part}" for i in range(num_layers) for part in LINEAR_MAPS] + ["lm_head"]
 
 
-@torch.no_grad()
 def quantize_decoder(decoder: Decoder, config: QuantConfig, progress: Tell = lambda done, count: None) -> Decoder:
-    """A copy of `decoder` on the grid of `config`; what is kept shares its memory with the original.
+    """A copy of `decoder` on the grid of `config`, ready to run; what is kept shares its memory with the original.
 
     Raises:
-        ConfigError: the decoder is rounded already, `keep` names no layer, or a group does not divide a layer.
+        ConfigError: the decoder is rounded already, `keep` or `layer_bits` names no layer, a group does not divide one.
     """
+    shell = round_decoder(decoder, config, progress)
+    shell.set_exact(decoder.exact)
+    return shell
+
+
+@torch.no_grad()
+def round_decoder(decoder: Decoder, config: QuantConfig, progress: Tell = lambda done, count: None) -> Decoder:
+    """The same, not yet prepared for inference."""
     shell = quantized_shell(decoder, config)
     names = quantized_names(shell)
     for done, name in enumerate(names):
@@ -39,7 +54,6 @@ def quantize_decoder(decoder: Decoder, config: QuantConfig, progress: Tell = lam
         assert isinstance(source, Linear) and isinstance(target, QuantLinear)
         target.round(source.weight)
     progress(len(names), len(names))
-    shell.set_exact(decoder.exact)
     return shell
 
 
@@ -48,11 +62,13 @@ def quantized_shell(decoder: Decoder, config: QuantConfig) -> Decoder:
     if decoder.config.variant:
         raise ConfigError(f"the model is rounded already ({decoder.config.variant}): quantize the original")
     known = linear_names(decoder.config.num_layers)
-    for pattern in config.keep:
-        alone = replace(config, keep=(pattern,))
-        if all(alone.covers(name) for name in known):
+    asked = [("keep", pattern) for pattern in config.keep] + [
+        ("layer_bits", pattern) for pattern, _ in config.layer_bits
+    ]
+    for option, pattern in asked:
+        if not any(fnmatchcase(name, pattern) for name in known):
             raise ConfigError(
-                f"keep={pattern!r} names no linear map{near_miss(pattern, known)}: "
+                f"{option}={pattern!r} names no linear map{near_miss(pattern, known)}: "
                 "they are lm_head and layers.N.qkv, .out, .up and .down; * stands for anything"
             )
     weight = decoder.embedding

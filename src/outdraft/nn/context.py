@@ -78,21 +78,23 @@ class CachedContext:
     def __init__(self, cache: KVCache, segments: Sequence[Segment], exact: bool = True) -> None:
         self.cache = cache
         self._segments = segments
-        self._parts: list[RowsOverCache] = [RowsOverCache(segment, exact) for segment in segments]
+        self._exact = exact
+        self._planned: list[RowsOverCache] | None = None  # native kernels ask for `spans` and need no plan
         self.bulk: Sequence[RowRange] = [
             (segment.start, segment.start + segment.num_bulk) for segment in segments if segment.num_bulk
         ]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
         """Segment by segment over the cache; the new keys and values stay there."""
-        if len(self._parts) == 1:
-            keys, values = self.cache.layer_view(self._parts[0].seq, layer)
-            return self._parts[0].attend(q, k, v, keys, values, window, scale)
+        if self._planned is None:
+            self._planned = [RowsOverCache(segment, self._exact) for segment in self._segments]
+        parts = self._planned
+        if len(parts) == 1:
+            return parts[0].attend(self.cache, layer, q, k, v, window, scale)
         pieces = []
-        for part in self._parts:
-            keys, values = self.cache.layer_view(part.seq, layer)
+        for part in parts:
             own = slice(part.start, part.stop)
-            pieces.append(part.attend(q[own], k[own], v[own], keys, values, window, scale))
+            pieces.append(part.attend(self.cache, layer, q[own], k[own], v[own], window, scale))
         return torch.cat(pieces)
 
     def spans(self) -> list[Span]:
@@ -101,9 +103,7 @@ class CachedContext:
 
 
 def _span(cache: KVCache, segment: Segment) -> Span:
-    keys, values = cache.block(segment.seq)
-    paths = None if segment.is_chain else segment.paths(0, segment.num_rows)
     return Span(
-        start=segment.start, stop=segment.stop, base=segment.base, first=segment.base, keys=keys, values=values,
-        paths=paths,
+        start=segment.start, stop=segment.stop, base=segment.base, first=segment.base, memory=cache.memory(segment.seq),
+        paths=None if segment.is_chain else segment.paths(0, segment.num_rows),
     )  # fmt: skip

@@ -67,12 +67,15 @@ class Rope:
 
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
         """Cosines and sines for these positions [N]."""
-        key = (dtype, positions.device)
-        highest = int(positions.max())
-        cos, sin = self._tables.get(key, (self._freq, self._freq))
-        if key not in self._tables or highest >= cos.shape[0]:
-            cos, sin = self._tables[key] = self._table(highest + 1, dtype, positions.device)
+        cos, sin = self.table(int(positions.max()) + 1, dtype, positions.device)
         return Rotation(cos=cos[positions], sin=sin[positions])
+
+    def table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Cosines and sines of at least the first `length` positions: [T, 1, dim] each."""
+        known = self._tables.get((dtype, device))
+        if known is None or length > known[0].shape[0]:
+            known = self._tables[dtype, device] = self._table(length, dtype, device)
+        return known
 
     @torch.inference_mode(False)  # a table made while serving must still serve training
     def _table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:

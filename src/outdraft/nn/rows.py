@@ -1,4 +1,4 @@
-"""Attention of one segment's rows over a contiguous cache, in three ways that mix within a segment.
+"""Attention of one segment's rows over what a cache reads out, in three ways that mix within a segment.
 
     bulk    a prompt chunk: one causal or masked attention, always over the same rows
     exact   row by row: the row's path is put in the slots where plain decoding would have it, then one query looks
@@ -12,6 +12,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from outdraft.core.cache import KVCache
 from outdraft.nn.segment import Segment
 
 _Write = tuple[int, int]  # (slot, row), both counted from the segment's base
@@ -30,6 +31,7 @@ class RowsOverCache:
         self._masks: dict[tuple[int, int, int | None], Tensor | None] = {}
         self._steps: list[tuple[int, int, list[_Write]]] = []  # (row, rows it sees, writes before it looks)
         self._restore: list[_Write] = []
+        self._moves = False  # rows change places on the way
         if self.exact_stop > self.num_bulk:
             self._plan_exact()
 
@@ -42,31 +44,31 @@ class RowsOverCache:
             writes = [(slot, row) for slot, row in enumerate(path) if holds[slot] != row]
             for slot, row in writes:
                 holds[slot] = row
+                self._moves = True
             self._steps.append((looker, len(path), writes))
         self._restore = [(slot, slot) for slot, row in enumerate(holds) if slot != row]
 
     def attend(
-        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, window: int | None, scale: float
+        self, cache: KVCache, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None, scale: float
     ) -> Tensor:
-        """q [n, H, d], k and v [n, Hkv, d], keys and values [Hkv, capacity, d] -> [n, H * d]."""
+        """q [n, H, d], k and v [n, Hkv, d] -> [n, H * d]. The rows go into the cache, and are seen as it keeps them."""
         n = q.shape[0]
-        k, v = k.transpose(0, 1), v.transpose(0, 1)  # [Hkv, n, d]
-        new = slice(self.base, self.base + n)
-        keys[:, new] = k
-        values[:, new] = v
+        cache.write(self.seq, layer, self.base, k, v)
+        keys, values = cache.read(self.seq, layer, self.base + n)  # [Hkv, base + n, d]
         pieces = []
         if self.num_bulk:
             pieces.append(self._masked(q[: self.num_bulk], keys, values, 0, window, scale))
         if self._steps:
-            pieces.append(self._exact(q, k, v, keys, values, window, scale))
+            pieces.append(self._exact(q, keys, values, window, scale))
         if self.exact_stop < n:
             pieces.append(self._masked(q[self.exact_stop :], keys, values, self.exact_stop, window, scale))
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
-    def _exact(
-        self, q: Tensor, k: Tensor, v: Tensor, keys: Tensor, values: Tensor, window: int | None, scale: float
-    ) -> Tensor:
+    def _exact(self, q: Tensor, keys: Tensor, values: Tensor, window: int | None, scale: float) -> Tensor:
         """The exact rows one by one: -> [exact, H * d]."""
+        k, v = keys[:, self.base :], values[:, self.base :]  # [Hkv, n, d]
+        if self._moves:
+            k, v = k.clone(), v.clone()
         kv_heads, width = keys.shape[0], q.shape[-1]
         groups = q.reshape(q.shape[0], 1, kv_heads, -1, width)  # [n, 1, Hkv, H / Hkv, d]
         outs: list[Tensor] = [q] * len(self._steps)

@@ -59,7 +59,10 @@ class Segment:
             return [tuple(torch.nonzero(self.mask[i])[:, 0].tolist()) for i in range(first, stop)]
         if self.parents is None:
             return [tuple(range(i + 1)) for i in range(first, stop)]
-        return [self._ancestors(i, self.parents) for i in range(first, stop)]
+        paths: list[tuple[int, ...]] = []
+        for i, parent in enumerate(self.parents[:stop]):
+            paths.append((*paths[parent], i) if parent >= 0 else (i,))
+        return paths[first:]
 
     def visible(self) -> Tensor:
         """Which row sees which: [n, n] bool, on the host."""
@@ -73,10 +76,3 @@ class Segment:
             if parent >= 0:
                 seen[i] |= seen[parent]
         return seen
-
-    @staticmethod
-    def _ancestors(row: int, parents: tuple[int, ...]) -> tuple[int, ...]:
-        path = [row]
-        while parents[path[-1]] >= 0:
-            path.append(parents[path[-1]])
-        return tuple(reversed(path))

@@ -15,7 +15,12 @@ from torch import Tensor
 
 from outdraft.core.sequence import Sequence
 from outdraft.sampling.draw import race
-from outdraft.sampling.noise import Purpose, fold, uniform
+from outdraft.sampling.noise import Purpose, fold, fold_into, uniform
+
+
+def target_key(seed: int, position: int) -> int:
+    """The noise of the target's own draw of the token at an absolute position."""
+    return fold(seed, Purpose.TARGET, position)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +36,7 @@ class KeyedCoins:
 
     def draw(self, law: Tensor, depth: int) -> int:
         """The target's draw of the token after `depth` accepted nodes."""
-        return race(law, fold(self.seed, Purpose.TARGET, self.root + depth + 1))[0]
+        return race(law, target_key(self.seed, self.root + depth + 1))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +50,18 @@ class KeyedDraftCoins:
     def draw(self, law: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
         """`count` children of the node `ordinal` at `depth`, without replacement, in drawing order."""
         if self.coupled:
-            key = fold(self.seed, Purpose.TARGET, self.root + depth + 1)
+            key = target_key(self.seed, self.root + depth + 1)
         else:
             key = fold(self.seed, Purpose.DRAFT, self.root, ordinal)
         return race(law, key, count)
+
+    def chain_keys(self, length: int) -> list[int]:
+        """The keys of `draw` along a chain, where node i stands at depth i."""
+        if self.coupled:
+            stem, first = fold(self.seed, Purpose.TARGET), self.root + 1
+        else:
+            stem, first = fold(self.seed, Purpose.DRAFT, self.root), 0
+        return [fold_into(stem, first + i) for i in range(length)]
 
 
 def verifier_coins(seq: Sequence) -> KeyedCoins:

@@ -38,8 +38,13 @@ def fold(*words: int) -> int:
     """One 64-bit key from several integers; order matters."""
     key = 0
     for word in words:
-        key = _mix((key + _GAMMA + (word & _MASK)) & _MASK)
+        key = fold_into(key, word)
     return key
+
+
+def fold_into(key: int, word: int) -> int:
+    """One more integer: fold(a, b, c) == fold_into(fold(a, b), c)."""
+    return _mix((key + _GAMMA + (word & _MASK)) & _MASK)
 
 
 def uniform(key: int) -> float:

@@ -34,7 +34,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
             f"sequence {seq.id}: logits of row {row} hold {float(best[row])} as their largest value at position "
             f"{len(seq.tokens)}: the weights are damaged, or overflow in their number format (try dtype float32)"
         )
-    logits = _with_history(seq, logits, paths)
+    logits = adjust(seq, logits, paths)
     if params.greedy:
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
     if params.temperature != 1.0:
@@ -53,9 +53,10 @@ def tree_paths(tree: HostTree) -> list[list[int]]:
     return paths
 
 
-def _with_history(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tensor:
+def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tensor:
+    """Bias, minimum length and penalties: rows [n, V] -> [n, V], the same tensor if there are none."""
     params = seq.request.params
-    if not params.depends_on_history and not params.logit_bias:
+    if not params.edits_logits:
         return logits
     logits = logits.clone()
     if params.logit_bias:

@@ -14,7 +14,7 @@ import torch
 from outdraft.core.draft import Draft, HostTree, Role
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Target, TargetOutput
+from outdraft.core.target import Replay, Target, TargetOutput
 
 
 class AuditError(AssertionError):
@@ -99,6 +99,11 @@ class AuditedTarget:
         self.target.commit(seq, keep)
         if self.recheck is not None:
             self.recheck(seq, cached)
+
+    def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
+        """A drifted pass may be asked again before it is committed."""
+        require(packed.seqs[i].id in self._pass, f"sequence {packed.seqs[i].id}: replay without a pass")
+        return self.target.replay(packed, i, node)
 
     def end(self, seq: Sequence) -> None:
         """A sequence may end once, after it began."""

@@ -4,13 +4,14 @@ row -> Subject -> engine(...) -> run(engine, requests) -> [Outcome]        oracl
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from outdraft.cache.config import CacheConfig
 from outdraft.core.drafter import Drafter
 from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget, Policy
@@ -70,10 +71,11 @@ class Subject:
         eos: frozenset[int] = frozenset(),
         recheck: bool = False,
         max_len: int | None = None,
+        cache: CacheConfig | None = None,
     ) -> Engine:
         """An engine whose target is audited. Default rule: sample at each node; default policy: the same k always."""
-        runner = Runner(self.decoder, max_len=max_len)
-        runner.cache.poison = recheck  # a use of a dropped row would show as NaN
+        cache = replace(cache or CacheConfig(), poison=recheck)  # a use of a dropped row would show as NaN
+        runner = Runner(self.decoder, max_len=max_len, cache=cache)
         parts = Parts(
             target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
             drafter=self.method.build(self.options, runner),

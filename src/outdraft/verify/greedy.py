@@ -6,6 +6,7 @@ The output is plain greedy decoding's, token for token. A request with a tempera
 """
 
 from collections.abc import Sequence as Seq
+from typing import cast
 
 from torch import Tensor
 
@@ -15,6 +16,7 @@ from outdraft.core.packing import PackedDrafts
 from outdraft.core.registry import Method, Paper
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
+from outdraft.kernels import choice
 from outdraft.verify.shared.case import Case, NoOptions, make_cases
 
 
@@ -39,8 +41,8 @@ class Greedy:
 
 def best_tokens(p: Tensor) -> list[int]:
     """[M, V] -> the most probable token at each node."""
-    best: list[int] = p.argmax(-1).tolist()
-    return best
+    found = choice.best_tokens(p)
+    return found if found is not None else cast(list[int], p.argmax(-1).tolist())
 
 
 def follow(case: Case, best: list[int]) -> Verdict:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from outdraft.bench.entrant import Entrant
     from outdraft.bench.runner import Outcome, Plan
     from outdraft.bench.shelf import Shelf
-    from outdraft.engine.llm import LLM
+    from outdraft.bench.subject import Subject
 
 SUMMARY = "measure methods against plain decoding: records, tables, pictures"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
@@ -61,7 +61,13 @@ class Options:
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
     exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
+    guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
+                               "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache_dtype: str = flag(
+        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+    )
     inflate: str | None = flag(None, "a bigger target of the same law, to see what a real one costs: 4x12 is width "
                                "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
     cache: str | None = flag(None, "where inflated models and the peers' forms of them are kept (default: "
@@ -70,6 +76,7 @@ class Options:
                            "stand beside it (default: bench-DATE-TIME/bench.jsonl)", metavar="FILE")  # fmt: skip
     by: str = flag("suite", "what the columns and panels are", choices=("suite", "category"))
     curve: bool = flag(True, "also measure what a target pass costs by its rows")
+    past: int = flag(128, "cached tokens of that curve")
     plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
     report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
     compare: tuple[str, ...] = flag((), "measure nothing: what changed from one record file to another",
@@ -90,8 +97,8 @@ def run(options: Options) -> int:
 
 
 def _measure(console: "Console", options: Options) -> int:
-    for name in ("rounds", "prompts"):
-        least = 1 if name == "rounds" else 0
+    for name in ("rounds", "prompts", "past"):
+        least = 0 if name == "prompts" else 1
         if getattr(options, name) < least:
             raise ConfigError(f"{name}={getattr(options, name)}: must be at least {least}")
     from outdraft.bench.runner import Bench
@@ -140,27 +147,30 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     zoo = options.model.partition("@")[0] == ZOO_TARGET
     chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
     prompts = load_suites(options.suite or DEFAULT, count=count)
-    settings = {name: getattr(options, name) for name in ("dtype", "device", "exact", "max_model_len")}
+    engine = ("dtype", "device", "exact", "guard", "max_model_len", "kv_cache", "kv_cache_dtype")
+    settings = {name: getattr(options, name) for name in engine}
     shelf = Shelf(options.cache)
     subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
     lineup = chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if not peers]
-    as_it_is = options.model == ZOO_TARGET and options.inflate is None
-    entrants, absent = _join(subject.plain, lineup, shelf, strict=bool(chosen) or as_it_is)
+    entrants, absent = _join(subject, lineup, shelf, strict=bool(chosen) or zoo)
     absent |= join_peers(entrants, peers, subject, shelf, closing)
-    plan = Plan(subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve)
+    plan = Plan(
+        subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve,
+        past=options.past,
+    )  # fmt: skip
     return plan, absent
 
 
 def _join(
-    plain: "LLM", lineup: Seq[Rival], shelf: "Shelf", *, strict: bool
+    subject: "Subject", lineup: Seq[Rival], shelf: "Shelf", *, strict: bool
 ) -> "tuple[dict[str, Entrant], dict[str, str]]":
+    from outdraft.bench.drafts import join_made
     from outdraft.bench.entrant import Ours
-    from outdraft.bench.made import make_draft
-    from outdraft.bench.trial import PLAIN, join
+    from outdraft.bench.trial import PLAIN
 
-    entrants: dict[str, Entrant] = {PLAIN: Ours(plain)}
+    entrants: dict[str, Entrant] = {PLAIN: Ours(subject.plain)}
     absent: dict[str, str] = {}
     for rival in lineup:
         if rival.label == PLAIN:
@@ -168,7 +178,7 @@ def _join(
         if rival.label in entrants:
             raise ConfigError(f"method {rival.label!r} is given twice")
         try:
-            entrants[rival.label] = Ours(join(plain, make_draft(rival, shelf)))
+            entrants[rival.label] = Ours(join_made(subject.plain, rival, shelf, subject.name))
         except OutdraftError as error:
             if strict:
                 raise
@@ -181,7 +191,7 @@ def _report(
 ) -> int:
     from outdraft.analysis.records import read_records
     from outdraft.analysis.summary import summarise
-    from outdraft.analysis.tables import speed_sheet, time_sheet
+    from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
     from outdraft.analysis.words import how_measured, what_measured, where_measured
     from outdraft.cli.console import write_json
     from outdraft.cli.sheets import show_sheet
@@ -191,6 +201,7 @@ def _report(
     title = f"{what_measured(records)}\n{how_measured(records, cells)}\n{where_measured(records)}"
     bars = console.encoding.startswith("utf")
     sheets = [speed_sheet(cells, title), time_sheet(cells, bars=bars)]
+    sheets += [curve_sheet(records.curve)] if records.curve is not None else []
     for sheet in sheets:
         show_sheet(console, sheet)
     if records.num_others:

@@ -30,7 +30,7 @@ class Options:
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     color: bool = flag(False, "colour the text by the source of each token, with a legend")
     stats: bool = flag(False, "show tokens per target pass, acceptance and speed (on stderr)")
-    json: bool = flag(False, "machine output: text, token_ids, sources, finish_reason, metrics, config")
+    json: bool = flag(False, "machine output: text, token_ids, sources, finish_reason, variant, metrics, config")
 
 
 def run(options: Options) -> int:
@@ -89,6 +89,7 @@ def _as_json(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
         "token_ids": list(result.token_ids),
         "sources": [str(source) for source in result.sources],
         "finish_reason": result.finish_reason,
+        "variant": result.variant,
         "metrics": result.metrics,
         "config": llm.config,
     }

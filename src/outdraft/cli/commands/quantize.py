@@ -4,7 +4,7 @@ The command plans, shows and writes; rounding is `models/quantize.py`, the layou
 """
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +21,7 @@ EPILOG = """A quantized model is another model with another law: what is decoded
 The last quarter of the calibration text measures how far it is from the original; gptq learns from the rest. Examples:
   outdraft quantize zoo:target --out target-int4
   outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
+  outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "layers.31.*" --layer-bits "*.down=8"
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
 WINDOW = 256  # tokens that are read at once from an empty past
 TOKENIZER = (
@@ -43,9 +44,10 @@ class Options:
     )
     head: bool = flag(False, "quantize the output head too")
     keep: tuple[str, ...] = flag((), "a layer to leave as it is, e.g. layers.0.qkv or '*.down'; may be repeated")
+    layer_bits: Mapping[str, Any] = flag({}, "other bits for some layers, e.g. '*.down=8'; may be repeated")
     calibration: str | None = flag(None, "a text to measure the change on, and for gptq to learn from", metavar="FILE")
     windows: int = flag(64, f"windows of {WINDOW} tokens that are taken of the calibration text at most")
-    json: bool = flag(False, "machine output: out, variant, bytes_before, bytes_after, divergence")
+    json: bool = flag(False, "machine output: out, variant, bytes_before, bytes_after, divergence, native_divergence")
 
 
 def run(options: Options) -> int:
@@ -61,7 +63,10 @@ def run(options: Options) -> int:
     if options.method == "gptq" and options.calibration is None:
         raise ConfigError("--method gptq learns from a text: name one with --calibration FILE, or take --method rtn")
     keep = options.keep if options.head else (*options.keep, "lm_head")
-    config = QuantConfig(bits=options.bits, group_size=options.group_size, method=options.method, keep=keep)
+    config = QuantConfig(
+        bits=options.bits, group_size=options.group_size, method=options.method, keep=keep,
+        layer_bits=tuple(options.layer_bits.items()),
+    )  # fmt: skip
     console = make_console(stderr=options.json)
     with console.status("loading") as status:
         report = quantize(options, config, out, status.update if console.is_terminal else _silent)
@@ -75,13 +80,14 @@ def run(options: Options) -> int:
         console.print(
             f"no tokenizer stood beside {options.model}: put the model's tokenizer.json into {out}", markup=False
         )
-    if report["divergence"] is not None:
-        far = report["divergence"]
-        console.print(
-            f"from the original on {far['num_tokens']} tokens of {options.calibration}:  mean KL {far['kl']:.5f} "
-            f"nats/token, same first choice {far['top1']:.2%}",
-            markup=False,
-        )
+    for key, computed in (("divergence", "the weights alone"), ("native_divergence", "on the native kernels")):
+        far = report[key]
+        if far is not None:
+            console.print(
+                f"from the original on {far['num_tokens']} tokens of {options.calibration}, {computed}:  "
+                f"mean KL {far['kl']:.5f} nats/token, same first choice {far['top1']:.2%}",
+                markup=False,
+            )
     return 0
 
 
@@ -90,6 +96,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
     from outdraft.models.calibrate import calibrate_decoder
     from outdraft.models.divergence import compare_laws
     from outdraft.models.load import load_model, save_model
+    from outdraft.models.native import NativeDecoder, can_pack
     from outdraft.models.quantize import quantize_decoder
     from outdraft.weights.hub import resolve
 
@@ -104,10 +111,12 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         small = calibrate_decoder(original, config, windows[0], rounding)
     else:
         small = quantize_decoder(original, config, rounding)
-    divergence = None
+    divergence = native_divergence = None
     if windows is not None:
         tell("measuring")
         divergence = compare_laws(original, small, windows[1])
+        if can_pack(small.config, small.dtype, small.device):
+            native_divergence = compare_laws(original, NativeDecoder(small), windows[1])
     tell("writing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
@@ -123,6 +132,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
         "bytes_before": _weight_bytes(source),
         "bytes_after": _weight_bytes(out),
         "divergence": None if divergence is None else asdict(divergence),
+        "native_divergence": None if native_divergence is None else asdict(native_divergence),
     }
 
 

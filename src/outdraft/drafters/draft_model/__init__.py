@@ -6,7 +6,7 @@ https://arxiv.org/abs/2211.17192; Chen et al., "Accelerating large language mode
 """
 
 from outdraft.core.registry import Method, Paper
-from outdraft.drafters.draft_model.drafter import DraftModelOptions, build
+from outdraft.drafters.draft_model.drafter import DraftModelOptions, build, describe
 
 METHOD = Method(
     name="draft_model",
@@ -19,5 +19,6 @@ METHOD = Method(
         year=2022,
         link="https://arxiv.org/abs/2211.17192",
     ),
+    describe=describe,
     shapes=("chain", "tree"),
 )

@@ -12,22 +12,24 @@ is an argmax).
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from math import nan
+from typing import Any
 
 from torch import Tensor
 
-from outdraft.core.draft import Draft, chain
+from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.draft_model.model import DraftModel
-from outdraft.drafters.shared.chain import grow_chains
-from outdraft.drafters.shared.choose import Sample, best_tokens, check_finite, check_sample, takes_plain_argmax
+from outdraft.drafters.draft_model.rounding import Quantization, check_quantization, is_ours, rounding_of
+from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.models.load import load_model
+from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.kernels.guesser import Chains, Draw
+from outdraft.models.load import load_network
 from outdraft.weights.hub import resolve
 
 
@@ -37,12 +39,14 @@ class DraftModelOptions:
 
     model: str = "zoo:draft"  # directory, hub name or "zoo:<name>"; its vocabulary must be the target's
     dtype: str = "auto"  # "auto": as the target
+    quantization: Quantization = "auto"  # of its weights: none, int8, int4; "auto" where it was measured to pay
     width: int = 1  # children of an expanded node, and nodes expanded on a level; 1: a chain
     sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
     confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
+        check_quantization(self.quantization)
         if self.width < 1:
             raise ConfigError(f"width={self.width}: must be at least 1 (1 is a chain)")
         if not 0 <= self.confidence_threshold <= 1:
@@ -88,28 +92,18 @@ class DraftModelDrafter:
                 return self.model.read([seqs[i] for i in rows])
             return self.model.guess([seqs[i].id for i in rows], tokens, step)
 
-        options = self._options
-        native = self.model.runs_chains and not options.confidence_threshold
-        if native and all(takes_plain_argmax(seq, options.sample) for seq in seqs):
-            return self._greedy_chains(seqs, depths)
-        return grow_chains(seqs, depths, feed, sample=options.sample, confidence_threshold=options.confidence_threshold)
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
+            return self.model.chain([seqs[i] for i in rows], own_depths, draws)
 
-    def _greedy_chains(self, seqs: Seq[Sequence], depths: list[int]) -> list[Draft]:
-        """The same chains, without a return to Python between two steps."""
-        paths: list[list[int]] = [[] for _ in seqs]
-        rows = [i for i, depth in enumerate(depths) if depth > 0]
-        if rows:
-            best, _ = best_tokens(seqs, rows, self.model.read([seqs[i] for i in rows]), confident=False)
-            for i, token in zip(rows, best, strict=True):
-                paths[i].append(token)
-        while rows := [i for i in rows if len(paths[i]) < depths[i]]:
-            done = len(paths[rows[0]])
-            steps = min(depths[i] for i in rows) - done
-            found = self.model.chain([seqs[i].id for i in rows], [paths[i][-1] for i in rows], done, steps)
-            check_finite(seqs, rows, [nan if -1 in path else 0.0 for path in found])
-            for i, path in zip(rows, found, strict=True):
-                paths[i] += path
-        return [chain([seq.pending, *path]) for seq, path in zip(seqs, paths, strict=True)]
+        options = self._options
+        return grow_chains_natively(
+            seqs,
+            depths,
+            run if self.model.runs_chains else None,
+            feed,
+            sample=options.sample,
+            confidence_threshold=options.confidence_threshold,
+        )
 
     def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
         def feed(level: int, trees: list[Tree]) -> Tensor:
@@ -133,10 +127,21 @@ class DraftModelDrafter:
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
     dtype = port.dtype if options.dtype == "auto" else options.dtype
-    decoder = load_model(resolve(options.model), dtype=dtype, device=str(port.device), native=True)
+    decoder = load_network(
+        resolve(options.model), dtype=dtype, device=str(port.device), rounding=rounding_of(options.quantization)
+    )
     if decoder.config.vocab_size != port.vocab_size:
         raise CapabilityError(
             f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "
             f"{port.vocab_size}: choose a draft model that shares the target's tokenizer"
         )
     return DraftModelDrafter(options, DraftModel(decoder))
+
+
+def describe(drafter: DraftModelDrafter) -> dict[str, Any]:
+    """What "auto" came to: who computes the draft model, how its weights are rounded, and what a pass reads of them."""
+    network = drafter.model.decoder
+    return {
+        "kernels": network.kernels, "variant": network.config.variant, "pass_bytes": network.pass_bytes,
+        "rounded_at_load": is_ours(network.config.quant),
+    }  # fmt: skip

@@ -16,7 +16,10 @@ from torch import Tensor
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draft_cache import DraftCache
 from outdraft.drafters.shared.growth import Tree
-from outdraft.models.base import Decoder
+from outdraft.kernels.guesser import Chains, Draw
+from outdraft.models.guess import guess_with
+from outdraft.models.native import NativeDecoder
+from outdraft.models.network import Network
 from outdraft.nn.context import AttentionContext
 
 
@@ -45,22 +48,23 @@ class _Text:
 class DraftModel:
     """A decoder and one text for each sequence."""
 
-    def __init__(self, decoder: Decoder, *, chunk: int = 256) -> None:
-        config, weight = decoder.config, decoder.embedding
+    def __init__(self, decoder: Network, *, chunk: int = 256) -> None:
+        config = decoder.config
         self.decoder = decoder
         self.max_len = config.max_len
         self._cache = DraftCache(
             config.num_layers,
             config.num_kv_heads,
             config.head_dim,
-            weight.dtype,
-            weight.device,
+            decoder.dtype,
+            decoder.device,
             config.max_len,
             exact=decoder.exact,
         )
         self._chunk = chunk
         self._texts: dict[int, _Text] = {}
-        self._device = weight.device
+        self._device = decoder.device
+        self._native = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
     @property
     def is_empty(self) -> bool:
@@ -83,6 +87,10 @@ class DraftModel:
 
     def read(self, seqs: Seq[Sequence]) -> Tensor:
         """Bring every memory up to its text, pending token included: logits [B, V] of what follows."""
+        return self._read([seq.id for seq in seqs], self._unread(seqs))
+
+    def _unread(self, seqs: Seq[Sequence]) -> list[list[int]]:
+        """Keep what the texts have confirmed: the tokens of each that are to be fed, not too many at once."""
         todo: list[list[int]] = []
         for seq in seqs:
             text = self._texts[seq.id]
@@ -98,7 +106,7 @@ class DraftModel:
                 self._read([seq.id], [new[: self._chunk]])
                 new = new[self._chunk :]
             todo.append(new)
-        return self._read([seq.id for seq in seqs], todo)
+        return todo
 
     def guess(self, seqs: Seq[int], tokens: list[int], step: int) -> Tensor:
         """Feed one more token of each chain, `step` places after the pending one: logits [n, V]."""
@@ -107,28 +115,25 @@ class DraftModel:
             guess = self._texts[seq].guess
             guess.append((len(guess) - 1, token))
         context = self._cache.extend(seqs, [1] * len(seqs))
-        return self.decoder.logits(self._run(tokens, positions, context))
+        return self._run(tokens, positions, context, range(len(tokens)))
 
     @property
     def runs_chains(self) -> bool:
         """Whether `chain` is there: the native kernels hold the decoder."""
-        return self.decoder.stack is not None
+        return self._native is not None
 
-    def chain(self, seqs: Seq[int], tokens: list[int], step: int, steps: int) -> list[list[int]]:
-        """`guess` `steps` times in one call, each time the best token next: the tokens of each sequence.
-
-        tokens: one for each sequence, `step` places after its pending token. -1 stands for logits that are NaN.
-        """
-        positions = [len(self._texts[seq].ids) - 1 + step for seq in seqs]
-        context = self._cache.extend(seqs, [1] * len(seqs))
-        if steps > 1:
-            self._cache.extend(seqs, [steps - 1] * len(seqs))
-        found = self.decoder.chain(tokens, positions, context, steps)
-        for fed in (tokens, *found[:-1]):
-            for seq, token in zip(seqs, fed, strict=True):
-                guess = self._texts[seq].guess
-                guess.append((len(guess) - 1, token))
-        return [list(path) for path in zip(*found, strict=True)]
+    def chain(self, seqs: Seq[Sequence], depths: Seq[int], draws: Seq[Draw | None]) -> Chains:
+        """Read, and guess `depths[i]` tokens of each text, in one call; all rows stay guesses until the next."""
+        assert self._native is not None
+        todo, ids = self._unread(seqs), [seq.id for seq in seqs]
+        context = self._cache.extend(ids, [len(new) for new in todo])
+        self._cache.extend(ids, [depth - 1 for depth in depths])  # room for the steps
+        starts = [len(self._texts[seq].ids) for seq in ids]
+        positions = [start + i for start, new in zip(starts, todo, strict=True) for i in range(len(new))]
+        found = self._native.chain([token for new in todo for token in new], positions, context, depths, draws)
+        for seq, new, path in zip(ids, todo, found.tokens, strict=True):
+            self._texts[seq].guess = list(enumerate([*new, *path[:-1]], start=-1))
+        return found
 
     def branch(self, trees: Seq[Tree]) -> Tensor:
         """Feed the frontier of each tree (below its pending token): logits [n, V], tree after tree."""
@@ -144,7 +149,7 @@ class DraftModel:
                 positions.append(len(text.ids) - 1 + tree.depths[node])
             sees.append(visible)
         context = self._cache.branch([tree.seq.id for tree in trees], sees)
-        return self.decoder.logits(self._run(tokens, positions, context))
+        return self._run(tokens, positions, context, range(len(tokens)))
 
     def _read(self, seqs: Seq[int], todo: list[list[int]]) -> Tensor:
         """Feed committed tokens, several a sequence: logits [B, V] at each one's last."""
@@ -157,13 +162,17 @@ class DraftModel:
             positions += range(at, at + len(new))
             last.append(len(tokens) - 1)
         counts = [len(new) for new in todo]
-        hidden = self._run(tokens, positions, self._cache.extend(seqs, counts))
+        logits = self._run(tokens, positions, self._cache.extend(seqs, counts), last)
         for seq, new in zip(seqs, todo, strict=True):
             self._cache.keep(seq, range(len(new)))
             self._texts[seq].ids += new
-        return self.decoder.logits(hidden if len(last) == len(tokens) else hidden[last])
+        return logits
 
-    def _run(self, tokens: list[int], positions: list[int], context: AttentionContext) -> Tensor:
+    def _run(self, tokens: list[int], positions: list[int], context: AttentionContext, wanted: Seq[int]) -> Tensor:
+        """Logits [M, V] of the wanted rows."""
+        if self._native is not None:
+            return self._native.feed(tokens, positions, context, wanted)[1]
         ids = torch.tensor(tokens, device=self._device)
         places = torch.tensor(positions, device=self._device)
-        return self.decoder.run(self.decoder.embed(ids, places), places, context).hidden
+        hidden = self.decoder.run(self.decoder.embed(ids, places), places, context).hidden
+        return self.decoder.logits(hidden if len(wanted) == len(tokens) else hidden[list(wanted)])

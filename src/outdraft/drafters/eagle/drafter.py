@@ -22,13 +22,15 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.eagle.net import load_eagle
+from outdraft.drafters.eagle.net import load_eagle, pack_guesser
 from outdraft.drafters.eagle.pairs import Pairs
-from outdraft.drafters.shared.chain import grow_chains
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.kernels.guesser import Chains, Draw
+from outdraft.models.native import NativeDecoder
 from outdraft.weights.hub import resolve
 
 
@@ -101,29 +103,39 @@ class EagleDrafter:
             nonlocal outputs, fed
             ids = [seqs[i].id for i in rows]
             if step == 0:
-                outputs = self._pairs.read(ids)
+                outputs, logits = self._pairs.read(ids)
             else:
                 before = outputs if rows == fed else outputs[[fed.index(i) for i in rows]]
-                outputs = self._pairs.guess(ids, tokens, before, step)
+                outputs, logits = self._pairs.guess(ids, tokens, before, step)
             fed = rows
-            return self._pairs.net.logits(outputs)
+            return logits
+
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
+            return self._pairs.chain([seqs[i].id for i in rows], own_depths, draws)
 
         options = self._options
-        return grow_chains(seqs, depths, feed, sample=options.sample, confidence_threshold=options.confidence_threshold)
+        return grow_chains_natively(
+            seqs,
+            depths,
+            run if self._pairs.runs_chains else None,
+            feed,
+            sample=options.sample,
+            confidence_threshold=options.confidence_threshold,
+        )
 
     def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
         outputs: dict[int, dict[int, Tensor]] = {}  # sequence -> node -> [D]
 
         def feed(level: int, trees: list[Tree]) -> Tensor:
             if level == 0:
-                made = self._pairs.read([tree.seq.id for tree in trees])
+                made, logits = self._pairs.read([tree.seq.id for tree in trees])
             else:
                 parents = [outputs[tree.seq.id][tree.parents[node]] for tree in trees for node in tree.frontier]
-                made = self._pairs.branch(trees, torch.stack(parents))
+                made, logits = self._pairs.branch(trees, torch.stack(parents))
             rows = iter(made)
             for tree in trees:
                 outputs.setdefault(tree.seq.id, {}).update((node, next(rows)) for node in tree.frontier)
-            return self._pairs.net.logits(made)
+            return logits
 
         options = self._options
         trees = [
@@ -143,6 +155,8 @@ class EagleDrafter:
 def build(options: EagleOptions, port: TargetPort) -> EagleDrafter:
     """Load the network for this target."""
     net = load_eagle(resolve(options.model), port)
-    make_exact(net)
-    net.exact = True
-    return EagleDrafter(options, Pairs(net, port, max_len=port.max_len))
+    native = pack_guesser(net, port.native) if isinstance(port.native, NativeDecoder) else None
+    if native is None:
+        make_exact(net)
+        net.exact = True
+    return EagleDrafter(options, Pairs(net, port, max_len=port.max_len, native=native))

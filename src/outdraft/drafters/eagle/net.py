@@ -20,9 +20,13 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.target import TargetPort
+from outdraft.kernels.guesser import Entrance, Guesser
+from outdraft.kernels.stack import Stack, StackShape
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.models.config import llama_config
+from outdraft.models.guess import NativeGuesser
+from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
@@ -103,6 +107,37 @@ class EagleNet(nn.Module):
     def logits(self, g: Tensor) -> Tensor:
         """Own norm, the target's head: [N, D] -> [N, V]."""
         return self._target_head(self.norm(g))
+
+
+def pack_guesser(net: EagleNet, target: NativeDecoder) -> NativeGuesser:
+    """The network on the native kernels, before the target's head; takes the large matrices out of the PyTorch one."""
+    config, rope = net.config, net.rope
+    shape = StackShape(
+        hidden=config.hidden_size,
+        heads=config.num_heads,
+        kv_heads=config.num_kv_heads,
+        head_dim=config.head_dim,
+        inner=config.intermediate_size,
+        vocab=config.vocab_size,
+        rotary=config.head_dim,
+        eps=config.norm_eps,
+        scale=config.head_dim**-0.5,
+    )
+    body = Stack(shape, 1, threads=target.stack.threads, kind=target.kernels)
+    body.set_layer(0, parts_of(net.block))
+    entrance = Entrance(
+        fusion=weight_of(net.fusion),
+        join=weight_of(net.join),
+        tap_norms=torch.stack([norm_of(norm) for norm in net.tap_norms]),
+        token_norm=norm_of(net.token_norm),
+        feature_norm=norm_of(net.feature_norm),
+    )
+    guesser = Guesser(
+        body, target.stack, target.embedding, num_layers=1, norm=norm_of(net.norm), eps=config.norm_eps,
+        entrance=entrance,
+    )  # fmt: skip
+    del net.block, net.fusion, net.join
+    return NativeGuesser(guesser, rope)
 
 
 def save_eagle(net: EagleNet, directory: Path) -> None:

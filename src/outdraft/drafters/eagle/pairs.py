@@ -10,6 +10,8 @@ Data in: what a pass showed, then draft tokens; data out: the network's outputs 
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -20,6 +22,8 @@ from outdraft.core.target import TargetPort
 from outdraft.drafters.eagle.net import EagleNet
 from outdraft.drafters.shared.draft_cache import DraftCache
 from outdraft.drafters.shared.growth import Tree
+from outdraft.kernels.guesser import Chains, Draw
+from outdraft.models.guess import NativeGuesser
 from outdraft.nn.context import AttentionContext
 
 _MAX_WAITING = 512  # pairs that may wait for the next guess: bounds the memory of hidden states while a prompt is read
@@ -35,7 +39,7 @@ class _Text:
         self.num_read = 0  # pairs in the cache
         self.tokens: list[int] = []  # of the pairs that wait
         self.features: list[Mapping[int, Tensor]] = []  # of the pairs that wait: tap -> [n, D]
-        self.last: Tensor | None = None  # [D] output of the last pair read
+        self.last: tuple[int, Mapping[int, Tensor]] | None = None  # the last pair read: token, tap -> [1, D]
 
     @property
     def end(self) -> int:
@@ -43,12 +47,26 @@ class _Text:
         return self.first + self.num_read + len(self.tokens)
 
 
-class Pairs:
-    """A network and the pairs of each sequence. New pairs wait until a guess is wanted, and are then read together."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Waiting:
+    """The pairs of some texts that are to be read, text after text."""
 
-    def __init__(self, net: EagleNet, port: TargetPort, *, max_len: int) -> None:
+    tokens: list[int]
+    places: list[int]
+    counts: list[int]  # of each text
+    taps: list[Tensor]  # [n, D] each
+
+
+class Pairs:
+    """A network and the pairs of each sequence. New pairs wait until a guess is wanted, and are then read together.
+
+    `native`: the same network on the kernels, which then does all the work.
+    """
+
+    def __init__(self, net: EagleNet, port: TargetPort, *, max_len: int, native: NativeGuesser | None = None) -> None:
         config = net.config
         self.net = net
+        self._native = native
         self._port = port
         self._cache = DraftCache(
             config.num_layers, config.num_kv_heads, config.head_dim, port.dtype, port.device, max_len, exact=True
@@ -88,46 +106,88 @@ class Pairs:
         if len(text.tokens) >= _MAX_WAITING:
             self.read([seq.id])
 
-    def read(self, seqs: Seq[int]) -> Tensor:
-        """Read the pairs that wait, in one ragged pass: outputs [B, D] of each text's last pair."""
-        fresh = [seq for seq in seqs if self._texts[seq].tokens]
-        if fresh:
-            self._read(fresh)
-        return torch.stack([output for seq in seqs if (output := self._texts[seq].last) is not None])
+    def read(self, seqs: Seq[int]) -> tuple[Tensor, Tensor]:
+        """Read the pairs that wait, in one ragged pass: outputs [B, D] of each text's last pair, logits [B, V]."""
+        waiting = self._waiting(seqs)
+        last = [stop - 1 for stop in accumulate(waiting.counts)]
+        context = self._cache.extend(seqs, waiting.counts)
+        found = self._run(waiting.tokens, waiting.places, context, last, taps=waiting.taps)
+        self._have_read(seqs)
+        return found
 
-    def _read(self, seqs: Seq[int]) -> None:
-        texts = [self._texts[seq] for seq in seqs]
-        taps = self.net.config.taps
-        features = self.net.fuse([torch.cat([f[tap] for text in texts for f in text.features]) for tap in taps])
-        counts = [len(text.tokens) for text in texts]
-        places = [text.first + text.num_read + i for text in texts for i in range(len(text.tokens))]
-        tokens = [token for text in texts for token in text.tokens]
-        outputs = self._run(tokens, features, places, self._cache.extend(seqs, counts))
-        row = 0
-        for seq, text, count in zip(seqs, texts, counts, strict=True):
-            row += count
-            self._cache.keep(seq, range(count))
-            text.last = outputs[row - 1]
-            text.num_read += count
-            text.tokens, text.features = [], []
+    @property
+    def runs_chains(self) -> bool:
+        """Whether `chain` is there."""
+        return self._native is not None
 
-    def guess(self, seqs: Seq[int], tokens: list[int], features: Tensor, step: int) -> Tensor:
-        """Feed one more token of each chain with the output [n, D] before it: outputs [n, D]."""
+    def chain(self, seqs: Seq[int], depths: Seq[int], draws: Seq[Draw | None]) -> Chains:
+        """Read the pairs that wait, and guess, in one native call."""
+        assert self._native is not None
+        waiting = self._waiting(seqs)
+        context = self._cache.extend(seqs, waiting.counts)
+        self._cache.extend(seqs, [depth - 1 for depth in depths])  # room for the steps
+        found = self._native.chain(waiting.tokens, waiting.places, context, depths, draws, taps=waiting.taps)
+        self._have_read(seqs)
+        return found
+
+    def guess(self, seqs: Seq[int], tokens: list[int], features: Tensor, step: int) -> tuple[Tensor, Tensor]:
+        """Feed one more token of each chain with the output [n, D] before it: outputs [n, D], logits [n, V]."""
         places = [self._texts[seq].end - 1 + step for seq in seqs]
-        return self._run(tokens, features, places, self._cache.extend(seqs, [1] * len(seqs)))
+        context = self._cache.extend(seqs, [1] * len(seqs))
+        return self._run(tokens, places, context, range(len(tokens)), features=features)
 
-    def branch(self, trees: Seq[Tree], features: Tensor) -> Tensor:
-        """Feed the frontier of each tree with its parents' outputs [n, D]: outputs [n, D], tree after tree."""
+    def branch(self, trees: Seq[Tree], features: Tensor) -> tuple[Tensor, Tensor]:
+        """Feed the frontier of each tree with its parents' outputs [n, D]: outputs and logits, tree after tree."""
         tokens = [tree.tokens[node] for tree in trees for node in tree.frontier]
         places = [self._texts[tree.seq.id].end - 1 + tree.depths[node] for tree in trees for node in tree.frontier]
         context = self._cache.branch([tree.seq.id for tree in trees], [tree.rows_above() for tree in trees])
-        return self._run(tokens, features, places, context)
+        return self._run(tokens, places, context, range(len(tokens)), features=features)
 
     def drop_guess(self, seq: int) -> None:
         """Forget the drafted rows: their features are the network's own, true ones will come."""
         self._cache.keep(seq, ())
 
-    def _run(self, tokens: list[int], features: Tensor, places: list[int], context: AttentionContext) -> Tensor:
+    def _waiting(self, seqs: Seq[int]) -> _Waiting:
+        texts = [self._texts[seq] for seq in seqs]
+        for seq, text in zip(seqs, texts, strict=True):
+            if not text.tokens and text.last is not None:  # asked twice for one text: the last pair is read again
+                text.tokens, text.features = [text.last[0]], [text.last[1]]
+                text.num_read -= 1
+                self._cache.truncate(seq, text.num_read)
+        known = [features for text in texts for features in text.features]
+        return _Waiting(
+            tokens=[token for text in texts for token in text.tokens],
+            places=[text.first + text.num_read + i for text in texts for i in range(len(text.tokens))],
+            counts=[len(text.tokens) for text in texts],
+            taps=[known[0][tap] if len(known) == 1 else torch.cat([f[tap] for f in known])
+                  for tap in self.net.config.taps],
+        )  # fmt: skip
+
+    def _have_read(self, seqs: Seq[int]) -> None:
+        """What waited is text now; guesses behind it are dropped."""
+        for seq in seqs:
+            text = self._texts[seq]
+            self._cache.keep(seq, range(len(text.tokens)))
+            text.num_read += len(text.tokens)
+            text.last = text.tokens[-1], {tap: rows[-1:] for tap, rows in text.features[-1].items()}
+            text.tokens, text.features = [], []
+
+    def _run(
+        self,
+        tokens: list[int],
+        places: list[int],
+        context: AttentionContext,
+        wanted: Seq[int],
+        *,
+        features: Tensor | None = None,
+        taps: Seq[Tensor] = (),
+    ) -> tuple[Tensor, Tensor]:
+        """Outputs [M, D] and logits [M, V] of the wanted rows, from features [N, D] or the taps they are made of."""
+        if self._native is not None:
+            return self._native.feed(tokens, places, context, wanted, features=features, taps=taps)
         positions = torch.tensor(places, device=self._port.device)
         ids = torch.tensor(tokens, device=self._port.device)
-        return self.net.run(self._port.embed(ids, positions + 1), features, positions, context)
+        features = self.net.fuse(taps) if features is None else features
+        outputs = self.net.run(self._port.embed(ids, positions + 1), features, positions, context)
+        outputs = outputs if len(wanted) == len(tokens) else outputs[list(wanted)]
+        return outputs, self.net.logits(outputs)

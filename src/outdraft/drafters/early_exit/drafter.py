@@ -23,11 +23,14 @@ from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.early_exit.net import EarlyExitHead, load_exit_head
-from outdraft.drafters.shared.chain import grow_chains
+from outdraft.drafters.early_exit.net import EarlyExitHead, load_exit_head, pack_guesser
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.kernels.guesser import Chains, Draw
+from outdraft.models.guess import NativeGuesser
+from outdraft.models.native import NativeDecoder
 from outdraft.weights.hub import resolve
 
 
@@ -53,7 +56,16 @@ class EarlyExitDrafter:
 
     needs = Needs(layers=True, weights=True)
 
-    def __init__(self, options: EarlyExitOptions, port: TargetPort, head: EarlyExitHead | None, layer: int) -> None:
+    def __init__(
+        self,
+        options: EarlyExitOptions,
+        port: TargetPort,
+        head: EarlyExitHead | None,
+        layer: int,
+        native: NativeGuesser | None = None,
+    ) -> None:
+        """`native`: layers and head on the kernels, where they hold the target."""
+        self._native = native
         self.exit_layer = layer
         self._options = options
         self._port = port
@@ -68,18 +80,27 @@ class EarlyExitDrafter:
         hidden: list[list[Tensor]] = [[] for _ in seqs]  # [D] of each node
 
         def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
-            ids = torch.tensor(tokens, device=self._port.device)
-            h = self._port.run_layers([seqs[i] for i in rows], ids, step, self.exit_layer)  # [n, D]
+            own = [seqs[i] for i in rows]
+            h, logits = self._step(own, step, tokens, num_open)
             for i, row in zip(rows, h, strict=True):
                 hidden[i].append(row)
-            if num_open == 0:
-                return h
-            h = h[:num_open]
-            return self._port.logits(h if self._head is None else self._head(h))
+            return logits
 
-        drafts = grow_chains(
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
+            own = [seqs[i] for i in rows]
+            context = self._port.tentative(own, 0, [depth + 1 for depth in own_depths])
+            pending, places = [seq.pending for seq in own], [len(seq.tokens) - 1 for seq in own]
+            assert self._native is not None
+            found = self._native.chain(pending, places, context, own_depths, draws, feed_last=True, states=True)
+            assert found.states is not None
+            for i, depth, states in zip(rows, own_depths, found.states, strict=True):
+                hidden[i] = list(states[: depth + 1])
+            return found
+
+        drafts = grow_chains_natively(
             seqs,
             depths,
+            run if self._native is not None else None,
             feed,
             sample=self._options.sample,
             confidence_threshold=self._options.confidence_threshold,
@@ -90,6 +111,19 @@ class EarlyExitDrafter:
             for draft, rows in zip(drafts, hidden, strict=True)
         ]
 
+    def _step(self, seqs: Seq[Sequence], step: int, tokens: list[int], num_open: int) -> tuple[Tensor, Tensor]:
+        """One token of each sequence: states [n, D] at the exit, logits [num_open, V] of the first `num_open`."""
+        if self._native is not None:
+            context = self._port.tentative(seqs, step, [1] * len(seqs))
+            places = [len(seq.tokens) - 1 + step for seq in seqs]
+            h, logits = self._native.feed(tokens, places, context, range(len(tokens)))
+            return h, logits[:num_open]
+        h = self._port.run_layers(seqs, torch.tensor(tokens, device=self._port.device), step, self.exit_layer)
+        if num_open == 0:
+            return h, h
+        first = h[:num_open]
+        return h, self._port.logits(first if self._head is None else self._head(first))
+
     def observe(self, seen: Seq[Seen]) -> None:
         """Nothing to learn."""
 
@@ -99,11 +133,10 @@ class EarlyExitDrafter:
 
 def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
     """Load the exit head, if one is named, and check that it fits the target."""
-    head = None
+    head, native = None, None
     layer = options.exit_layer or max(1, port.num_layers // 4)
     if options.model:
         head = load_exit_head(resolve(options.model), port.dtype, port.device)
-        make_exact(head)
         layer = options.exit_layer or head.config.exit_layer
         if head.config.hidden_size != port.hidden_size:
             raise CapabilityError(
@@ -114,4 +147,8 @@ def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
         raise CapabilityError(
             f"exit_layer={layer} leaves nothing to verify with: the target has {port.num_layers} layers; choose fewer"
         )
-    return EarlyExitDrafter(options, port, head, layer)
+    if isinstance(port.native, NativeDecoder):
+        native = pack_guesser(port.native, head, layer)
+    elif head is not None:
+        make_exact(head)
+    return EarlyExitDrafter(options, port, head, layer, native)

@@ -17,6 +17,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.kernels.guesser import Residual
+from outdraft.models.guess import NativeGuesser, guess_with
+from outdraft.models.native import NativeDecoder, norm_of, weight_of
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
@@ -53,6 +56,14 @@ class EarlyExitHead(nn.Module):
         own = h.to(self.up.weight.dtype)  # native kernels hand over float32
         out: Tensor = h + self.down(rowwise(F.silu, self.up(self.norm(own))))
         return out
+
+
+def pack_guesser(target: NativeDecoder, head: EarlyExitHead | None, exit_layer: int) -> NativeGuesser:
+    """The target's first layers, this head (None: as it is), the target's norm and head: on the native kernels."""
+    if head is None:
+        return guess_with(target, num_layers=exit_layer)
+    residual = Residual(up=weight_of(head.up), down=weight_of(head.down), norm=norm_of(head.norm))
+    return guess_with(target, num_layers=exit_layer, exit=residual, eps=head.config.norm_eps)
 
 
 def save_exit_head(head: EarlyExitHead, directory: Path) -> None:

@@ -14,7 +14,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from outdraft.cache.static import StaticCache
+from outdraft.core.cache import KVCache
 from outdraft.kernels.stack import Span
 from outdraft.nn.linear import RowRange
 
@@ -45,7 +45,7 @@ class Branches:
 class BranchContext:
     """The attention context of one level."""
 
-    def __init__(self, cache: StaticCache, parts: Seq[Branches]) -> None:
+    def __init__(self, cache: KVCache, parts: Seq[Branches]) -> None:
         self.bulk: Seq[RowRange] = ()
         self._cache = cache
         self._parts = parts
@@ -57,15 +57,14 @@ class BranchContext:
         for part in self._parts:
             own = slice(part.start, part.start + len(part.above))
             stop = part.base + len(part.above)
-            keys, values = self._cache.layer_view(part.seq, layer)
-            keys[:, part.base : stop] = k[own].transpose(0, 1)
-            values[:, part.base : stop] = v[own].transpose(0, 1)
+            self._cache.write(part.seq, layer, part.base, k[own], v[own])
+            keys, values = self._cache.read(part.seq, layer, stop)
             if (part.seq, window) not in self._masks:
                 self._masks[part.seq, window] = part.mask(window, q)
             out = F.scaled_dot_product_attention(
                 q[own].transpose(0, 1)[None],
-                keys[None, :, :stop],
-                values[None, :, :stop],
+                keys[None],
+                values[None],
                 attn_mask=self._masks[part.seq, window],
                 scale=scale,
                 enable_gqa=q.shape[1] != k.shape[1],
@@ -78,11 +77,9 @@ class BranchContext:
         return [_span(self._cache, part) for part in self._parts]
 
 
-def _span(cache: StaticCache, part: Branches) -> Span:
-    keys, values = cache.block(part.seq)
+def _span(cache: KVCache, part: Branches) -> Span:
     first = part.base - part.text
-    paths = [[*rows, first + i] for i, rows in enumerate(part.above)]
     return Span(
-        start=part.start, stop=part.start + len(part.above), base=part.text, first=part.base, keys=keys, values=values,
-        paths=paths,
+        start=part.start, stop=part.start + len(part.above), base=part.text, first=part.base,
+        memory=cache.memory(part.seq), paths=[[*rows, first + i] for i, rows in enumerate(part.above)],
     )  # fmt: skip

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from outdraft.core.errors import ConfigError, NumericsError
 from outdraft.core.sequence import Sequence
+from outdraft.kernels import choice
 from outdraft.sampling.warp import warp_nodes
 
 Sample = Literal["match", "greedy"]  # draw as the request does | always the argmax
@@ -45,7 +46,7 @@ def takes_argmax(seq: Sequence, sample: Sample) -> bool:
 
 def takes_plain_argmax(seq: Sequence, sample: Sample) -> bool:
     """Whether this sequence's guesses are the argmax of the raw logits."""
-    return takes_argmax(seq, sample) and not _edits_logits(seq)
+    return takes_argmax(seq, sample) and not seq.request.params.edits_logits
 
 
 class Chooser:
@@ -88,6 +89,8 @@ def best_tokens(
     seqs: Seq[Sequence], rows: list[int], logits: Tensor, *, confident: bool
 ) -> tuple[list[int], list[float]]:
     """Argmax of each row of `logits` [n, V], with its raw probability if `confident`."""
+    if not confident and (found := choice.best_tokens(logits)) is not None:
+        return found, [1.0] * len(found)
     best = logits.max(-1)
     values = cast(list[float], best.values.tolist())
     check_finite(seqs, rows, values)
@@ -106,8 +109,3 @@ def check_finite(seqs: Seq[Sequence], rows: list[int], largest: Seq[float]) -> N
                 f"sequence {seq.id}: the drafter's logits hold {value} at position {len(seq.tokens)}: its weights are "
                 "damaged or overflow in this dtype; load it in float32"
             )
-
-
-def _edits_logits(seq: Sequence) -> bool:
-    params = seq.request.params
-    return params.depends_on_history or bool(params.logit_bias)

@@ -11,6 +11,7 @@ drawn token for its value would bend the law; they stop growing instead. Data in
 """
 
 from collections.abc import Sequence as Seq
+from math import exp
 from typing import Protocol
 
 import torch
@@ -19,6 +20,7 @@ from torch import Tensor
 from outdraft.core.draft import Draft
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import Sample, check_finite, takes_argmax
+from outdraft.kernels.choice import top_tokens
 from outdraft.sampling.warp import warp_nodes
 
 
@@ -117,8 +119,12 @@ Row = tuple[list[int], list[float], list[float]]
 
 def _top(trees: Seq[Tree], logits: Tensor, width: int) -> list[list[Row]]:
     """The `width` most probable tokens of every fed node, with log probability and probability."""
+    width = min(width, logits.shape[-1])
+    if (found := top_tokens(logits, width)) is not None:
+        rows = iter([(ids, logs, [exp(log) for log in logs]) for ids, logs in zip(*found, strict=True)])
+        return [[next(rows) for _ in tree.frontier] for tree in trees]
     logits = logits.float() if logits.dtype != torch.float64 else logits
-    best = torch.log_softmax(logits, -1).topk(min(width, logits.shape[-1]), -1)
+    best = torch.log_softmax(logits, -1).topk(width, -1)
     ids, log_probs, probs = best.indices.tolist(), best.values.tolist(), best.values.exp().tolist()
     owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
     check_finite([tree.seq for tree in trees], owners, [row[0] for row in log_probs])

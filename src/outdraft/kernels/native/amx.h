@@ -9,7 +9,9 @@
 namespace OD_ISA {
 
 constexpr int kTileRows = 16;
+constexpr int kFewRows = 2;  // at most so many do not fill the unit
 constexpr int kLine = 4 * kBlock;  // bytes between two lines of a packed block
+constexpr int kStep = kTileRows * kLine;  // bytes of a block that one step takes
 
 // Tiles 0-3 hold sums [rows, 16], tiles 4 and 5 activations [rows, 64 bytes], tiles 6 and 7 weights [16, 64 bytes].
 static inline void configure_tiles(int rows) {
@@ -33,7 +35,9 @@ static inline void multiply_tiles(const std::uint8_t* x, std::size_t x_stride, c
 #define OD_DOT(sum, a, b)                              \
     if constexpr (Bytes) { _tile_dpbusd(sum, a, b); }  \
     else { _tile_dpbf16ps(sum, a, b); }
-    for (int k = 0; k < steps; k++, x += 64, x2 += 64, w += kTileRows * kLine) {
+    for (int k = 0; k < steps; k++, x += 64, x2 += 64, w += kStep) {
+        // Tile loads wait for memory one line after the other unless the next step is asked for in time.
+        for (int line = 0; line < kStep; line += 64) __builtin_prefetch(w + kStep + line);
         _tile_loadd(4, x, x_stride);
         if constexpr (Tall) { _tile_loadd(5, x2, x_stride); }
         _tile_loadd(6, w, kLine);
@@ -94,20 +98,19 @@ static inline int amx_block(const Matrix& m, int block, const Operand& x, int ro
     return rows;
 }
 
-// Worker `id`'s share; the operand has room for whole tiles of rows.
-static inline void amx_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
+// A member's share; the operand has room for whole tiles of rows.
+static inline void amx_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
     alignas(64) float sums[2 * kTileRows * kBlock];
+    const bool bytes = m.kind == Kind::int8;
     configure_tiles(rows < kTileRows ? rows : kTileRows);
-    const int blocks = m.blocks();
-    for (int block = blocks * id / team; block < blocks * (id + 1) / team; block++) {
+    share.each(m.blocks(), [&](int block) {
         const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
         for (int row = 0; row < rows;) {
-            const bool bytes = m.kind == Kind::int8;
             const int done = bytes ? amx_block<true>(m, block, x, row, rows - row, sums)
                                    : amx_block<false>(m, block, x, row, rows - row, sums);
             for (int r = 0; r < done; r++, row++) write_line(m, first, width, sums + r * kBlock, out + row * stride + first);
         }
-    }
+    });
     _tile_release();
 }
 

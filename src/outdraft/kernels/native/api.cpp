@@ -1,28 +1,12 @@
 // The C interface: plain pointers and sizes, so that no binding depends on Python's or PyTorch's build.
 // Nothing is thrown across it: a function that can fail returns null, and `od_error` says why.
-#include <cstring>
-#include <exception>
-#include <stdexcept>
-#include <string>
-
-#include "model.h"
+#include "api.h"
+#include "read.h"
 #include "workspace.h"
 
 using namespace outdraft;
 
 namespace {
-
-thread_local std::string last_error;
-
-template <class Make>
-auto guarded(Make make) -> decltype(make()) {
-    try {
-        return make();
-    } catch (const std::exception& error) {
-        last_error = error.what();
-        return nullptr;
-    }
-}
 
 // A pass, when no other is running on the model.
 template <class Work>
@@ -34,40 +18,13 @@ Model* alone(Model* model, Work work) {
     });
 }
 
-Buffer<float> copy(const float* from, int size) {
-    if (!from) return nullptr;
-    auto to = make_buffer<float>(size);
-    std::memcpy(to.get(), from, sizeof(float) * size);
-    return to;
-}
-
 }  // namespace
 
-#define OD_API __attribute__((visibility("default")))
-
 extern "C" {
-
-struct od_linear {  // what a matrix is made from
-    int bits, num_out, num_in, group;  // bits 16, 8 or 4; group 0: one scale an output
-    const void* weight;                // [N, K] bf16 or int8, or [N, K / 2] nibbles
-    const float* scales;               // [N] or [N, K / group]; null for bf16
-    const float* bias;                 // [N] or null
-};
 
 OD_API const char* od_error() { return last_error.c_str(); }
 OD_API const char* od_best_kernels() { return best_kernels().name; }
 OD_API int od_has_kernels(const char* name) { return find_kernels(name) != nullptr; }
-
-static Matrix pack(const od_linear& from) {
-    Matrix m;
-    if (from.bits == 16) m = pack_bf16(static_cast<const std::uint16_t*>(from.weight), from.num_out, from.num_in);
-    else if (from.bits == 8)
-        m = pack_int8(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in);
-    else
-        m = pack_int4(static_cast<const std::uint8_t*>(from.weight), from.scales, from.num_out, from.num_in, from.group);
-    if (from.bias) set_bias(m, from.bias);
-    return m;
-}
 
 OD_API Model* od_model_new(const Shape* shape, int num_layers, int threads, const char* kernels) {
     return guarded([&]() -> Model* {
@@ -105,6 +62,16 @@ OD_API Model* od_model_set_head(Model* model, const od_linear* head, const float
     });
 }
 
+// What the products of a pass read: the layers' and the head's packed weights.
+OD_API std::int64_t od_model_bytes(const Model* model) {
+    std::size_t total = model->head.bytes();
+    for (const LayerWeights& layer : model->layers)
+        total += layer.qkv.bytes() + layer.out.bytes() + layer.up.bytes() + layer.down.bytes();
+    return std::int64_t(total);
+}
+
+OD_API std::uint64_t od_model_read(const Model* model) { return read_weights(*model); }
+
 OD_API Model* od_model_run(Model* model, const Pass* pass) {
     return alone(model, [&] { model->kernels->run(*model, *pass); });
 }
@@ -113,15 +80,13 @@ OD_API Model* od_model_logits(Model* model, const float* hidden, int rows, int n
     return alone(model, [&] { model->kernels->logits(*model, hidden, rows, norm != 0, out); });
 }
 
-OD_API Model* od_model_chain(Model* model, const Chain* chain) {
-    return alone(model, [&] { model->kernels->chain(*model, *chain); });
-}
-
 OD_API Matrix* od_matrix_new(const od_linear* from) {
     return guarded([&] { return new Matrix(pack(*from)); });
 }
 
 OD_API void od_matrix_free(Matrix* matrix) { delete matrix; }
+
+OD_API std::int64_t od_matrix_bytes(const Matrix* matrix) { return std::int64_t(matrix->bytes()); }
 
 OD_API Matrix* od_matrix_multiply(Matrix* matrix, const float* x, int rows, float* out, int threads, const char* kernels) {
     return guarded([&] {

@@ -1,5 +1,6 @@
 // Which of the compiled instruction sets this machine can run, best first.
 #include <cstring>
+#include <vector>
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
@@ -41,8 +42,7 @@ bool may_use_amx() {
 }
 #endif
 
-template <class Visit>
-const Kernels* search(Visit visit) {
+std::vector<Choice> look() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
     const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
@@ -50,10 +50,15 @@ const Kernels* search(Visit visit) {
                         __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
                         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
     const bool amx = avx512 && may_use_amx();
-    const Choice choices[] = {{&kernels_amx, amx}, {&kernels_avx512, avx512}, {&kernels_avx2, avx2}, {&kernels_portable, true}};
+    return {{&kernels_amx, amx}, {&kernels_avx512, avx512}, {&kernels_avx2, avx2}, {&kernels_portable, true}};
 #else
-    const Choice choices[] = {{&kernels_portable, true}};
+    return {{&kernels_portable, true}};
 #endif
+}
+
+template <class Visit>
+const Kernels* search(Visit visit) {
+    static const std::vector<Choice> choices = look();  // once: a virtual machine's cpuid takes tens of microseconds
     for (const Choice& choice : choices)
         if (choice.usable && visit(*choice.kernels)) return choice.kernels;
     return nullptr;

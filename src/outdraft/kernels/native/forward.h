@@ -3,6 +3,8 @@
 //
 //   h -> norm -> qkv -> rotate, write to the cache -> attention -> out -> + h -> norm -> gate|up -> silu -> down -> + h
 #pragma once
+#include <algorithm>
+
 #include "amx.h"
 #include "attention.h"
 #include "linear.h"
@@ -11,7 +13,6 @@
 
 namespace OD_ISA {
 
-using outdraft::Chain;
 using outdraft::LayerWeights;
 using outdraft::Model;
 using outdraft::Pass;
@@ -20,11 +21,13 @@ using outdraft::Span;
 using outdraft::Team;
 using outdraft::Workspace;
 
-static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
+static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
-    if (m.kind != Kind::int4 && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, id, team);
+    // Sums of bytes are exact, so few rows may take the vector unit, which streams weights better.
+    const bool few = m.kind == Kind::int8 && rows <= kFewRows;
+    if (!few && !is_grouped(m.kind) && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, share);
 #endif
-    tile_product(m, x, rows, out, stride, id, team);
+    tile_product(m, x, rows, out, stride, share);
 }
 
 // One pass as one member of the team sees it.
@@ -32,7 +35,8 @@ class Worker {
 public:
     Worker(Model& model, const Pass& pass, int id)
         : model_(model), shape_(model.shape), pass_(pass), space_(*model.space), barrier_(model.team->barrier()),
-          id_(id), team_(model.team->size()), qkv_size_((shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim),
+          share_(*model.team, id), id_(id), team_(model.team->size()), group_(shape_.heads / shape_.kv_heads),
+          qkv_size_((shape_.heads + 2 * shape_.kv_heads) * shape_.head_dim),
           operand_{space_.half.get(), space_.bytes.get(), space_.scales.get(), space_.offsets.get()} {}
 
     void run() {
@@ -74,18 +78,18 @@ private:
     void attention(const LayerWeights& layer, int index) {
         norm_into(layer.attn_norm.get(), layer.qkv.kind);
         barrier_.wait();
-        product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, id_, team_);
+        product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, share_);
         barrier_.wait();
-        for (int s = 0; s < pass_.num_spans; s++)
-            for (int head = 0; head < shape_.kv_heads; head++)
-                if ((s * shape_.kv_heads + head) % team_ == id_) attend_head(layer, pass_.spans[s], index, head);
+        place_rows(layer, index);
+        barrier_.wait();
+        attend_spans(layer, index);
         barrier_.wait();
         const int size = shape_.heads * shape_.head_dim;
         each_row([&](int r) {
             prepare(layer.out.kind, space_.mixed.get() + std::size_t(r) * size, size, operand_, r);
         });
         barrier_.wait();
-        product(layer.out, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, id_, team_);
+        product(layer.out, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
         add_to_hidden(space_.narrow.get());
     }
@@ -93,7 +97,7 @@ private:
     void feed_forward(const LayerWeights& layer) {
         norm_into(layer.mlp_norm.get(), layer.up.kind);
         barrier_.wait();
-        product(layer.up, operand_, pass_.rows, space_.wide.get(), 2 * shape_.inner, id_, team_);
+        product(layer.up, operand_, pass_.rows, space_.wide.get(), 2 * shape_.inner, share_);
         barrier_.wait();
         each_row([&](int r) {
             float* gate = space_.wide.get() + std::size_t(r) * 2 * shape_.inner;
@@ -101,63 +105,89 @@ private:
             prepare(layer.down.kind, gate, shape_.inner, operand_, r);
         });
         barrier_.wait();
-        product(layer.down, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, id_, team_);
+        product(layer.down, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
     }
 
-    // One key/value head of one span: norm and turn its queries and keys, write the new slots, attend.
-    void attend_head(const LayerWeights& layer, const Span& span, int index, int head) {
-        const int d = shape_.head_dim, group = shape_.heads / shape_.kv_heads, n = int(span.stop - span.start);
-        bf16* keys = span.keys + index * span.layer_stride + head * span.head_stride;
-        bf16* values = span.values + index * span.layer_stride + head * span.head_stride;
-        for (int r = 0; r < n; r++) {
-            const std::size_t row = std::size_t(span.start + r);
-            float* line = space_.qkv.get() + row * qkv_size_;
-            for (int g = 0; g < group; g++) place(line + (head * group + g) * d, layer.q_norm.get(), row);
-            float* key = line + (shape_.heads + head) * d;
-            place(key, layer.k_norm.get(), row);
-            const float* value = line + (shape_.heads + shape_.kv_heads + head) * d;
-            const std::size_t slot = std::size_t(span.first + r) * d;
-            for (int i = 0; i < d; i += 16) {
-                narrow(keys + slot + i, load(key + i));
-                narrow(values + slot + i, load(value + i));
+    // Norm and turn queries and keys; keys and values go to their slots. The members share rows and heads.
+    void place_rows(const LayerWeights& layer, int index) {
+        int unit = 0;
+        for (int s = 0; s < pass_.num_spans; s++)
+            for (int r = 0; r < pass_.spans[s].stop - pass_.spans[s].start; r++)
+                for (int head = 0; head < shape_.kv_heads; head++)
+                    if (unit++ % team_ == id_) place_row(layer, pass_.spans[s], index, r, head);
+    }
+    void place_row(const LayerWeights& layer, const Span& span, int index, int r, int head) {
+        const int d = shape_.head_dim, slot = int(span.first) + r;
+        const std::size_t row = std::size_t(span.start + r);
+        float* line = space_.qkv.get() + row * qkv_size_;
+        for (int g = 0; g < group_; g++) place(line + (head * group_ + g) * d, layer.q_norm.get(), row);
+        float* key = line + (shape_.heads + head) * d;
+        place(key, layer.k_norm.get(), row);
+        const float* value = key + shape_.kv_heads * d;
+        if (span.memory.key_scales) View<std::int8_t>(span.memory, index, head, d).write(slot, key, value);
+        else View<bf16>(span.memory, index, head, d).write(slot, key, value);
+    }
+
+    // Every query costs what it looks back on. The members take equal shares of the whole, so a head may be shared.
+    void attend_spans(const LayerWeights& layer, int index) {
+        std::int64_t total = 0, at = 0;
+        for (int s = 0; s < pass_.num_spans; s++) total += shape_.kv_heads * queries(pass_.spans[s]) * cost(pass_.spans[s]);
+        const std::int64_t from = total * id_ / team_, to = total * (id_ + 1) / team_;
+        for (int s = 0; s < pass_.num_spans; s++) {
+            const Span& span = pass_.spans[s];
+            const std::int64_t each = cost(span), count = queries(span);
+            const auto query_at = [&](std::int64_t point) {  // the first one that begins at the point or later
+                return point <= at ? 0 : int(std::min(count, (point - at + each - 1) / each));
+            };
+            for (int head = 0; head < shape_.kv_heads; head++, at += count * each) {
+                const int first = query_at(from), stop = query_at(to);
+                if (first >= stop) continue;
+                if (span.memory.key_scales) attend_head<std::int8_t>(layer, span, index, head, first, stop);
+                else attend_head<bf16>(layer, span, index, head, first, stop);
             }
         }
-        const View view{keys, values, int(span.base), d};
+    }
+    std::int64_t queries(const Span& span) const { return (span.stop - span.start) * group_; }
+    static std::int64_t cost(const Span& span) { return span.base + span.stop - span.start; }
+
+    // Queries [first, stop) of one head of a span; `group_` of them belong to each row.
+    template <class T>
+    void attend_head(const LayerWeights& layer, const Span& span, int index, int head, int first, int stop) {
+        const int d = shape_.head_dim, base = int(span.base);
+        const View<T> view(span.memory, index, head, d);
         static thread_local Scratch scratch;
-        scratch.reserve(int(span.base) + n, d);
-        for (int t = 0; t < span.base + n; t++) scratch.slots[t] = t;
-        const int low = layer.window ? window_start(int(span.base) + 1, layer.window) / 16 * 16 : 0;
-        if (!span.ends) {
-            lay_out(scratch, view, low, int(span.base) + n);
-            gather(layer, span, head, 0, n, scratch, view, nullptr);
-            return;
-        }
-        lay_out(scratch, view, low, int(span.base));
-        for (int r = 0, begin = 0; r < n; begin = span.ends[r++]) {
-            const int seen = span.ends[r] - begin;
-            for (int i = 0; i < seen; i++) scratch.slots[span.base + i] = int(span.base) + span.path[begin + i];
-            lay_out(scratch, view, int(span.base) / 16 * 16, int(span.base) + seen);
-            gather(layer, span, head, r, r + 1, scratch, view, &seen);
+        scratch.reserve(base + int(span.stop - span.start), d);
+        const int low = window_start(base + 1, layer.window) / 16 * 16;
+        const int shared = span.ends ? base : base + (stop - 1) / group_ + 1;  // positions that all rows have in common
+        for (int t = low; t < shared; t++) scratch.place(view, t, t);
+        transpose(scratch, view, low, shared);
+        if (!span.ends) return gather(layer, span, head, first, stop, scratch, view, nullptr);
+        for (int r = first / group_; r * group_ < stop; r++) {
+            const int begin = r ? span.ends[r - 1] : 0, seen = span.ends[r] - begin;
+            for (int i = 0; i < seen; i++) scratch.place(view, base + i, base + span.path[begin + i]);
+            transpose(scratch, view, base / 16 * 16, base + seen);
+            gather(layer, span, head, std::max(first, r * group_), std::min(stop, (r + 1) * group_), scratch, view,
+                   &seen);
         }
     }
 
-    // Rows [first, stop) times the head's group of queries, four at a time. `seen`: length of the one row's path.
+    // As many queries at a time as share keys. `seen`: length of the path, if they are one row's.
+    template <class T>
     void gather(const LayerWeights& layer, const Span& span, int head, int first, int stop, Scratch& scratch,
-                const View& view, const int* seen) {
-        const int d = shape_.head_dim, group = shape_.heads / shape_.kv_heads;
+                const View<T>& view, const int* seen) {
+        const int d = shape_.head_dim;
         Query queries[kQueries];
         int count = 0;
-        for (int r = first; r < stop; r++)
-            for (int g = 0; g < group; g++) {
-                const std::size_t row = std::size_t(span.start + r);
-                const int len = int(span.base) + (seen ? *seen : r + 1), at = head * group + g;
-                queries[count++] = Query{space_.qkv.get() + row * qkv_size_ + at * d,
-                                         space_.mixed.get() + (row * shape_.heads + at) * d,
-                                         window_start(len, layer.window), len};
-                if (count == kQueries) attend_some(scratch, view, queries, count, shape_.scale), count = 0;
-            }
-        if (count) attend_some(scratch, view, queries, count, shape_.scale);
+        for (int i = first; i < stop; i++) {
+            const std::size_t row = std::size_t(span.start + i / group_);
+            const int len = int(span.base) + (seen ? *seen : i / group_ + 1), at = head * group_ + i % group_;
+            queries[count++] = Query{space_.qkv.get() + row * qkv_size_ + at * d,
+                                     space_.mixed.get() + (row * shape_.heads + at) * d,
+                                     window_start(len, layer.window), len};
+            if (count == kQueries) attend(scratch, view, queries, count, shape_.scale), count = 0;
+        }
+        if (count) attend(scratch, view, queries, count, shape_.scale);
     }
 
     void place(float* x, const float* norm, std::size_t row) {
@@ -172,7 +202,8 @@ private:
     const Pass& pass_;
     Workspace& space_;
     outdraft::Barrier& barrier_;
-    const int id_, team_, qkv_size_;
+    Share share_;
+    const int id_, team_, group_, qkv_size_;
     Operand operand_;
 };
 
@@ -193,48 +224,27 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
             prepare(model.head.kind, norm ? space.normed_row(r) : line, shape.hidden, operand, r);
         }
         model.team->barrier().wait();
-        product(model.head, operand, rows, out, shape.vocab, id, model.team->size());
+        Share share(*model.team, id);
+        product(model.head, operand, rows, out, shape.vocab, share);
     });
 }
 
-// All steps of a chain without a word from outside.
-static void chain(Model& model, const Chain& from) {
-    const Shape& shape = model.shape;
-    const int n = from.num_spans;
-    model.space->reserve_chain(shape, n);
-    float* hidden = model.space->hidden.get();
-    float* scores = model.space->logits.get();
-    std::vector<std::int32_t> layers(model.layers.size());
-    for (std::size_t i = 0; i < layers.size(); i++) layers[i] = int(i);
-    for (int step = 0; step < from.steps; step++) {
-        const std::int32_t* tokens = from.tokens + std::size_t(step) * n;
-        for (int r = 0; r < n; r++) {
-            const bf16* row = from.embedding + std::size_t(tokens[r] < 0 ? 0 : tokens[r]) * shape.hidden;
-            for (int i = 0; i < shape.hidden; i += 16) store(hidden + std::size_t(r) * shape.hidden + i, widen(row + i));
-        }
-        const std::size_t turn = std::size_t(step) * n * shape.rotary;
-        run(model, Pass{hidden, from.cos + turn, from.sin + turn, n, from.spans, n, layers.data(), int(layers.size()),
-                        nullptr});
-        logits(model, hidden, n, true, scores);
-        for (int r = 0; r < n; r++) {
-            const int best = best_token(scores + std::size_t(r) * shape.vocab, shape.vocab);
-            from.tokens[std::size_t(step + 1) * n + r] = tokens[r] < 0 ? -1 : best;
-            from.spans[r].base++, from.spans[r].first++;
-        }
-    }
-}
-
-// x [rows, K] -> out [rows, N]: one product by itself, for tests and measurements.
-static void multiply(Team& team, const Matrix& m, const float* x, int rows, float* out) {
-    Shape shape{m.num_in, 0, 0, 0, 0, 0, 0, 0, 0};
-    Workspace space;
-    space.reserve(shape, rows);
+// x [rows, K] -> out [rows, N], with room in `space`.
+static inline void multiply(Team& team, Workspace& space, const Matrix& m, const float* x, int rows, float* out) {
     Operand operand{space.half.get(), space.bytes.get(), space.scales.get(), space.offsets.get()};
     team.run([&](int id) {
         for (int r = id; r < rows; r += team.size()) prepare(m.kind, x + std::size_t(r) * m.num_in, m.num_in, operand, r);
         team.barrier().wait();
-        product(m, operand, rows, out, m.num_out, id, team.size());
+        Share share(team, id);
+        product(m, operand, rows, out, m.num_out, share);
     });
+}
+
+// One product by itself, for tests and measurements.
+static void multiply_alone(Team& team, const Matrix& m, const float* x, int rows, float* out) {
+    Workspace space;
+    space.reserve(Shape{m.num_in, 0, 0, 0, 0, 0, 0, 0, 0}, rows);
+    multiply(team, space, m, x, rows, out);
 }
 
 }  // namespace OD_ISA

@@ -1,5 +1,5 @@
 // The kernels for one instruction set: compiled once for each, with OD_ISA naming namespace and table.
-#include "forward.h"
+#include "guess.h"
 
 #define OD_TEXT(x) #x
 #define OD_NAME(x) OD_TEXT(x)
@@ -8,5 +8,6 @@
 
 namespace outdraft {
 extern const Kernels OD_TABLE(OD_ISA);
-const Kernels OD_TABLE(OD_ISA) = {OD_NAME(OD_ISA), OD_ISA::run, OD_ISA::logits, OD_ISA::chain, OD_ISA::multiply};
+const Kernels OD_TABLE(OD_ISA) = {OD_NAME(OD_ISA), OD_ISA::run, OD_ISA::logits, OD_ISA::multiply_alone, OD_ISA::feed,
+                                OD_ISA::guess, OD_ISA::best_rows, OD_ISA::top_rows};
 }  // namespace outdraft

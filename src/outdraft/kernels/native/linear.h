@@ -4,57 +4,12 @@
 // block stays in the cache for the next tile of rows. Every sum runs over K in one order, so a row's bits do not
 // depend on how many rows there are.
 #pragma once
-#include "packed.h"
-#include "simd.h"
+#include "grouped.h"
+#include "team.h"
 
 namespace OD_ISA {
 
-using outdraft::Kind;
-using outdraft::Matrix;
-using outdraft::kBlock;
-using outdraft::kGroup;
-
-#if defined(__AVX512F__)
-constexpr int kTall = 6;
-#else
-constexpr int kTall = 2;
-#endif
-
-// Activations of some rows in the form that one kind of matrix wants; each part is [R, K] or [R, K / 32].
-struct Operand {
-    bf16* half = nullptr;            // bf16
-    std::uint8_t* bytes = nullptr;   // int8: x / scale + 128; int4: x / scale, signed
-    float* scales = nullptr;         // int8: [R]; int4: [R, K / 32]
-    std::int32_t* offsets = nullptr; // int4: 8 * sum of the group's bytes, as the weights are stored with + 8
-};
-
-static inline float byte_scale(float top) { return top > 0 ? top / 127 : 1.0f; }
-
-// Row r of the operand from x [K].
-static inline void prepare(Kind kind, const float* x, int k_size, Operand& to, int r) {
-    if (kind == Kind::bf16) {
-        for (int k = 0; k < k_size; k += 16) narrow(to.half + std::size_t(r) * k_size + k, load(x + k));
-        return;
-    }
-    const int span = kind == Kind::int8 ? k_size : kGroup;
-    std::uint8_t* bytes = to.bytes + std::size_t(r) * k_size;
-    for (int first = 0; first < k_size; first += span) {
-        f32x16 top = {};
-        for (int k = first; k < first + span; k += 16) top = max(top, magnitude(load(x + k)));
-        const float scale = byte_scale(largest(top));
-        const std::size_t at = kind == Kind::int8 ? std::size_t(r) : std::size_t(r) * (k_size / kGroup) + first / kGroup;
-        to.scales[at] = scale;
-        std::int32_t total = 0;
-        for (int k = first; k < first + span; k += 16) {
-            i32x16 q = nearest(load(x + k) * (1 / scale));
-            if (kind == Kind::int8) q += 128;
-            else for (int i = 0; i < 16; i++) total += q[i];
-            u8x16 out = __builtin_convertvector(q, u8x16);
-            std::memcpy(bytes + k, &out, 16);
-        }
-        if (kind == Kind::int4) to.offsets[at] = 8 * total;
-    }
-}
+using outdraft::Share;
 
 template <int R>
 static inline void tile_bf16(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
@@ -99,58 +54,25 @@ static inline void tile_int8(const Matrix& m, int block, const Operand& x, int r
 }
 
 template <int R>
-static inline void tile_int4(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
-    const int k_size = m.num_in, groups = k_size / kGroup;
-    const std::uint8_t* w = m.data.get() + std::size_t(block) * groups * 1024;
-    const float* scales = m.scales.get() + std::size_t(block) * groups * kBlock;
-    f32x16 acc[R][4] = {};
-    for (int g = 0; g < groups; g++, w += 1024, scales += kBlock) {
-        for (int c = 0; c < 4; c++) {
-            u8x64 low[4], high[4];
-            for (int j = 0; j < 4; j++) {
-                u32x16 word;
-                std::memcpy(&word, w + (c * 4 + j) * 64, 64);
-                __builtin_prefetch(w + (c * 4 + j) * 64 + 2048);
-                low[j] = (u8x64)(word & 0x0f0f0f0fu);
-                high[j] = (u8x64)((word >> 4) & 0x0f0f0f0fu);
-            }
-            const f32x16 scale = load(scales + 16 * c);
-            for (int r = 0; r < R; r++) {
-                const std::uint8_t* bytes = x.bytes + std::size_t(row + r) * k_size + g * kGroup;
-                const std::size_t at = std::size_t(row + r) * groups + g;
-                i32x16 even = set1(-x.offsets[at]), odd = {};
-                for (int j = 0; j < 4; j++) {
-                    even = dot_bytes(even, low[j], (i8x64)repeat_word(bytes + 4 * j));
-                    odd = dot_bytes(odd, high[j], (i8x64)repeat_word(bytes + 4 * j + 16));
-                }
-                acc[r][c] = fma(to_float(even + odd), scale * x.scales[at], acc[r][c]);
-            }
-        }
-    }
-    for (int r = 0; r < R; r++)
-        for (int c = 0; c < 4; c++) store(out + r * stride + 16 * c, acc[r][c]);
-}
-
-template <int R>
 static inline void tile(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
-    if (m.kind == Kind::bf16) tile_bf16<R>(m, block, x, row, out, stride);
-    else if (m.kind == Kind::int8) tile_int8<R>(m, block, x, row, out, stride);
-    else tile_int4<(R < 4 ? R : 4)>(m, block, x, row, out, stride);
+    if (m.kind == Kind::int8g) return tile_grouped<false, R>(m, block, x, row, out, stride);
+    if (m.kind == Kind::int4) return tile_grouped<true, R>(m, block, x, row, out, stride);
+    constexpr int few = R < kTall ? R : kTall;
+    if (m.kind == Kind::bf16) tile_bf16<few>(m, block, x, row, out, stride);
+    else tile_int8<few>(m, block, x, row, out, stride);
 }
 
-// Rows row.. of one block, at most kTall (int4: 4); returns how many were done.
+// Rows row.. of one block, as many as a tile holds; returns how many were done.
 static inline int tiles(const Matrix& m, int block, const Operand& x, int row, int left, float* out, std::size_t stride) {
-    const int most = m.kind == Kind::int4 && kTall > 4 ? 4 : kTall;
-    const int rows = left < most ? left : most;
+    const int most = is_grouped(m.kind) ? kTallGrouped : kTall, parts = (left + most - 1) / most;
+    const int rows = (left + parts - 1) / parts;  // tiles of like height
     switch (rows) {
+#define OD_CASE(R) case R: tile<R>(m, block, x, row, out, stride); break;
 #if defined(__AVX512F__)
-        case 6: tile<6>(m, block, x, row, out, stride); break;
-        case 5: tile<5>(m, block, x, row, out, stride); break;
-        case 4: tile<4>(m, block, x, row, out, stride); break;
-        case 3: tile<3>(m, block, x, row, out, stride); break;
+        OD_CASE(12) OD_CASE(11) OD_CASE(10) OD_CASE(9) OD_CASE(8) OD_CASE(7) OD_CASE(6) OD_CASE(5) OD_CASE(4) OD_CASE(3)
 #endif
-        case 2: tile<2>(m, block, x, row, out, stride); break;
-        default: tile<1>(m, block, x, row, out, stride); break;
+        OD_CASE(2) OD_CASE(1)
+#undef OD_CASE
     }
     return rows;
 }
@@ -162,13 +84,12 @@ static inline void write_line(const Matrix& m, int first, int width, const float
         for (int i = 0; i < width; i++) to[i] += m.bias[first + i];
 }
 
-// Worker `id` of `team` computes its share of the outputs: out [R, stride], stride >= N.
-static inline void tile_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, int id, int team) {
-    const int blocks = m.blocks();
-    for (int block = blocks * id / team; block < blocks * (id + 1) / team; block++) {
+// A member's share of the outputs: out [R, stride], stride >= N.
+static inline void tile_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
+    share.each(m.blocks(), [&](int block) {
         const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
         for (int row = 0; row < rows;) {
-            float edge[kTall][kBlock];
+            float edge[kTallGrouped][kBlock];
             const bool whole = width == kBlock;
             float* to = whole ? out + std::size_t(row) * stride + first : edge[0];
             const int done = tiles(m, block, x, row, rows - row, to, whole ? stride : kBlock);
@@ -177,7 +98,7 @@ static inline void tile_product(const Matrix& m, const Operand& x, int rows, flo
                 write_line(m, first, width, whole ? line : edge[r], line);
             }
         }
-    }
+    });
 }
 
 }  // namespace OD_ISA

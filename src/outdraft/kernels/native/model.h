@@ -21,13 +21,22 @@ struct LayerWeights {
     int window = 0;                                      // keys that a row sees; 0: all
 };
 
+constexpr int kPage = 16;  // slots of a page of a cache
+
+// Where the rows of one sequence's cache stand: slot s of head h in layer l is row
+// l * layer_rows + pages[s / 16] * page_rows + h * head_rows + s % 16. A contiguous cache is pages in a row.
+struct Memory {
+    void *keys, *values;                // rows [head_dim] of bf16, or of int8 with a scale each
+    float *key_scales, *value_scales;   // one for each row; null: bf16
+    const std::int32_t* pages;
+    std::int64_t layer_rows, page_rows, head_rows;
+};
+
 // Rows [start, stop) of the pass: one sequence. They see the first `base` slots of its cache and are written at slots
 // `first`.. (first = base, unless a drafter keeps the rows of several passes behind the text).
 struct Span {
     std::int64_t start, stop, base, first;
-    std::uint16_t* keys;    // [layers, kv_heads, capacity, head_dim]
-    std::uint16_t* values;  // the same
-    std::int64_t layer_stride, head_stride;  // in elements
+    Memory memory;
     const std::int32_t* ends;  // [rows] end of each row's path in `path`; null: a chain, each row sees all before it
     const std::int32_t* path;  // slots counted from `base`, each path in order, the row itself last
 };
@@ -43,22 +52,19 @@ struct Pass {
     float* const* taps;  // after layers[i]: [rows, hidden] or null
 };
 
-// A greedy chain for each of some sequences: one row each a step, the best token of a step is the next one's input.
-struct Chain {
-    const std::uint16_t* embedding;  // [vocab, hidden] bf16
-    const float *cos, *sin;          // [steps, sequences, rotary]
-    Span* spans;                     // one for each sequence; they move on by one slot a step
-    int num_spans, steps;
-    std::int32_t* tokens;  // [steps + 1, sequences]: row 0 given, the others found; -1 where a logit is NaN
-};
-
+struct Feed;
+struct GuessChain;
+struct Guesser;
 struct Model;
 struct Kernels {  // one instruction set's code
     const char* name;
     void (*run)(Model&, const Pass&);
     void (*logits)(Model&, const float* hidden, int rows, bool norm, float* out);
-    void (*chain)(Model&, const Chain&);
     void (*multiply)(Team&, const Matrix&, const float* x, int rows, float* out);
+    void (*feed)(Guesser&, const Feed&);                     // guesser.h
+    void (*guess)(Guesser&, const Feed&, const GuessChain&);
+    void (*best_tokens)(const float* x, int rows, int size, std::int32_t* out);  // sample.h
+    bool (*top_tokens)(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs);
 };
 const Kernels& best_kernels();                  // for this machine
 const Kernels* find_kernels(const char* name);  // null: not built, or this machine cannot run it

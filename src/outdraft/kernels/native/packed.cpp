@@ -1,8 +1,10 @@
 // Packing, once at load. See packed.h for the layouts.
 #include "packed.h"
 
+#include <cmath>
 #include <cstring>
 #include <new>
+#include <stdexcept>
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
@@ -54,27 +56,65 @@ Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, in
     return m;
 }
 
-Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, int num_in, int group) {
+namespace {
+
+// Round to the nearest float16, ties to even; what is too small becomes 0. The caller has checked the size.
+std::uint16_t to_half(float x) {
+    std::uint32_t word;
+    std::memcpy(&word, &x, 4);
+    const std::uint16_t sign = std::uint16_t(word >> 16 & 0x8000);
+    const float small = std::fabs(x) * 0x1p-112f;  // now the exponents are float16's; rounds what is below its normals
+    std::memcpy(&word, &small, 4);
+    return sign | std::uint16_t((word + 0xfff + (word >> 13 & 1)) >> 13);
+}
+
+// Where the groups of each strip go, and their scales.
+template <class Put>
+Matrix pack_groups(Kind kind, const float* scales, int num_out, int num_in, int group, Put put) {
     Matrix m;
-    m.kind = Kind::int4, m.num_out = num_out, m.num_in = num_in;
-    const int steps = num_in / kGroup;
-    m.data = make_buffer<std::uint8_t>(std::size_t(m.blocks()) * kBlock * num_in / 2);
-    m.scales = make_buffer<float>(std::size_t(m.blocks()) * kBlock * steps);
-    for (int n = 0; n < num_out; n++) {
-        const std::uint8_t* row = weight + std::size_t(n) * num_in / 2;
+    m.kind = kind, m.num_out = num_out, m.num_in = num_in;
+    const int steps = num_in / kGroup, bytes = kind == Kind::int4 ? 256 : 512;
+    const std::size_t strips = std::size_t(m.blocks()) * (kBlock / 16);
+    m.data = make_buffer<std::uint8_t>(strips * steps * bytes);
+    m.halves = make_buffer<std::uint16_t>(strips * steps * 16);
+    for (int n = 0; n < num_out; n++)
         for (int step = 0; step < steps; step++) {
-            const std::size_t at = std::size_t(n / kBlock) * steps + step;
-            m.scales[at * kBlock + n % kBlock] = scales[std::size_t(n) * (num_in / group) + step * kGroup / group];
-            for (int k = 0; k < kGroup; k++) {
-                const int input = step * kGroup + k;
-                const std::uint8_t value = (row[input / 2] >> (input % 2 * 4)) & 15;
-                const int part = (n % kBlock) / 16, word = k / 4;
-                const std::size_t byte = at * 1024 + (part * 4 + word % 4) * 64 + (n % 16) * 4 + k % 4;
-                m.data[byte] |= word < 4 ? value : value << 4;
-            }
+            const std::size_t at = std::size_t(n / 16) * steps + step;
+            const float scale = scales[std::size_t(n) * (num_in / group) + step * kGroup / group];
+            if (!(std::fabs(scale) <= 65504)) throw std::runtime_error("a scale of a quantized weight is not a float16");
+            m.halves[at * 16 + n % 16] = to_half(scale);
+            for (int k = 0; k < kGroup; k++)
+                put(m.data.get() + at * bytes + n % 16 * 4 + k % 4, k / 4, n, step * kGroup + k);
         }
-    }
     return m;
+}
+
+}  // namespace
+
+Matrix pack_int8_groups(const std::int8_t* weight, const float* scales, int num_out, int num_in, int group) {
+    return pack_groups(Kind::int8g, scales, num_out, num_in, group, [&](std::uint8_t* to, int word, int n, int k) {
+        to[word * 64] = std::uint8_t(weight[std::size_t(n) * num_in + k] + 128);
+    });
+}
+
+Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, int num_in, int group) {
+    return pack_groups(Kind::int4, scales, num_out, num_in, group, [&](std::uint8_t* to, int word, int n, int k) {
+        const std::uint8_t value = (weight[(std::size_t(n) * num_in + k) / 2] >> (k % 2 * 4)) & 15;
+        to[word % 4 * 64] |= word < 4 ? value : value << 4;
+    });
+}
+
+std::size_t Matrix::data_bytes() const {
+    const std::size_t weights = std::size_t(blocks()) * kBlock * num_in;
+    return kind == Kind::bf16 ? 2 * weights : kind == Kind::int4 ? weights / 2 : weights;
+}
+
+std::size_t Matrix::bytes() const {
+    const std::size_t outs = std::size_t(blocks()) * kBlock;
+    std::size_t more = bias ? outs * sizeof(float) : 0;
+    if (kind == Kind::int8) more += outs * (sizeof(float) + sizeof(std::int32_t));
+    if (halves) more += outs * (num_in / kGroup) * sizeof(std::uint16_t);
+    return data_bytes() + more;
 }
 
 void set_bias(Matrix& matrix, const float* bias) {

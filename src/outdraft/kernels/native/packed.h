@@ -1,9 +1,11 @@
 // A weight matrix [N, K] laid out so that each byte is read once for all rows of a product.
 //
-//   64 outputs stand together; K runs inside in the unit of the dot product: 2 (bf16) or 4 (bytes)
+//   64 outputs stand together (16 where groups of inputs have scales); K runs inside in the unit of the dot product:
+//   2 (bf16) or 4 (bytes)
 //   bf16   [N/64][K/2][64][2]
-//   int8   [N/64][K/4][64][4]            one scale an output
-//   int4   [N/64][K/32][4][4][16][4]     a byte holds two values: low nibble of step j, high nibble of step j + 4
+//   int8   [N/64][K/4][64][4]          one scale an output
+//   int8g  [N/16][K/32][8][16][4]      each byte plus 128; scales [N/16][K/32][16] float16
+//   int4   [N/16][K/32][4][16][4]      a byte holds two values, low half of word j, high half of word j + 4; as int8g
 // N is filled up to a multiple of 64 with zeros. The layouts are those of every instruction set.
 #pragma once
 #include <cstdint>
@@ -13,7 +15,7 @@
 namespace outdraft {
 
 constexpr int kBlock = 64;  // outputs that stand together
-constexpr int kGroup = 32;  // inputs of an int4 step
+constexpr int kGroup = 32;  // inputs of a step of int8g and int4
 
 struct Free {
     void operator()(void* p) const { std::free(p); }
@@ -28,20 +30,27 @@ Buffer<T> make_buffer(std::size_t count) {
     return Buffer<T>(static_cast<T*>(allocate(count * sizeof(T))));
 }
 
-enum class Kind { bf16 = 16, int8 = 8, int4 = 4 };
+enum class Kind { bf16, int8, int8g, int4 };
 
 struct Matrix {
     Kind kind = Kind::bf16;
     int num_out = 0, num_in = 0;
     Buffer<std::uint8_t> data;
-    Buffer<float> scales;             // int8 [N]; int4 [N/64][K/32][64]
+    Buffer<float> scales;             // int8 [N]
+    Buffer<std::uint16_t> halves;     // int8g and int4 [N/16][K/32][16]: scales as float16
     Buffer<std::int32_t> correction;  // int8 [N]: 128 * sum of the row, since activations are stored with + 128
     Buffer<float> bias;               // [N], or null
     int blocks() const { return (num_out + kBlock - 1) / kBlock; }
+    const std::uint8_t* strip(int i) const { return data.get() + std::size_t(i) * 16 * num_in / (kind == Kind::int4 ? 2 : 1); }
+    const std::uint16_t* strip_scales(int i) const { return halves.get() + std::size_t(i) * 16 * (num_in / kGroup); }
+    std::size_t data_bytes() const;
+    std::size_t bytes() const;  // of data, scales, correction and bias
 };
 
 Matrix pack_bf16(const std::uint16_t* weight, int num_out, int num_in);
 Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, int num_in);
+// weight [N, K] -> int8g; scales [N, K/group].
+Matrix pack_int8_groups(const std::int8_t* weight, const float* scales, int num_out, int num_in, int group);
 // weight [N, K/2]: low nibble = even input, value = nibble - 8; scales [N, K/group].
 Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, int num_in, int group);
 void set_bias(Matrix& matrix, const float* bias);

@@ -19,6 +19,7 @@ typedef std::uint32_t u32x16 __attribute__((vector_size(64), aligned(64)));
 typedef std::uint16_t u16x16 __attribute__((vector_size(32)));
 typedef std::int8_t i8x64 __attribute__((vector_size(64), aligned(64)));
 typedef std::uint8_t u8x64 __attribute__((vector_size(64), aligned(64)));
+typedef std::int8_t i8x16 __attribute__((vector_size(16)));
 typedef std::uint8_t u8x16 __attribute__((vector_size(16)));
 
 static inline f32x16 set1(float x) { return x - f32x16{}; }
@@ -40,6 +41,14 @@ static inline f32x16 widen(const bf16* p) {
     std::memcpy(&v, p, 32);
     return as_float(__builtin_convertvector(v, u32x16) << 16);
 }
+// Sixteen finite float16 values: their exponent is moved by a product with a power of two, which is exact.
+static inline f32x16 widen_half(const std::uint16_t* p) {
+    u16x16 v;
+    std::memcpy(&v, p, 32);
+    const u32x16 words = __builtin_convertvector(v, u32x16);
+    const f32x16 size = as_float((words & 0x7fffu) << 13) * 0x1p112f;
+    return as_float((u32x16)size | ((words & 0x8000u) << 16));
+}
 // Round to nearest even; a NaN stays a NaN.
 static inline bf16 narrow(float x) {
     std::uint32_t word;
@@ -54,6 +63,19 @@ static inline void narrow(bf16* p, f32x16 v) {
     rounded = (nan & ((word >> 16) | 0x40)) | (~nan & rounded);
     u16x16 out = __builtin_convertvector(rounded, u16x16);
     std::memcpy(p, &out, 32);
+}
+static inline f32x16 widen(const std::int8_t* p) {
+    i8x16 v;
+    std::memcpy(&v, p, 16);
+#if defined(__AVX512F__)
+    return to_float((i32x16)_mm512_cvtepi8_epi32((__m128i)v));  // GCC 12 takes the lanes one by one
+#else
+    return to_float(__builtin_convertvector(v, i32x16));
+#endif
+}
+static inline void narrow(std::int8_t* p, i32x16 v) {  // within -128..127
+    i8x16 out = __builtin_convertvector(v, i8x16);
+    std::memcpy(p, &out, 16);
 }
 
 static inline f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
@@ -70,19 +92,18 @@ static inline f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
 #endif
 }
 static inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
-// A sum in a fixed order: halves onto halves.
-static inline float sum(f32x16 v) {
-    float x[16];
-    std::memcpy(x, &v, 64);
-    for (int width = 8; width > 0; width /= 2)
-        for (int i = 0; i < width; i++) x[i] += x[i + width];
-    return x[0];
+// One value from sixteen, halves onto halves: a fixed order.
+template <class Wide, class Join>
+static inline auto fold(Wide v, Join join) {
+    v = join(v, __builtin_shufflevector(v, v, 8, 9, 10, 11, 12, 13, 14, 15, 0, 1, 2, 3, 4, 5, 6, 7));
+    v = join(v, __builtin_shufflevector(v, v, 4, 5, 6, 7, 0, 1, 2, 3, 12, 13, 14, 15, 8, 9, 10, 11));
+    v = join(v, __builtin_shufflevector(v, v, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13));
+    v = join(v, __builtin_shufflevector(v, v, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14));
+    return v[0];
 }
-static inline float largest(f32x16 v) {
-    float top = v[0];
-    for (int i = 1; i < 16; i++) top = v[i] > top ? v[i] : top;
-    return top;
-}
+static inline float sum(f32x16 v) { return fold(v, [](f32x16 a, f32x16 b) { return a + b; }); }
+static inline std::int32_t sum(i32x16 v) { return fold(v, [](i32x16 a, i32x16 b) { return a + b; }); }
+static inline float largest(f32x16 v) { return fold(v, [](f32x16 a, f32x16 b) { return max(a, b); }); }
 static inline f32x16 magnitude(f32x16 v) { return (f32x16)((u32x16)v & 0x7fffffffu); }
 static inline i32x16 nearest(f32x16 v) {
 #if defined(__AVX512F__)
@@ -111,16 +132,20 @@ static inline f32x16 exp(f32x16 x) {
     return x < set1(-87.0f) ? f32x16{} : p * power;
 }
 
-// acc[i] += w[2i] x0 + w[2i+1] x1, for 32 bf16 weights and one pair of activations (as a 32-bit word).
-static inline f32x16 dot_pair(f32x16 acc, const bf16* w, std::uint32_t pair) {
+// acc[i] += a[2i] b[2i] + a[2i+1] b[2i+1], for words of two bf16.
+static inline f32x16 dot_words(f32x16 acc, u32x16 a, u32x16 b) {
 #if defined(__AVX512BF16__)
-    return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_load_si512(w), (__m512bh)_mm512_set1_epi32(int(pair)));
+    return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b);
 #else
+    acc = fma(as_float(a << 16), as_float(b << 16), acc);
+    return fma(as_float(a & 0xffff0000u), as_float(b & 0xffff0000u), acc);
+#endif
+}
+// The same with one word for all lanes: acc[i] += w[2i] x0 + w[2i+1] x1.
+static inline f32x16 dot_pair(f32x16 acc, const bf16* w, std::uint32_t pair) {
     u32x16 words;
     std::memcpy(&words, w, 64);
-    acc = fma(as_float(words << 16), set1(widen(bf16(pair))), acc);
-    return fma(as_float(words & 0xffff0000u), set1(widen(bf16(pair >> 16))), acc);
-#endif
+    return dot_words(acc, words, pair - u32x16{});
 }
 // acc[i] += sum over j < 4 of u[4i+j] s[4i+j]: unsigned times signed bytes.
 static inline i32x16 dot_bytes(i32x16 acc, u8x64 u, i8x64 s) {

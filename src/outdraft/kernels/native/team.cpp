@@ -62,6 +62,7 @@ Team::~Team() {
 
 void Team::run(const std::function<void(int)>& job) {
     std::lock_guard<std::mutex> alone(one_job_);
+    for (auto& one : taken_) one.store(0, std::memory_order_relaxed);
     if (threads_.empty()) return job(0);
     job_ = &job;
     finished_.store(0, std::memory_order_relaxed);

@@ -23,18 +23,22 @@ private:
     alignas(64) std::atomic<int> round_{0};
 };
 
+constexpr int kTurns = 4;  // counters of parts in use
+
 class Team {
 public:
     explicit Team(int size);
     ~Team();
     int size() const { return int(threads_.size()) + 1; }
     Barrier& barrier() { return barrier_; }
+    std::atomic<int>& taken(int turn) { return taken_[turn % kTurns]; }
     // Runs job(id) on every member; returns when all are done. One job at a time.
     void run(const std::function<void(int)>& job);
 
 private:
     void work(int id);
     Barrier barrier_;
+    std::atomic<int> taken_[kTurns];
     std::vector<std::thread> threads_;
     const std::function<void(int)>* job_ = nullptr;
     alignas(64) std::atomic<int> started_{0};
@@ -43,6 +47,28 @@ private:
     bool closing_ = false;
     std::mutex mutex_, one_job_;
     std::condition_variable wake_;
+};
+
+// One member's part of a job's work: most of it is its own each time, which keeps weights in its cache; the rest goes to
+// whoever is free, so that nobody waits long for a member that was held up.
+class Share {
+public:
+    Share(Team& team, int id) : team_(team), id_(id) {}
+    // Does its part of `count` pieces; every member calls it, and all meet at a barrier before the next time.
+    template <class Work>
+    void each(int count, Work work) {
+        const int size = team_.size(), own = count / 4 * 3;
+        const int turn = turn_++;
+        // Two turns on: nobody is there yet, and nobody is still in the turn that used this counter before.
+        if (id_ == 0) team_.taken(turn + 2).store(0, std::memory_order_relaxed);
+        for (int i = own * id_ / size; i < own * (id_ + 1) / size; i++) work(i);
+        for (int i; (i = own + team_.taken(turn).fetch_add(1, std::memory_order_relaxed)) < count;) work(i);
+    }
+
+private:
+    Team& team_;
+    const int id_;
+    int turn_ = 0;
 };
 
 // The process's team of this size; made once and kept while anyone holds it.

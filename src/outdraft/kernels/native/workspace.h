@@ -7,8 +7,6 @@ namespace outdraft {
 struct Workspace {
     int rows = 0, line = 0;
     Buffer<float> qkv, mixed, normed, wide, narrow, scales;
-    Buffer<float> hidden, logits;  // of a chain
-    std::size_t chain_rows = 0;
     Buffer<std::uint16_t> half;
     Buffer<std::uint8_t> bytes;
     Buffer<std::int32_t> offsets;
@@ -32,13 +30,6 @@ struct Workspace {
         bytes = make_buffer<std::uint8_t>(whole * widest);
         scales = make_buffer<float>(n * (widest / kGroup + 1));
         offsets = make_buffer<std::int32_t>(n * (widest / kGroup + 1));
-    }
-    // Room for the states of a chain.
-    void reserve_chain(const Shape& shape, int count) {
-        if (std::size_t(count) <= chain_rows) return;
-        chain_rows = count;
-        hidden = make_buffer<float>(chain_rows * shape.hidden);
-        logits = make_buffer<float>(chain_rows * shape.vocab);
     }
 };
 

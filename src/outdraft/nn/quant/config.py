@@ -1,6 +1,7 @@
 """What is rounded, and how coarsely: one frozen record, which goes into config.json and into every result.
 
-A quantized model is another model with another law. `variant` names it.
+Layers may differ: some stay as they are (`keep`), some have other bits than the rest (`layer_bits`). A quantized model
+is another model with another law. `variant` names it.
 """
 
 from collections.abc import Mapping
@@ -18,36 +19,46 @@ VERSION = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QuantConfig:
-    """`keep`: layers that stay as they are, by our names; `*` stands for anything ("lm_head", "layers.0.*", "*.down").
+    """`keep` and `layer_bits` name layers by our names; `*` stands for anything ("lm_head", "layers.0.*", "*.down").
 
     Raises:
-        ConfigError: bits, group_size or method out of range.
+        ConfigError: bits, group_size, method or layer_bits out of range.
     """
 
     bits: int = 4
     group_size: int = 32  # inputs that share a scale; 0: all inputs of an output
     method: str = "rtn"  # how the integers were chosen; the layout is the same
-    keep: tuple[str, ...] = ("lm_head",)
+    keep: tuple[str, ...] = ("lm_head",)  # stay as they are
+    layer_bits: tuple[tuple[str, int], ...] = ()  # (layers, their bits): the first that matches, before `bits`
 
     def __post_init__(self) -> None:
         for name, value, known in (
             ("bits", self.bits, BITS),
             ("group_size", self.group_size, GROUP_SIZES),
             ("method", self.method, METHODS),
+            *((f"layer_bits {pattern}", bits, BITS) for pattern, bits in self.layer_bits),
         ):
-            if value not in known:
+            if isinstance(value, bool) or value not in known:
                 raise ConfigError(f"{name}={value!r} is not supported: choose {' or '.join(map(str, known))}")
 
     @property
     def variant(self) -> str:
-        """The name of the rounding, for results: "int4-g32", "int8", "int4-g32-gptq"."""
+        """The name of the rounding, for results: "int4-g32", "int8", "int4-g32-gptq".
+
+        "-mixed": layers differ, for more than the head.
+        """
         group = f"-g{self.group_size}" if self.group_size else ""
         method = "" if self.method == "rtn" else f"-{self.method}"
-        return f"int{self.bits}{group}{method}"
+        mixed = "-mixed" if self.layer_bits or set(self.keep) - {"lm_head"} else ""
+        return f"int{self.bits}{group}{method}{mixed}"
 
     def covers(self, name: str) -> bool:
         """Whether the linear map `name` is rounded."""
         return not any(fnmatchcase(name, pattern) for pattern in self.keep)
+
+    def bits_at(self, name: str) -> int:
+        """Bits of a weight of the linear map `name`, if it is rounded."""
+        return next((bits for pattern, bits in self.layer_bits if fnmatchcase(name, pattern)), self.bits)
 
     def to_json(self) -> dict[str, object]:
         """The value of config.json's `quantization_config`."""
@@ -58,7 +69,7 @@ class QuantConfig:
             "group_size": self.group_size,
             "method": self.method,
             "keep": list(self.keep),
-        }
+        } | ({"layer_bits": dict(self.layer_bits)} if self.layer_bits else {})
 
 
 def read_quant(raw: object) -> QuantConfig | None:
@@ -85,10 +96,13 @@ def read_quant(raw: object) -> QuantConfig | None:
     keep = raw.get("keep", ())
     if not isinstance(keep, list | tuple) or not all(isinstance(name, str) for name in keep):
         raise ModelLoadError(f"config.json: quantization_config has keep={keep!r}, not a list of layer names")
+    layer_bits = raw.get("layer_bits", {})
+    if not isinstance(layer_bits, Mapping):
+        raise ModelLoadError(f"config.json: quantization_config has layer_bits={layer_bits!r}, not a table")
     try:
         return QuantConfig(
             bits=raw.get("bits", 0), group_size=raw.get("group_size", -1), method=raw.get("method", "rtn"),
-            keep=tuple(keep),
+            keep=tuple(keep), layer_bits=tuple(layer_bits.items()),
         )  # fmt: skip
     except ConfigError as error:
         raise ModelLoadError(f"config.json: quantization_config: {error}") from error

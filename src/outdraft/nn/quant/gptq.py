@@ -27,7 +27,7 @@ def choose_integers(weight: Tensor, gram: Tensor, bits: int, group_size: int) ->
     for start in range(0, num_in, step):
         stop = min(start + step, num_in)
         if group_size:
-            scales.append(grid.find_scales(left[:, start:stop], bits, 0))
+            scales.append(grid.find_scales(left[:, start:stop], bits, group_size))
         errors = torch.empty_like(left[:, start:stop])
         for i in range(start, stop):
             column = left[:, i : i + 1]

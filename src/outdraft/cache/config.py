@@ -1,0 +1,50 @@
+"""Which cache an engine has: how its slots lie, and what a row is stored in."""
+
+from dataclasses import dataclass
+
+import torch
+
+from outdraft.cache.paged import PagedCache
+from outdraft.cache.static import StaticCache
+from outdraft.core.errors import ConfigError
+
+LAYOUTS = ("static", "paged")
+DTYPES = ("auto", "int8")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CacheConfig:
+    """`layout`: "static", a block for each sequence; "paged", a pool for all. `dtype`: "auto", the model's; "int8"."""
+
+    layout: str = "static"
+    dtype: str = "auto"
+    num_pages: int | None = None  # of a paged cache; None: as many as it takes
+    poison: bool = False  # tests: NaN where nothing stands
+
+    def __post_init__(self) -> None:
+        for name, value, known in (("kv_cache", self.layout, LAYOUTS), ("kv_cache_dtype", self.dtype, DTYPES)):
+            if value not in known:
+                raise ConfigError(f"{name}={value!r}: it is one of {', '.join(known)}")
+
+    @property
+    def variant(self) -> str:
+        """The name of its law, where that is not the model's own."""
+        return "kv-int8" if self.dtype == "int8" else ""
+
+    def build(
+        self,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        max_len: int,
+    ) -> StaticCache | PagedCache:
+        """An empty cache for a model of this shape, whose activations are `dtype`."""
+        shape = (num_layers, num_kv_heads, head_dim)
+        int8 = self.dtype == "int8"
+        if self.layout == "static":
+            return StaticCache(*shape, dtype, device, max_len, int8=int8, poison=self.poison)
+        return PagedCache(
+            *shape, dtype, device, max_len, int8=int8, num_pages=self.num_pages, poison=self.poison
+        )  # fmt: skip

@@ -1,0 +1,219 @@
+"""One pool of pages for all sequences: keys and values `[layers, num_pages, Hkv, 16, d]`. Kwon et al. 2023,
+https://arxiv.org/abs/2309.06180.
+
+    table of A   3 0 7          slots 0..15 in page 3, 16..31 in page 0, 32.. in page 7
+    table of B   3 0 2          forked from A: full pages are shared, the last one is a copy
+
+A page is taken when a slot of it is reserved and given back when nothing stands in it. Only pages full of committed
+rows are ever shared; whoever cuts into one gets a copy of it first. So no write ever meets a shared page.
+"""
+
+from collections import Counter
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor
+
+from outdraft.cache.planes import Planes
+from outdraft.cache.slots import SlotCache, Slots
+from outdraft.core.cache import PAGE, KVMemory
+from outdraft.core.errors import CapabilityError
+
+_FIRST = 8  # pages of a pool that grows
+
+
+@dataclass(slots=True, kw_only=True)
+class Pages(Slots):
+    """One sequence's page table."""
+
+    pages: list[int] = field(default_factory=list)
+
+
+class PagedCache(SlotCache[Pages]):
+    """`KVCache` over a pool of pages.
+
+    `num_pages`: the pool is made at once and stays where it is, and a sequence that finds it empty gets a
+    `CapabilityError`. None: it doubles as need be.
+    """
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device | str,
+        max_len: int,
+        *,
+        int8: bool = False,
+        num_pages: int | None = None,
+        poison: bool = False,
+    ) -> None:
+        super().__init__(num_layers, num_kv_heads, head_dim, dtype, device, max_len, int8=int8, poison=poison)
+        if num_pages is not None and num_pages < 1:
+            raise CapabilityError(f"cache: num_pages={num_pages} is out of range: it must be at least 1")
+        self._can_grow = num_pages is None
+        self._planes = self._allocate(num_pages or 0)
+        self._free = list(reversed(range(num_pages or 0)))
+        self._owners = [0] * (num_pages or 0)  # how many tables name each page
+
+    def pool(self) -> tuple[Tensor, Tensor]:
+        """Keys and values of all pages, [L, num_pages, Hkv, 16, d]; valid until the pool grows."""
+        return self._planes.keys, self._planes.values
+
+    def pages(self, seq: int) -> list[int]:
+        """The pages of a sequence, in the order of its slots; do not change it."""
+        return self._entries[seq].pages
+
+    @property
+    def num_free(self) -> int:
+        """Pages that nobody has."""
+        return len(self._free)
+
+    def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
+        """Rows k and v [n, Hkv, d] into reserved slots `slot`.. of one layer."""
+        page, place = self._places(self._entries[seq], range(slot, slot + k.shape[0]))
+        self._planes.put((layer, page, slice(None), place), k, v)
+
+    def read(self, seq: int, layer: int, stop: int) -> tuple[Tensor, Tensor]:
+        """K and V of slots [0, stop), each [Hkv, stop, d]: copies."""
+        table = self._tensor(self._entries[seq].pages[: -(-stop // PAGE)])
+        k, v = self._planes.get((layer, table))  # [pages, Hkv, 16, d]
+        return k.transpose(0, 1).flatten(1, 2)[:, :stop], v.transpose(0, 1).flatten(1, 2)[:, :stop]
+
+    def memory(self, seq: int) -> KVMemory:
+        """The pool, and the sequence's table."""
+        planes = self._planes
+        return KVMemory(
+            keys=planes.keys, values=planes.values, key_scales=planes.key_scales, value_scales=planes.value_scales,
+            table=torch.tensor(self._entries[seq].pages, dtype=torch.int32),
+        )  # fmt: skip
+
+    def check(self) -> None:
+        """Raise `AssertionError` if an invariant broke."""
+        named = Counter(page for entry in self._entries.values() for page in entry.pages)
+        free = Counter(self._free)
+        for page, count in enumerate(self._owners):
+            if named[page] != count or free[page] != (count == 0):
+                raise AssertionError(
+                    f"cache: page {page} has {count} owners, stands {named[page]} times in tables and {free[page]} "
+                    "times in the free list"
+                )
+        for seq, entry in self._entries.items():
+            if not 0 <= entry.length <= entry.stop <= min(len(entry.pages) * PAGE, self.max_len):
+                raise AssertionError(
+                    f"cache: sequence {seq} has length {entry.length}, {entry.reserved} reserved, "
+                    f"{len(entry.pages)} pages"
+                )
+            if any(self._owners[page] > 1 for page in entry.pages[entry.length // PAGE :]):
+                raise AssertionError(f"cache: sequence {seq} shares a page that is not full of committed rows")
+            if self.poison:
+                self._check_marks(seq, entry)
+        if self.poison and not self._planes.is_void((slice(None), self._tensor(self._free))):
+            raise AssertionError("cache: a free page was written")
+
+    def _check_marks(self, seq: int, entry: Pages) -> None:
+        everything = range(len(entry.pages) * PAGE)
+        if self._planes.has_holes(self._rows(entry, everything[: entry.length])):
+            raise AssertionError(f"cache: a committed row of sequence {seq} was never written")
+        if not self._planes.is_void(self._rows(entry, everything[entry.stop :])):
+            raise AssertionError(f"cache: sequence {seq} was written beyond its reserved rows")
+
+    def _new(self) -> Pages:
+        return Pages()
+
+    def _make_room(self, entry: Pages, stop: int) -> None:
+        entry.pages += self._take(-(-stop // PAGE) - len(entry.pages))
+
+    def _move(self, entry: Pages, sources: list[int], target: int) -> None:
+        to = self._rows(entry, range(target, target + len(sources)))
+        self._planes.copy(to, self._planes, self._rows(entry, sources))
+
+    def _drop(self, entry: Pages, length: int) -> None:
+        whole, rest = divmod(length, PAGE)
+        if rest and self._owners[entry.pages[whole]] > 1:
+            self._replace(entry, whole, rest)
+        entry.length, entry.reserved = length, 0
+        stale = entry.pages[-(-length // PAGE) :]
+        del entry.pages[-(-length // PAGE) :]
+        self._give_back(stale)
+        if self.poison and rest:
+            self._planes.poison((slice(None), entry.pages[-1], slice(None), slice(rest, None)))
+
+    def _copy(self, entry: Pages) -> Pages:
+        whole, rest = divmod(entry.length, PAGE)
+        copy = Pages(pages=entry.pages[:whole])
+        last = self._take(1) if rest else []
+        for page in copy.pages:
+            self._owners[page] += 1
+        copy.pages += last
+        if rest:
+            self._copy_page(last[0], entry.pages[whole], rest)
+        return copy
+
+    def _release(self, entry: Pages) -> None:
+        self._give_back(entry.pages)
+
+    def _replace(self, entry: Pages, at: int, rows: int) -> None:
+        """A page of its own for a sequence that will write into a shared one: its first rows are copied."""
+        (own,) = self._take(1)
+        shared = entry.pages[at]
+        self._copy_page(own, shared, rows)
+        entry.pages[at] = own
+        self._owners[shared] -= 1
+
+    def _copy_page(self, to: int, source: int, rows: int) -> None:
+        first = slice(rows)
+        self._planes.copy(
+            (slice(None), to, slice(None), first), self._planes, (slice(None), source, slice(None), first)
+        )
+
+    def _take(self, count: int) -> list[int]:
+        """Pages for a new owner, the pool growing if it may; all of them or an error."""
+        if count > len(self._free):
+            if not self._can_grow:
+                raise CapabilityError(
+                    f"cache: {count} pages of {PAGE} positions are asked for, but {len(self._free)} of the pool's "
+                    f"{len(self._owners)} are free: run fewer sequences at once, or give the pool more num_pages"
+                )
+            self._grow(count - len(self._free))
+        taken = [self._free.pop() for _ in range(count)]
+        for page in taken:
+            self._owners[page] = 1
+        return taken
+
+    def _give_back(self, pages: list[int]) -> None:
+        for page in reversed(pages):
+            self._owners[page] -= 1
+            if not self._owners[page]:
+                self._free.append(page)
+                if self.poison:
+                    self._planes.poison((slice(None), page))
+
+    def _grow(self, missing: int) -> None:
+        before = len(self._owners)
+        after = max(_FIRST, 2 * before, before + missing)
+        grown = self._allocate(after)
+        old = (slice(None), slice(before))
+        grown.copy(old, self._planes, old)
+        self._planes = grown
+        self._free[:0] = reversed(range(before, after))
+        self._owners += [0] * (after - before)
+
+    def _allocate(self, num_pages: int) -> Planes:
+        layers, heads, width = self.shape
+        return Planes.allocate((layers, num_pages, heads, PAGE), width, self.format, self.poison)
+
+    def _rows(self, entry: Pages, slots: Seq[int]) -> tuple[slice, Tensor, slice, Tensor]:
+        """Index of these slots in every layer and head."""
+        page, place = self._places(entry, slots)
+        return slice(None), page, slice(None), place
+
+    def _places(self, entry: Pages, slots: Seq[int]) -> tuple[Tensor, Tensor]:
+        """(page, place in it) of each slot."""
+        pages = [entry.pages[slot // PAGE] for slot in slots]
+        return self._tensor(pages), self._tensor([slot % PAGE for slot in slots])
+
+    def _tensor(self, numbers: list[int]) -> Tensor:
+        return torch.tensor(numbers, dtype=torch.int64, device=self.format.device)

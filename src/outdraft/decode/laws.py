@@ -1,0 +1,27 @@
+"""The target's law at every node of a pass: logits [M, V] -> p [M, V], each sequence warped as its request asks.
+
+Where all requests are greedy and nothing edits their logits, one look at each row finds its best token, by the native
+kernels if they run; else each sequence goes through `sampling.warp`.
+"""
+
+import torch
+from torch import Tensor
+
+from outdraft.core.packing import PackedDrafts
+from outdraft.kernels.choice import best_tokens
+from outdraft.sampling.warp import tree_paths, warp_nodes
+
+
+def target_laws(packed: PackedDrafts, logits: Tensor) -> Tensor:
+    """The warped law at every node: [M, V] -> [M, V]."""
+    judged = [(i, seq, tree) for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)) if tree]
+    asked = [seq.request.params for _, seq, _ in judged]
+    if all(params.greedy and not params.edits_logits for params in asked):
+        best = best_tokens(logits)
+        if best is not None:
+            return torch.zeros_like(logits).scatter_(-1, torch.tensor(best)[:, None], 1.0)
+    laws = []
+    for i, seq, tree in judged:
+        paths = tree_paths(tree) if seq.request.params.depends_on_history else None
+        laws.append(warp_nodes(seq, logits[packed.node_slice(i)], paths))
+    return laws[0] if len(laws) == 1 else torch.cat(laws) if laws else logits

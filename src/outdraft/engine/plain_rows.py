@@ -1,0 +1,87 @@
+"""How far each sequence's cache holds what plain decoding would have put there, bit for bit, and how to get it back.
+
+    cache   [ p p p p g g | d d d d ]     p, g: prompt chunks, and rows computed alone: plain decoding's own
+                            plain         d: rows that shared a pass; everything after them reads them
+
+A target whose rows do not depend on the pass never drifts, and has no use for this. `replay` forgets the drifted rows
+and the tentative ones, and computes the text from `plain` on again, one row at a time.
+"""
+
+from collections.abc import Sequence as Seq
+
+import torch
+
+from outdraft.core.cache import KVCache
+from outdraft.core.errors import ConfigError
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Replay
+from outdraft.models.network import Network
+from outdraft.nn.context import CachedContext, Segment
+
+DEFAULT_BOUND = {torch.float32: 1e-3}  # 40 times the largest change seen; the other types change too much to guard
+
+
+def find_bound(decoder: Network, asked: float | None) -> float:
+    """The guard's bound (`decode/guard.py`): as asked, or what suits the network's type; 0 where rows are exact."""
+    if asked is not None and not 0 <= asked < float("inf"):
+        raise ConfigError(f"guard={asked} is out of range: a difference of two logits of at least 0 (0 is off)")
+    if decoder.exact:
+        return 0.0
+    return DEFAULT_BOUND.get(decoder.dtype, 0.0) if asked is None else asked
+
+
+class PlainRows:
+    """Counts of rows by sequence, beside the runner's cache."""
+
+    def __init__(self, decoder: Network, cache: KVCache) -> None:
+        self.decoder = decoder
+        self.cache = cache
+        self._plain: dict[int, int] = {}  # sequence -> first rows of its cache that are plain decoding's
+        self._alone = False  # the last pass had plain decoding's shape
+        self._starts: dict[int, int] = {}  # sequences replayed since the last pass -> rows cached before it
+
+    def begin(self, seq: Sequence) -> None:
+        """A new sequence has no rows."""
+        self._plain[seq.id] = 0
+
+    def end(self, seq: Sequence) -> None:
+        """Forget the sequence."""
+        del self._plain[seq.id]
+        self._starts.pop(seq.id, None)
+
+    def drifted(self, packed: PackedDrafts) -> frozenset[int]:
+        """Which sequences of this new pass cannot have plain decoding's bits."""
+        draft = packed.drafts[0]
+        self._alone = len(packed.seqs) == 1 and (draft is None or (draft.num_nodes == 1 and draft.resume is None))
+        return frozenset(
+            i for i, seq in enumerate(packed.seqs) if not self._alone or self._plain[seq.id] < self.cache.length(seq.id)
+        )
+
+    def commit(self, seq: Sequence, keep: Seq[int]) -> None:
+        """Keep these rows of the last pass, or of the path that was replayed."""
+        start = self._starts.pop(seq.id, None)
+        if start is not None:
+            self.cache.truncate(seq.id, start + len(keep))
+            self._plain[seq.id] = start + len(keep)
+            return
+        if self._alone and self._plain[seq.id] == self.cache.length(seq.id):
+            self._plain[seq.id] += len(keep)
+        self.cache.commit(seq.id, keep)
+
+    def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
+        """See `core.target.Target.replay`."""
+        seq, tree = packed.seqs[i], packed.trees[i]
+        assert tree is not None
+        self._starts[seq.id] = self.cache.length(seq.id)
+        first = self._plain[seq.id]
+        self.cache.truncate(seq.id, first)
+        tokens = [*seq.tokens[first:], *(tree.tokens[v] for v in tree.path(node))]
+        for at, token in enumerate(tokens, first):
+            self.cache.reserve(seq.id, 1)
+            place = torch.tensor([at], device=self.decoder.device)
+            h = self.decoder.embed(torch.tensor([token], device=self.decoder.device), place)
+            context = CachedContext(self.cache, [Segment(seq=seq.id, start=0, stop=1, base=at)], exact=False)
+            h = self.decoder.run(h, place, context).hidden
+            self.cache.commit(seq.id, [0])
+        return Replay(logits=self.decoder.logits(h)[0], num_rows=len(tokens))

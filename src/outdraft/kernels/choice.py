@@ -1,0 +1,43 @@
+"""The best token of each row of logits, and the best few: native twins of `argmax` and of `log_softmax` with `topk`.
+
+Data in: logits [N, V] float32 on a CPU; data out: plain numbers. None where the kernels do not run (`torch` does it
+then) or where a row's largest value is not finite (the caller says so in its own words).
+"""
+
+import ctypes
+
+from torch import Tensor, float32
+
+from outdraft.kernels.library import library, wanted_kind
+
+
+def best_tokens(logits: Tensor) -> list[int] | None:
+    """The first of the largest of each row."""
+    kind = _kind(logits)
+    native = library()
+    if kind is None or native is None:
+        return None
+    rows, size = logits.shape
+    found = (ctypes.c_int32 * rows)()
+    native.od_best_tokens(logits.data_ptr(), rows, size, found, kind.encode())
+    tokens = found[:]
+    return None if -1 in tokens else tokens
+
+
+def top_tokens(logits: Tensor, count: int) -> tuple[list[list[int]], list[list[float]]] | None:
+    """The `count` best of each row, best first, and their log probabilities."""
+    kind = _kind(logits)
+    native = library()
+    if kind is None or native is None:
+        return None
+    rows, size = logits.shape
+    found, logs = (ctypes.c_int32 * (rows * count))(), (ctypes.c_float * (rows * count))()
+    if not native.od_top_tokens(logits.data_ptr(), rows, size, count, found, logs, kind.encode()):
+        return None
+    cuts = range(0, rows * count, count)
+    return [found[i : i + count] for i in cuts], [logs[i : i + count] for i in cuts]
+
+
+def _kind(logits: Tensor) -> str | None:
+    fits = logits.dtype == float32 and logits.device.type == "cpu" and logits.is_contiguous()
+    return wanted_kind() if fits else None

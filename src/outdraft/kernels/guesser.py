@@ -1,0 +1,168 @@
+"""What stands between a token and the logits of the next one, for a drafter: one native call a pass, or a chain.
+
+    token -> [entrance] -> layers -> state -> [exit] -> norm -> head -> logits -> next token
+
+A draft model has neither entrance nor exit; a network on another model's features has an entrance and that model's
+head; a model that leaves its own layers early has an exit. Data in: rows and where they stand in their caches; data
+out: states, logits, chosen tokens and the laws that they were drawn from.
+"""
+
+import ctypes
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.kernels.library import CFeed, CGuessChain, CLaw, CLinear, check, library
+from outdraft.kernels.matrix import Weight
+from outdraft.kernels.stack import Span, Stack, describe, pointer
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """Embedding e, feature f -> f + join [norm(e) | norm(f)]; taps -> f = fusion [norm(t0) | norm(t1) ...]."""
+
+    fusion: Weight  # [D, taps * D]
+    join: Weight  # [D, 2 * D]
+    tap_norms: Tensor  # [taps, D] float32
+    token_norm: Tensor  # [D] float32
+    feature_norm: Tensor  # [D] float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """State h -> h + down silu(up norm(h))."""
+
+    up: Weight
+    down: Weight
+    norm: Tensor  # [D] float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of one pass, span after span."""
+
+    tokens: Seq[int]
+    positions: Seq[int]
+    spans: Seq[Span]
+    cos: Tensor  # [T, rotary] float32, of all positions that may come
+    sin: Tensor  # the same
+    features: Tensor | None = None  # [N, D] float32, with an entrance only
+    taps: Seq[Tensor] = ()  # [N, D] float32 each: the features' origin, where there are none
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """A sequence's way to choose: `keys` of its noise, one a step (`sampling.noise`), and how the law is warped."""
+
+    keys: list[int]
+    temperature: float
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chains:
+    """What came of one chain for each sequence, in the order given."""
+
+    tokens: list[list[int]]  # -1 from a row on whose logits are not finite
+    laws: list[Tensor | None]  # [depth + 1, V] that each token was drawn from, the last row 0; None: the best tokens
+    states: Tensor | None  # [B, steps, D] after the layers, of each row that a token was chosen from (and of the last)
+
+
+class Guesser:
+    """`norm`: in place of the head's own. Body and head may be one stack."""
+
+    def __init__(
+        self,
+        body: Stack,
+        head: Stack,
+        embedding: Tensor,
+        *,
+        num_layers: int,
+        norm: Tensor | None = None,
+        eps: float = 0.0,
+        entrance: Entrance | None = None,
+        exit: Residual | None = None,
+    ) -> None:
+        """embedding [V, D] bf16."""
+        native = library()
+        assert native is not None
+        self._native = native
+        self._kept = (body, head, embedding)  # the library points at them
+        self._width, self._vocab = body.shape.hidden, head.shape.vocab
+        self._handle = check(
+            self._native.od_guesser_new(body.handle, head.handle, num_layers, embedding.data_ptr(), pointer(norm), eps)
+        )
+        if entrance is not None:
+            matrices = (CLinear * 2)(entrance.fusion.describe(), entrance.join.describe())
+            norms = [pointer(norm) for norm in (entrance.tap_norms, entrance.token_norm, entrance.feature_norm)]
+            taps = entrance.tap_norms.shape[0]
+            check(self._native.od_guesser_set_entrance(self._handle, matrices, taps, *norms))
+        if exit is not None:
+            matrices = (CLinear * 2)(exit.up.describe(), exit.down.describe())
+            check(self._native.od_guesser_set_exit(self._handle, matrices, pointer(exit.norm)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._native.od_guesser_free(self._handle)
+
+    def feed(self, rows: Rows, wanted: Seq[int], *, scored: bool = True) -> tuple[Tensor, Tensor]:
+        """States [M, D] and logits [M, V] (empty unless `scored`) of the wanted rows."""
+        count = len(wanted)
+        states = torch.empty(count, self._width)
+        logits = torch.empty(count if scored else 0, self._vocab)
+        described = self._describe(rows)
+        described.wanted, described.num_wanted = _ints(wanted), count
+        described.states, described.logits = states.data_ptr(), logits.data_ptr() if scored else None
+        check(self._native.od_guesser_feed(self._handle, ctypes.byref(described)))
+        return states, logits
+
+    def chain(
+        self, rows: Rows, depths: Seq[int], draws: Seq[Draw | None], *, feed_last: bool = False, states: bool = False
+    ) -> Chains:
+        """From each span's last row on: `depths[i]` tokens (at least 1), each the next one's input.
+
+        rows: spans without paths, with room in the cache for a row a step behind them. draws: None for the best token.
+        feed_last: the last token goes through the layers too. states: return them.
+        """
+        count, steps = len(depths), max(depths)
+        order = sorted(range(count), key=lambda i: -depths[i])
+        stride = steps + feed_last
+        found = (ctypes.c_int32 * (count * stride))()
+        keys = (ctypes.c_uint64 * (count * stride))()
+        laws, q = (CLaw * count)(), (ctypes.c_void_p * count)()
+        made: list[Tensor | None] = [None] * count
+        for place, i in enumerate(order):
+            if (draw := draws[i]) is not None:
+                keys[place * stride : place * stride + depths[i]] = [*draw.keys[: depths[i]]]
+                laws[place] = CLaw(draw.temperature, draw.top_p, draw.min_p, draw.top_k)
+                law = made[i] = torch.empty(depths[i] + 1, self._vocab)
+                law[-1] = 0  # the last node has no children
+                q[place] = law.data_ptr()
+        left = torch.empty(count, stride, self._width) if states else None
+        described = self._describe(rows, order)
+        chain = CGuessChain(
+            (ctypes.c_int32 * count)(*[depths[i] for i in order]), stride, feed_last, laws, keys, found, q,
+            pointer(left),
+        )  # fmt: skip
+        check(self._native.od_guesser_chain(self._handle, ctypes.byref(described), ctypes.byref(chain)))
+        back = sorted(range(count), key=lambda place: order[place])
+        tokens = [found[place * stride : place * stride + depths[i]] for i, place in enumerate(back)]
+        if left is not None and order != list(range(count)):
+            left = left[back]
+        return Chains(tokens=tokens, laws=made, states=left)
+
+    def _describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
+        spans = rows.spans if order is None else [rows.spans[i] for i in order]
+        taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
+        return CFeed(
+            len(rows.tokens), len(spans), _ints(rows.tokens), _ints(rows.positions), describe(spans),
+            rows.cos.data_ptr(), rows.sin.data_ptr(), pointer(rows.features), taps if rows.taps else None,
+        )  # fmt: skip
+
+
+def _ints(values: Seq[int]) -> "ctypes.Array[ctypes.c_int32]":
+    return (ctypes.c_int32 * len(values))(*values)

@@ -1,0 +1,54 @@
+// What the files of the C interface share. Nothing is thrown across it.
+#pragma once
+#include <cstring>
+#include <exception>
+#include <stdexcept>
+#include <string>
+
+#include "model.h"
+
+#define OD_API __attribute__((visibility("default")))
+
+extern "C" struct od_linear {  // what a matrix is made from
+    int bits, num_out, num_in, group;  // bits 16, 8 or 4; group 0: one scale an output
+    const void* weight;                // [N, K] bf16 or int8, or [N, K / 2] nibbles
+    const float* scales;               // [N] or [N, K / group]; null for bf16
+    const float* bias;                 // [N] or null
+};
+
+namespace outdraft {
+
+inline thread_local std::string last_error;
+
+template <class Make>
+auto guarded(Make make) -> decltype(make()) {
+    try {
+        return make();
+    } catch (const std::exception& error) {
+        last_error = error.what();
+        return nullptr;
+    }
+}
+
+inline Buffer<float> copy(const float* from, int size) {
+    if (!from) return nullptr;
+    auto to = make_buffer<float>(size);
+    std::memcpy(to.get(), from, sizeof(float) * size);
+    return to;
+}
+
+inline Matrix pack(const od_linear& from) {
+    Matrix m;
+    if (from.bits == 16) m = pack_bf16(static_cast<const std::uint16_t*>(from.weight), from.num_out, from.num_in);
+    else if (from.bits == 8 && !from.group)
+        m = pack_int8(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in);
+    else if (from.bits == 8)
+        m = pack_int8_groups(static_cast<const std::int8_t*>(from.weight), from.scales, from.num_out, from.num_in, from.group);
+    else
+        m = pack_int4(static_cast<const std::uint8_t*>(from.weight), from.scales, from.num_out, from.num_in,
+                      from.group ? from.group : from.num_in);
+    if (from.bias) set_bias(m, from.bias);
+    return m;
+}
+
+}  // namespace outdraft

@@ -1,0 +1,92 @@
+// The C interface of drafters' passes and chains (guesser.h) and of choosing tokens (sample.h).
+#include "api.h"
+#include "guesser.h"
+
+using namespace outdraft;
+
+namespace {
+
+// With the models' workspaces to itself; body and head may be one model.
+template <class Work>
+Guesser* alone(Guesser* guesser, Work work) {
+    return guarded([&] {
+        std::unique_lock<std::mutex> body(guesser->body->one_pass, std::defer_lock);
+        std::unique_lock<std::mutex> head(guesser->head->one_pass, std::defer_lock);
+        if (guesser->body == guesser->head) body.lock();
+        else std::lock(body, head);
+        work(*guesser->body->kernels);
+        return guesser;
+    });
+}
+
+const Kernels& chosen(const char* name) {
+    const Kernels* kernels = name && *name ? find_kernels(name) : &best_kernels();
+    if (!kernels) throw std::runtime_error("these kernels are not built or this machine cannot run them");
+    return *kernels;
+}
+
+}  // namespace
+
+extern "C" {
+
+// The models and the embedding must outlive it; `norm` may be null: then the head's own.
+OD_API Guesser* od_guesser_new(Model* body, Model* head, int num_layers, const std::uint16_t* embedding, const float* norm, float eps) {
+    return guarded([&] {
+        auto guesser = std::make_unique<Guesser>();
+        guesser->body = body, guesser->head = head, guesser->num_layers = num_layers;
+        guesser->embedding = embedding, guesser->eps = eps;
+        guesser->norm = copy(norm, body->shape.hidden);
+        return guesser.release();
+    });
+}
+
+OD_API void od_guesser_free(Guesser* guesser) { delete guesser; }
+
+// Matrices: fusion, join.
+OD_API Guesser* od_guesser_set_entrance(Guesser* guesser, const od_linear* matrices, int taps, const float* tap_norms,
+                                        const float* token_norm, const float* feature_norm) {
+    return guarded([&] {
+        const int size = guesser->body->shape.hidden;
+        auto entrance = std::make_unique<Entrance>();
+        entrance->taps = taps;
+        entrance->fusion = pack(matrices[0]), entrance->join = pack(matrices[1]);
+        entrance->tap_norms = copy(tap_norms, taps * size);
+        entrance->token_norm = copy(token_norm, size), entrance->feature_norm = copy(feature_norm, size);
+        guesser->entrance = std::move(entrance);
+        return guesser;
+    });
+}
+
+// Matrices: up, down.
+OD_API Guesser* od_guesser_set_exit(Guesser* guesser, const od_linear* matrices, const float* norm) {
+    return guarded([&] {
+        auto residual = std::make_unique<Residual>();
+        residual->up = pack(matrices[0]), residual->down = pack(matrices[1]);
+        residual->norm = copy(norm, guesser->body->shape.hidden);
+        guesser->exit = std::move(residual);
+        return guesser;
+    });
+}
+
+OD_API Guesser* od_guesser_feed(Guesser* guesser, const Feed* feed) {
+    return alone(guesser, [&](const Kernels& kernels) { kernels.feed(*guesser, *feed); });
+}
+
+OD_API Guesser* od_guesser_chain(Guesser* guesser, const Feed* feed, const GuessChain* chain) {
+    return alone(guesser, [&](const Kernels& kernels) { kernels.guess(*guesser, *feed, *chain); });
+}
+
+// Returns null on failure.
+OD_API std::int32_t* od_best_tokens(const float* x, int rows, int size, std::int32_t* out, const char* kernels) {
+    return guarded([&] { return chosen(kernels).best_tokens(x, rows, size, out), out; });
+}
+
+// Null as well where logits are not finite; then nothing is said of why.
+OD_API std::int32_t* od_top_tokens(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs,
+                                   const char* kernels) {
+    return guarded([&] {
+        return chosen(kernels).top_tokens(x, rows, size, count, tokens, log_probs) ? tokens : nullptr;
+    });
+}
+
+}  // extern "C"

@@ -1,0 +1,190 @@
+// A drafter's passes and chains: see guesser.h for the picture. Rows never meet but in attention, so a row's bits do not
+// depend on the rows beside it, and a chain in one call is the chain step by step.
+#pragma once
+#include "forward.h"
+#include "sample.h"
+
+namespace OD_ISA {
+
+using outdraft::Entrance;
+using outdraft::Feed;
+using outdraft::GuessChain;
+using outdraft::Guesser;
+using outdraft::GuessSpace;
+using outdraft::Residual;
+using outdraft::make_buffer;
+
+static inline float* line(const outdraft::Buffer<float>& of, int row, std::size_t size) { return of.get() + row * size; }
+
+static inline void make_room(Guesser& g, int rows, int scored) {
+    GuessSpace& space = g.space;
+    const std::size_t size = g.body->shape.hidden, n = rows;
+    int widest = int(size);
+    const auto widen_to = [&](int wanted) { widest = wanted > widest ? wanted : widest; };
+    if (g.entrance) widen_to(g.entrance->join.num_in), widen_to(g.entrance->fusion.num_in);
+    if (g.exit) widen_to(g.exit->up.num_out);
+    if (rows > space.rows) {
+        space.rows = rows;
+        space.hidden = make_buffer<float>(n * size);
+        space.features = make_buffer<float>(n * size);
+        space.wide = make_buffer<float>(n * widest);
+        space.turned = make_buffer<float>(n * 2 * g.body->shape.rotary);
+        space.products.reserve(Shape{widest, 0, 0, 0, 0, 0, 0, 0, 0}, rows);
+    }
+    if (scored > space.scored) {
+        space.scored = scored;
+        space.states = make_buffer<float>(scored * size);
+        space.fine = make_buffer<float>(scored * size);
+        space.logits = make_buffer<float>(scored * std::size_t(g.head->shape.vocab));
+        space.tokens = make_buffer<std::int32_t>(scored);
+        space.positions = make_buffer<std::int32_t>(scored);
+    }
+    if (!space.layers) {
+        space.layers = make_buffer<std::int32_t>(g.num_layers);
+        for (int i = 0; i < g.num_layers; i++) space.layers[i] = i;
+    }
+}
+
+// hidden [rows, hidden] = what the layers start from.
+static inline void enter(Guesser& g, const Feed& feed) {
+    GuessSpace& space = g.space;
+    Team& team = *g.body->team;
+    const int size = g.body->shape.hidden;
+    for (int r = 0; r < feed.rows; r++) {
+        const bf16* from = g.embedding + std::size_t(feed.tokens[r] < 0 ? 0 : feed.tokens[r]) * size;
+        for (int i = 0; i < size; i += 16) store(line(space.hidden, r, size) + i, widen(from + i));
+    }
+    if (!g.entrance) return;
+    const Entrance& in = *g.entrance;
+    const float* features = feed.features;
+    if (!features) {
+        for (int r = 0; r < feed.rows; r++)
+            for (int t = 0; t < in.taps; t++)
+                rms_norm(feed.taps[t] + std::size_t(r) * size, line(in.tap_norms, t, size),
+                         line(space.wide, r, in.fusion.num_in) + t * size, size, g.eps);
+        multiply(team, space.products, in.fusion, space.wide.get(), feed.rows, space.features.get());
+        features = space.features.get();
+    }
+    for (int r = 0; r < feed.rows; r++) {
+        float* both = line(space.wide, r, 2 * size);
+        rms_norm(line(space.hidden, r, size), in.token_norm.get(), both, size, g.eps);
+        rms_norm(features + std::size_t(r) * size, in.feature_norm.get(), both + size, size, g.eps);
+    }
+    multiply(team, space.products, in.join, space.wide.get(), feed.rows, space.hidden.get());
+    for (std::size_t i = 0; i < std::size_t(feed.rows) * size; i += 16)
+        store(space.hidden.get() + i, load(space.hidden.get() + i) + load(features + i));
+}
+
+// hidden [rows, hidden] = the states after the layers.
+static inline void advance(Guesser& g, const Feed& feed) {
+    const int rotary = g.body->shape.rotary;
+    float *cos = g.space.turned.get(), *sin = cos + std::size_t(feed.rows) * rotary;
+    for (int r = 0; r < feed.rows; r++) {
+        const std::size_t at = std::size_t(feed.positions[r]) * rotary;
+        std::memcpy(cos + r * rotary, feed.cos + at, sizeof(float) * rotary);
+        std::memcpy(sin + r * rotary, feed.sin + at, sizeof(float) * rotary);
+    }
+    enter(g, feed);
+    run(*g.body, Pass{g.space.hidden.get(), cos, sin, feed.rows, feed.spans, feed.num_spans, g.space.layers.get(),
+                      g.num_layers, nullptr});
+}
+
+// states [rows, hidden] -> logits [rows, vocab].
+static inline void score(Guesser& g, const float* states, int rows, float* out) {
+    GuessSpace& space = g.space;
+    const int size = g.body->shape.hidden;
+    if (g.exit) {
+        const Residual& change = *g.exit;
+        const int inner = change.up.num_out;
+        for (int r = 0; r < rows; r++)
+            rms_norm(states + std::size_t(r) * size, change.norm.get(), line(space.fine, r, size), size, g.eps);
+        multiply(*g.body->team, space.products, change.up, space.fine.get(), rows, space.wide.get());
+        for (std::size_t i = 0; i < std::size_t(rows) * inner; i += 16) {
+            const f32x16 x = load(space.wide.get() + i);
+            store(space.wide.get() + i, x / (1.0f + exp(-x)));
+        }
+        multiply(*g.body->team, space.products, change.down, space.wide.get(), rows, space.fine.get());
+        for (std::size_t i = 0; i < std::size_t(rows) * size; i += 16)
+            store(space.fine.get() + i, load(space.fine.get() + i) + load(states + i));
+        states = space.fine.get();
+    }
+    if (g.norm) {
+        for (int r = 0; r < rows; r++)
+            rms_norm(states + std::size_t(r) * size, g.norm.get(), line(space.fine, r, size), size, g.eps);
+        states = space.fine.get();
+    }
+    logits(*g.head, states, rows, !g.norm, out);
+}
+
+static void feed(Guesser& g, const Feed& from) {
+    const std::size_t size = g.body->shape.hidden;
+    make_room(g, from.rows, from.num_wanted);
+    advance(g, from);
+    for (int i = 0; i < from.num_wanted; i++)
+        std::memcpy(line(g.space.states, i, size), line(g.space.hidden, from.wanted[i], size), sizeof(float) * size);
+    if (from.states) std::memcpy(from.states, g.space.states.get(), sizeof(float) * size * from.num_wanted);
+    if (from.logits) score(g, g.space.states.get(), from.num_wanted, from.logits);
+}
+
+static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
+    const std::size_t size = g.body->shape.hidden;
+    const int n = from.num_spans, vocab = g.head->shape.vocab;
+    make_room(g, from.rows, n);
+    std::int32_t *tokens = g.space.tokens.get(), *positions = g.space.positions.get();
+    Feed next = from;
+    next.tokens = tokens, next.positions = positions, next.features = g.space.states.get();
+    advance(g, from);
+    for (int s = 0; s < n; s++) {
+        Span& span = from.spans[s];
+        const std::int64_t last = span.stop - 1, rows = span.stop - span.start;
+        std::memcpy(line(g.space.states, s, size), line(g.space.hidden, int(last), size), sizeof(float) * size);
+        positions[s] = from.positions[last] + 1;
+        span.base += rows, span.first += rows, span.start = s, span.stop = s + 1;
+    }
+    const auto deeper = [&](int steps) {  // how many spans want more tokens than that
+        int count = 0;
+        while (count < n && chain.depths[count] > steps) count++;
+        return count;
+    };
+    int live = n;
+    for (int step = 0; live > 0; step++) {
+        for (int s = 0; s < live && chain.states; s++)
+            std::memcpy(chain.states + (std::size_t(s) * chain.stride + step) * size, line(g.space.states, s, size),
+                        sizeof(float) * size);
+        const int open = deeper(step);
+        if (!open) break;
+        score(g, g.space.states.get(), open, g.space.logits.get());
+        g.body->team->run([&](int id) {
+            for (int s = id; s < open; s += g.body->team->size()) {
+                const std::size_t at = std::size_t(s) * chain.stride + step;
+                const float* row = line(g.space.logits, s, vocab);
+                const Law& law = chain.laws[s];
+                float* q = law.temperature > 0 && chain.q[s] ? chain.q[s] + std::size_t(step) * vocab : nullptr;
+                int token = q ? draw(row, q, vocab, law, chain.keys[at]) : choose_best(row, vocab);
+                if (step && tokens[s] < 0) token = -1;
+                tokens[s] = chain.tokens[at] = token;
+            }
+        });
+        live = chain.feed_last ? open : deeper(step + 1);
+        if (!live) break;
+        next.rows = next.num_spans = live;
+        advance(g, next);
+        for (int s = 0; s < live; s++) {
+            std::memcpy(line(g.space.states, s, size), line(g.space.hidden, s, size), sizeof(float) * size);
+            positions[s]++, from.spans[s].base++, from.spans[s].first++;
+        }
+    }
+}
+
+// Row by row: the best token of each, or the `count` best.
+static void best_rows(const float* x, int rows, int size, std::int32_t* out) {
+    for (int r = 0; r < rows; r++) out[r] = choose_best(x + std::size_t(r) * size, size);
+}
+
+static bool top_rows(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs) {
+    for (int r = 0; r < rows; r++)
+        if (!top_tokens(x + std::size_t(r) * size, size, count, tokens + r * count, log_probs + r * count)) return false;
+    return true;
+}
+
+}  // namespace OD_ISA

@@ -1,0 +1,78 @@
+// What stands between a token and the logits of the next one, for a drafter; and the rows and chains that run through it.
+//
+//   token -> [entrance] -> layers -> state -> [exit] -> norm -> head -> logits -> next token
+//
+// A draft model has neither entrance nor exit. A network on another model's features has an entrance and that model's
+// head; a model that leaves its own layers early has an exit. Plain data: what `guess.h` computes with.
+#pragma once
+#include "model.h"
+#include "workspace.h"
+
+namespace outdraft {
+
+// Embedding e and feature f of a row -> f + join [norm(e) | norm(f)]; taps -> f = fusion [norm(t0) | norm(t1) ...].
+struct Entrance {
+    int taps = 0;
+    Matrix fusion, join;
+    Buffer<float> tap_norms, token_norm, feature_norm;  // [taps, hidden], [hidden], [hidden]
+};
+
+// State h -> h + down silu(up norm(h)).
+struct Residual {
+    Matrix up, down;
+    Buffer<float> norm;
+};
+
+struct GuessSpace {  // buffers of a pass, grown on demand (guess.h)
+    Workspace products;
+    int rows = 0, scored = 0;
+    Buffer<float> hidden, features, wide, turned, states, fine, logits;
+    Buffer<std::int32_t> layers, tokens, positions;
+};
+
+struct Guesser {
+    Model *body, *head;  // whose layers; whose head, and whose final norm unless `norm` is there
+    int num_layers = 0;
+    const std::uint16_t* embedding = nullptr;  // [vocab, hidden] bf16
+    float eps = 0;                             // of the norms here
+    std::unique_ptr<Entrance> entrance;
+    std::unique_ptr<Residual> exit;
+    Buffer<float> norm;
+    GuessSpace space;
+};
+
+// Rows to run through the layers.
+struct Feed {
+    int rows, num_spans;
+    const std::int32_t *tokens, *positions;  // [rows]
+    Span* spans;
+    const float *cos, *sin;    // [positions, rotary]
+    const float* features;     // [rows, hidden], with an entrance only; null: from the taps
+    const float* const* taps;  // [rows, hidden] each
+    const std::int32_t* wanted;  // which rows' states and logits are
+    int num_wanted;
+    float *states, *logits;  // [wanted, hidden], [wanted, vocab]; null: none
+};
+
+// How a token is chosen from logits. The law is that of `sampling/warp.py`.
+struct Law {
+    float temperature, top_p, min_p;  // temperature 0: the best token
+    int top_k;
+};
+
+// Zero what min-p, top-k and top-p leave out, and renormalise: law [size] in place (truncate.cpp).
+void truncate(float* law, int size, const Law& how);
+
+// After the rows of a feed, one row a step: the token chosen from a span's last row is its next input.
+struct GuessChain {
+    const std::int32_t* depths;  // [spans] tokens to choose, deepest first, at least 1
+    int stride;                  // steps that the arrays below have room for
+    int feed_last;               // also run the last token through the layers
+    const Law* laws;             // [spans]
+    const std::uint64_t* keys;   // [spans, stride] noise of a draw
+    std::int32_t* tokens;        // [spans, stride]; -1 from a row on whose logits are not finite
+    float* const* q;             // [spans] rows [stride, vocab] that the laws are left in, or null
+    float* states;               // [spans, stride, hidden] of the last rows, or null
+};
+
+}  // namespace outdraft

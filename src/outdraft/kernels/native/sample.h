@@ -1,0 +1,94 @@
+// A token from a row of logits: the best one, the best few, or a draw from the warped law.
+//
+// Laws and noise are those of sampling/warp.py and sampling/noise.py. A draw is an exponential race (sampling/draw.py):
+// token i finishes at -log(u_i) / law_i, where u_i depends on the key and on i alone.
+#pragma once
+#include "guesser.h"
+#include "rows.h"
+
+namespace OD_ISA {
+
+using outdraft::Law;
+using outdraft::truncate;
+
+// The best token; -1 unless its logit is finite.
+static inline int choose_best(const float* x, int size) {
+    const int best = best_token(x, size);
+    return best >= 0 && std::isfinite(x[best]) ? best : -1;
+}
+
+// law = softmax(x / temperature), sums in one order; returns the sum of the exponentials before division.
+static inline float softmax(const float* x, float* law, int size, float top, float temperature) {
+    f32x16 total = {};
+    const float inverse = 1.0f / temperature;
+    for (int i = 0; i < size; i += 16) {
+        float line[16];
+        const int width = size - i < 16 ? size - i : 16;
+        for (int j = 0; j < 16; j++) line[j] = j < width ? x[i + j] : -INFINITY;
+        const f32x16 e = exp((load(line) - top) * inverse);
+        total += e;
+        store(line, e);
+        std::memcpy(law + i, line, sizeof(float) * width);
+    }
+    const float whole = sum(total), share = 1.0f / whole;
+    for (int i = 0; i < size; i++) law[i] *= share;
+    return whole;
+}
+
+// The winner of the race. Since -log(u) >= 1 - u, most logarithms need not be taken.
+static inline int race(const float* law, int size, std::uint64_t key) {
+    double best = INFINITY;
+    int winner = -1;
+    for (int first = 0; first < size; first += 64) {
+        double noise[64];
+        for (int i = 0; i < 64; i++) {
+            std::uint64_t word = std::uint64_t(first + i + 1) * 0x9E3779B97F4A7C15u + key;
+            word = (word ^ (word >> 30)) * 0xBF58476D1CE4E5B9u;
+            word = (word ^ (word >> 27)) * 0x94D049BB133111EBu;
+            noise[i] = (double((word ^ (word >> 31)) >> 11) + 0.5) * 0x1p-53;
+        }
+        const int stop = size - first < 64 ? size - first : 64;
+        for (int i = 0; i < stop; i++) {
+            const double mass = law[first + i];
+            if (!(mass > 0) || (1 - noise[i]) * (1 - 1e-9) >= best * mass) continue;
+            const double time = -std::log(noise[i]) / mass;
+            if (time < best) best = time, winner = first + i;
+        }
+    }
+    return winner;
+}
+
+// The token that `how` and `key` choose; the law that it was drawn from is left in `law` [size]. -1: no finite logits.
+static inline int draw(const float* x, float* law, int size, const Law& how, std::uint64_t key) {
+    const int best = choose_best(x, size);
+    if (best < 0) return -1;
+    softmax(x, law, size, x[best], how.temperature);
+    if (how.min_p > 0 || how.top_k > 0 || how.top_p < 1) truncate(law, size, how);
+    return race(law, size, key);
+}
+
+// The `count` best tokens in order, of equal ones the first, with their log probabilities; false: no finite logits.
+static inline bool top_tokens(const float* x, int size, int count, std::int32_t* tokens, float* log_probs) {
+    const int best = choose_best(x, size);
+    if (best < 0) return false;
+    int held = 0;
+    float edge = -INFINITY;  // the least of those held, once there are enough
+    for (int i = 0; i < size; i++) {
+        if (held == count && !(x[i] > edge)) continue;
+        int at = held < count ? held++ : count - 1;
+        for (; at > 0 && x[tokens[at - 1]] < x[i]; at--) tokens[at] = tokens[at - 1];
+        tokens[at] = i;
+        if (held == count) edge = x[tokens[count - 1]];
+    }
+    f32x16 total = {};
+    for (int i = 0; i < size; i += 16) {
+        float line[16];
+        for (int j = 0; j < 16; j++) line[j] = i + j < size ? x[i + j] : -INFINITY;
+        total += exp(load(line) - x[best]);
+    }
+    const float whole = x[best] + std::log(sum(total));
+    for (int i = 0; i < count; i++) log_probs[i] = x[tokens[i]] - whole;
+    return true;
+}
+
+}  // namespace OD_ISA

@@ -1,0 +1,76 @@
+"""A drafter's network on the native kernels: a pass, or a whole chain of guesses, in one call (`kernels.guesser`).
+
+Data in: token ids, positions and the attention context of the rows; data out: states [M, D], logits [M, V], chains.
+"""
+
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor
+
+from outdraft.kernels.guesser import Chains, Draw, Guesser, Residual, Rows
+from outdraft.models.native import NativeDecoder, spans_of
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.rope import Rope
+
+
+class NativeGuesser:
+    """A guesser with the rotary tables that belong to it."""
+
+    def __init__(self, guesser: Guesser, rope: Rope) -> None:
+        self._guesser = guesser
+        self._rope = rope
+
+    def feed(
+        self,
+        tokens: Seq[int],
+        positions: Seq[int],
+        ctx: AttentionContext,
+        wanted: Seq[int],
+        *,
+        features: Tensor | None = None,
+        taps: Seq[Tensor] = (),
+    ) -> tuple[Tensor, Tensor]:
+        """States [M, D] and logits [M, V] of the wanted rows; with an entrance, one of features and taps [N, D]."""
+        return self._guesser.feed(self._rows(tokens, positions, ctx, 0, features, taps), wanted)
+
+    def chain(
+        self,
+        tokens: Seq[int],
+        positions: Seq[int],
+        ctx: AttentionContext,
+        depths: Seq[int],
+        draws: Seq[Draw | None],
+        *,
+        taps: Seq[Tensor] = (),
+        feed_last: bool = False,
+        states: bool = False,
+    ) -> Chains:
+        """`Guesser.chain`: the cache must have room for the rows of every step behind those of the pass."""
+        rows = self._rows(tokens, positions, ctx, max(depths), None, taps)
+        return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states)
+
+    def _rows(
+        self,
+        tokens: Seq[int],
+        positions: Seq[int],
+        ctx: AttentionContext,
+        steps: int,
+        features: Tensor | None,
+        taps: Seq[Tensor],
+    ) -> Rows:
+        cos, sin = self._rope.table(max(positions) + steps + 1, torch.float32, torch.device("cpu"))
+        return Rows(
+            tokens=tokens, positions=positions, spans=spans_of(ctx), cos=cos, sin=sin,
+            features=features.float().contiguous() if features is not None else None,
+            taps=[tap.float().contiguous() for tap in taps],
+        )  # fmt: skip
+
+
+def guess_with(
+    decoder: NativeDecoder, *, num_layers: int | None = None, exit: Residual | None = None, eps: float = 0.0
+) -> NativeGuesser:
+    """The decoder's own guesses, after its first `num_layers` layers (all); `eps`: of the exit's norm."""
+    layers = decoder.config.num_layers if num_layers is None else num_layers
+    guesser = Guesser(decoder.stack, decoder.stack, decoder.embedding, num_layers=layers, exit=exit, eps=eps)
+    return NativeGuesser(guesser, decoder.rope)

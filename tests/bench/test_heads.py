@@ -1,0 +1,26 @@
+"""`outdraft bench --inflate`: trained heads follow their target, and are named by what they were made of."""
+
+import pytest
+
+from outdraft.bench.drafts import join_made
+from outdraft.bench.lineup import RIVALS
+from outdraft.bench.shelf import Shelf
+from outdraft.bench.subject import load_subject
+from outdraft.bench.trial import join
+from outdraft.core.params import SamplingParams
+from outdraft.kernels.threads import torch_threads
+
+
+@pytest.mark.parametrize("name", ["eagle", "early_exit", "ngram"])
+def test_an_inflated_pair_accepts_as_the_small_one(name, tmp_path):
+    rival = next(rival for rival in RIVALS if rival.name == name)
+    params = SamplingParams(max_tokens=24, ignore_eos=True)
+    with torch_threads(1):
+        shelf = Shelf(tmp_path)
+        small = join(load_subject("zoo:target", shelf).plain, rival)
+        subject = load_subject("zoo:target", shelf, inflated="2x11")
+        plain, big = subject.plain, join_made(subject.plain, rival, shelf, subject.name)
+    ours, theirs = (llm.generate("def main(", params) for llm in (big, small))
+    assert ours.token_ids == theirs.token_ids == plain.generate("def main(", params).token_ids
+    assert ours.stats.per_step == theirs.stats.per_step and ours.stats.num_accepted_tokens > 0
+    assert big.config["drafter"].get("model") == small.config["drafter"].get("model")

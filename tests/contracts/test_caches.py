@@ -1,0 +1,54 @@
+"""Every drafter over every kind of target cache: greedy and seeded text is that of plain decoding over the same cache.
+
+A paged cache writes what a static one writes; a cache of bytes has a law of its own, which drafting must not change.
+"""
+
+import pytest
+import torch
+from contracts.spec_rows import ROWS
+
+from outdraft.cache.config import CacheConfig
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.testing.subject import Subject, run
+from outdraft.verify.auto import Auto
+
+PROMPTS = ((5, 6, 7, 8) * 5, (1, 2, 3), tuple(range(40)))
+SETTINGS = (
+    SamplingParams(max_tokens=20, logprobs=1),
+    SamplingParams(max_tokens=20, logprobs=1, temperature=1.0, seed=7),
+)
+STATIC, PAGED = CacheConfig(), CacheConfig(layout="paged")
+INT8, PAGED_INT8 = CacheConfig(dtype="int8"), CacheConfig(layout="paged", dtype="int8")
+
+
+@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.name)
+def subject(request, tmp_path_factory) -> Subject:
+    return Subject(request.param, tmp_path_factory.mktemp("side"), dtype=torch.float32)
+
+
+def write(subject: Subject, cache: CacheConfig, **per_request) -> tuple[list[list[int]], list[object]]:
+    """Texts of all prompts in one batch, and the bits of their log probabilities."""
+    outcomes = []
+    for params in SETTINGS:
+        requests = [Request(prompt_token_ids=prompt, params=params, **per_request) for prompt in PROMPTS]
+        outcomes += run(subject.engine(cache=cache, depth=5, verifier=Auto()), requests)
+    bits = [[entry for event in outcome.events for entry in event.logprobs] for outcome in outcomes]
+    return [outcome.seq.output for outcome in outcomes], bits
+
+
+def test_drafting_changes_nothing(subject):
+    texts, bits = {}, {}
+    for cache in (STATIC, PAGED, INT8, PAGED_INT8):
+        texts[cache], bits[cache] = write(subject, cache, num_speculative_tokens=0)
+        assert (texts[cache], bits[cache]) == write(subject, cache), cache
+    assert texts[STATIC] == texts[PAGED] and texts[INT8] == texts[PAGED_INT8]
+    assert bits[STATIC] != bits[INT8]  # another law
+
+
+@pytest.mark.parametrize("row", [ROWS[1], ROWS[-1]], ids=lambda row: row.name)
+def test_a_paged_cache_holds_what_a_fresh_pass_leaves_and_gives_all_of_it_back(row, tmp_path):
+    engine = Subject(row, tmp_path).engine(cache=PAGED, recheck=True)  # raises after the first wrong commit
+    run(engine, [Request(prompt_token_ids=prompt, params=SETTINGS[0]) for prompt in PROMPTS])
+    cache = engine.parts.target.target.cache
+    assert cache.num_free == cache.pool()[0].shape[1] > 0

@@ -1,0 +1,171 @@
+"""Drafters that have a native form, on a target that the kernels hold: every assertion of the contract suite again.
+
+The tiny targets of the suite are float64 and stay with PyTorch, so the native chains and passes are proven here.
+Guesses are compared with those of the same networks through PyTorch, too.
+"""
+
+from pathlib import Path
+
+import pytest
+import torch
+from contracts.spec_rows import randomise
+
+from outdraft.cache.static import StaticCache
+from outdraft.core.draft import chain
+from outdraft.core.drafter import Seen
+from outdraft.core.packing import pack
+from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
+from outdraft.core.registry import find, make_options
+from outdraft.core.request import Request
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
+from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
+from outdraft.engine.runner import Runner
+from outdraft.kernels.library import library
+from outdraft.kernels.threads import torch_threads
+from outdraft.models.base import Decoder, initialise
+from outdraft.models.config import llama_config
+from outdraft.models.load import save_model
+from outdraft.models.native import NativeDecoder
+from outdraft.nn.context import CachedContext, Segment
+from outdraft.testing.contract import CHECKS, sampled_law_is_the_targets
+from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.subject import Subject
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
+
+
+def small(vocab: int, *, seed: int = 1) -> Decoder:
+    config = llama_config(
+        vocab_size=vocab, hidden_size=64, num_layers=3, num_heads=2, num_kv_heads=1, intermediate_size=96, max_len=512
+    )
+    return initialise(Decoder(config), seed, std=0.25).bfloat16().requires_grad_(False).eval()
+
+
+def twin(target, directory: Path):
+    """The target but for a little noise."""
+    other = small(target.config.vocab_size)
+    generator = torch.Generator().manual_seed(3)
+    for weight in other.parameters():
+        weight += (torch.randn(weight.shape, generator=generator) * 0.1 * weight.float().std()).bfloat16()
+    save_model(other, directory / "twin")
+    return {"model": str(directory / "twin")}
+
+
+def exit_head(target, directory: Path):
+    head = EarlyExitHead(EarlyExitConfig(exit_layer=2, hidden_size=64, inner_size=96), torch.bfloat16)
+    randomise(head, seed=7)
+    save_exit_head(head, directory / "exit")
+    return {"model": str(directory / "exit")}
+
+
+def eagle_net(target, directory: Path):
+    config = EagleConfig(
+        taps=(0, 2), hidden_size=64, vocab_size=target.config.vocab_size, num_heads=2, num_kv_heads=1, head_dim=32,
+        intermediate_size=96, max_len=512,
+    )  # fmt: skip
+    net = EagleNet(config, small(target.config.vocab_size), torch.bfloat16)
+    randomise(net, seed=8)
+    save_eagle(net, directory / "eagle")
+    return {"model": str(directory / "eagle")}
+
+
+ROWS = [
+    DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
+    DrafterRow(drafter="early_exit", side=exit_head),
+    DrafterRow(drafter="early_exit", label="plain", options={"exit_layer": 2}),
+    DrafterRow(drafter="eagle", label="chain", side=eagle_net, options={"width": 1, "sample": "match"}),
+    DrafterRow(drafter="eagle", label="tree", side=eagle_net, options={"width": 2, "sample": "match"}),
+]
+
+
+class NativeSubject(Subject):
+    """A row over a target on the kernels."""
+
+    def __init__(self, row: DrafterRow, directory: Path, *, vocab_size: int = 61) -> None:
+        self.row, self.directory, self.vocab_size = row, directory, vocab_size
+        self.method = find("drafter", row.drafter)
+        with torch_threads(1):  # and one of ours: threads that wait for each other crawl on a busy machine
+            self.decoder = NativeDecoder(small(vocab_size))
+        self.options = make_options(self.method, {**row.side(self.decoder, directory), **row.options})
+        self._known = {}
+
+    def in_float32(self) -> "NativeSubject":
+        """Its logits are float32 already."""
+        return self
+
+    def next_logits(self, tokens):
+        """One pass over a fresh cache."""
+        key = tuple(tokens)
+        if key not in self._known:
+            config, n = self.decoder.config, len(tokens)
+            cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, torch.bfloat16, "cpu", 512)
+            cache.add(0)
+            cache.reserve(0, n)
+            places = torch.arange(n)
+            context = CachedContext(cache, [Segment(seq=0, start=0, stop=n, base=0)])
+            hidden = self.decoder.run(self.decoder.embed(torch.tensor(tokens), places), places, context).hidden
+            self._known[key] = self.decoder.logits(hidden[-1:])[0]
+        return self._known[key]
+
+
+@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.name)
+def subject(request, tmp_path_factory) -> NativeSubject:
+    return NativeSubject(request.param, tmp_path_factory.mktemp("side"))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(subject, check):
+    check(subject)
+
+
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_sampled_law(row, tmp_path):
+    sampled_law_is_the_targets(NativeSubject(row, tmp_path, vocab_size=7))
+
+
+def first_guesses(subject: Subject, prompts, params: SamplingParams, *, runner: Runner | None = None):
+    """What the drafter guesses after the prompts: drafts of one batch."""
+    runner = runner or Runner(subject.decoder)
+    drafter = subject.method.build(subject.options, runner)
+    engine = subject.engine()
+    seqs: list[Sequence] = []
+    for prompt in prompts:
+        seq = engine.add(Request(prompt_token_ids=prompt, params=params))
+        seq.seed, seq.coupled = 5, False
+        runner.begin(seq)
+        drafter.begin([seq])
+        seqs.append(seq)
+    with torch.inference_mode():
+        for seq in seqs:
+            read_prompt(seq, runner, drafter)
+        return drafter.propose(seqs, [Budget(depth=4)] * len(seqs))
+
+
+def read_prompt(seq: Sequence, runner: Runner, drafter) -> None:
+    n = len(seq.tokens) - 1
+    out = runner.forward(pack([seq], [chain([seq.pending])]), drafter.needs.taps)
+    runner.commit(seq, range(n))
+    seq.num_cached = n
+    drafter.observe([Seen(seq=seq, start=0, num_committed=n, hidden={tap: h[:n] for tap, h in out.hidden.items()})])
+
+
+PROMPTS = ((3, 1, 4, 1, 5, 9, 2, 6), (7, 8, 9), (5, 6))
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.8}, {"temperature": 0.8, "repetition_penalty": 1.3}])
+def test_guesses_are_pytorchs_and_do_not_depend_on_the_batch(subject, params):
+    settings = SamplingParams(**params)
+    found = first_guesses(subject, PROMPTS, settings)
+    for prompt, draft in zip(PROMPTS, found, strict=True):
+        (alone,) = first_guesses(subject, [prompt], settings)
+        assert torch.equal(alone.tokens, draft.tokens) and torch.equal(alone.parents, draft.parents)
+        assert (alone.q is None) == (draft.q is None) == (not params)
+        assert alone.q is None or torch.equal(alone.q, draft.q)
+    wide = small(subject.vocab_size).float()
+    wide.set_exact(True)
+    for native, exact in zip(found, first_guesses(subject, PROMPTS, settings, runner=Runner(wide)), strict=True):
+        assert native.num_nodes == exact.num_nodes > 3
+        if native.q is not None:
+            assert float((native.q[0] - exact.q[0]).abs().sum()) / 2 < 0.03  # total variation

@@ -1,0 +1,188 @@
+"""The guard: where a target's rows depend on the pass, greedy and coupled text is plain decoding's all the same."""
+
+import pytest
+import torch
+
+from outdraft.core.draft import Draft
+from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
+from outdraft.core.request import Request
+from outdraft.decode import reference
+from outdraft.decode.step import Parts
+from outdraft.drafters.none import METHOD as NONE
+from outdraft.engine.loop import Engine
+from outdraft.engine.runner import Runner
+from outdraft.testing.drifting_target import DriftingTarget
+from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget, alternating, oracle
+from outdraft.testing.subject import Outcome, run
+from outdraft.testing.tiny import tiny_model
+from outdraft.verify.auto import METHOD as AUTO
+
+DRIFT = 0.2
+WAYS = {
+    "greedy": {"temperature": 0.0},
+    "penalties": {"temperature": 0.0, "repetition_penalty": 1.5, "presence_penalty": 0.25},
+    "seeded": {"temperature": 1.0},
+    "cold": {"temperature": 0.25},
+    "top-k": {"temperature": 1.0, "top_k": 3},
+    "top-p": {"temperature": 1.0, "top_p": 0.7},
+    "min-p": {"temperature": 1.0, "min_p": 0.3},
+}
+
+
+class Comb:
+    """Trees: at each of two levels the token that the target writes, between two others."""
+
+    def __init__(self, next_logits):
+        self.inner = oracle(next_logits)
+        self.needs, self.begin, self.observe, self.end = (
+            self.inner.needs, self.inner.begin, self.inner.observe, self.inner.end,
+        )  # fmt: skip
+
+    def propose(self, seqs, budgets):
+        drafts = []
+        for chain in self.inner.propose(seqs, [Budget(depth=2)] * len(seqs)):
+            pending, first, second = chain.tokens.tolist()
+            tokens = [pending, (first + 1) % 11, first, (first + 2) % 11, (second + 1) % 11, second]
+            drafts.append(Draft(tokens=torch.tensor(tokens), parents=torch.tensor([-1, 0, 0, 0, 2, 2])))
+        return drafts
+
+
+DRAFTERS = {
+    "chain": lambda table: alternating(table.next_logits, (4, 1, 3, 0)),
+    "tree": lambda table: Comb(table.next_logits),
+    "none": lambda table: NONE.build(NONE.options(), None),
+}
+
+
+def engine(target, drafter, guard: float) -> Engine:
+    policy = ConstantPolicy(Budget(depth=4))
+    parts = Parts(target=AuditedTarget(target), drafter=drafter, verifier=AUTO.build(None), policy=policy, guard=guard)
+    return Engine(parts)
+
+
+def requests(way: str, count: int = 5) -> list[Request]:
+    seeded = {"seed": 3} if WAYS[way]["temperature"] else {}
+    return [
+        Request(
+            prompt_token_ids=(3, i, 5),
+            params=SamplingParams(max_tokens=60, **WAYS[way], **{name: seed + i for name, seed in seeded.items()}),
+        )
+        for i in range(count)
+    ]
+
+
+def plain_texts(target: TableTarget, way: str) -> list[list[int]]:
+    fresh = engine(target, DRAFTERS["none"](target), 0.0)
+    return [reference.decode(target.next_logits, fresh.add(request)) for request in requests(way)]
+
+
+def texts(way: str, drafter: str, guard: float, *, alone: bool, **options) -> tuple[list[list[int]], list[Outcome]]:
+    target = DriftingTarget(drift=DRIFT, coarse=0.5, sharpness=1.5, seed=5, **options)
+    running = engine(target, DRAFTERS[drafter](target), guard)
+    groups = [[request] for request in requests(way)] if alone else [requests(way)]
+    outcomes = [outcome for group in groups for outcome in run(running, group)]
+    return [outcome.seq.output for outcome in outcomes], outcomes
+
+
+@pytest.fixture(scope="module")
+def table() -> DriftingTarget:
+    return DriftingTarget(drift=DRIFT, coarse=0.5, sharpness=1.5, seed=5)
+
+
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("drafter", ["chain", "tree"])
+@pytest.mark.parametrize("alone", [True, False])
+def test_text_is_plain_decodings(table, way, drafter, alone):
+    written, outcomes = texts(way, drafter, DRIFT, alone=alone)
+    assert written == plain_texts(table, way)
+    assert sum(outcome.stats.num_guarded for outcome in outcomes) > 0
+    assert all(outcome.stats.num_replayed_rows >= outcome.stats.num_guarded for outcome in outcomes)
+    assert sum(outcome.stats.num_guarded for outcome in outcomes) < sum(o.stats.num_steps for o in outcomes)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_without_the_guard_it_is_not(table, way):
+    assert texts(way, "chain", 0.0, alone=True)[0] != plain_texts(table, way)
+
+
+@pytest.mark.parametrize("way", ["greedy", "cold"])
+def test_a_row_computed_alone_over_drifted_keys_does_not_help(table, way):
+    """Why a replay starts where the cache left plain decoding, and not at the row in doubt."""
+    assert texts(way, "chain", DRIFT, alone=True, forgets=True)[0] != plain_texts(table, way)
+
+
+def test_a_batch_without_drafts_is_guarded_too(table):
+    assert texts("greedy", "none", DRIFT, alone=False)[0] == plain_texts(table, "greedy")
+    assert texts("greedy", "none", 0.0, alone=False)[0] != plain_texts(table, "greedy")
+
+
+def test_plain_decoding_alone_is_never_asked_again():
+    _, outcomes = texts("greedy", "none", 1e9, alone=True)
+    assert all(outcome.stats.num_guarded == 0 for outcome in outcomes)
+
+
+def test_exact_rows_are_never_asked_again():
+    target = TableTarget(vocab_size=11, seed=5)  # its `replay` does not exist
+    for outcome in run(engine(target, oracle(target.next_logits), 1e9), requests("greedy")):
+        assert outcome.stats.num_guarded == 0 and outcome.stats.tau > 4
+
+
+def test_an_unseeded_law_is_left_alone():
+    params = SamplingParams(max_tokens=20, temperature=1.0)
+    target = DriftingTarget(drift=DRIFT, coarse=0.5, seed=5)
+    for outcome in run(
+        engine(target, oracle(target.next_logits), 1e9), [Request(prompt_token_ids=(3,), params=params)]
+    ):
+        assert outcome.stats.num_guarded == 0
+
+
+def test_the_end_of_a_text_may_fall_into_a_replayed_path(table):
+    plain = plain_texts(table, "greedy")[0]
+    for length in range(1, len(plain)):
+        params = SamplingParams(max_tokens=length)
+        target = DriftingTarget(drift=DRIFT, coarse=0.5, sharpness=1.5, seed=5)
+        request = Request(prompt_token_ids=(3, 0, 5), params=params)
+        outcome = run(engine(target, DRAFTERS["chain"](target), DRIFT), [request])[0]
+        assert outcome.seq.output == plain[:length]
+
+
+@pytest.mark.parametrize("bound", [1e9, 0.5])
+def test_a_replay_leaves_plain_decodings_keys_and_values(bound):
+    decoder = tiny_model("llama", vocab=61, dtype=torch.bfloat16, seed=1, exact=False)
+    request = Request(prompt_token_ids=tuple(range(2, 9)), params=SamplingParams(max_tokens=24))
+    caches, replayed = [], 0
+    for guard in (0.0, bound):
+        runner = Runner(decoder, exact=False)
+        logits = TableTarget(vocab_size=61, order=1).next_logits  # guesses at random
+        running = engine(runner, alternating(logits) if guard else DRAFTERS["none"](None), guard)
+        seq = running.add(request)
+        settled = not guard  # the last pass was a replay: then all that is cached is plain decoding's
+        while seq.num_output < 12 or not settled:
+            settled = running.step()[0].num_replayed is not None or not guard
+            replayed += settled and guard > 0
+        length = runner.cache.length(seq.id)
+        caches.append((seq.tokens, [[x.clone() for x in runner.cache.read(seq.id, i, length)] for i in (0, 1)]))
+    (plain, theirs), (tokens, ours) = caches
+    common = min(len(plain), len(tokens)) - 1
+    assert replayed and plain[:common] == tokens[:common]
+    for a, b in zip(theirs, ours, strict=True):
+        for x, y in zip(a, b, strict=True):
+            assert torch.equal(x[:, :common], y[:, :common])
+
+
+def test_logprobs_are_those_of_the_row_that_decided(table):
+    params = SamplingParams(max_tokens=40, logprobs=1)
+    target = DriftingTarget(drift=DRIFT, coarse=0.5, sharpness=1.5, seed=5)
+    outcome = run(
+        engine(target, DRAFTERS["chain"](target), DRIFT), [Request(prompt_token_ids=(3, 0, 5), params=params)]
+    )[0]
+    settled = [event for event in outcome.events if event.num_replayed is not None]
+    assert settled
+    seq = outcome.seq
+    at = seq.prompt_len
+    for event in outcome.events:
+        at += len(event.tokens)
+        if event.num_replayed is not None:
+            law = torch.log_softmax(target.next_logits(seq.tokens[: at - 1]).float(), -1)
+            assert event.logprobs[-1].raw == pytest.approx(float(law[seq.tokens[at - 1]]), abs=1e-6)

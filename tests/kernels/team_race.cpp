@@ -1,0 +1,47 @@
+// The thread team under the thread sanitizer (.ci/sanitize): jobs with barriers from several callers at once, with pauses
+// that let the members fall asleep, and teams that are made and dropped. Exits 1 if a sum is wrong; a race ends it too.
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <thread>
+#include <vector>
+
+#include "team.h"
+
+using outdraft::Team;
+
+// Each member fills its cell, and after the barrier adds up everybody's: plain memory, guarded by the barrier alone.
+static void run_job(Team& team, int round) {
+    std::vector<int> cells(team.size()), sums(team.size());
+    team.run([&](int id) {
+        for (int step = 0; step < 3; step++) {
+            cells[id] = round + id + step;
+            team.barrier().wait();
+            sums[id] = 0;
+            for (int cell : cells) sums[id] += cell;
+            team.barrier().wait();
+        }
+    });
+    int expected = 0;
+    for (int id = 0; id < team.size(); id++) expected += round + id + 2;
+    for (int sum : sums)
+        if (sum != expected) std::printf("a member saw %d, expected %d\n", sum, expected), std::exit(1);
+}
+
+static void call_often(int size, int rounds) {
+    for (int round = 0; round < rounds; round++) {
+        run_job(*outdraft::team_of(size), round);
+        if (round % 50 == 49) std::this_thread::sleep_for(std::chrono::microseconds(400));  // longer than their patience
+    }
+}
+
+int main() {
+    for (int size : {1, 2, 3, 4}) {
+        const auto held = outdraft::team_of(size);  // one team for all callers
+        std::vector<std::thread> callers;
+        for (int i = 0; i < 3; i++) callers.emplace_back(call_often, size, 200);
+        for (auto& caller : callers) caller.join();
+    }
+    call_often(3, 60);  // a new team every time
+    std::puts("team_race: all sums right");
+}

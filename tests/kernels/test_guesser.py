@@ -1,0 +1,148 @@
+"""Guesses in one native call: the same bits as step by step, the law that is handed back, tokens that follow it."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+import torch
+
+from kernels.test_stack import Feeder, make
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.draft_cache import DraftCache
+from outdraft.kernels.guesser import Draw
+from outdraft.kernels.library import library
+from outdraft.models.guess import guess_with
+from outdraft.models.native import NativeDecoder
+from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
+from outdraft.sampling.warp import warp_nodes
+from outdraft.testing.sample_law import judge_counts
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
+TEXTS = ([3, 1, 4, 1, 5, 9, 2, 6], [7, 8], [5])
+WARPS = [
+    {},
+    {"temperature": 0.7},
+    {"top_k": 5},
+    {"top_p": 0.6},
+    {"min_p": 0.1},
+    {"top_k": 9, "top_p": 0.8, "min_p": 0.02},
+]
+
+
+@pytest.fixture(scope="module", params=["grouped", "odd vocabulary", "int8"])
+def decoder(request):
+    return NativeDecoder(make(request.param))
+
+
+def run(decoder, depths, draws, texts=TEXTS, **options):
+    """Chains from fresh caches."""
+    config = decoder.config
+    shape = (config.num_layers, config.num_kv_heads, config.head_dim)
+    cache = DraftCache(*shape, torch.bfloat16, torch.device("cpu"), 256, exact=True)
+    for seq in range(len(texts)):
+        cache.add(seq)
+    context = cache.extend(range(len(texts)), [len(text) for text in texts])
+    cache.extend(range(len(texts)), depths)
+    places = [i for text in texts for i in range(len(text))]
+    tokens = [token for text in texts for token in text]
+    return guess_with(decoder).chain(tokens, places, context, depths, draws, **options)
+
+
+def step_by_step(decoder, text, depth, choose):
+    """The same chain by single passes; `choose(step, logits)`."""
+    feeder, path = Feeder(decoder), []
+    logits = feeder.feed(torch.tensor(text))
+    for step in range(depth):
+        path.append(choose(step, logits[-1:]))
+        logits = feeder.feed(torch.tensor(path[-1:]))
+    return path
+
+
+def sequence(text, **params):
+    request = Request(prompt_token_ids=tuple(text), params=SamplingParams(**{"temperature": 1.0, **params}))
+    return Sequence(
+        id=0, request=request, tokens=list(text), prompt_len=len(text), max_len=256, seed=11, coupled=False,
+        eos_token_ids=frozenset(), coins=verifier_coins, draft_coins=draft_coins,
+    )  # fmt: skip
+
+
+def draw_of(seq, depth):
+    params = seq.request.params
+    return Draw(
+        keys=seq.draft_coins(seq).chain_keys(depth), temperature=params.temperature, top_k=params.top_k,
+        top_p=params.top_p, min_p=params.min_p,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("depths", [(4, 4, 4), (1, 5, 3), (3, 1, 7)])
+def test_greedy_chains_are_those_of_single_passes(decoder, depths):
+    found = run(decoder, depths, [None] * 3)
+    for text, depth, path in zip(TEXTS, depths, found.tokens, strict=True):
+        assert path == step_by_step(decoder, text, depth, lambda _, logits: int(logits.argmax()))
+    assert found.laws == [None] * 3 and found.states is None
+
+
+@pytest.mark.parametrize("warp", WARPS)
+def test_drawn_chains_follow_the_warped_law(decoder, warp):
+    seqs, depths = [sequence(text, **warp) for text in TEXTS], (6, 2, 4)
+    found = run(decoder, depths, [draw_of(seq, depth) for seq, depth in zip(seqs, depths, strict=True)])
+    for seq, depth, path, laws in zip(seqs, depths, found.tokens, found.laws, strict=True):
+        assert laws.shape == (depth + 1, decoder.config.vocab_size) and not laws[-1].any()
+
+        def check(step, logits, seq=seq, path=path, laws=laws):
+            expected = warp_nodes(seq, logits)[0]
+            torch.testing.assert_close(laws[step], expected, atol=1e-6, rtol=1e-5)
+            assert seq.draft_coins(seq).draw(laws[step], step, step) == [path[step]]  # what Python draws from it
+            return path[step]
+
+        step_by_step(decoder, seq.tokens, depth, check)
+
+
+def test_a_batch_does_not_change_a_chain(decoder):
+    seqs, depths = [sequence(text) for text in TEXTS], (2, 5, 3)
+    draws = [draw_of(seqs[0], 2), None, draw_of(seqs[2], 3)]
+    together = run(decoder, depths, draws, feed_last=True, states=True)
+    for i, (text, depth, draw) in enumerate(zip(TEXTS, depths, draws, strict=True)):
+        alone = run(decoder, [depth], [draw], [text], feed_last=True, states=True)
+        assert alone.tokens[0] == together.tokens[i]
+        assert torch.equal(alone.states[0], together.states[i, : depth + 1])
+        assert draw is None or torch.equal(alone.laws[0], together.laws[i])
+
+
+def test_a_state_that_is_not_finite_is_told(decoder, monkeypatch):
+    broken = decoder.embedding.clone()
+    broken[5] = float("nan")
+    monkeypatch.setattr(decoder, "embedding", broken)
+    assert run(decoder, [3], [None], [[5]]).tokens == [[-1, -1, -1]]
+    assert run(decoder, [2], [draw_of(sequence([5]), 2)], [[5]]).tokens == [[-1, -1]]
+
+
+@pytest.mark.parametrize("bias", [0.0, 0.15])
+def test_draws_have_the_law(bias):
+    """Chi-square of many draws of one token; the check must see a law that is a little off."""
+    decoder = NativeDecoder(make("grouped"))
+    params = {"temperature": 0.8, "top_k": 12}
+    keys = [KeyedDraftCoins(seed, 7, False).chain_keys(1) for seed in range(6000)]
+    draws = [Draw(keys=key, **params) for key in keys]
+    found = run(decoder, [1] * 100, draws[:100], [[3, 1]] * 100)
+    law = found.laws[0][0].double()
+    counts = torch.zeros(1, len(law), dtype=torch.float64)
+    for start in range(0, len(draws), 100):
+        for path in run(decoder, [1] * 100, draws[start : start + 100], [[3, 1]] * 100).tokens:
+            counts[0, path[0]] += 1
+    told = law + bias * law.max() * (law > 0)
+    judged = judge_counts(counts, told[None] / told.sum(), len(draws))
+    assert judged.passes == (bias == 0)
+
+
+def test_two_threads_may_use_one_decoder():
+    decoder = NativeDecoder(make("grouped"))
+
+    def chain(seed):
+        return run(decoder, [40], [None], [[3, 1, 4 + seed]]).tokens
+
+    alone = [chain(0), chain(1)]
+    with ThreadPoolExecutor(2) as pool:
+        for _ in range(20):
+            assert list(pool.map(chain, range(2))) == alone

@@ -1,0 +1,93 @@
+"""Random ragged passes on the native kernels: several sequences at once, chains and trees, over caches of any length.
+
+A node must have the bits that its path has when it is decoded alone, and be near to float32 in PyTorch.
+"""
+
+import copy
+import random
+from functools import cache
+
+import pytest
+import torch
+from torch import Tensor
+
+from kernels.test_stack import SHAPES, Feeder, make
+from outdraft.cache.static import StaticCache
+from outdraft.kernels.library import library
+from outdraft.models.base import Decoder
+from outdraft.models.native import NativeDecoder
+from outdraft.nn.context import CachedContext, CausalContext, Segment
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+TOO_FAR = {16: 0.2, 8: 0.5, 4: 0.5}  # mean distance from float32 over mean size of a logit, by bits of a weight
+
+
+@cache
+def decoders(shape: str) -> tuple[NativeDecoder, Decoder]:
+    """On the kernels, and in float32."""
+    made = make(shape)
+    return NativeDecoder(made), copy.deepcopy(made).float()
+
+
+def random_tree(rng: random.Random, n: int) -> tuple[int, ...] | None:
+    """Parents of n rows, or None for a chain."""
+    if rng.random() < 0.4:
+        return None
+    return (-1, *(rng.randrange(max(0, i - 5), i) for i in range(1, n)))
+
+
+def run_case(seed: int) -> None:
+    rng = random.Random(seed)
+    shape = list(SHAPES)[seed % len(SHAPES)]
+    native, wide = decoders(shape)
+    config = native.config
+
+    def ids(n: int) -> Tensor:
+        return torch.tensor([rng.randrange(config.vocab_size) for _ in range(n)], dtype=torch.long)
+
+    cache = StaticCache(
+        config.num_layers, config.num_kv_heads, config.head_dim, torch.bfloat16, "cpu", 256, poison=True
+    )
+    texts, guesses, segments, start = [], [], [], 0
+    for seq in range(rng.randint(1, 4)):
+        text, n = ids(rng.choice((0, 1, 7, 15, 16, 17, 40))), rng.randint(1, 16)
+        cache.add(seq)
+        if len(text):
+            cache.reserve(seq, len(text))
+            context = CachedContext(cache, [Segment(seq=seq, start=0, stop=len(text), base=0)])
+            native.run(native.embed(text, torch.arange(len(text))), torch.arange(len(text)), context)
+            cache.commit(seq, range(len(text)))
+        cache.reserve(seq, n)
+        segments.append(Segment(seq=seq, start=start, stop=start + n, base=len(text), parents=random_tree(rng, n)))
+        texts.append(text)
+        guesses.append(ids(n))
+        start += n
+    positions = torch.cat([torch.tensor(segment.depths()) + segment.base for segment in segments])
+    together = native.logits(
+        native.run(native.embed(torch.cat(guesses), positions), positions, CachedContext(cache, segments)).hidden
+    )
+    for text, guess, segment in zip(texts, guesses, segments, strict=True):
+        path = segment.paths(0, segment.num_rows)[rng.randrange(segment.num_rows)]
+        row, chosen = together[segment.start + path[-1]], guess[list(path)]
+        alone = Feeder(native)
+        if len(text):
+            alone.feed(text)
+        for token in chosen:
+            last = alone.feed(token[None])[-1]
+        assert torch.equal(row, last), f"seed {seed}, {shape}: another row's company changed its bits"
+        whole = torch.cat((text, chosen))
+        expected = wide(whole, torch.arange(len(whole)), CausalContext(1, len(whole)))[-1]
+        off = float((row - expected).abs().mean() / expected.abs().mean())
+        bits = config.quant.bits if config.quant is not None else 16
+        assert off < TOO_FAR[bits], f"seed {seed}, {shape}: {off}"
+
+
+@pytest.mark.parametrize("seed", range(36))
+def test_a_ragged_pass_has_the_bits_of_its_paths_alone(seed):
+    run_case(seed)
+
+
+@pytest.mark.slow
+def test_four_thousand_ragged_passes():
+    for seed in range(4_000):
+        run_case(seed)
