@@ -29,7 +29,7 @@ from outdraft.engine.stats import RequestStats
 
 
 class PeerEntrant:
-    """A loaded peer. `close` ends its process."""
+    """A loaded peer. `config`: plain decoding's, beside which it stands, and its own as `peer`. `close` ends it."""
 
     foreign = True
 
@@ -137,10 +137,9 @@ def start_peer(peer: Peer, subject: Subject, shelf: Shelf, *, threads: int) -> P
     except BaseException:
         process.close()
         raise
-    same = {name: subject.plain.config[name] for name in ("model", "dtype", "device", "exact", "max_model_len")}
     told = {"name": peer.name, "mode": peer.mode, "k": peer.k if peer.drafts else None, "threads": threads,
             "weights": peer.kind.weights[peer.bits], "versions": versions}  # fmt: skip
     if small is not None:
         told |= {"draft": peer.draft, "draft_weights": peer.kind.weights[peer.draft_bits]}
         told |= {"draft_fingerprint": digest_weights(small)}
-    return PeerEntrant(process, pids, same | {"peer": told})
+    return PeerEntrant(process, pids, {**subject.plain.config, "peer": told})
