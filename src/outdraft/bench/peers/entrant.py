@@ -29,7 +29,7 @@ from outdraft.engine.stats import RequestStats
 
 
 class PeerEntrant:
-    """A loaded peer. `close` ends its process."""
+    """A loaded peer. `config`: plain decoding's, beside which it stands, and its own as `peer`. `close` ends it."""
 
     foreign = True
 
@@ -47,7 +47,10 @@ class PeerEntrant:
         before = meter.read() if meter is not None else None
         told = self._process.ask("generate", prompt=list(ids), max_tokens=params.max_tokens)
         joules = meter.joules(before, meter.read()) if meter is not None else None
-        wait_until_idle(self._pids)
+        if not wait_until_idle(self._pids):
+            raise PeerError(
+                f"peer {self._process.name} goes on using the processor after its text: nobody can be timed"
+            )
         tokens = tuple(told["tokens"])
         if not tokens:
             raise PeerError(f"peer {self._process.name} wrote nothing after {len(ids)} tokens")
@@ -134,10 +137,9 @@ def start_peer(peer: Peer, subject: Subject, shelf: Shelf, *, threads: int) -> P
     except BaseException:
         process.close()
         raise
-    same = {name: subject.plain.config[name] for name in ("model", "dtype", "device", "exact", "max_model_len")}
     told = {"name": peer.name, "mode": peer.mode, "k": peer.k if peer.drafts else None, "threads": threads,
             "weights": peer.kind.weights[peer.bits], "versions": versions}  # fmt: skip
     if small is not None:
         told |= {"draft": peer.draft, "draft_weights": peer.kind.weights[peer.draft_bits]}
         told |= {"draft_fingerprint": digest_weights(small)}
-    return PeerEntrant(process, pids, same | {"peer": told})
+    return PeerEntrant(process, pids, {**subject.plain.config, "peer": told})

@@ -45,7 +45,7 @@ class Options:
         "without it (and without --peer) the demo's line-up, as far as it fits the model", metavar="METHOD"
     )  # fmt: skip
     peer: tuple[str, ...] = flag(
-        (), "another engine in the same rounds: transformers, llama_cpp or openvino, with mode=plain|assisted|..., "
+        (), "another engine in the same rounds: transformers, llama_cpp, openvino, vllm, with mode=plain|assisted|..., "
         "k=, bits=, draft=MODEL, python=PATH; may be repeated (docs/bench.md); texts then have one length",
         metavar="PEER"
     )  # fmt: skip
