@@ -13,7 +13,7 @@ from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Se
 from outdraft.testing.prompts import identity_prompts, law_prompts
 from outdraft.testing.token_law import guessed_places, judge_tokens, text_laws
 
-SMALL = ("--prompts", 12, "--tokens", 32, "--samples", 60, "--json")
+SMALL = ("--prompts", 12, "--tokens", 32, "--samples", 160, "--json")
 
 
 def test_audit_passes_and_planted_bias_fails(outdraft, tiny: Path):
