@@ -180,6 +180,7 @@ def test_greedy_option_and_confidence():
 
 class Port:
     vocab_size, dtype, device = V, torch.float64, torch.device("cpu")
+    record = None
 
 
 def test_build_loads_and_checks_the_vocabulary(tmp_path):
@@ -204,6 +205,7 @@ def test_bad_options(bad):
 
 class HalfPort:
     vocab_size, dtype, device = 61, torch.bfloat16, torch.device("cpu")
+    record = None
 
 
 @pytest.fixture(scope="module")
