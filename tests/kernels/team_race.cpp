@@ -28,9 +28,26 @@ static void run_job(Team& team, int round) {
         if (sum != expected) std::printf("a member saw %d, expected %d\n", sum, expected), std::exit(1);
 }
 
+// Pieces that go to whoever is free: each is done once, whatever the turn.
+static void share_pieces(Team& team, int round) {
+    const int count = 1 + round % 23;
+    std::vector<int> done(count);
+    team.run([&](int id) {
+        outdraft::Share share(team, id);
+        for (int turn = 0; turn < 7; turn++) {
+            share.each(count, [&](int piece) { done[piece]++; });
+            team.barrier().wait();
+        }
+    });
+    for (int times : done)
+        if (times != 7) std::printf("a piece was done %d times, expected 7\n", times), std::exit(1);
+}
+
 static void call_often(int size, int rounds) {
     for (int round = 0; round < rounds; round++) {
-        run_job(*outdraft::team_of(size), round);
+        const auto team = outdraft::team_of(size);
+        run_job(*team, round);
+        share_pieces(*team, round);
         if (round % 50 == 49) std::this_thread::sleep_for(std::chrono::microseconds(400));  // longer than their patience
     }
 }

@@ -7,7 +7,7 @@ and the events of every request go to that request's own writer.
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from threading import Lock
 from typing import Any, overload
@@ -18,16 +18,14 @@ from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
-from outdraft.core.registry import make_options
 from outdraft.core.request import Request
-from outdraft.decode.step import Parts
+from outdraft.engine.assemble import engine_over, make_engine
 from outdraft.engine.build import load_codec
 from outdraft.engine.elastic import ElasticEngine
 from outdraft.engine.loop import Engine
-from outdraft.engine.precision import BY_MEMORY, DRAFT_INT4, ELASTIC, FULL, MIXED, ElasticOptions, Ladder
-from outdraft.engine.runner import Runner
+from outdraft.engine.precision import FULL, MIXED
 from outdraft.engine.speculative_config import Speculation, from_mapping
-from outdraft.engine.variant import Setup, Variant, build_variant, check_precision, elastic_levels, load_variant
+from outdraft.engine.variant import Setup, build_variant, network_of
 from outdraft.engine.writer import Chunk, Result, Writer
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.network import Network
@@ -116,45 +114,17 @@ class LLM:
             verifier_options=verifier_options or {},
             policy_options=policy_options or {},
         )
-        check_precision(self._setup, precision)
-        if precision == ELASTIC:
-            self._start_elastic(make_options(BY_MEMORY, precision_options or {}))
-            return
-        if precision_options:
-            raise ConfigError(f"precision_options belong to precision='elastic', not to {precision!r}")
-        self._start(load_variant(self._setup, precision, small_draft=precision == DRAFT_INT4), precision)
+        self._run(*make_engine(self._setup, precision, precision_options, **self._settings()))
 
-    def _start(self, variant: Variant, precision: str) -> None:
-        """One engine over one variant."""
-        self._config = {**variant.config, "precision": {"name": precision}}
-        self._take(variant, Engine(variant.parts, variant=variant.name, **self._limits(variant)))
+    def _settings(self) -> dict[str, Any]:
+        """What an engine is told besides its parts."""
+        stops = frozenset(self.codec.eos_token_ids) if self.codec else frozenset[int]()
+        return {"stops": stops, "max_num_seqs": self._max_num_seqs}
 
-    def _start_elastic(self, options: ElasticOptions) -> None:
-        """One engine that changes its variant between requests."""
-        setup = self._setup
-        first = load_variant(setup, FULL, small_draft=False)
-        levels = elastic_levels(setup, _network(first.parts), first.config["drafter"])
-
-        threads = torch.get_num_threads()
-
-        def load(level: str) -> Variant:
-            with torch_threads(threads):  # a step has one
-                return load_variant(setup, level, small_draft=DRAFT_INT4 in levels and level != FULL)
-
-        ladder = Ladder(levels, options)
-        self._config = {"precision": {"name": ELASTIC, "levels": list(levels), **asdict(options)}}
-        self._take(first, ElasticEngine(first, load, ladder, **self._limits(first)))
-
-    def _limits(self, variant: Variant) -> dict[str, Any]:
-        eos = frozenset(_network(variant.parts).config.eos_ids)
-        return {
-            "eos_token_ids": eos | frozenset(self.codec.eos_token_ids if self.codec else ()),
-            "max_num_seqs": self._max_num_seqs,
-        }
-
-    def _take(self, variant: Variant, engine: Engine) -> None:
+    def _run(self, engine: Engine, config: dict[str, Any]) -> None:
         self.engine = engine
-        self._is_native = variant.config["kernels"] != "pytorch"
+        self._config = config
+        self._is_native = self._decoder.kernels != "pytorch"
         self._lock = Lock()
         self._writers: dict[int, Writer] = {}
 
@@ -168,7 +138,7 @@ class LLM:
 
     @property
     def _decoder(self) -> Network:
-        return _network(self.engine.parts)
+        return network_of(self.engine.parts)
 
     def with_drafter(
         self,
@@ -192,7 +162,8 @@ class LLM:
         )
         precision = self.config["precision"]
         is_mixed = precision.get("level", precision["name"]) == MIXED
-        other._start(build_variant(other._setup, self._decoder), MIXED if is_mixed else FULL)
+        variant = build_variant(other._setup, self._decoder)
+        other._run(*engine_over(variant, MIXED if is_mixed else FULL, **other._settings()))
         return other
 
     @overload
@@ -313,8 +284,3 @@ class LLM:
     def _drop(self, writer: Writer) -> None:
         self.engine.cancel(writer.seq)
         self._writers.pop(writer.seq.id, None)
-
-
-def _network(parts: Parts) -> Network:
-    assert isinstance(parts.target, Runner)
-    return parts.target.decoder

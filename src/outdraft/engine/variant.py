@@ -17,6 +17,7 @@ from outdraft.engine.build import build_parts, make_runner
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.plain_rows import find_bound
 from outdraft.engine.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS
+from outdraft.engine.runner import Runner
 from outdraft.engine.speculative_config import Speculation
 from outdraft.models.load import load_network
 from outdraft.models.network import Network
@@ -67,7 +68,7 @@ def check_precision(setup: Setup, precision: str) -> None:
     if precision == DRAFT_INT4 and setup.draft_rounding not in ("auto", "int4"):
         drafter = setup.speculation.drafter
         cure = f"quantization={setup.draft_rounding!r} is given: leave one out" if setup.draft_rounding else (
-            f"drafter {drafter!r} has none: take drafter 'draft_model', or another precision"
+            f"drafter {drafter!r} has none: take a drafter with the option 'quantization', or another precision"
         )  # fmt: skip
         raise ConfigError(f"precision='draft-int4' rounds the draft model, and {cure}")
 
@@ -119,6 +120,12 @@ def build_variant(setup: Setup, network: Network) -> Variant:
     }  # fmt: skip
     num_bytes = network.pass_bytes + resolved["drafter"].get("pass_bytes", 0)
     return Variant(parts=parts, name=name, config=config, num_bytes=num_bytes)
+
+
+def network_of(parts: Parts) -> Network:
+    """The network behind the target."""
+    assert isinstance(parts.target, Runner)
+    return parts.target.decoder
 
 
 def elastic_levels(setup: Setup, network: Network, drafter: Mapping[str, Any]) -> tuple[str, ...]:

@@ -122,9 +122,22 @@ def spans_of(ctx: AttentionContext) -> Sequence[Span]:
 
 
 def _pack(decoder: Decoder, release: bool) -> Stack:
-    config = decoder.config
+    stack = Stack(
+        shape_of(decoder.config), decoder.config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or ""
+    )
+    for index, layer in enumerate(decoder.layers):
+        assert isinstance(layer, Block)
+        stack.set_layer(index, parts_of(layer))
+        if release:
+            decoder.layers[index] = nn.Identity()
+    stack.set_head(weight_of(decoder.lm_head), norm_of(decoder.final_norm))
+    return stack
+
+
+def shape_of(config: ModelConfig) -> StackShape:
+    """The widths, for `Stack`."""
     assert config.rope is not None
-    shape = StackShape(
+    return StackShape(
         hidden=config.hidden_size,
         heads=config.num_heads,
         kv_heads=config.num_kv_heads,
@@ -135,14 +148,6 @@ def _pack(decoder: Decoder, release: bool) -> Stack:
         eps=config.norm_eps,
         scale=config.head_dim**-0.5,
     )
-    stack = Stack(shape, config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or "")
-    for index, layer in enumerate(decoder.layers):
-        assert isinstance(layer, Block)
-        stack.set_layer(index, parts_of(layer))
-        if release:
-            decoder.layers[index] = nn.Identity()
-    stack.set_head(weight_of(decoder.lm_head), norm_of(decoder.final_norm))
-    return stack
 
 
 def parts_of(layer: Block) -> LayerParts:

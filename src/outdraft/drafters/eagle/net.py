@@ -21,12 +21,12 @@ from torch import Tensor, nn
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.target import TargetPort
 from outdraft.kernels.guesser import Entrance, Guesser
-from outdraft.kernels.stack import Stack, StackShape
+from outdraft.kernels.stack import Stack
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.models.config import llama_config
 from outdraft.models.guess import NativeGuesser
-from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.native import NativeDecoder, norm_of, parts_of, shape_of, weight_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
@@ -80,7 +80,7 @@ class EagleNet(nn.Module):
             norm_eps=eps,
         )
         assert shape.rope is not None
-        self.config = config
+        self.config, self.shape = config, shape
         self.tap_norms = nn.ModuleList(RMSNorm(width, eps, dtype, device) for _ in config.taps)
         self.fusion = Linear(len(config.taps) * width, width, False, dtype, device)
         self.token_norm = RMSNorm(width, eps, dtype, device)
@@ -112,18 +112,7 @@ class EagleNet(nn.Module):
 def pack_guesser(net: EagleNet, target: NativeDecoder) -> NativeGuesser:
     """The network on the native kernels, before the target's head; takes the large matrices out of the PyTorch one."""
     config, rope = net.config, net.rope
-    shape = StackShape(
-        hidden=config.hidden_size,
-        heads=config.num_heads,
-        kv_heads=config.num_kv_heads,
-        head_dim=config.head_dim,
-        inner=config.intermediate_size,
-        vocab=config.vocab_size,
-        rotary=config.head_dim,
-        eps=config.norm_eps,
-        scale=config.head_dim**-0.5,
-    )
-    body = Stack(shape, 1, threads=target.stack.threads, kind=target.kernels)
+    body = Stack(shape_of(net.shape), 1, threads=target.stack.threads, kind=target.kernels)
     body.set_layer(0, parts_of(net.block))
     entrance = Entrance(
         fusion=weight_of(net.fusion),

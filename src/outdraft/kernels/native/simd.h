@@ -136,20 +136,16 @@ static inline f32x16 exp(f32x16 x) {
     return x < set1(-87.0f) ? f32x16{} : p * power;
 }
 
-// acc[i] += a[2i] b[2i] + a[2i+1] b[2i+1], for words of two bf16.
-static inline f32x16 dot_words(f32x16 acc, u32x16 a, u32x16 b) {
-#if defined(__AVX512BF16__)
-    return _mm512_dpbf16_ps(acc, (__m512bh)a, (__m512bh)b);
-#else
-    acc = fma(as_float(a << 16), as_float(b << 16), acc);
-    return fma(as_float(a & 0xffff0000u), as_float(b & 0xffff0000u), acc);
-#endif
-}
-// The same with one word for all lanes: acc[i] += w[2i] x0 + w[2i+1] x1.
+// acc[i] += w[2i] x0 + w[2i+1] x1, for 32 bf16 weights and one pair of activations (as a 32-bit word).
 static inline f32x16 dot_pair(f32x16 acc, const bf16* w, std::uint32_t pair) {
     u32x16 words;
     std::memcpy(&words, w, 64);
-    return dot_words(acc, words, pair - u32x16{});
+#if defined(__AVX512BF16__)
+    return _mm512_dpbf16_ps(acc, (__m512bh)words, (__m512bh)_mm512_set1_epi32(int(pair)));
+#else
+    acc = fma(as_float(words << 16), set1(widen(bf16(pair))), acc);
+    return fma(as_float(words & 0xffff0000u), set1(widen(bf16(pair >> 16))), acc);
+#endif
 }
 // acc[i] += sum over j < 4 of u[4i+j] s[4i+j]: unsigned times signed bytes.
 static inline i32x16 dot_bytes(i32x16 acc, u8x64 u, i8x64 s) {

@@ -49,18 +49,9 @@ private:
     }
 };
 
-// 16 numbers of a row as bf16, each in a word of its own.
-static inline u32x16 halves(const bf16* p) {
-    u16x16 v;
-    std::memcpy(&v, p, 32);
-    return __builtin_convertvector(v, u32x16);
-}
-static inline u32x16 halves(const std::int8_t* p) {
-    typedef std::int8_t i8x16 __attribute__((vector_size(16)));
-    i8x16 v;
-    std::memcpy(&v, p, 16);
-    return (u32x16)__builtin_convertvector(v, f32x16) >> 16;
-}
+// 16 numbers of a row as bf16, each in a word of its own (whole numbers up to 127 fit).
+template <class T>
+static inline u32x16 halves(const T* p) { return (u32x16)widen(p) >> 16; }
 
 // 32 numbers of a row as 16 words of two bf16 (whole numbers up to 127 fit).
 static inline u32x16 words(const bf16* p) {
