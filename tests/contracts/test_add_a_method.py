@@ -28,9 +28,7 @@ def tree(tmp_path_factory) -> Path:
     shutil.copy(ROOT / "pyproject.toml", copy)
     (copy / "src/outdraft/drafters/echo.py").write_text(block("python", "## 1."))
     (copy / "docs/methods/echo.md").write_text(block("markdown", "## 3."))
-    rows = copy / "tests/contracts/spec_rows.py"
-    text = rows.read_text()
-    rows.write_text(text[: text.rindex("]")] + block("text", "## 2.") + text[text.rindex("]") :])
+    (copy / "tests/contracts/rows/echo.py").write_text(block("python", "## 2."))
     return copy
 
 
@@ -51,14 +49,12 @@ def test_the_catalogue_is_whole(tree):
     pytest_in(tree, "tests/test_architecture.py", "-k", "catalogue or page or row or echo")
 
 
-@pytest.mark.parametrize("missing", ["docs/methods/echo.md", "tests/contracts/spec_rows.py"])
+@pytest.mark.parametrize("missing", ["docs/methods/echo.md", "tests/contracts/rows/echo.py"])
 def test_a_missing_step_is_noticed(tree, missing, tmp_path):
     path = tree / missing
     kept = path.read_text()
     try:
         path.unlink()
-        if path.suffix == ".py":
-            path.write_text(kept.replace(block("text", "## 2."), ""))
         with pytest.raises(AssertionError, match="echo"):
             pytest_in(tree, "tests/test_architecture.py", "-k", "page or row")
     finally:

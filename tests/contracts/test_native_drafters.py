@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from contracts.spec_rows import randomise
+from contracts.sides import randomise
 
 from outdraft.cache.static import StaticCache
 from outdraft.core.draft import chain

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from contracts.spec_rows import twin
+from contracts.sides import twin
 from recording import record_by_tracing
 
 from outdraft.cache.config import CacheConfig

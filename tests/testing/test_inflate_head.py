@@ -2,7 +2,8 @@
 
 import pytest
 import torch
-from contracts.spec_rows import eagle_net, exit_head
+from contracts.rows.eagle import eagle_net
+from contracts.rows.early_exit import exit_head
 from drafters.drafting import make, sequence
 
 from outdraft.core.draft import chain

@@ -44,6 +44,9 @@ class FixedPolicy:
     def update(self, events: Seq[StepEvent]) -> None:
         """Learns nothing."""
 
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Remembers nothing."""
+
     def _depth(self, seq: Sequence) -> int:
         wanted = seq.request.num_speculative_tokens
         if wanted is None:
@@ -51,7 +54,7 @@ class FixedPolicy:
         return max(0, min(wanted, seq.room - 1))
 
 
-def build(options: FixedOptions) -> FixedPolicy:
+def build(options: FixedOptions, arms: Seq[str]) -> FixedPolicy:
     """The fixed policy."""
     return FixedPolicy(options)
 

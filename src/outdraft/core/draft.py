@@ -45,6 +45,7 @@ class Draft:
     mask: Tensor | None = None  # [N, N] bool, what each node sees of the others; default its ancestors and itself
     embeds: Tensor | None = None  # [N, D] learned vectors in place of token embeddings; NaN rows: use the token
     resume: Resume | None = None
+    confidence: Tensor | None = None  # [N] the drafter's own probability of each node, for policies that learn from it
 
     @property
     def num_nodes(self) -> int:

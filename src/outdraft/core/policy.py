@@ -14,6 +14,8 @@ class Budget:
 
     depth: int  # draft tokens along the longest path (k, gamma)
     nodes: int | None = None  # draft nodes in all; None: the drafter's own choice
+    confidence: float = 0.0  # a token of which the drafter is less sure is kept and ends its branch; 0: never
+    arm: int = 0  # which of the drafter's arms is to guess (`Method.arms`); a drafter without arms does not look
 
 
 class Policy(Protocol):
@@ -24,5 +26,9 @@ class Policy(Protocol):
         ...
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """What came of it."""
+        """What came of it, with the times of the step."""
+        ...
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """These sequences are over (finished or cancelled)."""
         ...

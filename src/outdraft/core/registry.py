@@ -32,11 +32,12 @@ class Method:
     name: str
     kind: str  # a key of KINDS
     summary: str
-    build: Callable[..., Any]  # drafter: (options, port); verifier and policy: (options)
+    build: Callable[..., Any]  # drafter: (options, port); verifier: (options); policy: (options, arms of the drafter)
     options: type  # a frozen dataclass, every field with a default
     lossless: bool = True
     paper: Paper | None = None
     describe: Callable[[Any], Mapping[str, Any]] = lambda built: {}  # what it chose itself, for the resolved config
+    arms: Callable[[Any], tuple[str, ...]] = lambda built: ()  # drafter: the names a policy may choose among
     shapes: tuple[str, ...] = ("chain",)  # drafter: what it can propose; verifier: what it can judge
 
 

@@ -12,3 +12,4 @@ class Request:
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams = field(default_factory=SamplingParams)
     num_speculative_tokens: int | None = None  # per request: overrides the policy; 0 turns speculation off
+    references: tuple[tuple[int, ...], ...] = ()  # texts that the answer may copy from, for drafters that look up

@@ -8,6 +8,7 @@ nothing of methods, and a method never touches a model.
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -88,6 +89,8 @@ class TargetPort(Protocol):
     device: torch.device
     dtype: torch.dtype
     record: Recorder | None  # how a drafter's own network should record its passes, if it can; None: not at all
+    source: Path | None  # where the weights came from, for a drafter that loads them again in another form
+    codec: object | None  # the target's tokenizer, a `codecs.text.TextCodec`, for drafters of another vocabulary
 
     @property
     def native(self) -> object | None:

@@ -75,6 +75,7 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         if reason is not None:
             break
     sources = [Source.ACCEPTED] * len(verdict.path) + [last]
+    judged = [*verdict.path, *tree.children[(0, *verdict.path)[-1]][:1]]
     return StepEvent(
         seq_id=seq.id,
         tokens=tuple(tokens),
@@ -84,6 +85,8 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         num_certain=packed.num_certain[i],
         num_draft_tokens=len(offered),
         draft_depth=max((tree.depths[node] for node in offered), default=0),
+        num_nodes=draft.num_nodes,
+        confidences=tuple(draft.confidence[judged].tolist()) if draft.confidence is not None else (),
         num_accepted=len(verdict.path),
         rejected=bool(offered) and not verdict.bonus,
     )

@@ -52,12 +52,13 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
         verdicts, replayed = settle(packed, scored, p, verdicts, parts.target, parts.guard)
     events, seen = commit(packed, scored, p, verdicts, parts.target)
     parts.drafter.observe(seen)
-    parts.policy.update(events)
 
     share = 1 / len(seqs)
     rest = perf_counter() - passed
     times = StepTimes(draft=(drafted - began) * share, target=(passed - drafted) * share, rest=rest * share)
-    return [replace(event, times=times, num_replayed=replayed.get(i)) for i, event in enumerate(events)]
+    events = [replace(event, times=times, num_replayed=replayed.get(i)) for i, event in enumerate(events)]
+    parts.policy.update(events)
+    return events
 
 
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:

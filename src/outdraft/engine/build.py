@@ -80,7 +80,7 @@ def build_parts(
         target=runner,
         drafter=drafter,
         verifier=rule.build(options["verifier"]),
-        policy=pacing.build(options["policy"]),
+        policy=pacing.build(options["policy"], method.arms(drafter)),
         guard=guard,
     )
     resolved = {

@@ -103,6 +103,7 @@ class LLM:
         self._max_num_seqs = max_num_seqs
         self._setup = Setup(
             directory=directory,
+            codec=self.codec,
             dtype=dtype,
             device=device,
             exact=device == "cpu" if exact is None else exact,
@@ -176,7 +177,8 @@ class LLM:
         """Complete one prompt, or several as one ragged batch; results in the order given.
 
         A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}. `num_speculative_tokens=` overrides the
-        policy for this call; 0 turns speculation off.
+        policy for this call; 0 turns speculation off. `references=`: texts (or lists of token ids) that the answers may
+        copy from, for drafters that look up.
         """
         alone = isinstance(prompts, str | Mapping)
         writers = self._submit([prompts] if alone else prompts, params, per_request)
@@ -231,6 +233,11 @@ class LLM:
             raise RequestError(
                 f"{len(prompts)} prompts but {len(settings)} sampling settings: give one, or one for each"
             )
+        if "references" in per_request:
+            texts = [
+                text if isinstance(text, str) else {"prompt_token_ids": text} for text in per_request["references"]
+            ]
+            per_request = {**per_request, "references": tuple(self._ids(text) for text in texts)}
         requests = [
             Request(prompt_token_ids=self._ids(prompt), params=setting, **per_request)
             for prompt, setting in zip(prompts, settings, strict=True)

@@ -118,4 +118,5 @@ class Engine:
     def _retire(self, seq: Sequence) -> None:
         self.running.remove(seq)
         self.parts.drafter.end([seq])
+        self.parts.policy.end([seq])
         self.parts.target.end(seq)

@@ -7,6 +7,7 @@ the cache exactly where the next pass expects them.
 
 from collections.abc import Collection
 from collections.abc import Sequence as Seq
+from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -27,6 +28,8 @@ class Runner:
     """`Target` and `TargetPort` over a `Network`. `exact`: a row's result does not depend on the pass it is in."""
 
     record: Recorder | None = None
+    source: Path | None = None
+    codec: object | None = None
 
     def __init__(
         self, decoder: Network, *, max_len: int | None = None, exact: bool = True, cache: CacheConfig | None = None

@@ -29,6 +29,7 @@ class Setup:
     """What the user asked for."""
 
     directory: Path
+    codec: object | None  # the target's tokenizer
     dtype: str
     device: str
     exact: bool
@@ -98,6 +99,7 @@ def build_variant(setup: Setup, network: Network) -> Variant:
         enforce_eager=setup.enforce_eager,
         cache=setup.cache,
     )
+    runner.source, runner.codec = setup.directory, setup.codec
     name = "+".join(part for part in (network.config.variant, setup.cache.variant) if part)
     dtype = str(runner.dtype).removeprefix("torch.")
     guard = find_bound(network, setup.guard)

@@ -66,3 +66,6 @@ class ConstantPolicy:
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learns nothing."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Remembers nothing."""

@@ -41,6 +41,9 @@ class _UnevenPolicy:
             self.planned.append((seq.id, budgets[-1]))
         return budgets
 
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Nothing to drop."""
+
     def update(self, events: Seq[StepEvent]) -> None:
         """Check each round against its plan; a prompt chunk had none."""
         plans = dict(self.planned)

@@ -1,0 +1,11 @@
+"""A draft model: one that agrees now and then, one that is mostly right, and trees of the latter."""
+
+from contracts.sides import smaller_model, twin
+
+from outdraft.testing.spec_table import DrafterRow
+
+ROWS = [
+    DrafterRow(drafter="draft_model", side=smaller_model),
+    DrafterRow(drafter="draft_model", label="twin", side=twin),
+    DrafterRow(drafter="draft_model", label="tree", side=twin, options={"width": 2}),
+]

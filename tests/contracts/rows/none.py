@@ -1,0 +1,5 @@
+"""Plain decoding."""
+
+from outdraft.testing.spec_table import DrafterRow
+
+ROWS = [DrafterRow(drafter="none")]
