@@ -10,7 +10,6 @@ from analysis.made_records import BY_SUITE, SPEEDS, make_records, write
 
 from outdraft.analysis.bootstrap import median_ratio, paired_ratio
 from outdraft.analysis.compare import compare, compare_sheet
-from outdraft.analysis.plots.cost import pass_cost
 from outdraft.analysis.records import Row, read_records
 from outdraft.analysis.sheet import to_csv, to_markdown
 from outdraft.analysis.summary import ALL, summarise
@@ -165,8 +164,8 @@ def test_theory_agrees_with_the_paper():
 def test_cost_between_measured_points(record_file: Path):
     curve = read_records(record_file).curve
     assert curve is not None
-    assert pass_cost(curve, 1) == 1 and pass_cost(curve, 1000) == curve.seconds[-1] / curve.seconds[0]
-    assert pass_cost(curve, 4) < pass_cost(curve, 5) < pass_cost(curve, 6)
+    assert curve.pass_cost(1) == 1 and curve.pass_cost(1000) == curve.seconds[-1] / curve.seconds[0]
+    assert curve.pass_cost(4) < curve.pass_cost(5) < curve.pass_cost(6)
 
 
 def test_pictures(record_file: Path):

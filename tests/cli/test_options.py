@@ -13,7 +13,7 @@ import pytest
 from outdraft.cli import docs
 from outdraft.cli.flags import EngineFlags, SamplingFlags
 from outdraft.cli.main import command_names, find_command, main
-from outdraft.cli.options import add_flags, argument, build, default_of, flag
+from outdraft.cli.options import add_flags, argument, build, default_of, flag, flag_name
 from outdraft.core.params import SamplingParams
 
 
@@ -87,7 +87,7 @@ def test_every_command_answers_help_from_its_options(capsys: pytest.CaptureFixtu
         assert left.value.code == 0
         shown = capsys.readouterr().out
         for one in fields(find_command(name).options):
-            assert "title" in one.metadata or one.name.replace("_", "-") in shown.lower()
+            assert "title" in one.metadata or flag_name(one.name) in shown.lower()
 
 
 def test_docs_page_is_current():

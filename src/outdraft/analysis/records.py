@@ -6,6 +6,7 @@ Data in: a path; data out: `Records`: rows (one method on one prompt each), and 
 """
 
 import json
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
@@ -29,6 +30,7 @@ class Row:
     difference: str | None
     num_tokens: int
     num_steps: int
+    num_draft_tokens: int
     num_accepted_tokens: int
     num_rejections: int
     reached: list[int]
@@ -71,6 +73,15 @@ class Curve:
     flops: int
     bandwidth: float
     peak_flops: float
+
+    def pass_cost(self, rows: float) -> float:
+        """Passes of one row that a pass of `rows` costs; a straight line between measured points."""
+        place = bisect_left(self.rows, rows)
+        if place == 0 or place == len(self.rows):
+            return self.seconds[min(place, len(self.rows) - 1)] / self.seconds[0]
+        left, right = self.rows[place - 1], self.rows[place]
+        share = (rows - left) / (right - left)
+        return (self.seconds[place - 1] * (1 - share) + self.seconds[place] * share) / self.seconds[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,9 +1,23 @@
-"""What speculation should bring, by the formulas of Leviathan, Kalman and Matias (2022, arxiv.org/abs/2211.17192).
+"""What speculation should bring: expected tokens, expected speed-up, the best draft length, and estimates of alpha.
 
-alpha: the chance that a draft token is accepted; k: draft tokens a pass; costs in units of one plain target pass.
+Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
+https://arxiv.org/abs/2211.17192; the rest is derived in docs/theory.md.
+    alpha      the chance that a draft token is accepted, given that those before it were
+    k          draft tokens a pass (gamma)
+    costs      in units of one plain target pass: `draft_cost` c of a draft token, `pass_cost(rows)` v of a target pass
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from collections.abc import Sequence as Seq
+from itertools import accumulate
+from operator import mul
+
+PassCost = Callable[[int], float]
+
+
+def flat(rows: int) -> float:
+    """A target pass that costs the same however many rows it has: memory is the limit."""
+    return 1.0
 
 
 def expected_tokens(alpha: float, k: int) -> float:
@@ -11,11 +25,88 @@ def expected_tokens(alpha: float, k: int) -> float:
     return float(sum(alpha**i for i in range(k + 1)))
 
 
-def expected_speedup(alpha: float, k: int, *, draft_cost: float, pass_cost: Callable[[int], float]) -> float:
-    """Against plain decoding: `draft_cost` of one draft token, `pass_cost(rows)` of a target pass."""
+def expected_tokens_by_position(rates: Iterable[float]) -> float:
+    """The same where position i is accepted with its own rate, given that it is reached: 1 + sum of products."""
+    return float(1 + sum(accumulate(rates, mul)))
+
+
+def expected_tree_tokens(parents: Seq[int], rates: Seq[float]) -> float:
+    """Of a tree: 1 + the sum over its nodes of the product of `rates` along the node's path.
+
+    parents[i]: the parent of node i, which comes before it; node 0 is the pending token, its parent -1.
+    rates[i]: the chance that node i is the child that is accepted, given that its parent was; rates[0] is not read.
+    """
+    reached = [1.0]
+    for node in range(1, len(parents)):
+        reached.append(reached[parents[node]] * rates[node])
+    return sum(reached)
+
+
+def expected_speedup(alpha: float, k: int, *, draft_cost: float, pass_cost: PassCost = flat) -> float:
+    """Against plain decoding: E(k) / (c k + v(k + 1))."""
     return expected_tokens(alpha, k) / (k * draft_cost + pass_cost(k + 1))
 
 
-def best_length(alpha: float, *, draft_cost: float, pass_cost: Callable[[int], float], longest: int = 32) -> int:
-    """The k with the highest expected speed-up; 0, plain decoding, is one of the choices."""
+def best_length(alpha: float, *, draft_cost: float, pass_cost: PassCost = flat, longest: int = 32) -> int:
+    """The k with the highest expected speed-up; 0, plain decoding, is a choice, and of equals the shortest wins."""
     return max(range(longest + 1), key=lambda k: expected_speedup(alpha, k, draft_cost=draft_cost, pass_cost=pass_cost))
+
+
+def cascade_cost(alpha: float, k: int, *, draft_cost: float, pass_cost: float) -> float:
+    """What a token costs of a drafter that is itself accelerated: a pass of `pass_cost` over k tokens of `draft_cost`.
+
+    The result is the `draft_cost` of the level above, so levels fold from the inside to the outside.
+    """
+    return (k * draft_cost + pass_cost) / expected_tokens(alpha, k)
+
+
+def overlapped_speedup(
+    hit_rate: float, *, hit_tokens: float, miss_tokens: float, draft_time: float, backup_time: float
+) -> float:
+    """Of drafting while the target verifies (Saguaro, 2026): the next draft is ready with chance `hit_rate`.
+
+    A hit costs the longer of draft and pass, a miss the pass and the back-up draft after it.
+    """
+    tokens = hit_rate * hit_tokens + (1 - hit_rate) * miss_tokens
+    return tokens / (hit_rate * max(1.0, draft_time) + (1 - hit_rate) * (1 + backup_time))
+
+
+def lockstep_tokens(alpha: float, k: int, batch: int) -> float:
+    """Tokens a pass and row if every row of a batch keeps only what all of them accepted: 1 + sum of alpha^(i batch).
+
+    A ragged batch gives each row `expected_tokens(alpha, k)`.
+    """
+    return float(sum(alpha ** (i * batch) for i in range(k + 1)))
+
+
+def estimate_alpha(accepted: float, rejections: float) -> float:
+    """The maximum-likelihood estimate of a truncated geometric law: A / (A + R); 0 if nothing was examined.
+
+    R counts rounds that ended in a rejection. accepted / drafted would depend on the draft length.
+    """
+    examined = accepted + rejections
+    return accepted / examined if examined else 0.0
+
+
+def hazards(rejected: Seq[float], reached: Seq[float]) -> list[float]:
+    """P(rejected at i | reached i): the mean under a uniform prior, so that a position seen once is not certain."""
+    return [(1 + lost) / (2 + seen) for lost, seen in zip(rejected, reached, strict=True)]
+
+
+def count_hazards(rounds: Iterable[tuple[int, bool]], *, forget: float = 1.0) -> tuple[list[float], list[float]]:
+    """Rounds (accepted, ended in a rejection), oldest first -> (rejected, reached) by position.
+
+    Each round weighs `forget` times what the one after it weighs: 1 forgets nothing.
+    """
+    rejected: list[float] = []
+    reached: list[float] = []
+    for accepted, ended in rounds:
+        rejected, reached = [forget * x for x in rejected], [forget * x for x in reached]
+        grow = accepted + ended - len(reached)
+        rejected += [0.0] * grow
+        reached += [0.0] * grow
+        for position in range(accepted + ended):
+            reached[position] += 1
+        if ended:
+            rejected[accepted] += 1
+    return rejected, reached

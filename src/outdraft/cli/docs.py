@@ -7,7 +7,7 @@ from dataclasses import Field, fields, is_dataclass
 from typing import Any, get_type_hints
 
 from outdraft.cli.main import command_names, find_command
-from outdraft.cli.options import default_of
+from outdraft.cli.options import default_of, flag_name
 
 HEAD = """# Command line
 
@@ -51,9 +51,9 @@ def _tables(options: type, title: str) -> Iterator[str]:
 def _names(one: "Field[Any]") -> str:
     if one.metadata.get("positional"):
         return f"`{one.name.upper()}`"
-    long = f"`--{one.name.replace('_', '-')}`"
+    long = f"`--{flag_name(one.name)}`"
     if one.type in (bool, "bool", bool | None, "bool | None") and default_of(one) is not False:
-        long += f", `--no-{one.name.replace('_', '-')}`"
+        long += f", `--no-{flag_name(one.name)}`"
     short = one.metadata.get("short")
     return f"`{short}`, {long}" if short else long
 

@@ -73,6 +73,11 @@ def build(options: type[T], given: argparse.Namespace) -> T:
     return options(**values)
 
 
+def flag_name(field_name: str) -> str:
+    """ "max_tokens" -> "max-tokens"; a word that Python keeps for itself ends with "_" in the field's name."""
+    return field_name.rstrip("_").replace("_", "-")
+
+
 def default_of(one: "Field[Any]") -> Any:
     """The value of a field that is not given."""
     return one.default_factory() if one.default_factory is not MISSING else one.default
@@ -80,7 +85,7 @@ def default_of(one: "Field[Any]") -> Any:
 
 def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> None:
     meta, default = one.metadata, default_of(one)
-    names = [f"--{one.name.replace('_', '-')}"]
+    names = [f"--{flag_name(one.name)}"]
     if meta.get("short"):
         names.insert(0, meta["short"])
     settings: dict[str, Any] = {"help": _help(meta["help"], default), "dest": one.name, "default": default}

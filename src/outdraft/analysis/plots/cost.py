@@ -4,8 +4,6 @@ If a pass of many rows cost what a pass of one costs, every accepted token would
 expected tokens (`analysis.theory`) by the measured cost: where they fall, drafting further loses time.
 """
 
-from bisect import bisect_left
-
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator
 
@@ -27,9 +25,7 @@ def draw_cost(axes: Axes, curve: Curve) -> None:
     lengths = range(0, curve.rows[-1])
     top = 2.0
     for alpha, colour in ALPHAS.items():
-        gains = [
-            expected_speedup(alpha, k, draft_cost=0.0, pass_cost=lambda rows: pass_cost(curve, rows)) for k in lengths
-        ]
+        gains = [expected_speedup(alpha, k, draft_cost=0.0, pass_cost=curve.pass_cost) for k in lengths]
         axes.plot([k + 1 for k in lengths], gains, "--", color=colour, linewidth=1.5)
         best = max(range(len(gains)), key=gains.__getitem__)
         top = max(top, gains[best])
@@ -48,13 +44,3 @@ def draw_cost(axes: Axes, curve: Curve) -> None:
     tidy(axes, "Cost of a pass; gain if drafts were free", grid="y")
     axes.set_xlabel("rows of a target pass (draft tokens + 1)")
     axes.set_ylabel("times plain decoding")
-
-
-def pass_cost(curve: Curve, rows: int) -> float:
-    """Passes of one row that a pass of `rows` costs; a straight line between measured points."""
-    place = bisect_left(curve.rows, rows)
-    if place == 0 or place == len(curve.rows):
-        return curve.seconds[min(place, len(curve.rows) - 1)] / curve.seconds[0]
-    left, right = curve.rows[place - 1], curve.rows[place]
-    share = (rows - left) / (right - left)
-    return (curve.seconds[place - 1] * (1 - share) + curve.seconds[place] * share) / curve.seconds[0]
