@@ -138,6 +138,11 @@ class LLM:
         return {**self.engine.config, "precision": precision}
 
     @property
+    def lossless(self) -> bool:
+        """Whether what it writes has the target's law; a lossy verifier says no."""
+        return self.engine.parts.verifier.lossless
+
+    @property
     def _decoder(self) -> Network:
         return network_of(self.engine.parts)
 
@@ -147,6 +152,7 @@ class LLM:
         options: Mapping[str, Any] | None = None,
         *,
         verifier: str = "auto",
+        verifier_options: Mapping[str, Any] | None = None,
         policy: str = "fixed",
         policy_options: Mapping[str, Any] | None = None,
         num_speculative_tokens: int | None = None,
@@ -159,7 +165,10 @@ class LLM:
             num_speculative_tokens=num_speculative_tokens,
         )  # fmt: skip
         other._setup = replace(
-            self._setup, speculation=speculation, verifier_options={}, policy_options=policy_options or {}
+            self._setup,
+            speculation=speculation,
+            verifier_options=verifier_options or {},
+            policy_options=policy_options or {},
         )
         precision = self.config["precision"]
         is_mixed = precision.get("level", precision["name"]) == MIXED
@@ -246,7 +255,7 @@ class LLM:
         with self._lock:
             try:
                 for request in requests:
-                    writer = Writer(request, self.codec)
+                    writer = Writer(request, self.codec, lossless=self.lossless)
                     writer.seq = self.engine.add(request, writer.find_stop)
                     self._writers[writer.seq.id] = writer
                     writers.append(writer)

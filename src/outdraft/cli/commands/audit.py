@@ -63,6 +63,8 @@ def run(options: Options) -> int:
         raise ConfigError("an audit needs --prompts of at least 1, --tokens of at least 2, --samples of at least 20")
     if not options.all and options.engine.drafter == "none":
         raise ConfigError("nothing to prove: drafter 'none' is plain decoding; name one with --drafter, or take --all")
+    if not options.plant_bias:
+        _refuse_lossy(options)
     console = make_console(stderr=options.json)
     checks = []
     with console.status("loading") if console.is_terminal else _Quiet() as status:
@@ -83,6 +85,18 @@ def run(options: Options) -> int:
     else:
         console.print(f"[bold red]NOT PROVEN[/]: {len(failed)} of {len(checks)} checks failed; first: {failed[0].name}")
     return 0 if passed else 1
+
+
+def _refuse_lossy(options: Options) -> None:
+    """A rule that says itself that it is lossy leaves nothing to prove."""
+    from outdraft.core.registry import find, make_options
+
+    rule = find("verifier", options.engine.verifier)
+    if not rule.build(make_options(rule, options.engine.verifier_options)).lossless:
+        raise ConfigError(
+            f"verifier {rule.name!r} is lossy with these options and says so: there is nothing to prove; take 'auto', "
+            "or see docs/verification.md for the values at which a rule is exact"
+        )
 
 
 def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> "Iterator[Check]":
@@ -186,6 +200,7 @@ def _speculative(plain: "LLM", suspect: Suspect, verifier: str, options: Options
         suspect.drafter,
         suspect.options,
         verifier=verifier,
+        verifier_options=options.engine.verifier_options if verifier == options.engine.verifier else {},
         policy=options.engine.policy,
         policy_options=options.engine.policy_options,
         num_speculative_tokens=options.engine.num_speculative_tokens,

@@ -30,6 +30,7 @@ class Case:
     p: Tensor  # [N, V]
     q: Tensor | None  # [N, V] in p's type; None: every child was a deterministic guess
     coins: Coins
+    confidence: Tensor | None  # [N] the drafter's own probability of each node, if it says
     first: int  # where node 0 stands among the M nodes of the pass
     best: list[int] | None = None  # the most probable token at each of the M nodes, where they were read already
 
@@ -79,7 +80,7 @@ def make_cases(packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Case]
                     f"{list(laws.shape)}: a drafter must give one row a node over the target's vocabulary"
                 )
             q = q.to(laws)
-        cases.append(Case(seq, tree, laws, q, own, packed.node_starts[i], best))
+        cases.append(Case(seq, tree, laws, q, own, draft.confidence, packed.node_starts[i], best))
     return cases
 
 
