@@ -41,7 +41,9 @@ class SpanIndex(Protocol):
         ...
 
 
-def look_up(index: SpanIndex, seq: Sequence, budget: Budget, *, max_nodes: int, max_branches: int | None = None) -> Draft:
+def look_up(
+    index: SpanIndex, seq: Sequence, budget: Budget, *, max_nodes: int, max_branches: int | None = None
+) -> Draft:
     """The guess that `index` makes for `seq`: its continuations merged, the heaviest nodes kept.
 
     At most `max_nodes` nodes below the pending token, fewer if the budget or the context says so; of the first
