@@ -12,7 +12,7 @@ from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.chain import ratio
-from outdraft.verify.shared.proposal import Proposal, normalised
+from outdraft.verify.shared.proposal import Proposals, normalised
 
 
 def judge(case: Case) -> Verdict:
@@ -20,13 +20,13 @@ def judge(case: Case) -> Verdict:
     tree, node, depth = case.tree, 0, 0
     while True:
         law = case.p[node]  # [V]
-        proposal = Proposal(None if case.q is None else case.q[node])
+        proposals = Proposals(case, node)
         accepted = None
         for child in tree.children[node]:
-            token = tree.tokens[child]
+            token, proposal = tree.tokens[child], proposals.of(child)
             mass = proposal.mass(token)
             if mass <= 0:
-                break
+                continue
             if case.coins.flip(ratio(float(law[token]), mass), child):
                 accepted = child
                 break
