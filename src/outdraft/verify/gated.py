@@ -51,22 +51,20 @@ def open_tokens(options: GatedOptions, p: Tensor, q: Tensor | float, confidence:
 def build(options: GatedOptions) -> PerDraft:
     """The exact rule, or the lossy one."""
 
-    def gate(case: Case, node: int) -> Tensor:
+    def gate(case: Case, child: int) -> Tensor:
+        p = case.p[case.tree.parents[child]]
         if case.q is not None:
-            return open_tokens(options, case.p[node], case.q[node], case.q[node])
-        sure = torch.ones_like(case.p[node])  # of a deterministic guess: only its children matter
-        if case.confidence is not None:
-            below = case.tree.children[node]
-            sure[[case.tree.tokens[child] for child in below]] = case.confidence[below].to(sure)
-        return open_tokens(options, case.p[node], 1.0, sure)
+            q = case.q[case.row(child)]
+            return open_tokens(options, p, q, q)
+        sure = 1.0 if case.confidence is None else float(case.confidence[child])
+        return open_tokens(options, p, 1.0, sure)  # a deterministic guess is sure, unless the drafter says how sure
 
     def exact(case: Case) -> Verdict:
         return judge_siblings(case, gate=gate)
 
     def lossy(case: Case) -> Verdict:
         def keep(guesses: Guesses) -> Tensor:
-            parents = [case.tree.parents[node] for node in guesses.nodes]
-            passed = torch.stack([gate(case, parent) for parent in parents])
+            passed = torch.stack([gate(case, node) for node in guesses.nodes])  # [n, V]
             return passed.gather(-1, guesses.tokens[:, None])[:, 0]
 
         return keep_longest(case, keep)

@@ -50,7 +50,7 @@ def _good_enough(case: Case, guesses: Guesses, leniency: float) -> Tensor:
     """[n] bool."""
     best = guesses.rows.argmax(-1) == guesses.tokens
     if case.q is not None:
-        drafted = case.q[[case.tree.parents[node] for node in guesses.nodes], guesses.tokens]
+        drafted = case.q[[case.row(node) for node in guesses.nodes], guesses.tokens]
     elif case.confidence is not None:
         drafted = case.confidence[guesses.nodes].to(guesses.masses)
     else:

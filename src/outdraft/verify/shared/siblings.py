@@ -18,9 +18,9 @@ from torch import Tensor
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case
 from outdraft.verify.shared.chain import ratio
-from outdraft.verify.shared.proposal import Proposal, normalised
+from outdraft.verify.shared.proposal import Proposals, normalised
 
-Gate = Callable[[Case, int], Tensor]  # case, node -> [V] bool: which children of the node may be accepted at all
+Gate = Callable[[Case, int], Tensor]  # case, child -> [V] bool: which tokens may be accepted in that child's place
 
 
 def judge_siblings(case: Case, *, gate: Gate | None = None, leniency: float = 1.0) -> Verdict:
@@ -28,14 +28,14 @@ def judge_siblings(case: Case, *, gate: Gate | None = None, leniency: float = 1.
     tree, node, depth = case.tree, 0, 0
     while True:
         law = case.p[node]  # [V]
-        proposal = Proposal(None if case.q is None else case.q[node])
-        is_open = gate(case, node) if gate is not None and tree.children[node] else None
+        proposals = Proposals(case)
         accepted = None
         for child in tree.children[node]:
-            token = tree.tokens[child]
+            token, proposal = tree.tokens[child], proposals.of(child)
             mass = proposal.mass(token)
             if mass <= 0:
-                break
+                continue
+            is_open = gate(case, child) if gate is not None else None
             may_pass = is_open is None or bool(is_open[token])
             if may_pass and case.coins.flip(ratio(leniency * float(law[token]), mass), child):
                 accepted = child
