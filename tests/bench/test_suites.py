@@ -93,3 +93,14 @@ def test_our_workloads(name: str):
 def test_logs_are_made_by_rule():
     assert log_text(1) == log_text(1) != log_text(2)
     assert len(log_text(3).splitlines()) == 8
+
+
+def test_references_are_texts_to_copy_from(tmp_path):
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"prompt": "Copy it:", "references": ["the document"], "reference": ["the answer"]}))
+    assert load_suite(str(path))[0].references == ("the document",), "an answer key is nobody's draft"
+    path.write_text(json.dumps({"prompt": "Copy it:", "references": "the document"}))
+    with pytest.raises(ConfigError, match="no list of texts"):
+        load_suite(str(path))
+    copy = load_suite("copy")[0]
+    assert copy.references[0] and copy.turns[0].startswith(copy.references[0] + "\n\nCopy:")

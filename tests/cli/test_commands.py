@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.core.registry import KINDS, names
+from outdraft.engine.recipe import recipe_names
 
 
 def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
@@ -61,7 +62,9 @@ def test_a_model_that_is_not_there(outdraft, tmp_path: Path):
 
 def test_methods(outdraft):
     made = json.loads(outdraft("methods", "--json").out)
-    assert [(m["kind"], m["name"]) for m in made] == [(kind, name) for kind in KINDS for name in names(kind)]
+    assert [(m["kind"], m["name"]) for m in made] == [(kind, name) for kind in KINDS for name in names(kind)] + [
+        ("recipe", name) for name in recipe_names()
+    ]
     assert all(set(m) >= {"name", "kind", "lossless", "paper"} for m in made)
     table = outdraft("methods", "--kind", "drafter", "--options").out
     assert "ngram" in table and "max_ngram = 3" in table and "coupled" not in table

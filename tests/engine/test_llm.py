@@ -173,3 +173,16 @@ def test_the_cache_is_chosen_and_named(model_dir, llm):
         LLM(model_dir, kv_cache="ring")
     with pytest.raises(ConfigError, match="kv_cache_dtype='fp8': it is one of auto, int8"):
         LLM(model_dir, kv_cache_dtype="fp8")
+
+
+def test_references_of_a_prompt_and_of_all(llm, monkeypatch):
+    seen = []
+    add = llm.engine.add
+    monkeypatch.setattr(llm.engine, "add", lambda request, stop: seen.append(request) or add(request, stop))
+    one = SamplingParams(max_tokens=1)
+    llm.generate([{"prompt": "a", "references": ["own", [5, 6]]}, "b"], one, references=["shared"])
+    own, shared = (tuple(llm.codec.encode(text)) for text in ("own", "shared"))
+    assert [request.references for request in seen] == [(own, (5, 6), shared), (shared,)]
+    for prompt in ({"references": ["x"]}, {"prompt": "a", "prompt_token_ids": [1]}, {"prompt": "a", "references": "x"}):
+        with pytest.raises(RequestError, match="references"):
+            llm.generate(prompt, one)

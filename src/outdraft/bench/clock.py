@@ -27,13 +27,15 @@ class Timed:
     joules: float | None = None  # of the whole package, whoever else used it
 
 
-def time_text(llm: LLM, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None) -> Timed:
+def time_text(
+    llm: LLM, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None, *, references: Seq[Seq[int]] = ()
+) -> Timed:
     """Write one text. On a GPU too the last chunk is there only when its tokens are on the host."""
     tokens: list[int] = []
     text, first, num_first, stats = "", None, 0, RequestStats()
     before = meter.read() if meter is not None else None
     began = perf_counter()
-    for chunk in llm.stream({"prompt_token_ids": ids}, params):
+    for chunk in llm.stream({"prompt_token_ids": ids, "references": references}, params):
         if first is None:
             first, num_first = perf_counter() - began, len(chunk.token_ids)
         tokens += chunk.token_ids

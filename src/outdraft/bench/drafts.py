@@ -12,8 +12,9 @@ from outdraft.bench.lineup import Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
-from outdraft.core.registry import find, make_options
+from outdraft.core.registry import find, make_options, override
 from outdraft.engine.llm import LLM
+from outdraft.engine.recipe import read_recipe
 from outdraft.testing.inflate_head import inflate_head, is_head
 from outdraft.weights.hub import resolve
 
@@ -45,7 +46,9 @@ def make_draft(rival: Rival, shelf: Shelf, target: str) -> Rival:
 
 
 def _model_of(rival: Rival) -> str:
-    return str(getattr(make_options(find("drafter", rival.name), rival.options), "model", ""))
+    options = read_recipe(rival.name).drafter.options if rival.is_recipe else {}
+    method = find("drafter", rival.drafter)
+    return str(getattr(make_options(method, override(method, options, rival.options)), "model", ""))
 
 
 def _inflated_head(head: Path, target: Path, sizes: list[str], shelf: Shelf) -> Path:

@@ -25,8 +25,10 @@ class Entrant(Protocol):
     def promises(self, params: SamplingParams) -> bool:
         """Whether it owes us plain decoding's text."""
 
-    def time_text(self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None) -> Timed:
-        """Write one text."""
+    def time_text(
+        self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None, *, references: Seq[Seq[int]] = ()
+    ) -> Timed:
+        """Write one text. `references`: ids of texts that it may copy from."""
 
     def forget_peak(self) -> None:
         """Begin to watch its memory anew."""
@@ -49,9 +51,11 @@ class Ours:
         """Greedy text, and seeded text under a rule that couples to the seed."""
         return is_promised(self.llm, params)
 
-    def time_text(self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None) -> Timed:
+    def time_text(
+        self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None, *, references: Seq[Seq[int]] = ()
+    ) -> Timed:
         """Through the engine's own stream."""
-        return time_text(self.llm, ids, params, meter)
+        return time_text(self.llm, ids, params, meter, references=references)
 
     def forget_peak(self) -> None:
         """Of this process."""

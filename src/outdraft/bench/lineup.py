@@ -3,6 +3,7 @@
 eagle                       as it is
 eagle:k=8,width=3           k draft tokens a pass; any other word is an option of the drafter
 ngram:verifier=sequential   `verifier` and `policy` are the engine's
+recipe:lookahead            a recipe, by its name or as a file; what follows overrides it: recipe:lookahead,k=3,window=5
 """
 
 import json
@@ -12,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.core.errors import ConfigError
+from outdraft.engine.recipe import read_recipe, recipe_names
 
 ZOO_TARGET = "zoo:target"
 ZOO_OPTIONS: Mapping[str, dict[str, Any]] = {"early_exit": {"model": "zoo:early_exit"}}
@@ -19,23 +21,41 @@ ZOO_OPTIONS: Mapping[str, dict[str, Any]] = {"early_exit": {"model": "zoo:early_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rival:
-    """One drafter and how much it guesses."""
+    """One drafter, or one recipe, and how much it guesses. None: as the recipe says, or the engine's default."""
 
-    name: str
-    options: Mapping[str, Any] = field(default_factory=dict)
+    name: str  # of the drafter; of a recipe, with `is_recipe`
+    options: Mapping[str, Any] = field(default_factory=dict)  # the drafter's
     num_speculative_tokens: int | None = None
-    verifier: str = "auto"
-    policy: str = "fixed"
+    verifier: str | None = None
+    policy: str | None = None
+    is_recipe: bool = False
 
     @property
     def label(self) -> str:
         """The name, and what was chosen: "eagle k=5". What the zoo's target needs anyway is not said."""
         said: dict[str, Any] = {} if self.num_speculative_tokens is None else {"k": self.num_speculative_tokens}
-        own = ZOO_OPTIONS.get(self.name, {})
+        own = {} if self.is_recipe else ZOO_OPTIONS.get(self.name, {})
         said |= {key: value for key, value in self.options.items() if own.get(key) != value}
         said |= {key: value for key, value in (("verifier", self.verifier), ("policy", self.policy))
-                 if value not in ("auto", "fixed")}  # fmt: skip
-        return " ".join([self.name, *(f"{key}={value}" for key, value in said.items())])
+                 if value not in (None, "auto", "fixed")}  # fmt: skip
+        name = f"recipe:{self.name}" if self.is_recipe else self.name
+        return " ".join([name, *(f"{key}={value}" for key, value in said.items())])
+
+    @property
+    def drafter(self) -> str:
+        """The drafter's name."""
+        return read_recipe(self.name).drafter.name if self.is_recipe else self.name
+
+    @property
+    def words(self) -> dict[str, Any]:
+        """As `LLM.with_speculation` takes it."""
+        return {
+            "recipe" if self.is_recipe else "drafter": self.name,
+            "drafter_options": self.options,
+            "verifier": self.verifier,
+            "policy": self.policy,
+            "num_speculative_tokens": self.num_speculative_tokens,
+        }
 
 
 RIVALS = (
@@ -47,12 +67,18 @@ RIVALS = (
 )
 
 
-def parse_rival(text: str, *, verifier: str = "auto", zoo: bool = False) -> Rival:
+def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) -> Rival:
     """What `--method` says. `zoo`: the target is the zoo's, so that a drafter's zoo weights are its default."""
     name, _, rest = text.partition(":")
-    options: dict[str, Any] = dict(ZOO_OPTIONS.get(name, {})) if zoo else {}
-    ours: dict[str, Any] = {"verifier": verifier}
-    for part in re.split(r",(?![^\[{]*[\]}])", rest) if rest else []:  # a comma within brackets belongs to a value
+    parts = re.split(r",(?![^\[{]*[\]}])", rest) if rest else []  # a comma within brackets belongs to a value
+    is_recipe = name.strip() == "recipe"
+    if is_recipe:
+        if not parts:
+            raise ConfigError(f"method {text!r} names no recipe; write for example recipe:{recipe_names()[0]}")
+        name, parts = parts[0], parts[1:]
+    options: dict[str, Any] = dict(ZOO_OPTIONS.get(name, {})) if zoo and not is_recipe else {}
+    ours: dict[str, Any] = {"verifier": verifier, "is_recipe": is_recipe}
+    for part in parts:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
             raise ConfigError(f"method {text!r}: {part!r} is no key=value; write for example {name}:k=4")

@@ -116,11 +116,13 @@ class Bench:
             return None
         self._warm_up(entrants, asked)
         where = f"{prompt.suite} {name}"
-        trials = begin(entrants, asked.ids, params, lambda label: self.tell(f"{where}: {label}", 1))
+        trials = begin(
+            entrants, asked.ids, params, lambda label: self.tell(f"{where}: {label}", 1), references=asked.references
+        )
         for number in range(self.plan.rounds):
             time_round(
                 trials, entrants, asked.ids, params, number=number, meter=self._meter,
-                tell=lambda label: self.tell(f"{where}: {label}", 1),
+                tell=lambda label: self.tell(f"{where}: {label}", 1), references=asked.references,
             )  # fmt: skip
         for label in missing:
             row = make_row(
@@ -166,5 +168,6 @@ class Bench:
                 "rounds": self.plan.rounds,
                 "ids": asked.ids,
                 "what": [prompt.suite, prompt.category, name, label],
+                **({"references": asked.references} if asked.references else {}),
             }
         )

@@ -37,13 +37,7 @@ class Trial:
 
 def join(plain: LLM, rival: Rival) -> LLM:
     """The rival's engine over the same weights."""
-    return plain.with_drafter(
-        rival.name,
-        rival.options,
-        verifier=rival.verifier,
-        policy=rival.policy,
-        num_speculative_tokens=rival.num_speculative_tokens,
-    )
+    return plain.with_speculation(**rival.words)
 
 
 def begin(
@@ -51,6 +45,8 @@ def begin(
     ids: Seq[int],
     params: SamplingParams,
     tell: Callable[[str], None] = lambda label: None,
+    *,
+    references: Seq[Seq[int]] = (),
 ) -> dict[str, Trial]:
     """The first text of every method, plain decoding's before all; `entrants[PLAIN]` must be there."""
     trials: dict[str, Trial] = {}
@@ -58,7 +54,7 @@ def begin(
         tell(label)
         entrant = entrants[label]
         entrant.forget_peak()
-        first = entrant.time_text(ids, params)
+        first = entrant.time_text(ids, params, references=references)
         promised = entrant.promises(params)
         plain = first if label == PLAIN else trials[PLAIN].first
         difference = find_difference(first.token_ids, plain.token_ids) if promised else None
@@ -83,11 +79,12 @@ def time_round(
     number: int,
     meter: Rapl | None = None,
     tell: Callable[[str], None] = lambda label: None,
+    references: Seq[Seq[int]] = (),
 ) -> None:
     """One more text of every method; where plain decoding's is promised it is compared again."""
     for label in order(list(trials), number):
         tell(label)
-        trial, timed = trials[label], entrants[label].time_text(ids, params, meter)
+        trial, timed = trials[label], entrants[label].time_text(ids, params, meter, references=references)
         trial.rounds.append(timed)
         plain_ids = trials[PLAIN].first.token_ids
         if trial.agreement is not None:

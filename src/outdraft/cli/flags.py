@@ -1,10 +1,12 @@
 """Flags that several commands share: which engine, how to sample. Names and defaults are those of the Python API."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.options import flag
+from outdraft.cli.options import default_of, flag
 from outdraft.core.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -16,11 +18,14 @@ class EngineFlags:
     """Which model, who guesses, which rule judges."""
 
     model: str = flag("zoo:target", "a Hugging Face directory or a name in its local cache, a GGUF file, or zoo:NAME")
-    drafter: str = flag("none", "who guesses: see `outdraft methods`; none is plain decoding", metavar="NAME")
+    recipe: str | None = flag(None, "drafter, rule and policy by a paper's name (`outdraft methods --kind recipe`), or "
+                              "a TOML file of yours; what is given beside it overrides it", metavar="NAME")  # fmt: skip
+    drafter: str | None = flag(None, "who guesses: see `outdraft methods`; nobody by default: plain decoding",
+                               metavar="NAME")  # fmt: skip
     drafter_options: Mapping[str, Any] = flag({}, "an option of the drafter; may be repeated; or one JSON object")
-    verifier: str = flag("auto", "which rule judges: see `outdraft methods`", metavar="NAME")
+    verifier: str | None = flag(None, "which rule judges: see `outdraft methods`; auto by default", metavar="NAME")
     verifier_options: Mapping[str, Any] = flag({}, "an option of the verifier")
-    policy: str = flag("fixed", "who decides how much to guess", metavar="NAME")
+    policy: str | None = flag(None, "who decides how much to guess; fixed by default", metavar="NAME")
     policy_options: Mapping[str, Any] = flag({}, "an option of the policy")
     num_speculative_tokens: int | None = flag(None, "draft tokens for each target pass", short="-k", metavar="K")
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
@@ -43,6 +48,32 @@ class EngineFlags:
         from outdraft.engine.llm import LLM
 
         return LLM(**{one.name: getattr(self, one.name) for one in fields(self)})
+
+    def load_plain(self) -> "LLM":
+        """The same engine with nobody who guesses."""
+        return replace(self, **{one.name: default_of(one) for one in fields(self) if one.name in SPECULATION}).load()
+
+    def speculate(self, plain: "LLM", **changes: Any) -> "LLM":
+        """What drafts, over the weights of `plain`."""
+        given = {name: getattr(self, name) for name in SPECULATION} | changes
+        return plain.with_speculation(**given)
+
+
+SPECULATION = ("recipe", "drafter", "drafter_options", "verifier", "verifier_options", "policy", "policy_options",
+               "num_speculative_tokens")  # fmt: skip
+
+
+def read_references(paths: Seq[str]) -> list[str]:
+    """The texts of `--reference` files. Raises `RequestError` naming one that cannot be read."""
+    from outdraft.core.errors import RequestError
+
+    texts = []
+    for path in paths:
+        try:
+            texts.append(Path(path).read_text(encoding="utf-8"))
+        except (OSError, UnicodeDecodeError) as error:
+            raise RequestError(f"reference {path} cannot be read: {error}; give a text file in UTF-8") from error
+    return texts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

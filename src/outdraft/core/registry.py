@@ -78,7 +78,7 @@ def make_options(method: Method, given: Mapping[str, Any]) -> Any:
     A field may carry other names that users know: `field(metadata={"aliases": ("prompt_lookup_max",)})`.
     """
     known = [f.name for f in fields(method.options)]
-    other = {alias: f.name for f in fields(method.options) for alias in f.metadata.get("aliases", ())}
+    other = _aliases(method)
     chosen: dict[str, Any] = {}
     for given_key, value in given.items():
         key = other.get(given_key, given_key)
@@ -91,6 +91,18 @@ def make_options(method: Method, given: Mapping[str, Any]) -> Any:
                 f"unknown option {key!r} of {method.kind} {method.name!r}{near_miss(key, [*known, *other])}{listed}"
             )
     return method.options(**chosen)
+
+
+def override(method: Method, options: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, Any]:
+    """`options` with those of `by` in their places, whichever of its names an option is given by."""
+    own = _aliases(method)
+    replaced = {own.get(key, key) for key in by}
+    return {key: value for key, value in options.items() if own.get(key, key) not in replaced} | dict(by)
+
+
+def _aliases(method: Method) -> dict[str, str]:
+    """Other names of its options -> the options' own."""
+    return {alias: f.name for f in fields(method.options) for alias in f.metadata.get("aliases", ())}
 
 
 def option_defaults(method: Method) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """From names to parts: load the target, build drafter, rule and policy, and check once that they fit each other."""
 
-from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -50,15 +49,13 @@ def build_parts(
     runner: Runner,
     speculation: Speculation,
     *,
-    verifier_options: Mapping[str, Any],
-    policy_options: Mapping[str, Any],
     guard: float = 0.0,
 ) -> tuple[Parts, dict[str, Any]]:
     """The four parts over a loaded target, and the resolved configuration as plain data."""
     rule = find("verifier", speculation.verifier)
     pacing = find("policy", speculation.policy)
     method = find("drafter", speculation.drafter)
-    pace = dict(policy_options)
+    pace = dict(speculation.policy_options)
     if speculation.num_speculative_tokens is not None:
         if isinstance(speculation.num_speculative_tokens, bool) or speculation.num_speculative_tokens < 0:
             raise ConfigError(
@@ -67,7 +64,7 @@ def build_parts(
         pace["num_speculative_tokens"] = speculation.num_speculative_tokens
     options = {
         "drafter": make_options(method, speculation.drafter_options),
-        "verifier": make_options(rule, verifier_options),
+        "verifier": make_options(rule, speculation.verifier_options),
         "policy": make_options(pacing, pace),
     }
     drafter: Drafter = method.build(options["drafter"], runner)
@@ -84,10 +81,12 @@ def build_parts(
         soft=rule.soft(options["verifier"]),
         guard=guard,
     )
-    resolved = {
+    resolved: dict[str, Any] = {
         kind: {"name": chosen.name, **asdict(options[kind])}
         for kind, chosen in (("drafter", method), ("verifier", rule), ("policy", pacing))
     }
-    resolved["verifier"]["lossless"] = parts.verifier.lossless
     resolved["drafter"] |= method.describe(drafter)
+    resolved["verifier"]["lossless"] = parts.verifier.lossless  # some rules are lossy on demand
+    if speculation.recipe:
+        resolved["recipe"] = dict(speculation.recipe)
     return parts, resolved

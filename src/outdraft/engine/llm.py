@@ -10,13 +10,13 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from pathlib import Path
 from threading import Lock
-from typing import Any, overload
+from typing import Any, Never, overload
 
 import torch
 
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
-from outdraft.core.errors import ConfigError, OutdraftError, RequestError
+from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.assemble import engine_over, make_engine
@@ -24,7 +24,7 @@ from outdraft.engine.build import load_codec
 from outdraft.engine.elastic import ElasticEngine
 from outdraft.engine.loop import Engine
 from outdraft.engine.precision import FULL, MIXED
-from outdraft.engine.speculative_config import Speculation, from_mapping
+from outdraft.engine.spelling import WORDS, Words, refuse_unknown
 from outdraft.engine.variant import Setup, build_variant, network_of
 from outdraft.engine.writer import Chunk, Result, Writer
 from outdraft.kernels.threads import torch_threads
@@ -32,6 +32,7 @@ from outdraft.models.network import Network
 from outdraft.weights.hub import resolve
 
 Prompt = str | Mapping[str, Any]
+PROMPT_KEYS = ("prompt", "prompt_token_ids", "references")
 
 
 class LLM:
@@ -39,11 +40,15 @@ class LLM:
 
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
-        drafter: who guesses (`outdraft methods` lists them); `drafter_options` are its own.
-        verifier: which rule judges. "auto": the target's own keyed draw where a request names a seed (the text is then
-            the same with any drafter, and with none), else the rule that accepts most for the shape of the guess.
+        drafter: who guesses (`outdraft methods` lists them); nobody by default. `drafter_options` are its own.
+        verifier: which rule judges. "auto", the default: the target's own keyed draw where a request names a seed (the
+            text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
         policy, num_speculative_tokens: how much to guess.
+        recipe: all of these by a paper's name, or a TOML file of yours; excludes `drafter`, whatever else is given
+            beside it overrides the recipe's.
         speculative_config: the same in vLLM's words; excludes `drafter`.
+        draft_model: a draft model's directory; short for drafter="draft_model" with that model.
+        speculative_model: the same in vLLM's older words; "[ngram]" names a drafter.
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
         guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
@@ -66,14 +71,17 @@ class LLM:
         self,
         model: str | Path,
         *,
-        drafter: str = "none",
+        drafter: str | None = None,
         drafter_options: Mapping[str, Any] | None = None,
-        verifier: str = "auto",
+        verifier: str | None = None,
         verifier_options: Mapping[str, Any] | None = None,
-        policy: str = "fixed",
+        policy: str | None = None,
         policy_options: Mapping[str, Any] | None = None,
         num_speculative_tokens: int | None = None,
+        recipe: str | Path | None = None,
         speculative_config: Mapping[str, Any] | None = None,
+        draft_model: str | Path | None = None,
+        speculative_model: str | Path | None = None,
         dtype: str = "auto",
         device: str = "cpu",
         exact: bool | None = None,
@@ -85,19 +93,15 @@ class LLM:
         kv_cache_dtype: str = "auto",
         precision: str = FULL,
         precision_options: Mapping[str, Any] | None = None,
+        **unknown: Never,
     ) -> None:
+        refuse_unknown(unknown, LLM.__init__)
         cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
-        speculation = Speculation(
-            drafter=drafter,
-            drafter_options=drafter_options or {},
-            verifier=verifier,
-            policy=policy,
-            num_speculative_tokens=num_speculative_tokens,
-        )
-        if speculative_config is not None:
-            if speculation != Speculation():
-                raise ConfigError("give either speculative_config or drafter, verifier and policy, not both")
-            speculation = from_mapping(speculative_config)
+        speculation = Words(
+            drafter=drafter, drafter_options=drafter_options, verifier=verifier, verifier_options=verifier_options,
+            policy=policy, policy_options=policy_options, num_speculative_tokens=num_speculative_tokens, recipe=recipe,
+            speculative_config=speculative_config, draft_model=draft_model, speculative_model=speculative_model,
+        ).read()  # fmt: skip
         directory = resolve(str(model))
         self.codec: TextCodec | None = load_codec(directory)
         self._max_num_seqs = max_num_seqs
@@ -112,8 +116,6 @@ class LLM:
             max_len=max_model_len,
             cache=cache,
             speculation=speculation,
-            verifier_options=verifier_options or {},
-            policy_options=policy_options or {},
         )
         self._run(*make_engine(self._setup, precision, precision_options, **self._settings()))
 
@@ -150,26 +152,24 @@ class LLM:
         self,
         drafter: str,
         options: Mapping[str, Any] | None = None,
-        *,
-        verifier: str = "auto",
-        verifier_options: Mapping[str, Any] | None = None,
-        policy: str = "fixed",
-        policy_options: Mapping[str, Any] | None = None,
-        num_speculative_tokens: int | None = None,
+        **others: Any,
     ) -> "LLM":
-        """Another engine over the same loaded weights, which it keeps: with elastic precision, those of this moment."""
+        """Another engine over the same loaded weights, which it keeps: with elastic precision, those of this moment.
+
+        `others`: verifier, verifier_options, policy, policy_options, num_speculative_tokens, as for `LLM`.
+        """
+        return self.with_speculation(drafter=drafter, drafter_options=options, **others)
+
+    def with_recipe(self, recipe: str | Path, **others: Any) -> "LLM":
+        """Likewise with a recipe. `others` override it: drafter_options, verifier, policy, their options, ..."""
+        return self.with_speculation(recipe=recipe, **others)
+
+    def with_speculation(self, **words: Any) -> "LLM":
+        """Likewise, in any words by which `LLM` is told what drafts: speculative_config, draft_model, recipe, ..."""
+        refuse_unknown({word: words[word] for word in words.keys() - WORDS}, LLM.__init__)
         other = object.__new__(LLM)
         other.codec, other._max_num_seqs = self.codec, self._max_num_seqs
-        speculation = Speculation(
-            drafter=drafter, drafter_options=options or {}, verifier=verifier, policy=policy,
-            num_speculative_tokens=num_speculative_tokens,
-        )  # fmt: skip
-        other._setup = replace(
-            self._setup,
-            speculation=speculation,
-            verifier_options=verifier_options or {},
-            policy_options=policy_options or {},
-        )
+        other._setup = replace(self._setup, speculation=Words(**words).read())
         precision = self.config["precision"]
         is_mixed = precision.get("level", precision["name"]) == MIXED
         variant = build_variant(other._setup, self._decoder)
@@ -185,9 +185,10 @@ class LLM:
     def generate(self, prompts: Any, params: Any = None, **per_request: Any) -> Any:
         """Complete one prompt, or several as one ragged batch; results in the order given.
 
-        A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}. `num_speculative_tokens=` overrides the
-        policy for this call; 0 turns speculation off. `references=`: texts (or lists of token ids) that the answers may
-        copy from, for drafters that look up.
+        A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}, the latter two with "references": [...] if
+        wanted: texts (or lists of token ids) that this answer may copy from, for drafters that look up; `references=`
+        is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0 turns
+        speculation off.
         """
         alone = isinstance(prompts, str | Mapping)
         writers = self._submit([prompts] if alone else prompts, params, per_request)
@@ -242,13 +243,13 @@ class LLM:
             raise RequestError(
                 f"{len(prompts)} prompts but {len(settings)} sampling settings: give one, or one for each"
             )
-        if "references" in per_request:
-            texts = [
-                text if isinstance(text, str) else {"prompt_token_ids": text} for text in per_request["references"]
-            ]
-            per_request = {**per_request, "references": tuple(self._ids(text) for text in texts)}
+        for_all = tuple(per_request.get("references", ()))
         requests = [
-            Request(prompt_token_ids=self._ids(prompt), params=setting, **per_request)
+            Request(
+                prompt_token_ids=self._ids(prompt),
+                params=setting,
+                **{**per_request, "references": self._references(prompt, for_all)},
+            )
             for prompt, setting in zip(prompts, settings, strict=True)
         ]
         writers: list[Writer] = []
@@ -265,12 +266,20 @@ class LLM:
                 raise
         return writers
 
+    def _references(self, prompt: Prompt, for_all: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
+        """The prompt's own texts to copy from, then everybody's, as ids."""
+        own = prompt.get("references", ()) if isinstance(prompt, Mapping) else ()
+        if isinstance(own, str):
+            raise RequestError("'references' is a list of texts: write [...] around a single one")
+        texts = [text if isinstance(text, str) else {"prompt_token_ids": text} for text in (*own, *for_all)]
+        return tuple(self._ids(text) for text in texts)
+
     def _ids(self, prompt: Prompt) -> tuple[int, ...]:
         if isinstance(prompt, Mapping):
-            unknown = set(prompt) - {"prompt", "prompt_token_ids"}
-            if unknown or len(prompt) != 1:
+            if len(set(prompt) & {"prompt", "prompt_token_ids"}) != 1 or set(prompt) - set(PROMPT_KEYS):
                 raise RequestError(
-                    f"a prompt mapping has one key, 'prompt' or 'prompt_token_ids'; got {sorted(prompt)}"
+                    "a prompt mapping has one of the keys 'prompt' and 'prompt_token_ids', and 'references' if wanted; "
+                    f"got {sorted(prompt)}"
                 )
             if "prompt_token_ids" in prompt:
                 return tuple(int(i) for i in prompt["prompt_token_ids"])

@@ -23,8 +23,11 @@ class Speculation:
     drafter: str = "none"
     drafter_options: Mapping[str, Any] = field(default_factory=dict)
     verifier: str = "auto"
+    verifier_options: Mapping[str, Any] = field(default_factory=dict)
     policy: str = "fixed"
+    policy_options: Mapping[str, Any] = field(default_factory=dict)
     num_speculative_tokens: int | None = None
+    recipe: Mapping[str, Any] = field(default_factory=dict)  # `Recipe.describe()` of the recipe it came from
 
 
 def from_mapping(config: Mapping[str, Any]) -> Speculation:

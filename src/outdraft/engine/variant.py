@@ -38,8 +38,6 @@ class Setup:
     max_len: int | None
     cache: CacheConfig
     speculation: Speculation
-    verifier_options: Mapping[str, Any]
-    policy_options: Mapping[str, Any]
 
     @property
     def draft_rounding(self) -> str | None:
@@ -105,13 +103,7 @@ def build_variant(setup: Setup, network: Network) -> Variant:
     guard = find_bound(network, setup.guard)
     if isinstance(runner, GraphedRunner):
         guard = 0.0
-    parts, resolved = build_parts(
-        runner,
-        setup.speculation,
-        verifier_options=setup.verifier_options,
-        policy_options=setup.policy_options,
-        guard=guard,
-    )
+    parts, resolved = build_parts(runner, setup.speculation, guard=guard)
     config = {
         "model": setup.directory.name, "variant": name, "dtype": dtype, "device": str(runner.device),
         "exact": setup.exact, "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len,

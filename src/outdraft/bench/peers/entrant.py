@@ -41,7 +41,9 @@ class PeerEntrant:
         """It owes us nothing: another order of sums may choose otherwise where two tokens are nearly as likely."""
         return False
 
-    def time_text(self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None) -> Timed:
+    def time_text(
+        self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None, *, references: Seq[Seq[int]] = ()
+    ) -> Timed:
         """Ask for one text."""
         wait_until_idle([os.getpid()])
         before = meter.read() if meter is not None else None

@@ -5,6 +5,8 @@
     task_id + prompt            HumanEval: code to continue
     question                    GSM8K: one turn
     prompt | text               text to continue; `category` or `kind` if there is one
+Any row may have `references`: texts that its answer may copy from. (`reference`, which MT-bench has, holds the right
+answers; whoever drafts must not see them, and it is not read.)
 Rows are JSON lines or one JSON list; ".gz" is unpacked. Any other file is plain text: one prompt a line, or, where a
 line is "---", the blocks between such lines.
 """
@@ -97,7 +99,12 @@ def _from_row(row: Row, number: int, suite: str, path: Path) -> Prompt:
         )
     name = next((str(row[key]) for key in ("question_id", "task_id", "id") if key in row), str(number))
     category = str(row.get("category") or row.get("kind") or suite)
-    return Prompt(suite=suite, name=name, category=category, turns=tuple(turns), chat=chat)
+    references = row.get("references") or []
+    if not isinstance(references, list) or not all(isinstance(text, str) for text in references):
+        raise ConfigError(f"suite file {path}, row {number}: references={references!r} is no list of texts")
+    return Prompt(
+        suite=suite, name=name, category=category, turns=tuple(turns), chat=chat, references=tuple(references)
+    )
 
 
 def _said(messages: Any, role: str, user: tuple[str, ...], content: str) -> list[Any]:

@@ -17,6 +17,7 @@ class Prompt:
     category: str
     turns: tuple[str, ...]
     chat: bool = False
+    references: tuple[str, ...] = ()  # texts that the answer may copy from; never the answer itself
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,11 +26,14 @@ class Asked:
 
     ids: tuple[int, ...]
     stop: tuple[str, ...] = ()
+    references: tuple[tuple[int, ...], ...] = ()
 
 
 def ask(codec: TextCodec, prompt: Prompt, messages: Seq[Mapping[str, str]]) -> Asked:
     """The prompt after `messages`, by the model's chat template where the turns are a conversation."""
+    references = tuple(tuple(codec.encode(text, add_special=False)) for text in prompt.references)
     if not prompt.chat:
-        return Asked(ids=tuple(codec.encode(messages[-1]["content"])))
+        return Asked(ids=tuple(codec.encode(messages[-1]["content"])), references=references)
     rendered = render_chat(codec.chat_template, messages)
-    return Asked(ids=tuple(codec.encode(rendered.text, add_special=rendered.add_special)), stop=rendered.stop)
+    ids = tuple(codec.encode(rendered.text, add_special=rendered.add_special))
+    return Asked(ids=ids, stop=rendered.stop, references=references)

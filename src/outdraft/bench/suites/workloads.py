@@ -22,7 +22,17 @@ def workload(name: str) -> list[Prompt]:
     else:
         kind = _KINDS[name]
         texts = {key.split()[1]: text for key, text in zoo.heldout_prompts().items() if key.split()[0] == kind}
-    return [Prompt(suite=name, name=number, category=name, turns=(text,)) for number, text in texts.items()]
+    return [
+        Prompt(
+            suite=name, name=number, category=name, turns=(text,), references=_copied(text) if name == "copy" else ()
+        )
+        for number, text in texts.items()
+    ]
+
+
+def _copied(text: str) -> tuple[str, ...]:
+    """The passage that a copy repeats: the document that "inference with reference" would be given."""
+    return (text.partition("\n\nCopy:\n\n")[0],)
 
 
 def log_text(seed: int) -> str:

@@ -47,8 +47,7 @@ class Suspect:
     """One drafter in one shape."""
 
     label: str
-    drafter: str
-    options: dict[str, Any]
+    words: dict[str, Any]  # over what the engine's flags say
 
 
 def run(options: Options) -> int:
@@ -61,10 +60,10 @@ def run(options: Options) -> int:
     samples = options.samples if options.samples is not None else 100 if options.all else 400
     if options.prompts < 1 or samples < 20 or options.tokens < 2:
         raise ConfigError("an audit needs --prompts of at least 1, --tokens of at least 2, --samples of at least 20")
-    if not options.all and options.engine.drafter == "none":
-        raise ConfigError("nothing to prove: drafter 'none' is plain decoding; name one with --drafter, or take --all")
-    if not options.plant_bias:
-        _refuse_lossy(options)
+    if not options.all and options.engine.recipe is None and options.engine.drafter in (None, "none"):
+        raise ConfigError(
+            "nothing to prove: drafter 'none' is plain decoding; name one with --drafter or --recipe, or take --all"
+        )
     console = make_console(stderr=options.json)
     checks = []
     with console.status("loading") if console.is_terminal else _Quiet() as status:
@@ -87,26 +86,13 @@ def run(options: Options) -> int:
     return 0 if passed else 1
 
 
-def _refuse_lossy(options: Options) -> None:
-    """A rule that says itself that it is lossy leaves nothing to prove."""
-    from outdraft.core.registry import find, make_options
-
-    rule = find("verifier", options.engine.verifier)
-    if not rule.build(make_options(rule, options.engine.verifier_options)).lossless:
-        raise ConfigError(
-            f"verifier {rule.name!r} is lossy with these options and says so: there is nothing to prove; take 'auto', "
-            "or see docs/verification.md for the values at which a rule is exact"
-        )
-
-
 def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> "Iterator[Check]":
     """Every check of this audit, as it is done."""
     from outdraft.testing.losslessness import FAULTS, PLANTED, Auditor
     from outdraft.testing.prompts import identity_prompts, law_prompts
 
-    flags = replace(options.engine, drafter="none", drafter_options={}, verifier="auto", verifier_options={})
-    plain = flags.load()
-    verifier = PLANTED if options.plant_bias else options.engine.verifier
+    plain = options.engine.load_plain()
+    planted = {"verifier": PLANTED, "verifier_options": {}} if options.plant_bias else {}
     suspects, settings = list_suspects(options), list_settings(options)
     vocab_size, context = plain.engine.parts.target.vocab_size, plain.engine.parts.target.max_len
     tokens = min(options.tokens, context // 2)
@@ -120,13 +106,21 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
     )
     for suspect in suspects:
         try:
-            spec = _speculative(plain, suspect, verifier, options)
-            faulty = {name: _speculative(plain, suspect, rule, options) for name, rule in FAULTS.items()}
+            spec = options.engine.speculate(plain, **suspect.words, **planted)
+            faulty = {
+                name: options.engine.speculate(plain, **suspect.words, verifier=rule, verifier_options={})
+                for name, rule in FAULTS.items()
+            }
         except OutdraftError as error:
             if not options.all or options.engine.model == ZOO_TARGET:
                 raise
             notice(f"skip  {suspect.label}: {error}")  # its weights belong to another target
             continue
+        if not spec.lossless and not options.plant_bias:
+            raise ConfigError(
+                f"verifier {spec.config['verifier']['name']!r} is lossy with these options and says so, so there is "
+                "nothing to prove: take 'auto', or see docs/verification.md for the values at which a rule is exact"
+            )
         yield from _checks_of(auditor, suspect, spec, faulty, settings, progress)
 
 
@@ -160,8 +154,7 @@ def list_suspects(options: Options) -> list[Suspect]:
     from outdraft.core.registry import find, names, option_defaults
 
     if not options.all:
-        given = dict(options.engine.drafter_options)
-        return [Suspect(label=options.engine.drafter, drafter=options.engine.drafter, options=given)]
+        return [Suspect(label=options.engine.drafter or f"recipe {options.engine.recipe}", words={})]
     suspects = []
     for name in names("drafter"):
         method = find("drafter", name)
@@ -170,10 +163,12 @@ def list_suspects(options: Options) -> list[Suspect]:
         suited = ZOO_OPTIONS.get(name, {}) if options.engine.model == ZOO_TARGET else {}
         width = option_defaults(method).get("width")
         if width is None or method.shapes == ("chain",):
-            suspects.append(Suspect(label=f"{name} {method.shapes[-1]}", drafter=name, options=dict(suited)))
-            continue
-        suspects.append(Suspect(label=f"{name} chain", drafter=name, options=suited | {"width": 1}))
-        suspects.append(Suspect(label=f"{name} tree", drafter=name, options=suited | {"width": max(width, TREE_WIDTH)}))
+            forms: dict[str, dict[str, Any]] = {method.shapes[-1]: {}}
+        else:
+            forms = {"chain": {"width": 1}, "tree": {"width": max(width, TREE_WIDTH)}}
+        for form, shaped in forms.items():
+            words = {"recipe": None, "drafter": name, "drafter_options": {**suited, **shaped}}
+            suspects.append(Suspect(label=f"{name} {form}", words=words))
     return suspects
 
 
@@ -193,18 +188,6 @@ def list_settings(options: Options) -> "list[Setting]":
         Setting(name="greedy", sampling=asked | {"temperature": 0.0}),
         Setting(name=label, sampling=sampled),
     ]
-
-
-def _speculative(plain: "LLM", suspect: Suspect, verifier: str, options: Options) -> "LLM":
-    return plain.with_drafter(
-        suspect.drafter,
-        suspect.options,
-        verifier=verifier,
-        verifier_options=options.engine.verifier_options if verifier == options.engine.verifier else {},
-        policy=options.engine.policy,
-        policy_options=options.engine.policy_options,
-        num_speculative_tokens=options.engine.num_speculative_tokens,
-    )
 
 
 def _named(check: "Check", where: str) -> "Check":

@@ -41,9 +41,11 @@ class Options:
     model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a name in its cache, or zoo:NAME; "
                       "here and as a draft, MODEL@4x12 is inflated and MODEL@int8 rounded")  # fmt: skip
     method: tuple[str, ...] = flag(
-        (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential; may be repeated; "
+        (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, recipe:NAME; may be repeated; "
         "without it (and without --peer) the demo's line-up, as far as it fits the model", metavar="METHOD"
     )  # fmt: skip
+    recipe: tuple[str, ...] = flag((), "a paper's recipe, or a TOML file of yours: short for --method recipe:NAME; may "
+                                   "be repeated", metavar="NAME")  # fmt: skip
     peer: tuple[str, ...] = flag(
         (), "another engine in the same rounds: transformers, llama_cpp, openvino, vllm, with mode=plain|assisted|..., "
         "k=, bits=, draft=MODEL, python=PATH; may be repeated (docs/bench.md); texts then have one length",
@@ -56,7 +58,8 @@ class Options:
     quick: bool = flag(False, "at most 3 prompts a suite, 64 tokens, 3 rounds")
     prompts: int = flag(0, "prompts of each suite, spread over it; 0 is all")
     rounds: int = flag(5, "timed texts of each method and prompt, after one that warms up and is compared")
-    verifier: str = flag("auto", "which rule judges, where --method does not say", metavar="NAME")
+    verifier: str | None = flag(None, "which rule judges, where --method does not say; auto, or the recipe's",
+                                metavar="NAME")  # fmt: skip
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
@@ -146,7 +149,8 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
         check_params(params)
         params = replace(params, ignore_eos=True)
     zoo = options.model.partition("@")[0] == ZOO_TARGET
-    chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in options.method]
+    methods = (*options.method, *(f"recipe:{name}" for name in options.recipe))
+    chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in methods]
     prompts = load_suites(options.suite or DEFAULT, count=count)
     engine = ("dtype", "device", "exact", "guard", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
     settings = {name: getattr(options, name) for name in engine}

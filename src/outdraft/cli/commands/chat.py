@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from outdraft.cli.flags import EngineFlags, SamplingFlags
+from outdraft.cli.flags import EngineFlags, SamplingFlags, read_references
 from outdraft.cli.options import flag
 from outdraft.core.errors import RequestError
 
@@ -36,6 +36,8 @@ class Options:
     engine: EngineFlags = field(metadata={"title": "engine"})
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     system: str | None = flag(None, "a system message to begin with")
+    reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
+                                      "be repeated", metavar="FILE")  # fmt: skip
     color: bool = flag(False, "colour the answers by the source of each token")
 
 
@@ -44,11 +46,12 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console, warn_if_lossy
 
     options.sampling.params()  # bad settings are told before the model is loaded
+    references = read_references(options.reference)
     llm = options.engine.load()
     if llm.codec is None:
         raise RequestError(f"{options.engine.model} has no tokenizer, and a chat needs text")
     console = make_console()
-    chat = Chat(llm, options, console)
+    chat = Chat(llm, options, console, references)
     if llm.codec.chat_template is None:
         console.print("This model has no chat template: it continues a plain transcript.", style="dim")
     warn_if_lossy(console, llm)
@@ -69,6 +72,7 @@ class Chat:
     llm: "LLM"
     options: Options
     console: "Console"
+    references: list[str]
     messages: list[dict[str, str]] = field(default_factory=list)
     last: "Tally | None" = None
 
@@ -137,7 +141,8 @@ class Chat:
         stop = (*self.options.sampling.stop, *asked.stop)
         ids = codec.encode(asked.text, add_special=asked.add_special)
         colours = Colours(codec) if self.options.color else None
-        for chunk in self.llm.stream({"prompt_token_ids": ids}, self.options.sampling.params(stop=stop)):
+        prompt = {"prompt_token_ids": ids, "references": self.references}
+        for chunk in self.llm.stream(prompt, self.options.sampling.params(stop=stop)):
             yield chunk, paint(colours.take(chunk)) if colours else Text(chunk.text)
 
 

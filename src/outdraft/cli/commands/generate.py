@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.flags import EngineFlags, SamplingFlags
+from outdraft.cli.flags import EngineFlags, SamplingFlags, read_references
 from outdraft.cli.options import argument, flag
 from outdraft.core.errors import RequestError
 
@@ -28,6 +28,8 @@ class Options:
     prompt: str | None = argument(None, "the text to continue; without it, standard input is read")
     engine: EngineFlags = field(metadata={"title": "engine"})
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
+    reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
+                                      "be repeated", metavar="FILE")  # fmt: skip
     color: bool = flag(False, "colour the text by the source of each token, with a legend")
     stats: bool = flag(False, "show tokens per target pass, acceptance and speed (on stderr)")
     json: bool = flag(False, "machine output: text, ids, sources, finish_reason, variant, lossless, metrics, config")
@@ -36,7 +38,7 @@ class Options:
 def run(options: Options) -> int:
     """Stream the text, or print one JSON object."""
     params = options.sampling.params()
-    prompt = read_prompt(options.prompt)
+    prompt = {"prompt": read_prompt(options.prompt), "references": read_references(options.reference)}
     llm = options.engine.load()
     if options.json:
         return _as_json(llm, prompt, params)
@@ -64,7 +66,9 @@ def read_prompt(given: str | None) -> str:
     return prompt.removesuffix("\n") if given is None else prompt
 
 
-def _stream(llm: "LLM", prompt: str, params: "SamplingParams", console: "Console", *, colour: bool) -> "Tally":
+def _stream(
+    llm: "LLM", prompt: dict[str, Any], params: "SamplingParams", console: "Console", *, colour: bool
+) -> "Tally":
     from outdraft.cli.colours import Colours, paint
     from outdraft.cli.tally import Tally
 
@@ -81,7 +85,7 @@ def _stream(llm: "LLM", prompt: str, params: "SamplingParams", console: "Console
     return tally
 
 
-def _as_json(llm: "LLM", prompt: str, params: "SamplingParams") -> int:
+def _as_json(llm: "LLM", prompt: dict[str, Any], params: "SamplingParams") -> int:
     from outdraft.cli.console import write_json
 
     result = llm.generate(prompt, params)

@@ -1,23 +1,23 @@
-"""`outdraft methods`: the catalogue, as the registry finds it. Adding a method's file adds its row."""
+"""`outdraft methods`: the catalogue, as the registry finds it, and the recipes. Adding a file adds its row."""
 
 from dataclasses import dataclass
 from typing import Any
 
 from outdraft.cli.options import flag
 
-SUMMARY = "list every drafter, verifier and policy"
+SUMMARY = "list every drafter, verifier, policy and recipe"
 
-
-_PLURALS = {"drafter": "drafters", "verifier": "verifiers", "policy": "policies"}
+RECIPE = "recipe"
+_PLURALS = {"drafter": "drafters", "verifier": "verifiers", "policy": "policies", RECIPE: "recipes"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What to list."""
 
-    kind: str | None = flag(None, "only this kind", choices=("drafter", "verifier", "policy"))
+    kind: str | None = flag(None, "only this kind", choices=("drafter", "verifier", "policy", RECIPE))
     options: bool = flag(False, "also the options of each, with their defaults")
-    json: bool = flag(False, "machine output: a list of {name, kind, lossless, paper}")
+    json: bool = flag(False, "machine output: a list of {name, kind, lossless, paper, ...}")
 
 
 def run(options: Options) -> int:
@@ -34,7 +34,8 @@ def run(options: Options) -> int:
     console = make_console()
     for kind in dict.fromkeys(entry["kind"] for entry in entries):
         table = Table(title=_PLURALS[kind], title_justify="left", title_style="bold", box=None, pad_edge=False)
-        for heading in ("name", "lossless", "what it does", "paper"):
+        what = "drafter x shape x verifier x policy" if kind == RECIPE else "what it does"
+        for heading in ("name", "lossless", what, "paper"):
             table.add_column(heading, no_wrap=heading in ("name", "lossless"))
         for entry in entries:
             if entry["kind"] == kind:
@@ -52,7 +53,10 @@ def catalogue(kind: str | None = None, *, with_options: bool = False) -> list[di
     from outdraft.core.registry import KINDS, find, names, option_defaults
 
     entries = []
-    for one in [kind] if kind else KINDS:
+    for one in [kind] if kind else [*KINDS, RECIPE]:
+        if one == RECIPE:
+            entries += _recipes(with_options=with_options)
+            continue
         for name in names(one):
             method = find(one, name)
             entry: dict[str, Any] = {"name": name, "kind": one, "lossless": method.lossless}
@@ -61,6 +65,31 @@ def catalogue(kind: str | None = None, *, with_options: bool = False) -> list[di
             if with_options:
                 entry["options"] = option_defaults(method)
             entries.append(entry)
+    return entries
+
+
+def _recipes(*, with_options: bool) -> list[dict[str, Any]]:
+    """The same of each recipe: drafter, shape, verifier and policy in the summary's place."""
+    from dataclasses import asdict
+
+    from outdraft.engine.recipe import read_recipe, recipe_names
+
+    entries = []
+    for name in recipe_names():
+        recipe = read_recipe(name)
+        parts = {"drafter": recipe.drafter, "verifier": recipe.verifier, "policy": recipe.policy}
+        entry: dict[str, Any] = {"name": name, "kind": RECIPE, "lossless": recipe.lossless}
+        entry["paper"] = asdict(recipe.paper) if recipe.paper else None
+        entry |= {kind: part.name for kind, part in parts.items()}
+        entry |= {"shape": recipe.shape, "modifies_target": recipe.modifies_target}
+        entry["summary"] = f"{recipe.drafter.name} x {recipe.shape} x {recipe.verifier.name} x {recipe.policy.name}"
+        if recipe.modifies_target:
+            entry["summary"] += " (the paper trains the target too)"
+        if with_options:
+            entry["options"] = {
+                f"{kind}.{key}": value for kind, part in parts.items() for key, value in part.options.items()
+            }
+        entries.append(entry)
     return entries
 
 

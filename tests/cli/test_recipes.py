@@ -1,0 +1,91 @@
+"""Recipes and references at the command line."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from outdraft.bench.lineup import parse_rival
+from outdraft.core.errors import ConfigError
+from outdraft.engine.recipe import recipe_names
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.toml"
+    path.write_text('[drafter]\nname = "ngram"\n[drafter.options]\nmax_ngram = 2\n')
+    return path
+
+
+def test_methods_lists_recipes(outdraft):
+    made = json.loads(outdraft("methods", "--kind", "recipe", "--json").out)
+    assert [entry["name"] for entry in made] == recipe_names()
+    ngram = next(entry for entry in made if entry["name"] == "ngram")
+    assert ngram["lossless"] and ngram["shape"] == "chain" and ngram["paper"]["year"] == 2023
+    assert ngram["summary"] == "ngram x chain x auto x fixed"
+    assert {entry["kind"] for entry in json.loads(outdraft("methods", "--json").out)} == {
+        "drafter", "verifier", "policy", "recipe",
+    }  # fmt: skip
+    table = outdraft("methods", "--kind", "recipe", "--options").out
+    assert "lookahead" in table and "drafter.window" in table
+
+
+def test_generate_with_a_recipe(outdraft, tiny: Path, mine: Path):
+    plain = outdraft("generate", "--model", tiny, "abcabcabc", "--max-tokens", 12)
+    words = ("generate", "--model", tiny, "abcabcabc", "--max-tokens", 12, "--recipe", mine)
+    assert outdraft(*words).out == plain.out
+    made = json.loads(outdraft(*words, "--json", "-k", 3).out)
+    assert made["config"]["recipe"]["name"] == "mine" and made["config"]["drafter"]["max_ngram"] == 2
+    assert made["config"]["policy"]["num_speculative_tokens"] == 3
+    ran = outdraft(*words, "--drafter", "lookahead")
+    assert ran.code == 2 and "recipe" in ran.err and ran.err.count("\n") == 1
+
+
+def test_references_reach_the_drafter(outdraft, tiny: Path, tmp_path: Path, monkeypatch):
+    from outdraft.engine.loop import Engine
+
+    seen = []
+    add = Engine.add
+    monkeypatch.setattr(
+        Engine, "add", lambda self, request, stop=None: seen.append(request) or add(self, request, stop)
+    )
+    file = tmp_path / "document.txt"
+    file.write_text("the document")
+    words = ("--model", tiny, "--max-tokens", 3, "--reference", file, "--reference", file)
+    assert outdraft("generate", "abc", *words).code == 0
+    assert outdraft("chat", *words, stdin="abc\n").code == 0
+    assert [len(request.references) for request in seen] == [2, 2]
+    assert all(bytes(b for b in text if b < 256) for request in seen for text in request.references)
+    ran = outdraft("generate", "abc", "--model", tiny, "--reference", tmp_path / "none.txt")
+    assert ran.code == 2 and "none.txt cannot be read" in ran.err
+
+
+def test_audit_a_recipe(outdraft, tiny: Path, mine: Path):
+    words = ("audit", "--model", tiny, "--recipe", mine, "--prompts", 2, "--tokens", 8, "--samples", 20, "--json")
+    made = json.loads(outdraft(*words).out)
+    assert any(str(mine) in check["name"] for check in made["checks"])
+
+
+def test_bench_a_recipe(outdraft, tiny: Path, mine: Path, tmp_path: Path):
+    out = tmp_path / "records.jsonl"
+    suite = tmp_path / "suite.jsonl"
+    suite.write_text(json.dumps({"prompt": "abcabcabc", "references": ["abcabcabcabc"]}) + "\n")
+    words = ("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 6, "--no-curve", "--no-plots")
+    assert outdraft(*words, "--out", out, "--recipe", mine, "--method", "recipe:ngram,k=3").code == 0
+    rows = [json.loads(line) for line in out.read_text().splitlines()]
+    assert {row["method"] for row in rows} == {"none", f"recipe:{mine}", "recipe:ngram k=3"}
+    assert all(row["identical"] for row in rows)
+    config = next(row["config"] for row in rows if row["method"] == "recipe:ngram k=3")
+    assert config["recipe"]["name"] == "ngram" and config["policy"]["num_speculative_tokens"] == 3
+
+
+def test_a_rival_that_is_a_recipe():
+    rival = parse_rival("recipe:lookahead,k=3,window=5,verifier=greedy", zoo=True)
+    assert (
+        rival.is_recipe
+        and rival.drafter == "lookahead"
+        and rival.label == "recipe:lookahead k=3 window=5 verifier=greedy"
+    )
+    assert rival.words["recipe"] == "lookahead" and rival.words["drafter_options"] == {"window": 5}
+    with pytest.raises(ConfigError, match="names no recipe"):
+        parse_rival("recipe")
