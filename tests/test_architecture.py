@@ -29,11 +29,13 @@ HOST_READS = {
     "engine/graphed.py": "a pass's tokens and positions where they are on the host already",
     "nn/attention/rows.py": "a draft's own mask, on the host",
     "verify/block.py": "one number a node, read together",
-    "verify/sequential.py": "one number a node, read together",
+    "verify/shared/in_turn.py": "one number a node, read together",
+    "verify/shared/relaxed.py": "one number a guess, read together",
     "verify/shared/chain.py": "one number a node, read together",
     "drafters/shared/choose.py": "the tokens drafted",
     "drafters/shared/growth.py": "the tokens drafted, a level at a time",
     "drafters/lookahead/drafter.py": "the tokens of the window",
+    "drafters/jacobi.py": "the tokens of the window",
 }
 ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
 

@@ -180,3 +180,15 @@ def test_pictures(record_file: Path):
     said = [text.get_text() for text in pictures._overview(records, cells).texts]
     assert any("Made-up CPU" in text and "2026-11-21" in text for text in said)
     assert json.loads(record_file.read_text().splitlines()[0])["machine"]["cpu"] == "Made-up CPU, AVX2"
+
+
+def test_a_lossy_rule_is_named_in_its_row(tmp_path):
+    rule = {"verifier": {"name": "typical", "lossless": False}}
+    records = [
+        {**record, "config": {**record["config"], **rule}, "identical": None} if record.get("method") == "ngram k=8" else record
+        for record in make_records()
+    ]
+    cells = summarise(read_records(write(tmp_path / "r.jsonl", records)))
+    sheet = speed_sheet(cells, "")
+    told = {row[0]: row[-1] for row in sheet.rows}
+    assert told["ngram k=8"] == "LOSSY" and told["eagle k=5"] == "yes"

@@ -11,7 +11,7 @@ from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
-from outdraft.drafters.draft_model.model import DraftModel
+from outdraft.drafters.shared.draft_model import DraftModel
 from outdraft.kernels.library import library
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config

@@ -5,7 +5,9 @@ import torch
 from outdraft.core.registry import find
 from outdraft.testing.tables import Table, blend, random_table
 
-RULES = ("auto", "block", "coupled", "multi_draft", "rejection", "sequential", "traversal")
+RULES = (
+    "auto", "block", "coupled", "fixed_point", "gated", "multi_draft", "rejection", "sequential", "traversal",
+)  # fmt: skip
 CHAINS = {"nothing": (-1,), "one": (-1, 0), "three": (-1, 0, 1, 2)}
 TREES = {
     "wide": (-1, 0, 0, 0),
@@ -16,9 +18,9 @@ TREES = {
 SHAPES = CHAINS | TREES
 
 
-def rule(name: str):
+def rule(name: str, **options):
     method = find("verifier", name)
-    return method.build(method.options())
+    return method.build(method.options(**options))
 
 
 def judged_by(name: str) -> dict[str, tuple[int, ...]]:

@@ -3,21 +3,14 @@
 import pytest
 import torch
 from verify.laws import CHAINS, PAIRS, RULES, TREES, judged_by, rule
+from verify.measuring import CONTEXT, deviation
 
 from outdraft.testing import planted
 from outdraft.testing.enumerate_law import Chance, exact_law, outcomes, rounds, target_law, total_variation
 from outdraft.testing.tables import drafts_from, random_table
 from outdraft.verify.shared.case import PerDraft
 
-CONTEXT = [0, 1]
 CASES = [(name, shape) for name in RULES for shape in judged_by(name)]
-
-
-def deviation(verifier, pair, parents, *, coupled=False, **drafting) -> float:
-    target, drafter = pair
-    horizon = min(len(parents), 3) + 1
-    law = exact_law(verifier, target, drafts_from(drafter, parents, **drafting), CONTEXT, horizon, coupled=coupled)
-    return total_variation(law, target_law(target, CONTEXT, horizon))
 
 
 @pytest.mark.parametrize("sampled", [True, False], ids=["sampled", "deterministic"])

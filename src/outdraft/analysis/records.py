@@ -53,6 +53,11 @@ class Row:
     num_first_tokens: list[int] | None = None  # by round; older files: one each
 
     @property
+    def lossless(self) -> bool:
+        """What the rule said of itself; other programs and older files say nothing."""
+        return bool(self.config.get("verifier", {}).get("lossless", True))
+
+    @property
     def setup(self) -> dict[str, Any]:
         """What rows must share to stand in one table. A prompt's own stop strings do not count."""
         shared = ("dtype", "device", "exact", "max_model_len", "kv_cache", "kv_cache_dtype")

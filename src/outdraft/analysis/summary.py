@@ -26,6 +26,7 @@ class Cell:
     group: str
     num_prompts: int
     num_rounds: int
+    lossless: bool  # False: under a rule that does not keep the target's law
     num_failed: int
     num_compared: int
     first_failure: str | None
@@ -95,6 +96,7 @@ def _cell(method: str, group: str, rows: Seq[Row]) -> Cell:
         group=group,
         num_prompts=len(rows),
         num_rounds=taken.shape[1],
+        lossless=rows[0].lossless,
         num_failed=len(failures),
         num_compared=sum(row.identical is not None for row in rows),
         first_failure=f"{failures[0].suite} {failures[0].prompt}: {failures[0].difference}" if failures else None,

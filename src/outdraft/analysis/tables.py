@@ -86,6 +86,8 @@ def _identical(cell: Cell) -> str:
     if cell.num_agreeing is not None:
         told = f"{cell.num_agreeing} of {cell.num_prompts}"
         return told if cell.shortest_agreement is None else f"{told}, else from {cell.shortest_agreement}"
+    if not cell.lossless:
+        return "LOSSY"
     if not cell.num_compared:
         return "not promised"
     return "yes" if not cell.num_failed else f"NO, {cell.num_failed} of {cell.num_compared}"

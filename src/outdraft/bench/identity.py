@@ -1,7 +1,7 @@
 """Whether a method wrote the text that plain decoding writes, in the very run that is timed.
 
 It must, for greedy decoding, and for a seed under a rule that couples to it. Without that promise nothing is compared
-(None): equality in law is what `outdraft audit` proves.
+(None): equality in law is what `outdraft audit` proves, and a lossy rule promises nothing.
 """
 
 from collections.abc import Sequence as Seq
@@ -13,7 +13,9 @@ from outdraft.engine.llm import LLM
 
 def is_promised(llm: LLM, params: SamplingParams) -> bool:
     """Whether this engine owes us plain decoding's own text."""
-    return params.greedy or llm.engine.parts.verifier.couples(Request(prompt_token_ids=(0,), params=params))
+    return llm.lossless and (
+        params.greedy or llm.engine.parts.verifier.couples(Request(prompt_token_ids=(0,), params=params))
+    )
 
 
 def count_agreeing(mine: Seq[int], plain: Seq[int]) -> int:

@@ -6,12 +6,15 @@ No escape sequence reaches a pipe or a file, nor a terminal whose user set NO_CO
 import json
 import os
 import sys
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 from rich.text import Text
 
 from outdraft.core.events import Source
+
+if TYPE_CHECKING:
+    from outdraft.engine.llm import LLM
 
 STYLES = {Source.ACCEPTED: "green", Source.RECOVERED: "yellow", Source.BONUS: "cyan", Source.PLAIN: ""}
 MEANINGS = {
@@ -36,6 +39,14 @@ def has_style(console: Console) -> bool:
 def write_json(data: Any) -> None:
     """Machine output: one JSON value on stdout, nothing else."""
     sys.stdout.write(json.dumps(data, ensure_ascii=False, indent=2) + "\n")
+
+
+def warn_if_lossy(console: Console, llm: "LLM") -> None:
+    """Say so if the rule that judges does not keep the target's law."""
+    if not llm.lossless:
+        name = llm.config["verifier"]["name"]
+        told = f"LOSSY: with these options verifier {name} does not keep the target's law; 'auto' does"
+        console.print(told, style="bold red", markup=False)
 
 
 def legend() -> Text:

@@ -7,6 +7,10 @@ r"""The datum: every guess of every method is a `Draft`, a small tree of tokens 
     2 3            q       [N,V]  row i = the law from which node i's children were really drawn
                                   (absent: a deterministic guess, whose law is one-hot)
 
+Siblings are drawn without replacement from their parent's row. Where some were drawn independently of the others (with
+replacement, or by another drafter), `drawn_from` names each node's own row: the eldest child's is its parent's, the
+others may be among further rows of q, below the N.
+
 A chain is a tree of width one; plain decoding is the tree of node 0 alone.
 """
 
@@ -40,7 +44,8 @@ class Draft:
 
     tokens: Tensor  # [N] int64
     parents: Tensor  # [N] int64
-    q: Tensor | None = None  # [N, V]; rows of leaves are not read
+    q: Tensor | None = None  # [N, V]; rows of leaves are not read. [R, V], R >= N, with `drawn_from`
+    drawn_from: Tensor | None = None  # [N] row of q of each node: one row without replacement, two independently
     roles: Tensor | None = None  # [N] Role; default VERIFY
     mask: Tensor | None = None  # [N, N] bool, what each node sees of the others; default its ancestors and itself
     embeds: Tensor | None = None  # [N, D] learned vectors in place of token embeddings; NaN rows: use the token

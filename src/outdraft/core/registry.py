@@ -34,11 +34,16 @@ class Method:
     summary: str
     build: Callable[..., Any]  # drafter: (options, port); verifier: (options); policy: (options, arms of the drafter)
     options: type  # a frozen dataclass, every field with a default
-    lossless: bool = True
     paper: Paper | None = None
     describe: Callable[[Any], Mapping[str, Any]] = lambda built: {}  # what it chose itself, for the resolved config
     arms: Callable[[Any], tuple[str, ...]] = lambda built: ()  # drafter: the names a policy may choose among
     shapes: tuple[str, ...] = ("chain",)  # drafter: what it can propose; verifier: what it can judge
+    soft: Callable[[Any], bool] = lambda options: False  # verifier: judges greedy requests by laws at temperature 1
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the output keeps the target's law, with default options. A rule says so itself, once it is built."""
+        return self.kind != "verifier" or bool(self.build(self.options()).lossless)
 
 
 def names(kind: str) -> list[str]:

@@ -12,7 +12,10 @@ from outdraft.core.verdict import Verdict
 
 
 class Verifier(Protocol):
-    """`lossless`: the output's law is exactly the target's. Rules that are not say so wherever a result is shown."""
+    """`lossless`: the output's law is exactly the target's. Wherever a result is shown, a rule that is not is named.
+
+    That may depend on a rule's options, so it is the built rule that says it.
+    """
 
     lossless: bool
 

@@ -12,11 +12,11 @@ from outdraft.kernels.choice import best_tokens
 from outdraft.sampling.warp import poisoned_one_hot, tree_paths, warp_nodes
 
 
-def target_laws(packed: PackedDrafts, logits: Tensor) -> Tensor:
-    """The warped law at every node: [M, V] -> [M, V]."""
+def target_laws(packed: PackedDrafts, logits: Tensor, *, soft: bool = False) -> Tensor:
+    """The warped law at every node: [M, V] -> [M, V]. `soft`: at temperature 1 for greedy requests, not one-hot."""
     judged = [(i, seq, tree) for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)) if tree]
     asked = [seq.request.params for _, seq, _ in judged]
-    if all(params.greedy and not params.edits_logits for params in asked):
+    if not soft and all(params.greedy and not params.edits_logits for params in asked):
         best = best_tokens(logits)
         if best is not None:
             return torch.zeros_like(logits).scatter_(-1, torch.tensor(best)[:, None], 1.0)
@@ -25,5 +25,5 @@ def target_laws(packed: PackedDrafts, logits: Tensor) -> Tensor:
     laws = []
     for i, seq, tree in judged:
         paths = tree_paths(tree) if seq.request.params.depends_on_history else None
-        laws.append(warp_nodes(seq, logits[packed.node_slice(i)], paths))
+        laws.append(warp_nodes(seq, logits[packed.node_slice(i)], paths, soft=soft))
     return laws[0] if len(laws) == 1 else torch.cat(laws) if laws else logits

@@ -32,6 +32,7 @@ class Parts:
     drafter: Drafter
     verifier: Verifier
     policy: Policy
+    soft: bool = False  # the rule judges greedy requests by their law at temperature 1 (`Method.soft`)
     guard: float = 0.0  # settle decisions that such a change of a logit difference could turn; 0: none
 
 
@@ -44,7 +45,7 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     scored = parts.target.forward(packed, parts.drafter.needs.taps)
     passed = perf_counter()
 
-    p = target_laws(packed, scored.logits)
+    p = target_laws(packed, scored.logits, soft=parts.soft)
     coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
     verdicts = parts.verifier(packed, p, coins)
     replayed: dict[int, int] = {}

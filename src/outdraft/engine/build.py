@@ -78,10 +78,11 @@ def build_parts(
         drafter=drafter,
         verifier=rule.build(options["verifier"]),
         policy=pacing.build(options["policy"], method.arms(drafter)),
+        soft=rule.soft(options["verifier"]),
         guard=guard,
     )
     resolved: dict[str, Any] = {
-        kind: {"name": chosen.name, "lossless": chosen.lossless, **asdict(options[kind])}
+        kind: {"name": chosen.name, **asdict(options[kind])}
         for kind, chosen in (("drafter", method), ("verifier", rule), ("policy", pacing))
     }
     resolved["drafter"] |= method.describe(drafter)

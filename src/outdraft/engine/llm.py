@@ -140,6 +140,11 @@ class LLM:
         return {**self.engine.config, "precision": precision}
 
     @property
+    def lossless(self) -> bool:
+        """Whether what it writes has the target's law; a lossy verifier says no."""
+        return self.engine.parts.verifier.lossless
+
+    @property
     def _decoder(self) -> Network:
         return network_of(self.engine.parts)
 
@@ -251,7 +256,7 @@ class LLM:
         with self._lock:
             try:
                 for request in requests:
-                    writer = Writer(request, self.codec)
+                    writer = Writer(request, self.codec, lossless=self.lossless)
                     writer.seq = self.engine.add(request, writer.find_stop)
                     self._writers[writer.seq.id] = writer
                     writers.append(writer)

@@ -100,7 +100,7 @@ def read_recipe(given: str | Path) -> Recipe:
 def is_lossless(verifier: Choice) -> bool:
     """What the rule itself says, built with these options: some are exact by default and lossy on demand."""
     method = find("verifier", verifier.name)
-    return method.lossless and bool(method.build(make_options(method, verifier.options)).lossless)
+    return bool(method.build(make_options(method, verifier.options)).lossless)
 
 
 def _choice(kind: str, raw: Mapping[str, Any], path: Path) -> Choice:

@@ -41,6 +41,7 @@ class Result:
     logprobs: tuple[TokenLogprobs, ...] | None  # None unless asked for
     finish_reason: str | None  # "stop", "length" or "cancelled"
     variant: str  # how the weights were rounded that wrote it: "", "int4-g32-mixed", ...
+    lossless: bool  # whether its law is the target's: False under a lossy verifier
     stats: RequestStats = field(repr=False)
 
     @property
@@ -54,12 +55,13 @@ class Writer:
 
     seq: Sequence
 
-    def __init__(self, request: Request, codec: Codec | None) -> None:
+    def __init__(self, request: Request, codec: Codec | None, *, lossless: bool) -> None:
         if request.params.stop and codec is None:
             raise RequestError(
                 f"stop={request.params.stop!r} needs a tokenizer, and the model has none: use stop_token_ids"
             )
         self.request = request
+        self.lossless = lossless
         self.chunks: deque[Chunk] = deque()
         self.stats = RequestStats()
         self._stream = TextStream(codec) if codec is not None else None
@@ -105,6 +107,7 @@ class Writer:
             logprobs=tuple(self._logprobs) if self.request.params.logprobs is not None else None,
             finish_reason=self.seq.finish_reason,
             variant=self.seq.variant,
+            lossless=self.lossless,
             stats=self.stats,
         )
 

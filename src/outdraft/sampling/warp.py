@@ -18,12 +18,14 @@ from outdraft.core.sequence import Sequence
 from outdraft.sampling.penalties import penalise
 
 
-def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = None) -> Tensor:
+def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = None, *, soft: bool = False) -> Tensor:
     """The laws [n, V] that rows `logits` [n, V] stand for.
 
     `paths[i]`: draft tokens between `seq.tokens` and what row i predicts (empty at the pending node); needed only
-    where `params.depends_on_history`. Raises `NumericsError` on NaN or infinite logits (-inf is a mask, and fine); on a
-    GPU, where looking would make the host wait, their law has no finite sum instead, and whoever judges it raises.
+    where `params.depends_on_history`. `soft`: a greedy request's law at temperature 1 instead of the one-hot one, for
+    lossy rules that ask how probable a token is. Raises `NumericsError` on NaN or infinite logits (-inf is a mask, and
+    fine); on a GPU, where looking would make the host wait, their law has no finite sum instead, and whoever judges it
+    raises.
     """
     params = seq.request.params
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
@@ -36,11 +38,11 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
             f"{len(seq.tokens)}: the weights are damaged, or overflow in their number format (try dtype float32)"
         )
     logits = adjust(seq, logits, paths)
-    if params.greedy:
+    if params.greedy and not soft:
         if best.device.type != "cpu":
             return poisoned_one_hot(logits, best)
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    if params.temperature != 1.0:
+    if params.temperature != 1.0 and not params.greedy:
         logits = logits / params.temperature
     law = torch.softmax(logits, -1)
     if params.min_p or params.top_k or params.top_p < 1:

@@ -22,6 +22,5 @@ METHOD = Method(
     summary="a lossy rule on purpose: keeps every guess",
     build=lambda options: PerDraft(accept_all, lossless=False),
     options=NoOptions,
-    lossless=False,
     shapes=("chain", "tree"),
 )

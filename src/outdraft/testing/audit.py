@@ -119,13 +119,17 @@ def check_draft(draft: Draft, tree: HostTree, vocab_size: int, name: str) -> Non
     require(all(0 <= token < vocab_size for token in tree.tokens), f"{name}: a drafted id is outside the vocabulary")
     require(draft.roles is None or int(draft.roles[0]) == Role.VERIFY, f"{name}: the pending node is a probe")
     for node, children in enumerate(tree.children):
-        drafted = [tree.tokens[child] for child in children]
-        require(len(set(drafted)) == len(drafted), f"{name}: node {node} has the same child twice: {drafted}")
-        if draft.q is None or not children:
-            continue
-        law = draft.q[node].double()
-        require(bool((law >= 0).all()) and abs(float(law.sum()) - 1) < 1e-4, f"{name}: q[{node}] is no law")
-        require(all(law[token] > 0 for token in drafted), f"{name}: q[{node}] gives no mass to a child that it drew")
+        by_row: dict[int, list[int]] = {}
+        for child in children:
+            row = node if draft.drawn_from is None else int(draft.drawn_from[child])
+            by_row.setdefault(row, []).append(tree.tokens[child])
+        for row, drafted in by_row.items():
+            if draft.q is None:  # a child drawn with replacement may come twice; a table's would be a wasted row
+                require(len(set(drafted)) == len(drafted), f"{name}: node {node} has the same child twice: {drafted}")
+                continue
+            law = draft.q[row].double()
+            require(bool((law >= 0).all()) and abs(float(law.sum()) - 1) < 1e-4, f"{name}: q[{row}] is no law")
+            require(all(law[token] > 0 for token in drafted), f"{name}: q[{row}] gives no mass to a child that it drew")
     if draft.mask is not None:
         require(tuple(draft.mask.shape) == (n, n), f"{name}: mask is {tuple(draft.mask.shape)}, not {(n, n)}")
         acceptable = {0} | {child for children in tree.children for child in children}

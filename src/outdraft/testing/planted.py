@@ -87,6 +87,5 @@ METHOD = Method(
     summary="a lossy rule on purpose: accepts whatever the target finds likely enough",
     build=lambda options: PerDraft(accept_probable, lossless=False),
     options=NoOptions,
-    lossless=False,
     shapes=("chain", "tree"),
 )

@@ -9,39 +9,14 @@ In: sampled trees (on chains this is `rejection`); deterministic ones with a one
 """
 
 from outdraft.core.registry import Method, Paper
-from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
-from outdraft.verify.shared.chain import ratio
-from outdraft.verify.shared.proposal import Proposal, normalised
-
-
-def judge(case: Case) -> Verdict:
-    """Walk from the root to the first node none of whose children is accepted."""
-    tree, node, depth = case.tree, 0, 0
-    while True:
-        law = case.p[node]  # [V]
-        proposal = Proposal(None if case.q is None else case.q[node])
-        accepted = None
-        for child in tree.children[node]:
-            token = tree.tokens[child]
-            mass = proposal.mass(token)
-            if mass <= 0:
-                break
-            if case.coins.flip(ratio(float(law[token]), mass), child):
-                accepted = child
-                break
-            law, _ = normalised(proposal.excess(law, token), case.p[node])
-            proposal.drop(token)
-        if accepted is None:
-            return case.verdict(node, case.coins.draw(law, depth))
-        node, depth = accepted, depth + 1
-
+from outdraft.verify.shared.case import NoOptions, PerDraft
+from outdraft.verify.shared.siblings import judge_siblings
 
 METHOD = Method(
     name="multi_draft",
     kind="verifier",
     summary="rejection sampling over siblings that were drawn without replacement",
-    build=lambda options: PerDraft(judge),
+    build=lambda options: PerDraft(judge_siblings),
     options=NoOptions,
     paper=Paper(
         title="Recursive Speculative Decoding: Accelerating LLM Inference via Sampling Without Replacement",

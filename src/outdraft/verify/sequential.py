@@ -9,33 +9,12 @@ is.
 from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
-from outdraft.verify.shared.proposal import normalised, without
+from outdraft.verify.shared.in_turn import judge_in_turn
 
 
 def judge(case: Case) -> Verdict:
-    """One gather reads p of every drafted token; a whole row is touched once, for the last draw."""
-    tree, node, depth = case.tree, 0, 0
-    guesses = [child for below in tree.children for child in below]
-    parents, tokens = [tree.parents[child] for child in guesses], [tree.tokens[child] for child in guesses]
-    masses = dict(zip(guesses, case.p[parents, tokens].tolist() if guesses else [], strict=True))
-    while True:
-        tried: list[int] = []
-        left = 1.0
-        accepted = None
-        for child in tree.children[node]:
-            token = tree.tokens[child]
-            mass = 0.0 if token in tried else masses[child]
-            if mass > 0 and case.coins.flip(min(1.0, mass / left) if left > 0 else 1.0, child):
-                accepted = child
-                break
-            tried.append(token)
-            left -= mass
-        if accepted is None:
-            law = case.p[node]  # [V]
-            if tried:
-                law, _ = normalised(without(law, tried), law)
-            return case.verdict(node, case.coins.draw(law, depth))
-        node, depth = accepted, depth + 1
+    """One draw decides about all children of a node."""
+    return judge_in_turn(case)
 
 
 METHOD = Method(

@@ -15,7 +15,7 @@ from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.chain import ratio
-from outdraft.verify.shared.proposal import Proposal, normalised, prefix_weight
+from outdraft.verify.shared.proposal import Proposals, normalised, prefix_weight
 
 
 def judge(case: Case) -> Verdict:
@@ -29,12 +29,12 @@ def _visit(case: Case, node: int, weight: float) -> Verdict | None:
     """The verdict, if it ends in this subtree. `weight` is a: how much of the target's law has reached this node."""
     tree = case.tree
     law = case.p[node]  # [V]
-    proposal = Proposal(None if case.q is None else case.q[node])
+    proposals = Proposals(case)
     for child in tree.children[node]:
-        token = tree.tokens[child]
+        token, proposal = tree.tokens[child], proposals.of(child)
         mass = proposal.mass(token)
         if mass <= 0:
-            break
+            continue
         below = ratio(weight * float(law[token]), mass)
         if below > 0 and (verdict := _visit(case, child, below)) is not None:
             return verdict

@@ -116,6 +116,11 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
                 raise
             notice(f"skip  {suspect.label}: {error}")  # its weights belong to another target
             continue
+        if not spec.lossless and not options.plant_bias:
+            raise ConfigError(
+                f"verifier {spec.config['verifier']['name']!r} is lossy with these options and says so, so there is "
+                "nothing to prove: take 'auto', or see docs/verification.md for the values at which a rule is exact"
+            )
         yield from _checks_of(auditor, suspect, spec, faulty, settings, progress)
 
 

@@ -43,7 +43,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Read lines and answer them until the user leaves."""
-    from outdraft.cli.console import make_console
+    from outdraft.cli.console import make_console, warn_if_lossy
 
     options.sampling.params()  # bad settings are told before the model is loaded
     references = read_references(options.reference)
@@ -54,6 +54,7 @@ def run(options: Options) -> int:
     chat = Chat(llm, options, console, references)
     if llm.codec.chat_template is None:
         console.print("This model has no chat template: it continues a plain transcript.", style="dim")
+    warn_if_lossy(console, llm)
     console.print(HELP, style="dim")
     while (line := _ask(console)) is not None:
         if line.startswith("/"):
@@ -93,7 +94,7 @@ class Chat:
             if self.last is None:
                 self.console.print("(no answer yet)", style="dim")
             else:
-                self.last.show(self.console)
+                self._show(self.last)
         else:
             self.console.print(f"unknown command {command}: {HELP}", style="dim")
         return True
@@ -120,6 +121,12 @@ class Chat:
             self.console.print(f"{error}; /reset starts anew", style="red", markup=False)
             return
         self.messages.append({"role": "assistant", "content": written.strip()})
+
+    def _show(self, tally: "Tally") -> None:
+        from outdraft.cli.console import warn_if_lossy
+
+        tally.show(self.console)
+        warn_if_lossy(self.console, self.llm)
 
     def _stream(self) -> "Iterator[tuple[Chunk, Text]]":
         """(chunk, its text painted) after (chunk, its text painted)."""

@@ -32,7 +32,7 @@ class Options:
                                       "be repeated", metavar="FILE")  # fmt: skip
     color: bool = flag(False, "colour the text by the source of each token, with a legend")
     stats: bool = flag(False, "show tokens per target pass, acceptance and speed (on stderr)")
-    json: bool = flag(False, "machine output: text, token_ids, sources, finish_reason, variant, metrics, config")
+    json: bool = flag(False, "machine output: text, ids, sources, finish_reason, variant, lossless, metrics, config")
 
 
 def run(options: Options) -> int:
@@ -43,11 +43,12 @@ def run(options: Options) -> int:
     if options.json:
         return _as_json(llm, prompt, params)
 
-    from outdraft.cli.console import has_style, legend, make_console
+    from outdraft.cli.console import has_style, legend, make_console, warn_if_lossy
 
     console = make_console()
     tally = _stream(llm, prompt, params, console, colour=options.color)
     errors = make_console(stderr=True)
+    warn_if_lossy(errors, llm)
     if options.color and has_style(console):
         errors.print(legend())
     if options.stats:
@@ -94,6 +95,7 @@ def _as_json(llm: "LLM", prompt: dict[str, Any], params: "SamplingParams") -> in
         "sources": [str(source) for source in result.sources],
         "finish_reason": result.finish_reason,
         "variant": result.variant,
+        "lossless": result.lossless,
         "metrics": result.metrics,
         "config": llm.config,
     }

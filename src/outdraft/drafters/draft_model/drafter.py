@@ -10,6 +10,7 @@ Data in: sequences; data out: chains or trees with the laws they were drawn from
 is an argmax).
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any
@@ -18,37 +19,32 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.draft_model.model import DraftModel
-from outdraft.drafters.draft_model.rounding import Quantization, check_quantization, is_ours, rounding_of
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
+from outdraft.drafters.shared.draft_model import DraftModel
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
 from outdraft.drafters.shared.native import grow_chains_natively
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.base import Decoder
-from outdraft.models.load import load_network
-from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftModelOptions:
+class DraftModelOptions(ModelOptions):
     """Which model, which shape, how to draw. Raises `ConfigError` naming what is out of range."""
 
-    model: str = "zoo:draft"  # directory, hub name or "zoo:<name>"; its vocabulary must be the target's
-    dtype: str = "auto"  # "auto": as the target
-    quantization: Quantization = "auto"  # of its weights: none, int8, int4; "auto" where it was measured to pay
     width: int = 1  # children of an expanded node, and nodes expanded on a level; 1: a chain
     sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
     confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
 
     def __post_init__(self) -> None:
+        ModelOptions.__post_init__(self)
         check_sample(self.sample)
-        check_quantization(self.quantization)
         if self.width < 1:
             raise ConfigError(f"width={self.width}: must be at least 1 (1 is a chain)")
         if not 0 <= self.confidence_threshold <= 1:
@@ -135,28 +131,12 @@ class DraftModelDrafter:
 
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
-    dtype = port.dtype if options.dtype == "auto" else options.dtype
-    decoder = load_network(
-        resolve(options.model),
-        dtype=dtype,
-        device=str(port.device),
-        exact=port.record is None or options.width > 1,
-        rounding=rounding_of(options.quantization),
-    )
-    if decoder.config.vocab_size != port.vocab_size:
-        raise CapabilityError(
-            f"draft model {options.model!r} has a vocabulary of {decoder.config.vocab_size}, the target of "
-            f"{port.vocab_size}: choose a draft model that shares the target's tokenizer"
-        )
+    decoder = load_draft(options, port, exact=port.record is None or options.width > 1)
     if port.record is not None and isinstance(decoder, Decoder) and options.width == 1:
         return DraftModelDrafter(options, StaticDraftModel(decoder, port.record))
     return DraftModelDrafter(options, DraftModel(decoder))
 
 
-def describe(drafter: DraftModelDrafter) -> dict[str, Any]:
-    """What "auto" came to: who computes the draft model, how its weights are rounded, and what a pass reads of them."""
-    network = drafter.model.decoder
-    return {
-        "kernels": network.kernels, "variant": network.config.variant, "pass_bytes": network.pass_bytes,
-        "rounded_at_load": is_ours(network.config.quant),
-    }  # fmt: skip
+def describe(drafter: DraftModelDrafter) -> Mapping[str, Any]:
+    """What the model's options came to."""
+    return describe_network(drafter.model.decoder)

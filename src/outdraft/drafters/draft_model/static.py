@@ -14,7 +14,7 @@ from outdraft.cache.paged import PagedCache
 from outdraft.core.draft import Draft, chain
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder
-from outdraft.drafters.draft_model.model import DraftModel
+from outdraft.drafters.shared.draft_model import DraftModel
 from outdraft.models.base import Decoder
 from outdraft.models.static import StaticDecoder
 from outdraft.nn.attention.chain import ChainRows

@@ -28,10 +28,16 @@ class Case:
     seq: Sequence
     tree: HostTree
     p: Tensor  # [N, V]
-    q: Tensor | None  # [N, V] in p's type; None: every child was a deterministic guess
+    q: Tensor | None  # [R, V] in p's type, R >= N; None: every child was a deterministic guess
+    drawn_from: list[int] | None  # row of q of each node; None: its parent's
     coins: Coins
+    confidence: Tensor | None  # [N] the drafter's own probability of each node, if it says
     first: int  # where node 0 stands among the M nodes of the pass
     best: list[int] | None = None  # the most probable token at each of the M nodes, where they were read already
+
+    def row(self, child: int) -> int:
+        """The row of q that `child` was drawn from."""
+        return self.tree.parents[child] if self.drawn_from is None else self.drawn_from[child]
 
     def verdict(self, node: int, token: int) -> Verdict:
         """The path to `node` is accepted and `token` follows it."""
@@ -73,13 +79,14 @@ def make_cases(packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Case]
         laws = p[packed.node_slice(i)]
         q = draft.q
         if q is not None:
-            if q.shape != laws.shape:
+            if q.shape[1:] != laws.shape[1:] or (q.shape != laws.shape and draft.drawn_from is None):
                 raise CapabilityError(
                     f"the draft of sequence {seq.id} brings q of shape {list(q.shape)} for target laws of shape "
                     f"{list(laws.shape)}: a drafter must give one row a node over the target's vocabulary"
                 )
             q = q.to(laws)
-        cases.append(Case(seq, tree, laws, q, own, packed.node_starts[i], best))
+        rows = None if draft.drawn_from is None else draft.drawn_from.tolist()
+        cases.append(Case(seq, tree, laws, q, rows, own, draft.confidence, packed.node_starts[i], best))
     return cases
 
 

@@ -1,6 +1,7 @@
 """The law that a node's next child was drawn from, given the siblings already tried, and what p has in excess of it.
 
     sampled without replacement    q with the tried tokens zeroed, renormalised; nothing left: no further child counts
+    sampled independently          each from a row of q of its own
     a deterministic guess          one-hot at the child itself, so that the excess is p without that token
 
 Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p - a q (normalised), and the law is p.
@@ -8,6 +9,8 @@ Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p
 
 import torch
 from torch import Tensor
+
+from outdraft.verify.shared.case import Case
 
 
 class Proposal:
@@ -37,6 +40,21 @@ class Proposal:
         total = self.row.sum()
         if total > 0:
             self.row /= total
+
+
+class Proposals:
+    """The laws of one node's children: siblings of one row of q share what is left of it."""
+
+    def __init__(self, case: Case) -> None:
+        self._case = case
+        self._of_row: dict[int, Proposal] = {}
+
+    def of(self, child: int) -> Proposal:
+        """What `child` was drawn from, after the siblings before it."""
+        q, row = self._case.q, self._case.row(child)
+        if row not in self._of_row:
+            self._of_row[row] = Proposal(None if q is None else q[row])
+        return self._of_row[row]
 
 
 def normalised(excess: Tensor, fallback: Tensor) -> tuple[Tensor, float]:

@@ -1,19 +1,23 @@
-"""The draft model with its own memory of each text, kept in step by what the two have in common.
+"""A draft model with its own memory of each text, kept in step by what the two have in common.
 
     cached   a b c d | t1 t2          text now: a b c d t1 y
     keep             | t1             longest common prefix; t2 is dropped
     feed                    y         everything after it, in one ragged pass
+
+A text is anything with an id and tokens: a sequence, or a drafter's own view of one (`Text`: the ids of another
+vocabulary, a guess that goes on), which may also lose its end again.
 
 Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
 https://arxiv.org/abs/2211.17192. Data in: texts and draft tokens; data out: logits of what follows.
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Protocol
 
 import torch
 from torch import Tensor
 
-from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draft_cache import DraftCache
 from outdraft.drafters.shared.growth import Tree
 from outdraft.kernels.guesser import Chains, Draw
@@ -23,8 +27,30 @@ from outdraft.models.network import Network
 from outdraft.nn.context import AttentionContext
 
 
-class _Text:
-    """What the memory holds of one sequence."""
+class Readable(Protocol):
+    """Something to read."""
+
+    @property
+    def id(self) -> int:
+        """Whose memory."""
+        ...
+
+    @property
+    def tokens(self) -> list[int]:
+        """In the draft model's ids."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Text:
+    """A drafter's own view of a sequence."""
+
+    id: int
+    tokens: list[int]
+
+
+class _Memory:
+    """What is held of one text."""
 
     __slots__ = ("guess", "ids")
 
@@ -63,7 +89,7 @@ class DraftModel:
             layout=layout,
         )
         self._chunk = chunk
-        self._texts: dict[int, _Text] = {}
+        self._texts: dict[int, _Memory] = {}
         self._device = decoder.device
         self._native = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
@@ -74,7 +100,7 @@ class DraftModel:
 
     def add(self, seq: int) -> None:
         """A new, unread text."""
-        self._texts[seq] = _Text()
+        self._texts[seq] = _Memory()
         self._cache.add(seq)
 
     def free(self, seq: int) -> None:
@@ -86,15 +112,40 @@ class DraftModel:
         """The text's ids whose rows are committed."""
         return list(self._texts[seq].ids)
 
-    def read(self, seqs: Seq[Sequence]) -> Tensor:
+    def read(self, seqs: Seq[Readable]) -> Tensor:
         """Bring every memory up to its text, pending token included: logits [B, V] of what follows."""
         return self._read([seq.id for seq in seqs], self._unread(seqs))
 
-    def _unread(self, seqs: Seq[Sequence]) -> list[list[int]]:
-        """Keep what the texts have confirmed: the tokens of each that are to be fed, not too many at once."""
+    def review(self, seqs: Seq[Readable], counts: Seq[int]) -> list[Tensor]:
+        """The same, with the logits at each text's last `counts[i]` tokens: [counts[i], V] each."""
+        for seq, count in zip(seqs, counts, strict=True):
+            self._texts[seq.id].guess = []
+            self._forget(seq.id, len(seq.tokens) - count)
+        todo = self._unread(seqs, max(counts))
+        logits = self._read([seq.id for seq in seqs], todo, every_row=True)
+        rows = torch.split(logits, [len(new) for new in todo])
+        return [own[-count:] for own, count in zip(rows, counts, strict=True)]
+
+    def _forget(self, seq: int, length: int) -> None:
+        """Hold no more than the text's first `length` tokens."""
+        memory = self._texts[seq]
+        if len(memory.ids) > length:
+            del memory.ids[length:]
+            memory.guess = []
+            self._cache.truncate(seq, length)
+
+    def _unread(self, seqs: Seq[Readable], last: int = 1) -> list[list[int]]:
+        """Keep what the texts have confirmed: the tokens of each that are to be fed, not too many at once.
+
+        Of what is long, at least the `last` tokens are left.
+        """
         todo: list[list[int]] = []
         for seq in seqs:
             text = self._texts[seq.id]
+            if seq.tokens[: len(text.ids)] != text.ids:  # the text was taken back to where the two part
+                pairs = zip(text.ids, seq.tokens, strict=False)
+                shared = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), len(seq.tokens))
+                self._forget(seq.id, shared)
             rows = text.confirmed(seq.tokens)
             self._cache.keep(seq.id, rows)
             text.ids += [text.guess[row][1] for row in rows]
@@ -103,7 +154,7 @@ class DraftModel:
                 text.ids.pop()
                 self._cache.truncate(seq.id, len(text.ids))
             new = seq.tokens[len(text.ids) :]
-            while len(new) > self._chunk:  # a prompt is read alone, in chunks that no other request can shift
+            while len(new) >= self._chunk + last:  # a prompt is read alone, in chunks that no other request can shift
                 self._read([seq.id], [new[: self._chunk]])
                 new = new[self._chunk :]
             todo.append(new)
@@ -123,7 +174,7 @@ class DraftModel:
         """Whether `chain` is there: the native kernels hold the decoder."""
         return self._native is not None
 
-    def chain(self, seqs: Seq[Sequence], depths: Seq[int], draws: Seq[Draw | None]) -> Chains:
+    def chain(self, seqs: Seq[Readable], depths: Seq[int], draws: Seq[Draw | None]) -> Chains:
         """Read, and guess `depths[i]` tokens of each text, in one call; all rows stay guesses until the next."""
         assert self._native is not None
         todo, ids = self._unread(seqs), [seq.id for seq in seqs]
@@ -152,8 +203,8 @@ class DraftModel:
         context = self._cache.branch([tree.seq.id for tree in trees], sees)
         return self._run(tokens, positions, context, range(len(tokens)))
 
-    def _read(self, seqs: Seq[int], todo: list[list[int]]) -> Tensor:
-        """Feed committed tokens, several a sequence: logits [B, V] at each one's last."""
+    def _read(self, seqs: Seq[int], todo: list[list[int]], *, every_row: bool = False) -> Tensor:
+        """Feed committed tokens, several a sequence: logits [B, V] at each one's last, or at every row."""
         tokens: list[int] = []
         positions: list[int] = []
         last: list[int] = []
@@ -163,7 +214,8 @@ class DraftModel:
             positions += range(at, at + len(new))
             last.append(len(tokens) - 1)
         counts = [len(new) for new in todo]
-        logits = self._run(tokens, positions, self._cache.extend(seqs, counts), last)
+        wanted = range(len(tokens)) if every_row else last
+        logits = self._run(tokens, positions, self._cache.extend(seqs, counts), wanted)
         for seq, new in zip(seqs, todo, strict=True):
             self._cache.keep(seq, range(len(new)))
             self._texts[seq].ids += new

@@ -1,0 +1,128 @@
+"""Fill tokens and Jacobi iteration: the target's own answers to a wrong guess are the next guess.
+
+Santilli et al., "Accelerating transformer inference for translation via parallel decoding", 2023,
+https://arxiv.org/abs/2305.10427.
+
+    window     w0 w1 w2 w3      guesses for the places after the pending token P; at first fill tokens
+    the pass   P  w0 w1 w2 w3   says o0 o1 o2 o3 o4: what the target puts after each
+    accepted   w0 = o0          so P w0 stay, o1 is the new pending token (j = 1 accepted)
+    then       o2 o3 o4 f       answers behind the first wrong guess move up, fresh fill tokens follow
+
+Every pass settles at least one token, so there are never more passes than tokens. Data in: text and the argmax at all
+nodes of the last pass; data out: a chain.
+"""
+
+import random
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import Literal
+
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.limits import usable_depth
+
+FILLS = ("prompt", "random", "constant")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JacobiOptions:
+    """The window and what fills it. Raises `ConfigError` naming what is out of range."""
+
+    window: int = 16  # m: guesses kept; a budget of less depth shows the target the first of them
+    fill: Literal["prompt", "random", "constant"] = "prompt"  # tokens of the prompt, of the vocabulary, or `fill_token`
+    fill_token: int = 0  # for "constant": a padding token, for example
+    seed: int = 0  # of the random choices
+
+    def __post_init__(self) -> None:
+        if self.window < 1:
+            raise ConfigError(f"window={self.window}: must be at least 1 guess")
+        if self.fill not in FILLS:
+            raise ConfigError(f"fill={self.fill!r} is not known: take {', '.join(FILLS)}")
+
+
+@dataclass(slots=True)
+class _State:
+    dice: random.Random
+    window: list[int] = field(default_factory=list)  # w0: the place after the pending token
+    draft: Draft | None = None  # the last guess
+
+
+class JacobiDrafter:
+    """One window for each sequence."""
+
+    needs = Needs()
+
+    def __init__(self, options: JacobiOptions, vocab_size: int) -> None:
+        self._options = options
+        self._vocab_size = vocab_size
+        self._states: dict[int, _State] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """A window of fill tokens each."""
+        for seq in seqs:
+            state = self._states[seq.id] = _State(random.Random(self._options.seed))
+            self._fill(seq, state)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """The window, as far as the budget lets it be shown."""
+        drafts = []
+        for seq, budget in zip(seqs, budgets, strict=True):
+            state = self._states[seq.id]
+            state.draft = chain([seq.pending, *state.window[: usable_depth(seq, budget)]])
+            drafts.append(state.draft)
+        return drafts
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Answers behind the accepted ones become guesses; the places that the text has passed go."""
+        for one in seen:
+            state = self._states.get(one.seq.id)
+            if state is None or one.draft is None or one.draft is not state.draft or one.logits is None:
+                continue
+            assert one.verdict is not None
+            passed = len(one.verdict.path) + 1
+            answers: list[int] = one.logits[passed:].argmax(-1).tolist()
+            state.window = answers + state.window[one.draft.num_nodes :]
+            self._fill(one.seq, state)
+            state.draft = None
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Drop the windows."""
+        for seq in seqs:
+            self._states.pop(seq.id, None)
+
+    def _fill(self, seq: Sequence, state: _State) -> None:
+        options = self._options
+        prompt = seq.request.prompt_token_ids
+        while len(state.window) < options.window:
+            if options.fill == "constant":
+                state.window.append(options.fill_token)
+            elif options.fill == "random":
+                state.window.append(state.dice.randrange(self._vocab_size))
+            else:
+                state.window.append(state.dice.choice(prompt))
+
+
+def build(options: JacobiOptions, port: TargetPort) -> JacobiDrafter:
+    """Raises `ConfigError` if the fill token is no token of the target."""
+    if not 0 <= options.fill_token < port.vocab_size:
+        raise ConfigError(f"fill_token={options.fill_token}: the target's vocabulary has {port.vocab_size} tokens")
+    return JacobiDrafter(options, port.vocab_size)
+
+
+METHOD = Method(
+    name="jacobi",
+    kind="drafter",
+    summary="fill tokens, then the target's own answers to its last guess, until they agree (no model)",
+    build=build,
+    options=JacobiOptions,
+    paper=Paper(
+        title="Accelerating transformer inference for translation via parallel decoding",
+        year=2023,
+        link="https://arxiv.org/abs/2305.10427",
+    ),
+)

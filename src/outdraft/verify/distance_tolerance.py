@@ -1,0 +1,57 @@
+"""Distance tolerance: accept a guess whose id is close to the target's own token. Lossy above 0.
+
+Paper: Blockwise Parallel Decoding for Deep Autoregressive Models, 2018, https://arxiv.org/abs/1811.03115
+For vocabularies whose ids are ordered, such as pixel intensities: a pixel that is off by one is no fault that shows.
+In: any tree, p [N, V]. At each node the target draws its own token z (its best one for a greedy request); the child
+nearest to z is accepted if |x - z| <= distance, else z is emitted. Out: a path and one more token. With distance 0 the
+rule is `coupled`'s walk, and exact.
+"""
+
+from dataclasses import dataclass
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, Paper
+from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.case import Case, PerDraft
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DistanceToleranceOptions:
+    """How far off a guess may be. Raises `ConfigError` naming what is out of range."""
+
+    distance: int = 1  # of token ids; 0 is exact
+
+    def __post_init__(self) -> None:
+        if self.distance < 0:
+            raise ConfigError(f"distance={self.distance}: must be at least 0 (0 is the exact rule)")
+
+
+def build(options: DistanceToleranceOptions) -> PerDraft:
+    """The rule with its distance."""
+
+    def judge(case: Case) -> Verdict:
+        tree, node, depth = case.tree, 0, 0
+        while True:
+            token = case.coins.draw(case.p[node], depth)
+            off = {child: abs(tree.tokens[child] - token) for child in tree.children[node]}
+            nearest = min(off, key=lambda child: off[child], default=None)
+            if nearest is None or off[nearest] > options.distance:
+                return case.verdict(node, token)
+            node, depth = nearest, depth + 1
+
+    return PerDraft(judge, lossless=options.distance == 0)
+
+
+METHOD = Method(
+    name="distance_tolerance",
+    kind="verifier",
+    summary="keeps a guess whose id is close to the target's own token, for ordered vocabularies; exact at 0",
+    build=build,
+    options=DistanceToleranceOptions,
+    paper=Paper(
+        title="Blockwise Parallel Decoding for Deep Autoregressive Models",
+        year=2018,
+        link="https://arxiv.org/abs/1811.03115",
+    ),
+    shapes=("chain", "tree"),
+)

@@ -1,0 +1,88 @@
+"""Gated rejection: the coin min(1, p / q), but only for children that pass a gate; made exact, or as first published.
+
+    gates    x among the top k of p    p(x) >= threshold    p(x) >= ratio q(x)    the drafter's own p(x) >= confidence
+
+Paper: Fast Inference from Transformers via Speculative Decoding, 2022, https://arxiv.org/abs/2211.17192, whose proof
+holds for any acceptance a(x) with a(x) q(x) <= p(x), if what follows a rejection is drawn from p - a q.
+exact=True: that residual, so every gate is lossless and merely accepts less. exact=False: "reviews" of drafts as
+tutorials have them: keep whatever passes the gates, without a coin, then one token of p; lossy.
+In: chains and trees (siblings without replacement). Out: a path and one more token.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, Paper
+from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.case import Case, PerDraft
+from outdraft.verify.shared.relaxed import Guesses, keep_longest
+from outdraft.verify.shared.siblings import judge_siblings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GatedOptions:
+    """Which gates are set; 0: none of that kind. Raises `ConfigError` naming what is out of range."""
+
+    top_k: int = 0  # x must be among the k most probable tokens of p (ties included)
+    threshold: float = 0.0  # p(x) must be at least this
+    ratio: float = 0.0  # p(x) must be at least ratio * q(x); 1: "deterministic", 0.5: "conservative" verification
+    confidence: float = 0.0  # the drafter's own probability of x must be at least this
+    exact: bool = True  # False: a gate that is passed needs no coin (lossy)
+
+    def __post_init__(self) -> None:
+        for name in ("top_k", "threshold", "ratio", "confidence"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 0 (0 is no gate)")
+        if not (self.exact or self.top_k or self.threshold or self.ratio or self.confidence):
+            raise ConfigError("exact=False without a gate would keep every guess: set top_k, threshold or ratio")
+
+
+def open_tokens(options: GatedOptions, p: Tensor, q: Tensor | float, confidence: Tensor | float) -> Tensor:
+    """Which tokens pass every gate: p, q and the drafter's own probability [..., V] -> [..., V] bool."""
+    passes = torch.ones_like(p, dtype=torch.bool)
+    if options.top_k and options.top_k < p.shape[-1]:
+        passes &= p >= p.topk(options.top_k, -1).values[..., -1:]
+    return passes & (p >= options.threshold) & (p >= options.ratio * q) & (confidence >= options.confidence)
+
+
+def build(options: GatedOptions) -> PerDraft:
+    """The exact rule, or the lossy one."""
+
+    def gate(case: Case, child: int) -> Tensor:
+        p = case.p[case.tree.parents[child]]
+        if case.q is not None:
+            q = case.q[case.row(child)]
+            return open_tokens(options, p, q, q)
+        sure = 1.0 if case.confidence is None else float(case.confidence[child])
+        return open_tokens(options, p, 1.0, sure)  # a deterministic guess is sure, unless the drafter says how sure
+
+    def exact(case: Case) -> Verdict:
+        return judge_siblings(case, gate=gate)
+
+    def lossy(case: Case) -> Verdict:
+        def keep(guesses: Guesses) -> Tensor:
+            passed = torch.stack([gate(case, node) for node in guesses.nodes])  # [n, V]
+            return passed.gather(-1, guesses.tokens[:, None])[:, 0]
+
+        return keep_longest(case, keep)
+
+    return PerDraft(exact) if options.exact else PerDraft(lossy, lossless=False)
+
+
+METHOD = Method(
+    name="gated",
+    kind="verifier",
+    summary="rejection with gates (top k, threshold, ratio, confidence): exact, or with exact=false lossy",
+    build=build,
+    options=GatedOptions,
+    paper=Paper(
+        title="Fast Inference from Transformers via Speculative Decoding",
+        year=2022,
+        link="https://arxiv.org/abs/2211.17192",
+    ),
+    shapes=("chain", "tree"),
+    soft=lambda options: not options.exact,
+)

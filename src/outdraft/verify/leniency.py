@@ -1,0 +1,74 @@
+"""Leniency: the classic coin, loaded in the guess's favour by a factor. Lossy above 1.
+
+Paper: Fast Inference from Transformers via Speculative Decoding, 2022, https://arxiv.org/abs/2211.17192 (appendix;
+its l is 1 / leniency); Cascade Speculative Drafting, 2023, https://arxiv.org/abs/2312.11462 (the greedy form)
+In: chains and trees, p and q [N, V]. With l >= 1:
+
+    sampled    accept x with min(1, l p(x) / q(x)), else draw from (l p - q)_+: no token comes out with more than l p(x)
+    greedy     keep x if it is the best token, or p(x) > q(x) / l, by the law at temperature 1
+
+where q(x) of a deterministic guess is the drafter's own probability if it says one, in the greedy form, else 1.
+Out: a path and one more token. With l = 1 the rule is `multi_draft` (on chains `rejection`), and exact.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, Paper
+from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.case import Case, PerDraft
+from outdraft.verify.shared.relaxed import Guesses, keep_longest
+from outdraft.verify.shared.siblings import judge_siblings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeniencyOptions:
+    """How much is forgiven. Raises `ConfigError` naming what is out of range."""
+
+    leniency: float = 2.0  # l; 1 is exact
+
+    def __post_init__(self) -> None:
+        if self.leniency < 1:
+            raise ConfigError(f"leniency={self.leniency}: must be at least 1 (1 is the exact rule)")
+
+
+def build(options: LeniencyOptions) -> PerDraft:
+    """The rule with its factor."""
+
+    def judge(case: Case) -> Verdict:
+        if options.leniency > 1 and case.seq.request.params.greedy:
+            return keep_longest(case, lambda guesses: _good_enough(case, guesses, options.leniency))
+        return judge_siblings(case, leniency=options.leniency)
+
+    return PerDraft(judge, lossless=options.leniency == 1)
+
+
+def _good_enough(case: Case, guesses: Guesses, leniency: float) -> Tensor:
+    """[n] bool."""
+    best = guesses.rows.argmax(-1) == guesses.tokens
+    if case.q is not None:
+        drafted = case.q[[case.row(node) for node in guesses.nodes], guesses.tokens]
+    elif case.confidence is not None:
+        drafted = case.confidence[guesses.nodes].to(guesses.masses)
+    else:
+        drafted = torch.ones_like(guesses.masses)
+    return best | (leniency * guesses.masses > drafted)
+
+
+METHOD = Method(
+    name="leniency",
+    kind="verifier",
+    summary="the classic coin, loaded by a factor in the guess's favour; exact at 1",
+    build=build,
+    options=LeniencyOptions,
+    paper=Paper(
+        title="Fast Inference from Transformers via Speculative Decoding",
+        year=2022,
+        link="https://arxiv.org/abs/2211.17192",
+    ),
+    shapes=("chain", "tree"),
+    soft=lambda options: options.leniency > 1,
+)

@@ -1,0 +1,46 @@
+"""Rollback: keep guesses until the target finds one very improbable, and take that one back. Lossy.
+
+Paper: Speculative Decoding with Big Little Decoder, 2023, https://arxiv.org/abs/2302.07863
+In: any tree, p [N, V]. A guess x is kept while -log p(x) <= threshold; the longest kept path, then one token of the
+target in place of the first guess that failed. Greedy requests are judged by their law at temperature 1. Near
+threshold 0 only a guess of probability 1 is kept, and greedy text is plain decoding's. Out: a path and one more token.
+"""
+
+import math
+from dataclasses import dataclass
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, Paper
+from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.relaxed import keep_longest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RollbackOptions:
+    """When to take a guess back. Raises `ConfigError` naming what is out of range."""
+
+    threshold: float = 5.0  # nats: a guess of which the target is less sure than exp(-threshold) is taken back
+
+    def __post_init__(self) -> None:
+        if self.threshold < 0:
+            raise ConfigError(f"threshold={self.threshold}: must be at least 0 nats")
+
+
+def build(options: RollbackOptions) -> PerDraft:
+    """The rule with its threshold."""
+    least = math.exp(-options.threshold)
+    return PerDraft(lambda case: keep_longest(case, lambda guesses: guesses.masses >= least), lossless=False)
+
+
+METHOD = Method(
+    name="rollback",
+    kind="verifier",
+    summary="BiLD's rule: keeps guesses until the target finds one very improbable",
+    build=build,
+    options=RollbackOptions,
+    paper=Paper(
+        title="Speculative Decoding with Big Little Decoder", year=2023, link="https://arxiv.org/abs/2302.07863"
+    ),
+    shapes=("chain", "tree"),
+    soft=lambda options: True,
+)

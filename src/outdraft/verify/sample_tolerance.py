@@ -1,0 +1,45 @@
+"""n-sample tolerance: accept a guess that is among so many independent draws of the target's law. Lossy above 1.
+
+Paper: Fast and High-Quality Auto-Regressive Speech Synthesis via Speculative Decoding, 2024,
+https://arxiv.org/abs/2410.21951, whose tolerance for speech codes is rendered here; its own form is not public.
+In: any tree, p [N, V]; q is not read. Child x is accepted with 1 - (1 - p(x))^s; given that, its next sibling by what
+is left of p; none: a token of what is left. Out: a path and one more token. With s = 1 the rule is `sequential`.
+"""
+
+from dataclasses import dataclass
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, Paper
+from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.in_turn import judge_in_turn
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SampleToleranceOptions:
+    """How many draws. Raises `ConfigError` naming what is out of range."""
+
+    num_draws: int = 3  # s; 1 is exact
+
+    def __post_init__(self) -> None:
+        if self.num_draws < 1:
+            raise ConfigError(f"num_draws={self.num_draws}: must be at least 1 (1 is the exact rule)")
+
+
+def build(options: SampleToleranceOptions) -> PerDraft:
+    """The rule with its number of draws."""
+    return PerDraft(lambda case: judge_in_turn(case, num_draws=options.num_draws), lossless=options.num_draws == 1)
+
+
+METHOD = Method(
+    name="sample_tolerance",
+    kind="verifier",
+    summary="keeps a guess that is among several draws of the target; exact with one draw",
+    build=build,
+    options=SampleToleranceOptions,
+    paper=Paper(
+        title="Fast and High-Quality Auto-Regressive Speech Synthesis via Speculative Decoding",
+        year=2024,
+        link="https://arxiv.org/abs/2410.21951",
+    ),
+    shapes=("chain", "tree"),
+)

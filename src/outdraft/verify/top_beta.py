@@ -1,0 +1,58 @@
+"""Top-beta with a gap: keep a guess among the target's best few that is not far behind the very best. Lossy.
+
+Paper: Speculative Decoding: Exploiting Speculative Execution for Accelerating Seq2seq Generation, 2022,
+https://arxiv.org/abs/2203.16487
+In: any tree, p [N, V]. A guess x is kept if x is among the beta most probable tokens and log p_max - log p(x) <= gap;
+the longest kept path, then one token of the target. Greedy requests are judged by their law at temperature 1; with
+beta = 1 only the best token is kept, and greedy text is plain decoding's. Out: a path and one more token.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, Paper
+from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.relaxed import Guesses, keep_longest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopBetaOptions:
+    """How far down the target's ranking a guess may stand. Raises `ConfigError` naming what is out of range."""
+
+    beta: int = 5  # ranks that count; 1: the best token alone
+    gap: float = 3.0  # nats behind the best
+
+    def __post_init__(self) -> None:
+        if self.beta < 1:
+            raise ConfigError(f"beta={self.beta}: must be at least 1 (1 is the best token alone)")
+        if self.gap < 0:
+            raise ConfigError(f"gap={self.gap}: must be at least 0 nats")
+
+
+def build(options: TopBetaOptions) -> PerDraft:
+    """The rule with its limits."""
+
+    def keep(guesses: Guesses) -> Tensor:
+        rank = (guesses.rows > guesses.masses[:, None]).sum(-1)  # [n] tokens before it
+        behind = guesses.rows.amax(-1).log() - guesses.masses.log()
+        return (rank < options.beta) & (behind <= options.gap)
+
+    return PerDraft(lambda case: keep_longest(case, keep), lossless=False)
+
+
+METHOD = Method(
+    name="top_beta",
+    kind="verifier",
+    summary="keeps guesses among the target's best few, close behind the best",
+    build=build,
+    options=TopBetaOptions,
+    paper=Paper(
+        title="Speculative Decoding: Exploiting Speculative Execution for Accelerating Seq2seq Generation",
+        year=2022,
+        link="https://arxiv.org/abs/2203.16487",
+    ),
+    shapes=("chain", "tree"),
+    soft=lambda options: True,
+)

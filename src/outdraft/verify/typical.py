@@ -1,0 +1,60 @@
+"""Typical acceptance: keep a guess that the target finds probable enough for how sure it is. Lossy.
+
+Paper: Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads, 2024,
+https://arxiv.org/abs/2401.10774
+In: any tree, p [N, V]. A guess x at a node of law p is kept if
+
+    p(x) > min(epsilon, delta exp(-H(p)))        H: entropy in nats
+
+and of all kept paths the longest is accepted; ties: the likelier. Then one token of the target. At temperature 0 the
+law is one-hot, so the rule is greedy matching, as published. With epsilon >= 1 and delta >= V nothing is kept, and the
+law is the target's. Out: a path and one more token.
+"""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, Paper
+from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.relaxed import Guesses, keep_longest
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TypicalOptions:
+    """The two thresholds. Raises `ConfigError` naming what is out of range."""
+
+    epsilon: float = 0.09  # a guess more probable than this is always kept
+    delta: float = 0.3  # an unsure target lowers that bar; larger is stricter
+
+    def __post_init__(self) -> None:
+        for name in ("epsilon", "delta"):
+            if not getattr(self, name) >= 0:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 0")
+
+
+def build(options: TypicalOptions) -> PerDraft:
+    """The rule with its thresholds."""
+
+    def keep(guesses: Guesses) -> Tensor:
+        entropy = torch.special.entr(guesses.rows).sum(-1)  # [n]
+        return guesses.masses > (options.delta * torch.exp(-entropy)).clamp(max=options.epsilon)
+
+    return PerDraft(lambda case: keep_longest(case, keep), lossless=False)
+
+
+METHOD = Method(
+    name="typical",
+    kind="verifier",
+    summary="Medusa's rule: keeps what is probable enough for how unsure the target is",
+    build=build,
+    options=TypicalOptions,
+    paper=Paper(
+        title="Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads",
+        year=2024,
+        link="https://arxiv.org/abs/2401.10774",
+    ),
+    shapes=("chain", "tree"),
+)

@@ -1,0 +1,59 @@
+"""A lossy rule is named wherever a result is shown: catalogue, generate, chat, JSON, bench; and the audit refuses it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from outdraft.bench.identity import is_promised
+from outdraft.core.params import SamplingParams
+from outdraft.engine.llm import LLM
+
+TYPICAL = ("--verifier", "typical", "--drafter", "ngram")
+GATED = ("--drafter", "ngram", "--verifier", "gated", "--verifier-options", "threshold=0.3")
+NOTICE = "LOSSY: with these options verifier {} does not keep the target's law"
+
+
+def test_catalogue_says_so(outdraft):
+    made = {(m["kind"], m["name"]): m["lossless"] for m in json.loads(outdraft("methods", "--json").out)}
+    assert made["verifier", "typical"] is False and made["verifier", "gated"] is True
+    table = outdraft("methods", "--kind", "verifier").out
+    (line,) = (line for line in table.splitlines() if line.startswith("typical"))
+    assert line.split()[1] == "NO"
+
+
+@pytest.mark.parametrize(
+    ("words", "lossy"),
+    [(TYPICAL, "typical"), (GATED, None), ((*GATED, "--verifier-options", "exact=false"), "gated")],
+)
+def test_generate_says_so(outdraft, tiny: Path, words, lossy):
+    asked = ("generate", "one two one two", "--model", tiny, *words, "--max-tokens", 8)
+    told = outdraft(*asked).err
+    assert ("LOSSY" in told) == (lossy is not None)
+    assert lossy is None or NOTICE.format(lossy) in told.replace("\n", " ")
+    made = json.loads(outdraft(*asked, "--json").out)
+    assert made["lossless"] == made["config"]["verifier"]["lossless"] == (lossy is None)
+
+
+def test_chat_says_so(outdraft, tiny: Path):
+    chat = ("chat", "--model", tiny, "--max-tokens", 4)
+    assert "LOSSY" in outdraft(*chat, *TYPICAL, stdin="hello\n").out
+    assert "LOSSY" not in outdraft(*chat, *GATED, stdin="hello\n").out
+    assert outdraft(*chat, *TYPICAL, stdin="hello\n/stats\n").out.count("LOSSY") == 2
+
+
+def test_audit_refuses(outdraft, tiny: Path):
+    ran = outdraft("audit", "--model", tiny, *TYPICAL, "--prompts", 2, "--samples", 20, "--tokens", 4)
+    assert ran.code != 0 and "typical" in ran.err and "nothing to prove" in ran.err.replace("\n", " ")
+
+
+def test_nothing_is_promised_and_results_say_so(tiny: Path):
+    plain = LLM(tiny)
+    greedy = SamplingParams(max_tokens=6)
+    lossy = plain.with_drafter("ngram", verifier="leniency", verifier_options={"leniency": 4.0})
+    exact = plain.with_drafter("ngram", verifier="leniency", verifier_options={"leniency": 1.0})
+    for llm, kept in ((lossy, False), (exact, True), (plain, True)):
+        assert llm.lossless is kept and is_promised(llm, greedy) is kept
+        assert llm.config["verifier"]["lossless"] is kept
+        assert llm.generate("one two one two", greedy).lossless is kept
+    assert lossy.engine.parts.soft and not exact.engine.parts.soft

@@ -1,0 +1,94 @@
+"""Siblings that were drawn independently: with replacement from one law, or by two drafters, each from its own row."""
+
+import pytest
+import torch
+from verify.laws import PAIRS, rule
+
+from outdraft.core.draft import Draft
+from outdraft.testing.enumerate_law import exact_law, expected_accepted, target_law, total_variation
+from outdraft.testing.tables import drafts_from, random_table
+
+CONTEXT = [0, 1]
+RULES = ("auto", "multi_draft", "traversal")
+
+
+def independent(laws, *, told=True):
+    """A child of the root from each law, each with one child of its own, drawn from the same law."""
+
+    def propose(tokens, coins):
+        first = [coins.draw(law(tokens), 0, 1000 + i)[0] for i, law in enumerate(laws)]
+        pairs = list(zip(laws, first, strict=True))
+        second = [coins.draw(law([*tokens, a]), 1, i + 1)[0] for i, (law, a) in enumerate(pairs)]
+        n, extra = len(laws), [law(tokens) for law in laws[1:]]
+        rows = [laws[0](tokens), *(law([*tokens, a]) for law, a in pairs)]
+        rows += [torch.zeros_like(rows[0])] * n
+        num_nodes = 1 + 2 * n
+        drawn_from = [-1, 0, *range(num_nodes, num_nodes + n - 1), *range(1, n + 1)]
+        return Draft(
+            tokens=torch.tensor([tokens[-1], *first, *second]),
+            parents=torch.tensor([-1, *[0] * n, *range(1, n + 1)]),
+            q=torch.stack([*rows, *extra] if told else rows),
+            drawn_from=torch.tensor(drawn_from) if told else None,
+        )
+
+    return propose
+
+
+def deviation(name, target, propose):
+    law = exact_law(rule(name), target, propose, CONTEXT, 3)
+    return total_variation(law, target_law(target, CONTEXT, 3))
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("which", ["random", "peaked", "q has zeros", "both have zeros", "disjoint", "identical"])
+def test_children_with_replacement(name, which):
+    target, drafter = PAIRS[which]
+    assert deviation(name, target, independent([drafter, drafter])) < 1e-9
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_children_of_two_drafters(name):
+    for seed in range(3):
+        target, a, b = (random_table(3, 2, seed + shift, spread=1 + shift / 40) for shift in (0, 40, 80))
+        assert deviation(name, target, independent([a, b])) < 1e-9
+
+
+def test_gates_judge_each_child_by_its_own_row():
+    target, a, b = (random_table(4, 2, seed) for seed in (0, 9, 19))
+    for gate in ({"ratio": 0.7}, {"confidence": 0.3}, {"threshold": 0.2, "top_k": 3}):
+        law = exact_law(rule("gated", **gate), target, independent([a, b]), CONTEXT, 2)
+        assert total_variation(law, target_law(target, CONTEXT, 2)) < 1e-9
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_a_second_drafter_that_is_not_told_is_caught(name):
+    target, a, b = (random_table(3, 2, seed) for seed in (0, 9, 19))
+    assert deviation(name, target, independent([a, b], told=False)) > 0.001
+
+
+@pytest.mark.parametrize("name", RULES)
+@pytest.mark.parametrize("which", ["random", "peaked", "both have zeros"])
+def test_with_replacement_is_without_it_where_a_child_that_comes_twice_is_skipped(name, which):
+    """Given that it differs from the first, a second draw from q is one from q without the first."""
+    target, drafter = PAIRS[which]
+    assert deviation(name, target, independent([drafter, drafter], told=False)) < 1e-9
+
+
+def test_without_replacement_accepts_more():
+    target, drafter = PAIRS["random"]
+    alone = expected_accepted(rule("multi_draft"), target, drafts_from(drafter, (-1, 0)), CONTEXT)
+    twice = expected_accepted(rule("multi_draft"), target, independent_children(drafter), CONTEXT)
+    distinct = expected_accepted(rule("multi_draft"), target, drafts_from(drafter, (-1, 0, 0)), CONTEXT)
+    assert alone < twice < distinct
+
+
+def independent_children(law):
+    def propose(tokens, coins):
+        q = law(tokens)
+        drawn = [coins.draw(q, 0, i)[0] for i in range(2)]
+        return Draft(
+            tokens=torch.tensor([tokens[-1], *drawn]), parents=torch.tensor([-1, 0, 0]), q=torch.stack([q] * 4),
+            drawn_from=torch.tensor([-1, 0, 3]),
+        )  # fmt: skip
+
+    return propose

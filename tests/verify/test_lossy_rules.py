@@ -1,0 +1,177 @@
+"""Lossy rules say so, deviate more the further their knob is turned, and are exact where the knob says nothing."""
+
+import math
+
+import pytest
+import torch
+from verify.laws import CHAINS, PAIRS, TREES, rule
+from verify.measuring import CONTEXT, best_tokens, deviation, greedy_emitted, with_confidence
+
+from outdraft.core.draft import Draft
+from outdraft.core.errors import ConfigError
+from outdraft.core.packing import pack
+from outdraft.core.registry import find, names
+from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
+from outdraft.testing.enumerate_law import exact_law
+from outdraft.testing.sample_law import sample_law
+from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
+
+KNOBS = {  # from the identity, or the strictest value, outwards
+    "typical": [{"epsilon": 1.0, "delta": d} for d in (4.0, 2.0, 1.0, 0.5, 0.0)],
+    "rollback": [{"threshold": t} for t in (0.0, 0.5, 1.0, 2.0, 5.0, 50.0)],
+    "top_beta": [{"beta": b, "gap": 50.0} for b in (1, 2, 3, 4)],
+    "leniency": [{"leniency": x} for x in (1.0, 1.2, 1.5, 2.0, 4.0, 16.0)],
+    "sample_tolerance": [{"num_draws": s} for s in (1, 2, 3, 5, 20)],
+    "distance_tolerance": [{"distance": d} for d in (0, 1, 2, 3)],
+}
+EXACT_AT_ITS_START = [name for name in KNOBS if name != "top_beta"]  # its best token alone is greedy, not the law
+SAYS_LOSSLESS_THERE = {"leniency", "sample_tolerance", "distance_tolerance"}
+SHAPES = {"two": (-1, 0, 1), "three": CHAINS["three"], "two levels": TREES["two levels"]}
+
+
+def mean_deviation(name, options, parents, *, sampled) -> float:
+    pairs = [PAIRS["random"], PAIRS["similar"], PAIRS["peaked"]]
+    return sum(deviation(rule(name, **options), pair, parents, sampled=sampled, horizon=2) for pair in pairs) / 3
+
+
+@pytest.mark.parametrize("name", KNOBS)
+@pytest.mark.parametrize(("shape", "sampled"), [("two", True), ("three", False), ("two levels", False)])
+def test_deviation_grows_with_the_knob(name, shape, sampled):
+    """At every turn for deterministic guesses. Of sampled ones, a further kept token may undo another's surplus."""
+    found = [mean_deviation(name, options, SHAPES[shape], sampled=sampled) for options in KNOBS[name]]
+    assert all(later >= found[0] - 1e-12 for later in found)
+    assert sampled or found == sorted(found), found
+    assert found[-1] > 0.05
+    if name in EXACT_AT_ITS_START:
+        assert found[0] < 1e-9
+
+
+@pytest.mark.parametrize("name", EXACT_AT_ITS_START)
+@pytest.mark.parametrize("which", PAIRS)
+def test_the_identity_value_is_exact(name, which):
+    for parents in SHAPES.values():
+        assert deviation(rule(name, **KNOBS[name][0]), PAIRS[which], parents, sampled=False) < 1e-9
+    assert deviation(rule(name, **KNOBS[name][0]), PAIRS[which], SHAPES["two"]) < 1e-9
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_they_say_what_they_are(name):
+    assert rule(name, **KNOBS[name][0]).lossless == (name in SAYS_LOSSLESS_THERE)
+    assert not rule(name, **KNOBS[name][-1]).lossless
+    assert not find("verifier", name).lossless  # as it is without options
+
+
+def test_the_catalogue_holds_no_other_lossy_rule():
+    assert {name for name in names("verifier") if not find("verifier", name).lossless} == set(KNOBS)
+
+
+@pytest.mark.parametrize("name", KNOBS)
+def test_a_lossy_rule_fails_the_sampled_law(name):
+    target, drafter = random_table(8, 1, 1), random_table(8, 1, 2)
+    result = sample_law(rule(name), target, drafts_from(drafter, CHAINS["three"]), num_tokens=1500)
+    assert not result.passes, result
+
+
+@pytest.mark.parametrize("name", KNOBS)
+@pytest.mark.parametrize("parents", [*CHAINS.values(), *TREES.values()])
+def test_greedy_text_is_the_targets_at_the_start_of_the_knob(name, parents):
+    """By soft laws where the rule asks for them, by one-hot ones else."""
+    soft = find("verifier", name).soft(find("verifier", name).options(**KNOBS[name][0]))
+    target = PAIRS["random"][0] if soft else random_table(4, 2, 9, top_k=1)
+    for emitted in greedy_emitted(
+        rule(name, **KNOBS[name][0]), target, drafts_from(PAIRS["random"][1], parents, sampled=False)
+    ):
+        assert emitted == best_tokens(target, len(emitted))
+
+
+@pytest.mark.parametrize("name", ["rollback", "top_beta", "leniency"])
+def test_soft_rules_keep_more_than_the_best_token_of_a_greedy_request(name):
+    target, drafter = PAIRS["random"]
+    propose = drafts_from(drafter, CHAINS["three"], sampled=False)
+    kept = {tuple(emitted) for emitted in greedy_emitted(rule(name, **KNOBS[name][-1]), target, propose)}
+    assert any(list(emitted) != best_tokens(target, len(emitted)) for emitted in kept)
+
+
+@pytest.mark.parametrize("name", ["typical", "sample_tolerance"])
+def test_the_others_are_greedy_matching_at_temperature_0(name):
+    target = random_table(4, 2, 9, top_k=1)
+    for parents in TREES.values():
+        propose = drafts_from(PAIRS["random"][1], parents, sampled=False)
+        for emitted in greedy_emitted(rule(name), target, propose):
+            assert emitted == best_tokens(target, len(emitted))
+
+
+@pytest.mark.parametrize("leniency", [1.2, 2.0, 4.0])
+@pytest.mark.parametrize("which", PAIRS)
+def test_leniency_is_bounded(which, leniency):
+    """No token comes out with more than l times its own probability."""
+    target, drafter = PAIRS[which]
+    for parents in (CHAINS["one"], TREES["wide"]):
+        law = exact_law(rule("leniency", leniency=leniency), target, drafts_from(drafter, parents), CONTEXT, 1)
+        assert parents == TREES["wide"] or bool((law <= leniency * target(CONTEXT) + 1e-12).all())
+
+
+def test_leniency_compares_with_what_the_drafter_believed():
+    """Greedy form: p(x) > q(x) / l, where q(x) is the drafter's own probability."""
+    target, drafter = PAIRS["random"]
+    propose = drafts_from(drafter, CHAINS["one"], sampled=False)
+    (guess,) = propose(CONTEXT, None).tokens[1:].tolist()
+    edge = float(drafter(CONTEXT)[guess] / target(CONTEXT)[guess])
+    best = best_tokens(target, 1)
+    assert [guess] != best and edge > 1
+    for leniency, kept in ((edge * 1.01, True), (edge * 0.99, False)):
+        (emitted,) = greedy_emitted(rule("leniency", leniency=leniency), target, with_confidence(propose, drafter))
+        assert (emitted[:-1] == [guess]) == kept
+
+
+@pytest.mark.parametrize(
+    ("first", "options", "second", "shapes"),
+    [
+        ("fixed_point", {}, "coupled", CHAINS),
+        ("distance_tolerance", {"distance": 0}, "coupled", CHAINS | TREES),
+        ("sample_tolerance", {"num_draws": 1}, "sequential", CHAINS | TREES),
+        ("leniency", {"leniency": 1.0}, "multi_draft", CHAINS | TREES),
+    ],
+)
+def test_identities_coin_for_coin(first, options, second, shapes):
+    target, drafter = PAIRS["similar"]
+    for parents in shapes.values():
+        for seed in range(40):
+            draft = drafts_from(drafter, parents)(CONTEXT, KeyedDraftCoins(seed, 1, coupled=False))
+            packed, p = score(target, [one_sequence(CONTEXT, seed=seed)], [draft])
+            verdicts = [v(packed, p, [KeyedCoins(seed, 1)]) for v in (rule(first, **options), rule(second))]
+            assert verdicts[0] == verdicts[1]
+
+
+def test_the_longest_path_wins_then_the_likeliest():
+    """Root -> a (.5) -> c (.3); root -> b (.4) -> d (.6): equal depth, so b d; without d, the longer a c."""
+    draft = Draft(tokens=torch.tensor([0, 1, 2, 3, 1]), parents=torch.tensor([-1, 0, 0, 1, 2]))
+    p = torch.tensor(
+        [[0.1, 0.5, 0.4, 0.0], [0.3, 0.2, 0.2, 0.3], [0.2, 0.6, 0.1, 0.1], [0, 0, 1.0, 0], [1.0, 0, 0, 0]],
+        dtype=torch.float64,
+    )
+    packed = pack([one_sequence([0])], [draft])
+    for threshold, path, token in ((0.25, (2, 4), 0), (0.45, (1,), None), (0.7, (), None)):
+        (verdict,) = rule("rollback", threshold=-math.log(threshold))(packed, p, [KeyedCoins(0, 0)])
+        assert verdict.path == path
+        assert token is None or verdict.token == token
+    p[2] = torch.tensor([0.9, 0.1, 0, 0])  # d falls out
+    (verdict,) = rule("rollback", threshold=-math.log(0.25))(packed, p, [KeyedCoins(0, 0)])
+    assert (verdict.path, verdict.token, verdict.bonus) == ((1, 3), 2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "bad"),
+    [
+        ("typical", {"epsilon": -1}),
+        ("rollback", {"threshold": -1}),
+        ("top_beta", {"beta": 0}),
+        ("top_beta", {"gap": -1}),
+        ("leniency", {"leniency": 0.5}),
+        ("sample_tolerance", {"num_draws": 0}),
+        ("distance_tolerance", {"distance": -1}),
+    ],
+)
+def test_bad_options(name, bad):
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        rule(name, **bad)
