@@ -246,7 +246,7 @@ class LLM:
         for_all = tuple(per_request.get("references", ()))
         requests = [
             Request(
-                prompt_token_ids=self._ids(prompt),
+                prompt_token_ids=self.encode(prompt),
                 params=setting,
                 **{**per_request, "references": self._references(prompt, for_all)},
             )
@@ -272,9 +272,10 @@ class LLM:
         if isinstance(own, str):
             raise RequestError("'references' is a list of texts: write [...] around a single one")
         texts = [text if isinstance(text, str) else {"prompt_token_ids": text} for text in (*own, *for_all)]
-        return tuple(self._ids(text) for text in texts)
+        return tuple(self.encode(text) for text in texts)
 
-    def _ids(self, prompt: Prompt) -> tuple[int, ...]:
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The ids of a prompt in any of its forms. Raises `RequestError` if it is none."""
         if isinstance(prompt, Mapping):
             if len(set(prompt) & {"prompt", "prompt_token_ids"}) != 1 or set(prompt) - set(PROMPT_KEYS):
                 raise RequestError(
