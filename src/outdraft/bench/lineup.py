@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.registry import names
 from outdraft.engine.recipe import read_recipe, recipe_names
 
 ZOO_TARGET = "zoo:target"
@@ -58,13 +59,14 @@ class Rival:
         }
 
 
-RIVALS = (
+_LINE_UP = (
     Rival(name="draft_model", num_speculative_tokens=4),
     Rival(name="ngram", num_speculative_tokens=8),
     Rival(name="lookahead", num_speculative_tokens=4),
     Rival(name="early_exit", options=ZOO_OPTIONS["early_exit"], num_speculative_tokens=3),
     Rival(name="eagle", num_speculative_tokens=5),
 )
+RIVALS = tuple(rival for rival in _LINE_UP if rival.name in names("drafter"))
 
 
 def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) -> Rival:

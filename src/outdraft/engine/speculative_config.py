@@ -33,7 +33,7 @@ class Speculation:
 def from_mapping(config: Mapping[str, Any]) -> Speculation:
     """Read the dictionary; unknown keys are refused with the near miss."""
     if "method" not in config:
-        raise ConfigError("speculative_config names no 'method'; for example {'method': 'ngram'}")
+        raise ConfigError("speculative_config names no 'method': say which drafter (`outdraft methods` lists them)")
     method = find("drafter", config["method"])
     options = {key: value for key, value in config.items() if key not in _OURS}
     known = _option_names(method)

@@ -26,7 +26,7 @@ _PEERS = {  # what other engines call it
     "num_draft_tokens": "num_speculative_tokens",
     "num_assistant_tokens": "num_speculative_tokens",
     "max_speculative_tokens": "num_speculative_tokens",
-    "prompt_lookup_num_tokens": "drafter='ngram', num_speculative_tokens",
+    "prompt_lookup_num_tokens": "num_speculative_tokens, beside a drafter that looks up",
     "ngram_prompt_lookup_max": "drafter_options={'prompt_lookup_max': ...}",
     "ngram_prompt_lookup_min": "drafter_options={'prompt_lookup_min': ...}",
     "spec_decoding_acceptance_method": "verifier",

@@ -1,0 +1,91 @@
+"""Take one method out of a copy of the tree, and see whether the rest stands: `python tests/removal.py NAME...`
+
+Out go its file or folder, its recipes, its rows, its page and its own tests, and nothing else. Then, in the copy: every
+module is imported, the README's table is written anew, and the architecture's tests, every recipe and a quick part of
+the contract suite run.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+KEPT = ("src", "tests", "docs", "recipes")
+QUICK = "greedy_equals_reference or counters_add_up or leaks_nothing"
+IMPORT_ALL = """
+import importlib, pkgutil, outdraft
+for module in pkgutil.walk_packages(outdraft.__path__, "outdraft."):
+    if not any(part in module.name for part in ("__main__", "_native", ".peers.workers", "triton")):
+        importlib.import_module(module.name)
+"""
+
+
+def copy_tree(directory: Path) -> Path:
+    """What a clone would have, weights and the built extension included."""
+    skip = shutil.ignore_patterns("__pycache__", "*.egg-info")
+    for name in KEPT:
+        shutil.copytree(ROOT / name, directory / name, ignore=skip)
+    for path in ROOT.glob("*.*"):
+        if path.is_file():
+            shutil.copy(path, directory)
+    return directory
+
+
+def remove(tree: Path, name: str) -> list[str]:
+    """Delete the method; returns what was deleted, relative to the tree. Raises `ValueError` if there is none."""
+    homes = [
+        tree / f"src/outdraft/{kind}/{name}{end}" for kind in ("drafters", "verify", "control") for end in ("", ".py")
+    ]
+    source = next((path for path in homes if path.exists()), None)
+    if source is None:
+        raise ValueError(f"no method is called {name!r}")
+    kind = source.parent.name
+    gone = [source, tree / f"docs/methods/{name}.md", tree / f"tests/contracts/rows/{name}.py"]
+    gone += (tree / "tests" / kind).glob(f"test_{name}*.py")
+    gone += [path for path in (tree / "src/outdraft/recipes").glob("*.toml") if f'"{name}"' in path.read_text()]
+    gone = [path for path in gone if path.exists()]
+    for path in gone:
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
+    return [path.relative_to(tree).as_posix() for path in gone]
+
+
+def check(tree: Path) -> str:
+    """Run the proof in the copy; returns what failed, or nothing."""
+    environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "OMP_NUM_THREADS": "1"}
+    pytest = ["-m", "pytest", "-p", "no:cacheprovider", "-q"]
+    commands = [
+        ["-c", IMPORT_ALL],
+        ["tests/test_readme.py"],
+        ["-m", "outdraft.cli.main", "methods", "--json"],
+        [*pytest, "tests/test_architecture.py", "tests/test_no_method_names.py", "tests/test_readme.py"],
+        [*pytest, "tests/contracts/test_recipes.py", "tests/core", "tests/engine/test_recipe.py"],
+        [*pytest, "tests/contracts/test_drafters.py", "-k", QUICK],
+    ]
+    for command in commands:
+        done = subprocess.run(
+            [sys.executable, *command], cwd=tree, env=environment, capture_output=True, text=True, check=False
+        )
+        if done.returncode:
+            return f"{' '.join(command)[:200]}\n{done.stdout[-3000:]}{done.stderr[-2000:]}"
+    return ""
+
+
+def main(names: list[str]) -> int:
+    """One copy for each name."""
+    import tempfile
+
+    failed = 0
+    for name in names:
+        with tempfile.TemporaryDirectory() as directory:
+            tree = copy_tree(Path(directory) / "tree")
+            gone = remove(tree, name)
+            fault = check(tree)
+        failed += bool(fault)
+        sys.stdout.write(f"{name}: {', '.join(gone)}\n{'  FAILED ' + fault if fault else '  all else is green'}\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
