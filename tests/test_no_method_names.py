@@ -67,4 +67,4 @@ def test_the_look_out_works():
     tree = ast.parse('"""ngram in a docstring"""\nfrom outdraft.verify.block import judge\nx = f("an ngram, say")\n')
     assert "ngram" in code_words(tree) and "docstring" not in code_words(tree)
     assert imported(tree) == {"outdraft.verify.block.judge"}
-    assert "lookahead" in code_words(ast.parse("drafter.lookahead = 3")) & CATALOGUE - ORDINARY
+    assert "lookahead" in code_words(ast.parse("drafter.lookahead = 3"))

@@ -1,4 +1,4 @@
-"""A lossy rule is named wherever a result is shown: catalogue, generate, chat, JSON, bench; and the audit refuses it."""
+"""A lossy rule is named wherever a result is shown: catalogue, text, chat, JSON, bench; the audit refuses it."""
 
 import json
 from pathlib import Path
@@ -57,3 +57,18 @@ def test_nothing_is_promised_and_results_say_so(tiny: Path):
         assert llm.config["verifier"]["lossless"] is kept
         assert llm.generate("one two one two", greedy).lossless is kept
     assert lossy.engine.parts.soft and not exact.engine.parts.soft
+
+
+def test_soft_rules_judge_greedy_text_by_how_probable_it_is(tiny: Path):
+    """At threshold 0 nothing but certainty is kept, and the text is plain; far from it, the drafter's guesses stay."""
+    plain = LLM(tiny)
+    greedy = SamplingParams(max_tokens=24)
+    wanted = plain.generate("one two one two", greedy).token_ids
+    strict, loose = (
+        plain.with_drafter("ngram", verifier="rollback", verifier_options={"threshold": nats}).generate(
+            "one two one two", greedy
+        )
+        for nats in (0.0, 50.0)
+    )
+    assert strict.token_ids == wanted and strict.stats.num_draft_tokens and not strict.stats.num_accepted_tokens
+    assert loose.token_ids != wanted and loose.stats.num_rejections == 0

@@ -58,7 +58,7 @@ def test_probes_see_their_column_and_stand_at_their_depth():
     assert state.probes == [8, 9, 10]
 
 
-def test_probes_do_not_change_the_text():
+def test_the_text_is_plain_decodings():
     target = TableTarget(vocab_size=13, order=2, max_len=4096)
     plain, guessed = sequence([1, 2, 3]), sequence([1, 2, 3])
     write([plain], target, make("none", None))

@@ -44,9 +44,14 @@ class Uncoupled:
         return self.rule(packed, p, coins)
 
 
-def sampled_law_is_the_targets(subject: Subject, *, num_texts: int = 500) -> None:
-    """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8."""
-    honest = sample(subject, Uncoupled(Auto()), num_texts)
+def sampled_law_is_the_targets(subject: Subject, *, num_texts: int = 500, rule: Verifier | None = None) -> None:
+    """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8.
+
+    `rule`: in place of `auto`; one that couples without a seed keeps its noise.
+    """
+    rule = rule or Auto()
+    unseeded = Request(prompt_token_ids=PROMPT, params=SamplingParams(temperature=1.0))
+    honest = sample(subject, rule if rule.couples(unseeded) else Uncoupled(rule), num_texts)
     require(
         honest.passes,
         f"{subject.row.name}: sampled texts do not have the target's law (p={honest.p_value:.2g}, "

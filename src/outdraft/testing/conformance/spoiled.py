@@ -1,0 +1,60 @@
+"""Any drafter made useless: every guess is replaced by the id after it, honestly.
+
+    tokens   a b c    ->   a+1 b+1 c+1          so that what was right is wrong
+    q        [.2 .5 .3]    [.3 .2 .5]           the law that the replaced tokens were drawn from: still exact
+
+The drafter sees its own guesses in `observe`. A draft that resumes from its own hidden states cannot be replaced, and
+is left alone. Data in: a drafter; data out: a drafter.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+import torch
+
+from outdraft.core.draft import Draft, Role
+from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+
+
+class Spoiled:
+    """Wraps a drafter."""
+
+    def __init__(self, drafter: Drafter, vocab_size: int) -> None:
+        self.needs = drafter.needs
+        self._drafter = drafter
+        self._vocab_size = vocab_size
+        self._honest: dict[int, Draft] = {}  # sequence -> what it guessed itself
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """The drafter's own."""
+        self._drafter.begin(seqs)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """The drafter's guesses, spoiled."""
+        drafts = self._drafter.propose(seqs, budgets)
+        self._honest.update((seq.id, draft) for seq, draft in zip(seqs, drafts, strict=True))
+        return [self._spoil(draft) for draft in drafts]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """What the pass showed, under the drafter's own guess."""
+        self._drafter.observe(
+            [replace(one, draft=self._honest.pop(one.seq.id, one.draft)) if one.draft else one for one in seen]
+        )
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """The drafter's own."""
+        self._drafter.end(seqs)
+        for seq in seqs:
+            self._honest.pop(seq.id, None)
+
+    def _spoil(self, draft: Draft) -> Draft:
+        if draft.resume is not None:
+            return draft
+        guessed = torch.ones_like(draft.tokens, dtype=torch.bool)
+        if draft.roles is not None:
+            guessed = draft.roles == Role.VERIFY
+        guessed[0] = False
+        tokens = torch.where(guessed, (draft.tokens + 1) % self._vocab_size, draft.tokens)
+        return replace(draft, tokens=tokens, q=None if draft.q is None else draft.q.roll(1, -1))

@@ -1,0 +1,105 @@
+"""The matrix: its page is complete and without a failure; it notices a rule that lies, and what does not run."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from contracts.spec_rows import ROWS
+
+from outdraft.core.registry import find
+from outdraft.engine.recipe import Choice, read_recipe, recipe_names
+from outdraft.testing import planted
+from outdraft.testing.audit import AuditError
+from outdraft.testing.conformance import columns
+from outdraft.testing.conformance.__main__ import load_rows, main
+from outdraft.testing.conformance.columns import COLUMNS, Bench
+from outdraft.testing.conformance.matrix import FAIL, LOSSY, PASS, run_line
+from outdraft.testing.conformance.page import write_page
+from outdraft.testing.conformance.spoiled import Spoiled
+from outdraft.testing.conformance.stand import RecipeSubject, row_of
+from outdraft.testing.enumerate_law import exact_law, target_law, total_variation
+from outdraft.testing.subject import run
+from outdraft.testing.tables import drafts_from, random_table
+from outdraft.verify.shared.case import PerDraft
+
+ROOT = Path(__file__).parents[2]
+HEADINGS = [heading for heading, _, _ in COLUMNS]
+
+
+def bench_of(name: str, directory: Path, **changes: object) -> Bench:
+    recipe = replace(read_recipe(name), **changes)
+    row = row_of(recipe, ROWS)
+    return columns.make_bench(
+        lambda place, vocab_size: RecipeSubject(recipe, row, place, vocab_size=vocab_size), directory
+    )
+
+
+def test_the_page_lists_every_recipe_and_no_failure():
+    """Rewrite it with `python -m outdraft.testing.conformance`."""
+    page = (ROOT / "docs/conformance.md").read_text()
+    listed = [line.split(" | ")[0].removeprefix("| ") for line in page.splitlines() if PASS in line]
+    assert listed == recipe_names()
+    assert FAIL not in page and "## Failures" not in page
+
+
+def test_a_lossy_recipe_is_marked_and_the_rest_is_asked_of_it():
+    line = run_line(read_recipe("bild"), ROWS)
+    assert not line.failures
+    assert line.cells == dict(zip(HEADINGS, [LOSSY, LOSSY, PASS, PASS, PASS, PASS], strict=True))
+    assert line.drafted >= line.accepted > 0
+    page = write_page([line])
+    assert "1 of them lossy" in page and "All hold." in page
+
+
+def test_a_rule_that_claims_too_much_fails_the_law(tmp_path: Path):
+    bench = bench_of("draft_model", tmp_path)
+    bench.laws.rule = PerDraft(planted.accept_probable)
+    with pytest.raises(AuditError, match="do not have the target's law"):
+        columns.sampled_law(bench)
+
+
+def test_a_rule_that_keeps_a_wrong_guess_fails_greedy_identity_and_useless_drafts(tmp_path: Path):
+    bench = bench_of("ngram", tmp_path)
+    bench.texts.rule = find("verifier", "outdraft.testing.accept_all:METHOD").build(None)
+    bench.texts.rule.lossless = True
+    for check in (columns.greedy_identity, columns.useless_draft):
+        with pytest.raises(AuditError, match="differs"):
+            check(bench)
+
+
+def test_what_does_not_run_is_a_failure_with_its_reason():
+    homeless = replace(read_recipe("ngram"), name="homeless", drafter=Choice(name="outdraft.drafters.ngram:METHOD"))
+    line = run_line(homeless, ROWS)
+    assert set(line.cells.values()) == {FAIL}
+    page = write_page([line])
+    assert "**1 recipes fail**" in page and "- homeless: it does not run" in page and "has no row" in page
+
+
+@pytest.mark.parametrize(("parents", "rule"), [((-1, 0, 1), "block"), ((-1, 0, 0, 1), "traversal")])
+def test_spoiled_guesses_are_honest(parents, rule):
+    """The law that goes with them is the one that they were drawn from."""
+    target, drafter = random_table(4, 2, 1), random_table(4, 2, 2)
+    spoiled = Spoiled(find("drafter", "none").build(None, None), 4)
+
+    def propose(tokens, coins):
+        return spoiled._spoil(drafts_from(drafter, parents)(tokens, coins))
+
+    law = exact_law(find("verifier", rule).build(None), target, propose, [0, 1], 3)
+    assert total_variation(law, target_law(target, [0, 1], 3)) < 1e-9
+
+
+def test_spoiled_guesses_are_useless(tmp_path: Path):
+    subject = bench_of("jacobi", tmp_path).texts
+    engine = subject.engine()
+    engine.parts = replace(engine.parts, drafter=Spoiled(engine.parts.drafter, subject.vocab_size))
+    outcomes = run(engine, columns.requests(columns.GREEDY))
+    drafted, accepted = (
+        sum(getattr(o.stats, f"num_{what}_tokens") for o in outcomes) for what in ("draft", "accepted")
+    )
+    assert drafted > 100 and accepted < drafted / 20
+
+
+def test_outside_a_checkout_it_says_what_is_missing(tmp_path: Path, capsys):
+    assert main(["--tests", str(tmp_path)]) == 2
+    assert "run this in a checkout" in capsys.readouterr().err
+    assert load_rows(ROOT / "tests")
