@@ -20,7 +20,8 @@ MEANINGS = {
     "ragged batch": f"the same texts alone and in {len(ORDERS)} batches of other company and order; sampled ones too, "
     "where the rule couples to the seed",
     "cache audit": "after every commit the cache equals a fresh pass over the same tokens; dropped rows are poisoned",
-    "useless draft": "every guess is replaced by a wrong one: the same text, and no more target passes than tokens",
+    "useless draft": "every guess is replaced by a wrong one (but for drafts that resume from their own hidden "
+    "states): the same text, and no more target passes than tokens",
     "budget 0": "from the policy or from the request: nothing is drafted, and the text is plain decoding's",
 }
 
