@@ -11,6 +11,7 @@ from drafters.drafting import Reciter, make, sequence, states, write
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.ngrammys import cache
+from outdraft.drafters.ngrammys.rows import TableRows
 from outdraft.drafters.ngrammys.tables import empty_tables, fill
 from outdraft.engine.runner import Runner
 from outdraft.testing.tiny import tiny_model
@@ -45,10 +46,22 @@ def test_tables_equal_direct_computation():
     laws = torch.stack([runner.score(torch.tensor([[x]]))[0].softmax(-1) for x in range(runner.vocab_size)])
     assert tables.ids.tolist() == laws.topk(5).indices.tolist()
     assert np.allclose(tables.probs, laws.topk(5).values, atol=1e-6)
-    assert [token for token, _ in tables.unigram()] == laws.mean(0).topk(5).indices.tolist()
-    assert sum(prob for _, prob in tables.after(3)) == pytest.approx(float(laws[3].topk(5).values.sum()), abs=1e-6)
-    best = laws.argmax(-1).tolist()
-    assert tables.chain(4, 3) == [4, best[4], best[best[4]]]
+    assert np.allclose(tables.total, laws.sum(0), atol=1e-6)
+
+
+def test_rows_follow_the_best_bigrams_while_they_are_worth_it():
+    tables = empty_tables(4, 2)
+    table = [[0.1, 0.2, 0.3, 0.4], [0.9, 0.1, 0, 0], [0.3, 0.7, 0, 0], [0, 0, 0.5, 0.5]]
+    for _ in fill(tables, lambda ids: torch.tensor(table)[ids[:, 0]].log()):
+        pass
+    rows = TableRows(tables, everywhere=False, min_prob=0)
+    assert [row.tokens for row in rows.after(0, 4)] == [[3, 2, 1, 0], [2, 1, 0, 3]]
+    assert [row.count for row in rows.after(0, 4)] == pytest.approx([0.4, 0.3])
+    worth = TableRows(tables, everywhere=False, min_prob=0.2)  # 3: .4, 2: .2, 1: .14;   2: .3, 1: .21, 0: .189
+    assert [row.tokens for row in worth.after(0, 4)] == [[3, 2], [2, 1]]
+    unigram = TableRows(tables, everywhere=True, min_prob=0)  # sums 1.3, 1.0, 0.8, 0.9
+    assert [row.tokens for row in unigram.after(2, 2)] == [[0, 3], [1, 0]]
+    assert [row.count for row in unigram.after(2, 2)] == pytest.approx([1.3 / 4, 1.0 / 4])
 
 
 def test_made_once_for_each_model(port, tmp_path):
@@ -165,7 +178,9 @@ def test_unigram_rows_are_the_same_everywhere(port, tmp_path):
         assert draft.tokens[1:].tolist() == best
 
 
-@pytest.mark.parametrize("bad", [{"rows": 0}, {"query": 0}, {"table": "trigram"}, {"context": False, "table": "none"}])
+@pytest.mark.parametrize(
+    "bad", [{"rows": 0}, {"query": 0}, {"table": "trigram"}, {"min_prob": 1}, {"context": False, "table": "none"}]
+)
 def test_bad_options(bad, port):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         make("ngrammys", port, **bad)

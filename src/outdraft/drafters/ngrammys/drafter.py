@@ -21,7 +21,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetPort
 from outdraft.drafters.ngrammys.cache import load_tables
-from outdraft.drafters.ngrammys.tables import Tables
+from outdraft.drafters.ngrammys.rows import TableRows
 from outdraft.drafters.shared.lookup_drafter import LookupDrafter
 from outdraft.drafters.shared.ngram_index import NgramIndex
 from outdraft.drafters.shared.span_index import Continuation
@@ -38,12 +38,15 @@ class NgrammysOptions:
     query: int = 1  # q: tokens of the text that must match
     context: bool = True  # rows from the text
     table: Literal["bigram", "unigram", "none"] = "bigram"  # where the other rows begin
+    min_prob: float = 0.001  # a row of the table ends where the product of its probabilities falls below; 0: never
     cache_dir: str = ""  # where tables are kept; "": the user's cache directory
 
     def __post_init__(self) -> None:
         for name in ("rows", "query"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        if not 0 <= self.min_prob < 1:
+            raise ConfigError(f"min_prob={self.min_prob}: must be at least 0 and below 1")
         if self.table not in ("bigram", "unigram", "none"):
             raise ConfigError(f"table={self.table!r}: it is 'bigram', 'unigram' or 'none'")
         if self.table == "none" and not self.context:
@@ -51,12 +54,12 @@ class NgrammysOptions:
 
 
 class MixedIndex:
-    """The text's n-grams and the model's tables, asked in this order."""
+    """The text's n-grams and the model's tables, asked in this order for `num_rows` rows in all."""
 
-    def __init__(self, options: NgrammysOptions, tables: Tables | None) -> None:
-        self._rows, self._tables = options.rows, tables
-        self._from_bigram = options.table == "bigram"
-        self._text = NgramIndex(options.query, options.query) if options.context else None
+    __slots__ = ("_num_rows", "_table", "_text")
+
+    def __init__(self, num_rows: int, text: NgramIndex | None, table: TableRows | None) -> None:
+        self._num_rows, self._text, self._table = num_rows, text, table
 
     def extend(self, tokens: Iterable[int]) -> None:
         """Enter the tokens that follow those entered so far."""
@@ -64,28 +67,27 @@ class MixedIndex:
             self._text.extend(tokens)
 
     def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
-        """At most k rows."""
-        left = self._rows
+        """Rows of the text, the most frequent first, then rows of the table."""
+        left = self._num_rows
         if self._text is not None:
             found = islice(self._text.lookup(context, depth), _MAX_LOOKS)
             for row, count in Counter(tuple(one.tokens) for one in found).most_common(left):
                 left -= 1
                 yield Continuation(row, count)
-        if self._tables is not None and left:
-            firsts = self._tables.after(context[-1]) if self._from_bigram else self._tables.unigram()
-            for token, prob in islice(firsts, left):
-                yield Continuation(self._tables.chain(token, depth), prob)
+        if self._table is not None:
+            yield from islice(self._table.after(context[-1], depth), left)
 
 
 def build(options: NgrammysOptions, port: TargetPort) -> LookupDrafter:
     """Take the tables from the cache directory, or make them: one pass of one token for each of the vocabulary."""
-    tables = None
+    table = None
     if options.table != "none":
-        tables = load_tables(
-            port.score, port.vocab_size, width=max(options.rows, _TABLE_WIDTH), directory=options.cache_dir
-        )
+        width = max(options.rows, _TABLE_WIDTH)
+        tables = load_tables(port.score, port.vocab_size, width=width, directory=options.cache_dir)
+        table = TableRows(tables, everywhere=options.table == "unigram", min_prob=options.min_prob)
 
     def make_index(seq: Sequence) -> MixedIndex:
-        return MixedIndex(options, tables)
+        text = NgramIndex(options.query, options.query) if options.context else None
+        return MixedIndex(options.rows, text, table)
 
     return LookupDrafter(make_index, options.rows)

@@ -32,22 +32,6 @@ class Tables:
         """Whether every token was scored."""
         return self.done == len(self.ids)
 
-    def after(self, token: int) -> Iterator[tuple[int, float]]:
-        """The best successors of `token` and their probabilities, best first."""
-        return zip(map(int, self.ids[token]), map(float, self.probs[token]), strict=True)
-
-    def unigram(self) -> Iterator[tuple[int, float]]:
-        """The tokens that are likely after any other, best first."""
-        best = np.argsort(-self.total, kind="stable")[: self.ids.shape[1]]
-        return zip(map(int, best), map(float, self.total[best] / len(self.ids)), strict=True)
-
-    def chain(self, token: int, length: int) -> list[int]:
-        """`token`, its best successor, that one's best successor, ..."""
-        best, path = self.ids[:, 0], [token]
-        while len(path) < length:
-            path.append(int(best[path[-1]]))
-        return path
-
 
 def empty_tables(vocab_size: int, width: int) -> Tables:
     """Nothing filled yet."""
