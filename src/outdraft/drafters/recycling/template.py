@@ -17,8 +17,11 @@ Ints = NDArray[np.int64]
 
 
 def share(rank: int) -> float:
-    """How often the successor of this rank was the right one, of all successors (rough; only the order matters)."""
-    return float((rank + 1) ** -1.5)
+    """How often the successor of this rank is the accepted one: about what the zoo's target showed, held-out texts.
+
+    Measured: 0.80 0.10 0.043 0.023 0.015 0.012 0.008 0.006 of 8294 accepted nodes.
+    """
+    return 0.8 if rank == 0 else 0.1 * float(rank**-1.5)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
