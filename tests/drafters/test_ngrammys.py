@@ -126,14 +126,18 @@ def test_a_directory_that_cannot_be_made(port, tmp_path):
 
 
 def test_text_first_then_the_table(port, tmp_path):
-    drafter, seq = make("ngrammys", port, rows=3, cache_dir=str(tmp_path)), sequence([1, 2, 1, 3, 1, 2, 1])
+    drafter, seq = make("ngrammys", port, rows=3, cache_dir=str(tmp_path)), sequence([1, 2, 1, 2, 1, 3, 1])
     drafter.begin([seq])
     best = [token for token in port.table[1].topk(3).indices.tolist()]
     wanted = list(dict.fromkeys([2, 3, best[0]]))
     assert drafter.propose([seq], [Budget(depth=1)])[0].tokens[1:].tolist() == wanted
     assert drafter.propose([seq], [Budget(depth=1, nodes=1)])[0].tokens[1:].tolist() == [2]  # the more frequent one
-    deep = drafter.propose([seq], [Budget(depth=3, nodes=30)])[0]
-    assert deep.tokens[1:4].tolist() == [2, 1, 3]
+    deep = drafter.propose([seq], [Budget(depth=3, nodes=30)])[0]  # three rows that occurred once: the latest first
+    assert deep.tokens.tolist() == [1, 3, 1, 2, 1, 3, 2]
+    assert deep.parents.tolist() == [-1, 0, 1, 0, 3, 4, 4]
+    one = make("ngrammys", port, rows=1, cache_dir=str(tmp_path))
+    one.begin([seq])
+    assert one.propose([seq], [Budget(depth=1)])[0].tokens[1:].tolist() == [2]
     drafter.end([seq])
     assert all(not state for state in states(drafter).values())
 

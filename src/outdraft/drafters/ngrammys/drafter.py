@@ -54,12 +54,12 @@ class NgrammysOptions:
 
 
 class MixedIndex:
-    """The text's n-grams and the model's tables, asked in this order for `num_rows` rows in all."""
+    """The text's n-grams, then the model's tables."""
 
-    __slots__ = ("_num_rows", "_table", "_text")
+    __slots__ = ("_table", "_text")
 
-    def __init__(self, num_rows: int, text: NgramIndex | None, table: TableRows | None) -> None:
-        self._num_rows, self._text, self._table = num_rows, text, table
+    def __init__(self, text: NgramIndex | None, table: TableRows | None) -> None:
+        self._text, self._table = text, table
 
     def extend(self, tokens: Iterable[int]) -> None:
         """Enter the tokens that follow those entered so far."""
@@ -67,15 +67,13 @@ class MixedIndex:
             self._text.extend(tokens)
 
     def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
-        """Rows of the text, the most frequent first, then rows of the table."""
-        left = self._num_rows
+        """Rows of the text, the most frequent first, then rows of the table; who asks takes as many as it wants."""
         if self._text is not None:
             found = islice(self._text.lookup(context, depth), _MAX_LOOKS)
-            for row, count in Counter(tuple(one.tokens) for one in found).most_common(left):
-                left -= 1
+            for row, count in Counter(tuple(one.tokens) for one in found).most_common():
                 yield Continuation(row, count)
         if self._table is not None:
-            yield from islice(self._table.after(context[-1], depth), left)
+            yield from self._table.after(context[-1], depth)
 
 
 def build(options: NgrammysOptions, port: TargetPort) -> LookupDrafter:
@@ -88,6 +86,6 @@ def build(options: NgrammysOptions, port: TargetPort) -> LookupDrafter:
 
     def make_index(seq: Sequence) -> MixedIndex:
         text = NgramIndex(options.query, options.query) if options.context else None
-        return MixedIndex(options.rows, text, table)
+        return MixedIndex(text, table)
 
     return LookupDrafter(make_index, options.rows)
