@@ -17,11 +17,14 @@ from outdraft.testing.table_target import TableTarget
 _ids = itertools.count()
 
 
-def sequence(prompt, *, max_len=4096, seed=0, coupled=False, eos=(), k=None, **params):
+def sequence(prompt, *, max_len=4096, seed=0, coupled=False, eos=(), k=None, references=(), **params):
     """A sequence as the engine makes it."""
     params.setdefault("max_tokens", 64)
     request = Request(
-        prompt_token_ids=tuple(prompt), params=SamplingParams(seed=seed, **params), num_speculative_tokens=k
+        prompt_token_ids=tuple(prompt),
+        params=SamplingParams(seed=seed, **params),
+        num_speculative_tokens=k,
+        references=tuple(tuple(reference) for reference in references),
     )
     return Sequence(
         id=next(_ids),

@@ -22,7 +22,12 @@ def test_repeated_block_is_copied():
     block = random.sample(range(200), 40)
     text = block * 11
     drafter, target, seq = make("ngram"), Reciter(text, 200), sequence(block, max_tokens=400)
-    run = write([seq], target, drafter, k=10)
+
+    def each_token_was_entered_once(live):
+        for known in states(drafter)["_known"].values():
+            assert known.index._text == seq.tokens[: len(known.index)]
+
+    run = write([seq], target, drafter, k=10, each_step=each_token_was_entered_once)
     assert seq.tokens[: len(text)] == text
     late = [e for e in run.events if e.tokens][1:]
     assert sum(len(e.tokens) for e in late) / len(late) >= 5

@@ -27,7 +27,7 @@ class Needs:
 
     taps: tuple[int, ...] = ()  # hidden states after so many layers, for every committed row, in `observe`
     layers: bool = False  # `TargetPort.run_layers`
-    weights: bool = False  # `TargetPort.embed` and `TargetPort.logits`
+    weights: bool = False  # `TargetPort.embed`, `logits`, `head` and `score`
     same_vocab: bool = True
 
 
@@ -107,6 +107,10 @@ class TargetPort(Protocol):
 
     def head(self, hidden: Tensor) -> Tensor:
         """The target's head alone, without the norm: [n, D] -> [n, V]."""
+        ...
+
+    def score(self, ids: Tensor) -> Tensor:
+        """Logits after each of n short texts of T tokens, each by itself: [n, T] -> [n, V]. Remembers nothing."""
         ...
 
     def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:

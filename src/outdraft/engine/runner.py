@@ -21,7 +21,7 @@ from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.context import AttentionContext, CachedContext, CausalContext, Segment
 
 
 class Runner:
@@ -157,6 +157,30 @@ class Runner:
     def head(self, hidden: Tensor) -> Tensor:
         """Head alone: [n, D] -> [n, V]."""
         return self.decoder.head(hidden)
+
+    @torch.inference_mode()
+    def score(self, ids: Tensor) -> Tensor:
+        """Logits after each of n short texts, each by itself: [n, T] -> [n, V]. The live cache is not touched."""
+        n, length = ids.shape
+        positions = torch.arange(length, device=self.device).repeat(n)
+        h = self.decoder.embed(ids.flatten().to(self.device), positions)
+        out = self.decoder.run(h, positions, self._aside(n, length)).hidden
+        return self.decoder.logits(out[length - 1 :: length])
+
+    def _aside(self, n: int, length: int) -> AttentionContext:
+        """n texts of `length` rows each; the kernels need a cache, so they get one of their own."""
+        if self.native is None:
+            return CausalContext(n, length)
+        config = self.decoder.config
+        cache = CacheConfig().build(
+            config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, length
+        )
+        segments = []
+        for i in range(n):
+            cache.add(i)
+            cache.reserve(i, length)
+            segments.append(Segment(seq=i, start=i * length, stop=(i + 1) * length, base=0))
+        return CachedContext(cache, segments, self.exact)
 
     def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
         """One token of each sequence, `offset` places after the pending one, through layers [0, stop): -> [B, D]."""

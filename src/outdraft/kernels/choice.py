@@ -1,11 +1,12 @@
 """The best token of each row of logits, and the best few: native twins of `argmax` and of `log_softmax` with `topk`.
 
 Data in: logits [N, V] float32 on a CPU; data out: plain numbers. None where the kernels do not run (`torch` does it
-then) or where a row's largest value is not finite (the caller says so in its own words).
+then) or where a row's largest value is not finite (the caller says so in its own words). `top_ids` takes any logits.
 """
 
 import ctypes
 
+import torch
 from torch import Tensor, float32
 
 from outdraft.kernels.library import library, wanted_kind
@@ -36,6 +37,18 @@ def top_tokens(logits: Tensor, count: int) -> tuple[list[list[int]], list[list[f
         return None
     cuts = range(0, rows * count, count)
     return [found[i : i + count] for i in cuts], [logs[i : i + count] for i in cuts]
+
+
+def top_ids(logits: Tensor, count: int) -> Tensor:
+    """The `count` best of each row, best first: [N, V] -> [N, count] on the CPU; by PyTorch where need be."""
+    kind = _kind(logits)
+    native = library()
+    if kind is not None and native is not None:
+        rows, size = logits.shape
+        found = torch.empty(rows, count, dtype=torch.int32)
+        if native.od_top_tokens(logits.data_ptr(), rows, size, count, found.data_ptr(), None, kind.encode()):
+            return found
+    return logits.topk(count, -1).indices.cpu()
 
 
 def _kind(logits: Tensor) -> str | None:

@@ -182,8 +182,10 @@ static void best_rows(const float* x, int rows, int size, std::int32_t* out) {
 }
 
 static bool top_rows(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs) {
-    for (int r = 0; r < rows; r++)
-        if (!top_tokens(x + std::size_t(r) * size, size, count, tokens + r * count, log_probs + r * count)) return false;
+    for (int r = 0; r < rows; r++) {
+        float* logs = log_probs == nullptr ? nullptr : log_probs + r * count;
+        if (!top_tokens(x + std::size_t(r) * size, size, count, tokens + r * count, logs)) return false;
+    }
     return true;
 }
 

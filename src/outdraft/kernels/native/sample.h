@@ -67,19 +67,28 @@ static inline int draw(const float* x, float* law, int size, const Law& how, std
     return race(law, size, key);
 }
 
-// The `count` best tokens in order, of equal ones the first, with their log probabilities; false: no finite logits.
+// The `count` best tokens in order, of equal ones the first, with their log probabilities where they are wanted; false:
+// no finite logits.
 static inline bool top_tokens(const float* x, int size, int count, std::int32_t* tokens, float* log_probs) {
     const int best = choose_best(x, size);
     if (best < 0) return false;
     int held = 0;
     float edge = -INFINITY;  // the least of those held, once there are enough
-    for (int i = 0; i < size; i++) {
-        if (held == count && !(x[i] > edge)) continue;
-        int at = held < count ? held++ : count - 1;
-        for (; at > 0 && x[tokens[at - 1]] < x[i]; at--) tokens[at] = tokens[at - 1];
-        tokens[at] = i;
-        if (held == count) edge = x[tokens[count - 1]];
+    for (int first = 0; first < size; first += 64) {
+        const int stop = size - first < 64 ? size : first + 64;
+        if (held == count && stop - first == 64) {  // most blocks hold nothing better
+            const f32x16 low = max(load(x + first), load(x + first + 16));
+            if (largest(max(low, max(load(x + first + 32), load(x + first + 48)))) <= edge) continue;
+        }
+        for (int i = first; i < stop; i++) {
+            if (held == count && !(x[i] > edge)) continue;
+            int at = held < count ? held++ : count - 1;
+            for (; at > 0 && x[tokens[at - 1]] < x[i]; at--) tokens[at] = tokens[at - 1];
+            tokens[at] = i;
+            if (held == count) edge = x[tokens[count - 1]];
+        }
     }
+    if (log_probs == nullptr) return true;
     f32x16 total = {};
     for (int i = 0; i < size; i += 16) {
         float line[16];

@@ -1,0 +1,56 @@
+"""Copy from the documents that came with the request: find the last tokens in them, guess what follows there.
+
+Yang et al., "Inference with reference: lossless acceleration of large language models" (LLMA), 2023,
+https://arxiv.org/abs/2304.04487. Data in: `Request.references`, texts that the answer may copy from; data out: a
+deterministic chain, or a tree of several continuations. Unlike the paper's code it compares token ids, not strings.
+"""
+
+from dataclasses import dataclass, field
+
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import TargetPort
+from outdraft.drafters.shared.lookup_drafter import LookupDrafter
+from outdraft.drafters.shared.ngram_index import NgramIndex
+from outdraft.drafters.shared.ranges import check_ngrams
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LlmaOptions:
+    """How to look up. Raises `ConfigError` naming what is out of range."""
+
+    max_ngram: int = 5  # longest suffix, tried first
+    min_ngram: int = field(default=1, metadata={"aliases": ("trigger",)})  # shortest suffix that triggers a copy
+    width: int = 1  # distinct continuations merged into one tree; 1: a chain
+    index_output: bool = False  # also look in the request's own text: earlier turns and the output
+
+    def __post_init__(self) -> None:
+        check_ngrams(self.min_ngram, self.max_ngram, self.width)
+
+
+def build(options: LlmaOptions, port: TargetPort) -> LookupDrafter:
+    """Needs nothing of the target. Longest suffix first; of equal ones the output, then the first document."""
+
+    def make_index(seq: Sequence) -> NgramIndex:
+        index = NgramIndex(options.min_ngram, options.max_ngram)
+        for document in reversed(seq.request.references):  # what is entered last is found first
+            index.extend(document)
+            index.close()
+        return index
+
+    return LookupDrafter(make_index, options.width, learns=options.index_output)
+
+
+METHOD = Method(
+    name="llma",
+    kind="drafter",
+    summary="copy from the reference documents that came with the request (no model)",
+    build=build,
+    options=LlmaOptions,
+    paper=Paper(
+        title="Inference with reference: lossless acceleration of large language models",
+        year=2023,
+        link="https://arxiv.org/abs/2304.04487",
+    ),
+    shapes=("chain", "tree"),
+)

@@ -1,0 +1,22 @@
+"""N-Grammys: what the text has shown, and what the model itself says of a single token.
+
+Stewart et al., "The N-Grammys: accelerating autoregressive inference with learning-free batched speculation", 2024,
+https://arxiv.org/abs/2411.03786.
+"""
+
+from outdraft.core.registry import Method, Paper
+from outdraft.drafters.ngrammys.drafter import NgrammysOptions, build
+
+METHOD = Method(
+    name="ngrammys",
+    kind="drafter",
+    summary="frequent continuations of the text, then the model's own bigrams, which are computed once (no model)",
+    build=build,
+    options=NgrammysOptions,
+    paper=Paper(
+        title="The N-Grammys: accelerating autoregressive inference with learning-free batched speculation",
+        year=2024,
+        link="https://arxiv.org/abs/2411.03786",
+    ),
+    shapes=("tree",),
+)

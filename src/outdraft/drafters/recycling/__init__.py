@@ -1,0 +1,22 @@
+"""Token recycling: what the target's rejected candidates would have been followed by is kept, and guessed from.
+
+Luo et al., "Turning trash into treasure: accelerating inference of large language models with token recycling", 2024,
+https://arxiv.org/abs/2408.08696.
+"""
+
+from outdraft.core.registry import Method, Paper
+from outdraft.drafters.recycling.drafter import RecyclingOptions, build
+
+METHOD = Method(
+    name="recycling",
+    kind="drafter",
+    summary="a tree from each token's last seen best successors, kept across requests (no model)",
+    build=build,
+    options=RecyclingOptions,
+    paper=Paper(
+        title="Turning trash into treasure: accelerating inference of large language models with token recycling",
+        year=2024,
+        link="https://arxiv.org/abs/2408.08696",
+    ),
+    shapes=("tree",),
+)

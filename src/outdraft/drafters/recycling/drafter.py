@@ -1,0 +1,92 @@
+"""Token recycling's drafter: one matrix of successors, filled by every pass, read through a static tree.
+
+Luo et al., 2024, https://arxiv.org/abs/2408.08696.
+
+    matrix  [V, k]      row t = the best k tokens after t when the target last saw t; -1: never
+    guess   the template, top down: node with rank r below token t gets matrix[t, r]; unseen subtrees are left out
+    learn   every node's row of logits, accepted or not, in the order of depth: the last one wins
+
+Data in: raw logits at all nodes; data out: a deterministic tree. The matrix outlives requests: that is the point.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.recycling.template import template
+from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.kernels.choice import top_ids
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecyclingOptions:
+    """The matrix and the tree. Raises `ConfigError` naming what is out of range."""
+
+    width: int = 8  # successors kept for each token
+    levels: tuple[int, ...] = (8, 21, 25, 15, 8, 3)  # nodes of the tree at depth 1, 2, ...: 80 as published
+
+    def __post_init__(self) -> None:
+        if self.width < 1:
+            raise ConfigError(f"width={self.width}: must be at least 1")
+        if not self.levels or min(self.levels) < 1:
+            raise ConfigError(f"levels={self.levels}: one number of nodes for each depth, each at least 1")
+
+
+class RecyclingDrafter:
+    """One matrix for all requests; nothing is kept of a single one."""
+
+    needs = Needs()
+
+    def __init__(self, options: RecyclingOptions, vocab_size: int) -> None:
+        self._width = min(options.width, vocab_size)
+        self._tree = template(options.levels, self._width)
+        # One row more than tokens, which stays -1: the successors of "never seen", whose index is -1.
+        self._matrix = np.full((vocab_size + 1, self._width), -1, np.int64)
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Nothing is kept for one sequence."""
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """The template, filled as far as its tokens were seen."""
+        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Write the best successors of every node's token."""
+        for one in seen:
+            if one.draft is not None and one.logits is not None:
+                # Equal tokens: numpy keeps the last row, so the deepest node's.
+                self._matrix[one.draft.tokens.numpy()] = top_ids(one.logits, self._width).numpy()
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Nothing is kept for one sequence."""
+
+    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+        tree, matrix = self._tree, self._matrix
+        depth = min(usable_depth(seq, budget), len(tree.ends) - 1)
+        max_nodes = usable_nodes(seq, budget, len(tree.parents) - 1)
+        if depth == 0 or max_nodes == 0:
+            return chain([seq.pending])
+        tokens = np.full(tree.ends[depth], seq.pending)
+        for start, stop in zip(tree.ends, tree.ends[1 : depth + 1], strict=False):
+            tokens[start:stop] = matrix[tokens[tree.parents[start:stop]], tree.ranks[start:stop]]
+        kept = np.flatnonzero(tokens >= 0)
+        if len(kept) > max_nodes + 1:
+            kept = np.sort(kept[np.argsort(tree.places[kept])[: max_nodes + 1]])
+        at = np.empty(len(tokens), np.int64)
+        at[kept] = np.arange(len(kept))
+        parents = at[tree.parents[kept]]
+        parents[0] = -1
+        return Draft(tokens=torch.from_numpy(tokens[kept]), parents=torch.from_numpy(parents))
+
+
+def build(options: RecyclingOptions, port: TargetPort) -> RecyclingDrafter:
+    """Needs nothing of the target but its logits."""
+    return RecyclingDrafter(options, port.vocab_size)

@@ -1,0 +1,16 @@
+"""N-Grammys: the target's own tables and the text."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from outdraft.models.base import Decoder
+from outdraft.testing.spec_table import DrafterRow
+
+
+def beside(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """Tables are kept in the test's own directory."""
+    return {"cache_dir": str(directory)}
+
+
+ROWS = [DrafterRow(drafter="ngrammys", side=beside, options={"rows": 4})]

@@ -1,0 +1,114 @@
+"""Token recycling: the template's shape, rows equal to the logits' best, unseen subtrees left out, a second request."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from drafters.drafting import make, sequence, write
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.drafters.recycling.template import template
+from outdraft.testing.table_target import TableTarget
+
+VOCAB = 40
+
+
+class Port:
+    """All that the drafter asks of the target."""
+
+    def __init__(self, vocab_size=VOCAB):
+        self.vocab_size = vocab_size
+
+
+def draft(drafter, token, depth=6, nodes=None):
+    return drafter.propose([sequence([1, token])], [Budget(depth=depth, nodes=nodes)])[0]
+
+
+def depths(parents):
+    found = [0]
+    for parent in parents[1:]:
+        found.append(found[parent] + 1)
+    return found
+
+
+def test_the_template_has_the_published_levels():
+    tree = template((8, 21, 25, 15, 8, 3), 8)
+    assert np.bincount(depths(tree.parents)).tolist() == [1, 8, 21, 25, 15, 8, 3]
+    assert tree.ends == (1, 9, 30, 55, 70, 78, 81)
+    children = list(zip(tree.parents.tolist(), tree.ranks.tolist(), strict=True))
+    assert len(set(children)) == 81
+    assert sorted(tree.places) == list(range(81))
+    assert all(tree.places[parent] < tree.places[node] for node, (parent, _) in enumerate(children) if node)
+    for parent, rank in children[1:]:  # a sibling of a better rank is there too
+        assert rank == 0 or (parent, rank - 1) in children
+
+
+def test_a_level_that_cannot_be_filled_is_smaller():
+    assert template((8, 21), 2).ends == (1, 3, 7)
+
+
+def test_rows_equal_the_best_logits_after_one_pass():
+    target, drafter = TableTarget(vocab_size=VOCAB, seed=3), make("recycling", Port())
+    observe, sizes, repeats = drafter.observe, [], 0
+
+    def checked(seen):
+        nonlocal repeats
+        observe(seen)
+        tokens = seen[0].draft.tokens.tolist()
+        sizes.append(len(tokens))
+        repeats += len(tokens) - len(set(tokens))
+        last = {token: seen[0].logits[node] for node, token in enumerate(tokens)}  # in the order of depth
+        for token, logits in last.items():
+            assert drafter._matrix[token].tolist() == logits.topk(8).indices.tolist()
+
+    drafter.observe = checked
+    for _ in range(2):
+        write([sequence([5, 6, 7], max_tokens=20)], target, drafter, k=6)
+    assert sizes[0] == 1 and max(sizes) > 40 and repeats  # nothing known at first; some tokens stood in several nodes
+
+
+def test_unseen_rows_are_left_out():
+    drafter = make("recycling", Port())
+    assert draft(drafter, 2).num_nodes == 1
+    drafter._matrix[2] = range(10, 18)
+    assert draft(drafter, 2).tokens.tolist() == [2, *range(10, 18)]
+    drafter._matrix[11] = range(20, 28)
+    found = draft(drafter, 2)
+    below = [i for i, parent in enumerate(found.parents.tolist()) if parent == 2]
+    assert found.tokens[below].tolist() == list(range(20, 20 + len(below))) and below
+    assert found.num_nodes == 9 + len(below)
+
+
+def test_budgets_keep_the_most_promising_nodes():
+    drafter = make("recycling", Port())
+    drafter._matrix[:VOCAB] = torch.rand(VOCAB, VOCAB).topk(8).indices.numpy()
+    whole = draft(drafter, 2)
+    assert whole.num_nodes == 81
+    assert draft(drafter, 2, depth=2).num_nodes == 30
+    for nodes in (0, 1, 5, 40):
+        found = draft(drafter, 2, nodes=nodes)
+        assert found.num_nodes == nodes + 1
+        for node, parent in enumerate(found.parents.tolist()[1:], 1):
+            assert parent < node and found.tokens[node] in drafter._matrix[found.tokens[parent]]
+    assert draft(drafter, 2, nodes=1).tokens[1] == drafter._matrix[2, 0]
+    near_the_end = sequence([1, 2], max_len=5)
+    assert drafter.propose([near_the_end], [Budget(depth=6)])[0].num_nodes == 4
+
+
+def test_the_second_request_takes_few_passes():
+    """A target that walks once round all its tokens: no row is of use before the walk begins again."""
+    target = TableTarget(vocab_size=200, order=1, max_len=400)
+    order = random.Random(1).sample(range(200), 200)
+    target.table[order, order[1:] + order[:1]] += 20
+    drafter = make("recycling", Port(200))
+    first, second = (write([sequence(order[:2], max_tokens=150)], target, drafter, k=6) for _ in range(2))
+    assert second.passes < 0.6 * first.passes
+    assert second.tokens_per_pass >= 5
+
+
+@pytest.mark.parametrize("bad", [{"width": 0}, {"levels": ()}, {"levels": (3, 0)}])
+def test_bad_options(bad):
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        make("recycling", Port(), **bad)
