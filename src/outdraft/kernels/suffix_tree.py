@@ -214,13 +214,15 @@ class SuffixTrieReference:
         return node.count if node else 0
 
     def guess(self, context: Seq[int], limits: GuessLimits) -> TreeGuess:
-        """Every match length is looked at."""
+        """Longest match first, until a shorter one cannot score more: probabilities add up to 1 a level."""
         best = TreeGuess()
         for match in range(min(self.depth - 1, len(context)), 0, -1):
+            most = min(limits.max_nodes, limits.factor * match + limits.offset)
+            if min(most, limits.max_depth) <= best.score:
+                break
             node = self._find(context[len(context) - match :])
             if node is not None and node.children:
-                most = int(min(limits.max_nodes, limits.factor * match + limits.offset))
-                found = self._expand(node, limits, most, match)
+                found = self._expand(node, limits, int(most), match)
                 best = found if found.score > best.score else best
         return best
 

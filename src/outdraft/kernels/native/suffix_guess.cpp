@@ -45,7 +45,8 @@ void SuffixTree::guess(const Int* context, int length, const GuessLimits& limits
     TreeGuess found{tokens.data(), parents.data(), probs.data(), 0, 0, 0};
     for (; match > 0; match--) {
         const double most = std::min(double(limits.max_nodes), limits.factor * match + limits.offset);
-        if (most <= best.score) break;  // no shorter match can score more
+        // No shorter match can score more: probabilities add up to 1 a level.
+        if (std::min(most, double(limits.max_depth)) <= best.score) break;
         known(match);
         expand(place, limits, int(most), found);
         if (found.score <= best.score) continue;
