@@ -102,8 +102,8 @@ def test_hits_and_weights_equal_brute_force(ask, data):
     text = data.draw(texts)
     context = data.draw(st.lists(st.integers(0, END - 1), max_size=8))
     query = CorpusQuery(
-        min_match=data.draw(st.integers(1, 3)), max_match=data.draw(st.integers(3, 6)), depth=data.draw(st.integers(1, 4)),
-        max_nodes=data.draw(st.integers(1, 400)),
+        min_match=data.draw(st.integers(1, 3)), max_match=data.draw(st.integers(3, 6)),
+        depth=data.draw(st.integers(1, 4)), max_nodes=data.draw(st.integers(1, 400)),
     )  # fmt: skip
     answer = ask(make_corpus(text), context, query)
     match, hits, counts = brute_force(text, context, query)

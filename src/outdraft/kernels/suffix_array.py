@@ -167,8 +167,10 @@ def _sort_natively(tokens: Ids, order: Ids, alphabet: int, tell: Callable[[float
     thread = threading.Thread(target=work, name="sort_suffixes")
     thread.start()
     try:
-        while thread.is_alive():
+        running = True
+        while running:
             thread.join(_POLL)
+            running = thread.is_alive()
             tell(watch.share)
     finally:
         watch.stop = 1  # the arrays must live as long as somebody writes to them

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -130,14 +131,14 @@ def collect(engine: Engine, outcomes: dict[int, Outcome]) -> None:
 def state_size(drafter: Drafter, outside: Seq[object]) -> int:
     """How many entries all containers hold that are reachable from the drafter's attributes.
 
-    Tensors and modules are not looked into; neither is anything in `outside`, which is not the drafter's own.
+    Tensors, arrays and modules are not looked into; neither is anything in `outside`, which is not the drafter's own.
     """
     seen = {id(thing) for thing in outside}
     todo: list[object] = [drafter]
     total = 0
     while todo:
         thing = todo.pop()
-        if id(thing) in seen or isinstance(thing, Tensor | torch.nn.Module | type | str | bytes):
+        if id(thing) in seen or isinstance(thing, Tensor | np.ndarray | torch.nn.Module | type | str | bytes):
             continue
         seen.add(id(thing))
         if isinstance(thing, dict):
