@@ -5,6 +5,7 @@ import random
 import pytest
 from drafters.drafting import Reciter, make, sequence, states, write
 
+from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.datastore.build import IdsOnly, build_datastore
@@ -50,8 +51,14 @@ def test_the_datastore_has_to_know_more(tmp_path):
 
 
 def test_the_other_drafter_is_asked_where_the_match_is_short():
-    assert guess([4, 5, 6, 4], min_match=2, otherwise={"method": "ngram", "wrap": False}) == [5, 6, 4]
-    assert guess([4, 5, 8, 4, 5], min_match=2, otherwise="ngram", depth=1) == [8]
+    drafter = make("sam", otherwise="contracts.stutter:METHOD")
+    seqs = [sequence([4]), sequence([4, 5, 8, 4, 5])]
+    drafter.begin(seqs)
+    drafter.observe([Seen(seq=seq, start=0, num_committed=0) for seq in seqs])
+    drafts = drafter.propose(seqs, [Budget(depth=2), Budget(depth=1)])
+    assert [draft.tokens.tolist() for draft in drafts] == [[4, 4, 4], [5, 8]]
+    drafter.end(seqs)
+    assert not drafter._inner.observed
 
 
 def test_a_repeated_block_is_copied():

@@ -8,7 +8,6 @@ some microseconds a token, against some dozens, and memory for every span. Data 
 """
 
 import ctypes
-from array import array
 from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
@@ -89,7 +88,6 @@ class NativeSuffixTree:
         self._native = native
         self.depth = depth
         self._handle = check(native.od_suffix_tree_new(depth))
-        self._room: tuple[array[int], array[int], array[float]] = (array("i"), array("i"), array("d"))
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -133,21 +131,15 @@ class NativeSuffixTree:
         if limits.max_nodes <= 0 or limits.max_depth <= 0:
             return TreeGuess()
         address, length, _held = ids(context[-self.depth :])
-        if len(self._room[0]) < limits.max_nodes:
-            n = limits.max_nodes
-            self._room = (array("i", bytes(4 * n)), array("i", bytes(4 * n)), array("d", bytes(8 * n)))
-        tokens, parents, probs = self._room
-        pointers = [ctypes.cast(room.buffer_info()[0], kind) for room, kind in zip(self._room, _KINDS, strict=True)]
-        best = CTreeGuess(*pointers)
+        tokens, parents = ((ctypes.c_int32 * limits.max_nodes)() for _ in range(2))
+        probs = (ctypes.c_double * limits.max_nodes)()
+        best = CTreeGuess(tokens, parents, probs)
         asked = CGuessLimits(
             limits.max_nodes, limits.max_depth, limits.width, limits.factor, limits.offset, limits.min_prob
         )
         check(self._native.od_suffix_tree_guess(self._handle, address, length, asked, best))
         n = best.nodes
-        return TreeGuess(list(tokens[:n]), list(parents[:n]), list(probs[:n]), best.score, best.match)
-
-
-_KINDS = [kind for _, kind in CTreeGuess._fields_[:3]]
+        return TreeGuess(tokens[:n], parents[:n], probs[:n], best.score, best.match)
 
 
 class _Node:

@@ -2,4 +2,4 @@
 
 from outdraft.testing.spec_table import DrafterRow
 
-ROWS = [DrafterRow(drafter="pia", options={"branch": 5, "min_match": 1, "max_nodes": 100}, remembers=True)]
+ROWS = [DrafterRow(drafter="pia", options={"branch": 5, "min_match": 1, "max_nodes": 100, "nodes": 10}, remembers=True)]

@@ -4,4 +4,4 @@ from contracts.sides import datastore
 
 from outdraft.testing.spec_table import DrafterRow
 
-ROWS = [DrafterRow(drafter="rest", side=datastore)]
+ROWS = [DrafterRow(drafter="rest", options={"nodes": 10}, side=datastore)]

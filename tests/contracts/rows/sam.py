@@ -6,5 +6,10 @@ from outdraft.testing.spec_table import DrafterRow
 
 ROWS = [
     DrafterRow(drafter="sam", options={"min_match": 1}),
-    DrafterRow(drafter="sam", label="mixed", options={"bias": 0, "min_match": 2, "otherwise": "ngram"}, side=datastore),
+    DrafterRow(
+        drafter="sam",
+        label="mixed",
+        options={"bias": 0, "min_match": 3, "otherwise": "contracts.stutter:METHOD"},
+        side=datastore,
+    ),
 ]

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from outdraft.drafters.shared.datastore.file import Header
 
 SUMMARY = "make, describe or time a file of texts that drafters look things up in"
-EPILOG = """A text file is one document; a .jsonl file has one a line, its text under "text" or its ids under "token_ids".
-Both may be packed (.gz). Examples:
+EPILOG = """A text file is one document; a .jsonl file has one a line, as "text" or as "token_ids". Both may be
+packed (.gz). Examples:
   outdraft datastore build FILE --model zoo:target --data CORPUS
   outdraft datastore build FILE --model MODEL --text notes.txt --from-outputs answers.jsonl
   outdraft datastore info FILE

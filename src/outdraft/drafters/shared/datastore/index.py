@@ -1,7 +1,7 @@
 """Look up in a datastore: what followed the longest end of the context that it holds. A `SpanIndex`.
 
-The search already merges the hits and keeps the heaviest nodes of their trie. They come out as paths whose counts add up
-to the nodes' counts again, so the tree builder that all look-ups share keeps exactly these.
+The search already merges the hits and keeps the heaviest nodes of their trie. They come out as paths whose counts add
+up to the nodes' counts again, so the tree builder that all look-ups share keeps exactly these.
 """
 
 from collections.abc import Iterator
