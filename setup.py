@@ -14,6 +14,14 @@ from setuptools.command.build_ext import build_ext
 
 HOME = Path("src/outdraft/kernels/native")
 COMMON = ["packed.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "api.cpp", "api_guess.cpp", "truncate.cpp"]
+COMMON += [
+    "suffix_sort.cpp",
+    "suffix_search.cpp",
+    "suffix_tree.cpp",
+    "suffix_guess.cpp",
+    "automaton.cpp",
+    "api_index.cpp",
+]
 FLAGS = [
     "-O3",
     "-g0",

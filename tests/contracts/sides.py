@@ -1,4 +1,4 @@
-"""Tiny draft models that several rows share: functions of the tiny target and an empty directory."""
+"""Tiny draft models and datastores that several rows share: functions of the tiny target and an empty directory."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -7,8 +7,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from outdraft.drafters.shared.datastore.build import IdsOnly, build_datastore
 from outdraft.models.base import Decoder
 from outdraft.models.load import save_model
+from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import tiny_model
 
 
@@ -29,6 +31,21 @@ def twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
             ours.copy_(theirs + noise * 0.05 * theirs.std())
     save_model(copy, directory / "twin")
     return {"model": str(directory / "twin")}
+
+
+def datastore(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """Some of the target's own greedy text, and as much noise that every pair of tokens is found."""
+    vocab, generator = target.config.vocab_size, torch.Generator().manual_seed(7)
+    documents = [torch.randint(vocab, (2 * vocab * vocab,), generator=generator).tolist()]
+    for first in range(min(vocab, 10)):
+        text = [first, *range(5), first]
+        for _ in range(20):
+            with torch.inference_mode():
+                hidden = target(torch.tensor(text), torch.arange(len(text)), CausalContext(1, len(text)))
+            text.append(int(hidden[-1].argmax()))
+        documents += [text] * 3
+    build_datastore(directory / "store", documents, IdsOnly(vocab_size=vocab))
+    return {"datastore": str(directory / "store")}
 
 
 def randomise(module: nn.Module, seed: int) -> None:

@@ -10,6 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from outdraft.core.errors import ConfigError
+from outdraft.kernels.index_types import SIGNATURES as INDEX_SIGNATURES
 
 _FILE = Path(__file__).parent / "_native.so"
 KINDS = ("amx", "avx512", "avx2", "portable")
@@ -104,6 +105,7 @@ _SIGNATURES = {
     "od_guesser_chain": (c_void_p, [c_void_p, POINTER(CFeed), POINTER(CGuessChain)]),
     "od_best_tokens": (c_void_p, [c_void_p, c_int, c_int, c_void_p, c_char_p]),
     "od_top_tokens": (c_void_p, [c_void_p, c_int, c_int, c_int, c_void_p, c_void_p, c_char_p]),
+    **INDEX_SIGNATURES,
 }
 
 

@@ -1,0 +1,178 @@
+"""`outdraft datastore`: make the file that retrieval looks things up in, say what is in one, and time it.
+
+The command reads flags and shows; the work is `drafters/shared/datastore/` and `bench/indices.py`.
+"""
+
+import math
+import resource
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.options import argument, flag
+from outdraft.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from outdraft.drafters.shared.datastore.file import Header
+
+SUMMARY = "make, describe or time a file of texts that drafters look things up in"
+EPILOG = """A text file is one document; a .jsonl file has one a line, as "text" or as "token_ids". Both may be
+packed (.gz). Examples:
+  outdraft datastore build FILE --model zoo:target --data CORPUS
+  outdraft datastore build FILE --model MODEL --text notes.txt --from-outputs answers.jsonl
+  outdraft datastore info FILE
+  outdraft datastore bench FILE --json"""
+ACTIONS = ("build", "info", "bench")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to do with which file."""
+
+    action: str | None = argument(None, "build, info or bench")
+    file: str | None = argument(None, "the datastore")
+    model: str | None = flag(None, "build: whose tokenizer reads the texts: a directory, a GGUF file, or zoo:NAME")
+    text: tuple[str, ...] = flag((), "build: a text or .jsonl file; may be repeated", metavar="FILE")
+    data: tuple[str, ...] = flag((), "build: a directory, with all texts below it; may be repeated", metavar="DIR")
+    from_outputs: tuple[str, ...] = flag(
+        (), "build: a .jsonl file of the target's own answers, as text or as token_ids; may be repeated", metavar="FILE"
+    )
+    queries: int = flag(3000, "bench: look-ups that are timed")
+    tokens: int = flag(200_000, "bench: tokens that suffix trees learn, at most")
+    json: bool = flag(False, "machine output: header, seconds, memory; bench: microseconds")
+
+
+def run(options: Options) -> int:
+    """Do the one action."""
+    if options.action not in ACTIONS or options.file is None:
+        raise ConfigError("datastore needs an action and a file: outdraft datastore build|info|bench FILE")
+    if options.action == "bench" and (options.queries < 1 or options.tokens < 1):
+        raise ConfigError(f"--queries {options.queries} --tokens {options.tokens}: both must be at least 1")
+    show = {"build": _build, "info": _info, "bench": _bench}[options.action]
+    return show(options, Path(options.file))
+
+
+def _build(options: Options, path: Path) -> int:
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.drafters.shared.datastore.build import build_datastore
+    from outdraft.drafters.shared.datastore.documents import find_files, read_documents
+    from outdraft.engine.build import load_codec
+    from outdraft.weights.hub import resolve
+
+    if options.model is None:
+        raise ConfigError("build needs --model: the ids of a datastore are those of one model's tokenizer")
+    files = find_files([*options.text, *options.data, *options.from_outputs])
+    if not files:
+        raise ConfigError("build needs texts: name them with --text FILE, --data DIR or --from-outputs FILE")
+    source = resolve(options.model)
+    codec = load_codec(source)
+    if codec is None:
+        raise ConfigError(f"{source.name} has no tokenizer.json to read the texts with: put the model's beside it")
+    skipped: list[str] = []
+    documents = (document for file in files for document in read_documents(file, skipped.append))
+    with _progress(make_console(stderr=True)) as tell:
+        built = build_datastore(path, documents, codec, tell)
+    for line in skipped:
+        sys.stderr.write(f"left out: {line}\n")
+    told = {
+        **_describe(built.header),
+        "files": len(files),
+        "skipped": skipped,
+        "encode_seconds": built.encode_seconds,
+        "sort_seconds": built.sort_seconds,
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,  # the mapped file included
+    }
+    if options.json:
+        write_json(told)
+        return 0
+    console = make_console()
+    console.print(f"{path}  {_words(built.header)}", markup=False, soft_wrap=True)
+    console.print(
+        f"{built.encode_seconds:.1f} s to read and encode {len(files)} files, {built.sort_seconds:.1f} s to sort; "
+        f"at most {told['peak_rss_bytes'] / 1e6:,.0f} MB of memory, the mapped file included",
+        soft_wrap=True,
+    )
+    return 0
+
+
+def _info(options: Options, path: Path) -> int:
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.drafters.shared.datastore.file import open_datastore
+
+    header = open_datastore(path).header
+    if options.json:
+        write_json(_describe(header))
+    else:
+        make_console().print(f"{path}  {_words(header)}", markup=False, soft_wrap=True)
+    return 0
+
+
+def _bench(options: Options, path: Path) -> int:
+    from outdraft.bench.indices import time_indices
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.drafters.shared.datastore.file import open_datastore
+
+    store = open_datastore(path)
+    told = time_indices(store, queries=options.queries, num_tokens=options.tokens)
+    if options.json:
+        write_json({**_describe(store.header), **told})
+        return 0
+    from rich.table import Table
+
+    console = make_console()
+    console.print(f"{path}  {_words(store.header)}", markup=False, soft_wrap=True)
+    table = Table(title="microseconds", title_justify="left", box=None, pad_edge=False)
+    for name in ("index", "append", "evict", "look-up p50", "p99", "bytes a token"):
+        table.add_column(name, justify="left" if name == "index" else "right", no_wrap=True)
+    for label, row in _rows(told):
+        table.add_row(label, *("" if value is None else f"{value:,.1f}" for value in row))
+    console.print(table, soft_wrap=True)
+    console.print("append, evict: for each token; the first look-ups may have waited for the disk", style="dim")
+    return 0
+
+
+def _rows(told: dict[str, Any]) -> Iterator[tuple[str, tuple[float | None, ...]]]:
+    """Label, then append, evict, p50, p99, bytes a token."""
+    store, automaton = told["datastore"], told["automaton"]
+    for label, spread in (("datastore, first look-ups", "first_us"), ("datastore, the same again", "again_us")):
+        yield label, (None, None, store[spread]["p50"], store[spread]["p99"], 8.0)
+    for row in told["suffix_tree"]:
+        near, whole, held = row["look_up_us"], row["look_up_whole_depth_us"], row["bytes_per_token"]
+        yield f"suffix tree, depth {row['depth']}", (row["append_us"], row["evict_us"], near["p50"], near["p99"], held)
+        yield "  its whole depth matched", (None, None, whole["p50"], whole["p99"], None)
+    yield "suffix automaton", (automaton["append_us"], None, None, None, automaton["bytes_per_token"])
+
+
+def _describe(header: "Header") -> dict[str, Any]:
+    return {
+        "num_tokens": header.num_tokens,
+        "num_documents": header.num_documents,
+        "vocab_size": header.vocab_size,
+        "fingerprint": header.fingerprint,
+        "num_bytes": header.num_bytes,
+    }
+
+
+def _words(header: "Header") -> str:
+    tokenizer = header.fingerprint[:12] or "not named"
+    return (
+        f"{header.num_tokens:,} tokens in {header.num_documents:,} documents, {header.num_bytes / 1e6:,.1f} MB; "
+        f"vocabulary of {header.vocab_size:,}, tokenizer {tokenizer}"
+    )
+
+
+@contextmanager
+def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
+    """One line on a terminal, nothing elsewhere."""
+    with console.status("reading") as status:
+
+        def tell(what: str, share: float) -> None:
+            if console.is_terminal:
+                status.update(what if math.isnan(share) else f"{what} {share:.0%}")
+
+        yield tell

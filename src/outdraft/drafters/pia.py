@@ -1,0 +1,205 @@
+"""PIA's trie: short branches of the prompt and of all outputs, counted, as a tree of the most frequent continuations.
+
+Zhao et al., "Lookahead: an inference acceleration framework for large language model with lossless generation
+accuracy", 2023, https://arxiv.org/abs/2312.12728 (Painless Inference Acceleration; not lookahead decoding).
+Data in: token ids; data out: a deterministic tree. The prompt's branches belong to the request, the outputs' are shared
+by all requests; when these grow too many, all counts are halved and what was seen once is forgotten.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from heapq import heappop, heappush
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.span_index import Continuation, look_up
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PiaOptions:
+    """Sizes and weights. Raises `ConfigError` naming what is out of range."""
+
+    branch: int = 12  # tokens of a branch: what is matched, then what may follow
+    nodes: int = 64  # of a guess: the heaviest
+    max_match: int = 4  # longest end of the text that is looked up; what follows it is branch - match tokens at most
+    min_match: int = 2  # shortest
+    prompt_weight: float = 2.0  # of a branch of the prompt, beside 1 of one of an output
+    decay: float = 0.5  # what counts become when the outputs' trie is full; below 1 a node is forgotten
+    max_nodes: int = 200_000  # of the outputs' trie, about 200 bytes each
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_match <= self.max_match < self.branch:
+            raise ConfigError(
+                f"min_match={self.min_match}, max_match={self.max_match}, branch={self.branch}: "
+                "need 1 <= min_match <= max_match < branch"
+            )
+        if self.nodes < 1 or self.max_nodes < self.branch:
+            raise ConfigError(f"nodes={self.nodes}, max_nodes={self.max_nodes}: need at least 1 and {self.branch}")
+        if not 0 <= self.decay < 1:
+            raise ConfigError(f"decay={self.decay}: must be at least 0 and less than 1")
+        if self.prompt_weight < 0:
+            raise ConfigError(f"prompt_weight={self.prompt_weight}: must be at least 0")
+
+
+class _Node:
+    __slots__ = ("children", "count")
+
+    def __init__(self) -> None:
+        self.count = 0.0
+        self.children: dict[int, _Node] = {}
+
+
+class BranchTrie:
+    """Branches with how often each of their beginnings was put in, halved now and then."""
+
+    def __init__(self) -> None:
+        self._root = _Node()
+        self.num_nodes = 0
+
+    def put(self, branch: Seq[int]) -> None:
+        """Count a branch once more."""
+        node = self._root
+        for token in branch:
+            child = node.children.get(token)
+            if child is None:
+                child = node.children[token] = _Node()
+                self.num_nodes += 1
+            child.count += 1
+            node = child
+
+    def find(self, span: Seq[int]) -> _Node | None:
+        """The node that `span` leads to."""
+        node: _Node | None = self._root
+        for token in span:
+            node = node.children.get(token) if node is not None else None
+        return node
+
+    def decay(self, factor: float) -> None:
+        """Multiply all counts; forget what falls below 1, with all below it."""
+        self.num_nodes, todo = 0, [self._root]
+        while todo:
+            node = todo.pop()
+            for child in node.children.values():
+                child.count *= factor
+            node.children = {token: child for token, child in node.children.items() if child.count >= 1}
+            self.num_nodes += len(node.children)
+            todo += node.children.values()
+
+
+@dataclass(slots=True)
+class BranchIndex:
+    """One request's prompt beside the outputs of all. A `SpanIndex`."""
+
+    options: PiaOptions
+    outputs: BranchTrie
+    prompt: BranchTrie = field(default_factory=BranchTrie)
+    entered: int = 0  # output tokens whose branches are in
+
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
+        """The heaviest continuations of the longest end of the text that either trie knows."""
+        tries = ((self.prompt, self.options.prompt_weight), (self.outputs, 1.0))
+        for match in range(min(self.options.max_match, len(context)), self.options.min_match - 1, -1):
+            span = context[len(context) - match :]
+            found = [
+                (node, weight) for trie, weight in tries if (node := trie.find(span)) is not None and node.children
+            ]
+            if found:
+                yield from self._heaviest(found, depth)
+                return
+
+    def _heaviest(self, found: list[tuple[_Node, float]], depth: int) -> Iterator[Continuation]:
+        """Paths to the heaviest nodes, weighted by what no longer path accounts for."""
+        heap: list[tuple[float, int, tuple[int, ...], list[tuple[_Node, float]]]] = [(0.0, 0, (), found)]
+        kept: dict[tuple[int, ...], float] = {}
+        born = 0
+        while heap and len(kept) <= self.options.nodes:
+            negated, _, path, nodes = heappop(heap)
+            kept[path] = -negated
+            if path:
+                kept[path[:-1]] += negated
+            if len(path) == depth:
+                continue
+            below: dict[int, list[tuple[_Node, float]]] = {}
+            for node, weight in nodes:
+                for token, child in node.children.items():
+                    below.setdefault(token, []).append((child, weight))
+            for token, children in below.items():
+                born += 1
+                heappush(heap, (-sum(node.count * weight for node, weight in children), born, (*path, token), children))
+        for path, weight in kept.items():
+            if path:
+                yield Continuation(path, max(0.0, weight))
+
+
+class PiaDrafter:
+    """Remembers the branches of all outputs as long as it lives."""
+
+    needs = Needs()
+
+    def __init__(self, options: PiaOptions) -> None:
+        self._options = options
+        self._outputs = BranchTrie()
+        self._own: dict[int, BranchIndex] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Enter each prompt and its references: a branch from every token on."""
+        size = self._options.branch
+        for seq in seqs:
+            own = self._own[seq.id] = BranchIndex(self._options, self._outputs)
+            for text in (*seq.request.references, seq.tokens[: seq.prompt_len]):
+                for start in range(len(text)):
+                    own.prompt.put(text[start : start + size])
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """Enter what was written, then guess."""
+        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """The prompt's branches go, the output's last ones come in."""
+        for seq in seqs:
+            if (own := self._own.pop(seq.id, None)) is not None:
+                self._enter(seq, own, len(seq.tokens))
+
+    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+        own = self._own[seq.id]
+        self._enter(seq, own, len(seq.tokens) - self._options.branch + 1)
+        return look_up(own, seq, budget, max_nodes=self._options.nodes)
+
+    def _enter(self, seq: Sequence, own: BranchIndex, stop: int) -> None:
+        """A branch from each output token before `stop`."""
+        first = seq.prompt_len + own.entered
+        for start in range(first, stop):
+            self._outputs.put(seq.tokens[start : start + self._options.branch])
+        own.entered += max(0, stop - first)
+        if self._outputs.num_nodes > self._options.max_nodes:
+            self._outputs.decay(self._options.decay)
+
+
+def build(options: PiaOptions, port: TargetPort) -> PiaDrafter:
+    """Needs nothing of the target."""
+    return PiaDrafter(options)
+
+
+METHOD = Method(
+    name="pia",
+    kind="drafter",
+    summary="a trie of short branches of the prompt and of all outputs, frequent ones first (no model)",
+    build=build,
+    options=PiaOptions,
+    paper=Paper(
+        title="Lookahead: an inference acceleration framework for large language model with lossless generation "
+        "accuracy",
+        year=2023,
+        link="https://arxiv.org/abs/2312.12728",
+    ),
+    shapes=("tree",),
+)

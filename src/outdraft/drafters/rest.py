@@ -1,0 +1,101 @@
+"""Retrieval: what followed the end of the text in a large datastore of other texts, as a tree of the likeliest.
+
+He, Zhong, Cai, Lee and He, "REST: retrieval-based speculative decoding", 2023, https://arxiv.org/abs/2311.08252.
+Data in: token ids, the pending one included; data out: a deterministic tree. The datastore is a file, made once by
+`outdraft datastore build`; nothing is learned from requests.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from outdraft.codecs.text import TextCodec
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.datastore.file import Datastore, open_datastore
+from outdraft.drafters.shared.datastore.index import DatastoreIndex
+from outdraft.drafters.shared.span_index import look_up
+from outdraft.kernels.suffix_array import CorpusQuery
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestOptions:
+    """Where to look, and how. Raises `ConfigError` naming what is out of range."""
+
+    datastore: str = ""  # the file; there is no default
+    max_match: int = 16  # longest end of the text that is looked up
+    min_match: int = 2  # shortest; below it nothing is drafted
+    max_hits: int = 5000  # places whose continuations are counted; of more an even sample
+    nodes: int = 64  # of the tree: the heaviest
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.min_match <= self.max_match:
+            raise ConfigError(
+                f"min_match={self.min_match}, max_match={self.max_match}: need 1 <= min_match <= max_match"
+            )
+        for name in ("max_hits", "nodes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+
+
+class RestDrafter:
+    """Without state: the datastore is read-only."""
+
+    needs = Needs()
+
+    def __init__(self, options: RestOptions, store: Datastore) -> None:
+        self._nodes = options.nodes
+        self._index = DatastoreIndex(
+            store,
+            CorpusQuery(
+                min_match=options.min_match, max_match=options.max_match, max_hits=options.max_hits,
+                max_nodes=options.nodes,
+            ),
+        )  # fmt: skip
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Nothing to prepare."""
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """The heaviest continuations; node 0 alone if the datastore has not even the shortest end."""
+        return [
+            look_up(self._index, seq, budget, max_nodes=self._nodes)
+            for seq, budget in zip(seqs, budgets, strict=True)
+        ]  # fmt: skip
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Nothing to learn."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Nothing to forget."""
+
+
+def build(options: RestOptions, port: TargetPort) -> RestDrafter:
+    """Open the datastore. Raises `ConfigError` if there is none, or if its ids are not the target's."""
+    if not options.datastore:
+        raise ConfigError(
+            "drafter 'rest' looks things up in a datastore: make one with `outdraft datastore build FILE --model MODEL "
+            "--data DIRECTORY`, and name it in the drafter's option datastore=FILE"
+        )
+    store = open_datastore(options.datastore)
+    store.check_vocabulary(port.vocab_size, port.codec.fingerprint if isinstance(port.codec, TextCodec) else "")
+    return RestDrafter(options, store)
+
+
+METHOD = Method(
+    name="rest",
+    kind="drafter",
+    summary="look the end of the text up in a datastore of other texts on disk (no model)",
+    build=build,
+    options=RestOptions,
+    paper=Paper(
+        title="REST: retrieval-based speculative decoding",
+        year=2023,
+        link="https://arxiv.org/abs/2311.08252",
+    ),
+    shapes=("tree",),
+)

@@ -1,0 +1,161 @@
+"""SAM decoding: the longest match of the text's end, found by suffix automata at constant cost a token, is copied on.
+
+Hu et al., "SAM decoding: speculative decoding via suffix automaton", 2024, https://arxiv.org/abs/2411.10666.
+Data in: token ids; data out: a deterministic chain, or what another drafter makes where the match is short. A dynamic
+automaton holds the request (references, prompt, output), a static one a datastore's text.
+"""
+
+from array import array
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from outdraft.codecs.text import TextCodec
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import TargetPort
+from outdraft.drafters.shared.datastore.file import open_datastore
+from outdraft.drafters.shared.nested import build_nested
+from outdraft.drafters.shared.span_index import Continuation, look_up
+from outdraft.kernels.automaton import Automaton, Cursor, make_automaton
+
+_BORDER = -1  # between two texts: no continuation crosses it
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamOptions:
+    """What is known, and when it is trusted. Raises `ConfigError` naming what is out of range."""
+
+    datastore: str = (
+        ""  # a file of `outdraft datastore build` whose text is known too; about 100 bytes a token in memory
+    )
+    bias: int = 5  # the datastore's match must be longer than the request's own by more than this
+    min_match: int = 2  # shorter matches are left to `otherwise`; the paper's, beside a trained drafter: 5
+    otherwise: str | Mapping[str, Any] = "none"  # the drafter asked then, e.g. {"method": "eagle"}
+
+    def __post_init__(self) -> None:
+        if self.min_match < 1:
+            raise ConfigError(f"min_match={self.min_match}: must be at least 1")
+        if self.bias < 0:
+            raise ConfigError(f"bias={self.bias}: must be at least 0")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StaticText:
+    """A text that does not change, and its automaton."""
+
+    text: "array[int]"
+    automaton: Automaton
+
+
+@dataclass(slots=True)
+class RequestIndex:
+    """One request's automaton and its place in the static one. A `SpanIndex` of one answer."""
+
+    static: StaticText | None
+    bias: int
+    text: list[int] = field(default_factory=list)
+    automaton: Automaton = field(default_factory=make_automaton)
+    cursor: Cursor = field(default_factory=Cursor)
+    entered: int = 0  # tokens of the sequence in it
+
+    def extend(self, tokens: Seq[int]) -> None:
+        """The request goes on."""
+        self.text += tokens
+        self.automaton.extend(tokens)
+        if self.static is not None:
+            self.static.automaton.read(self.cursor, tokens)
+
+    @property
+    def match(self) -> int:
+        """Length of the match that is copied from, a static one less its bias."""
+        return max(self.automaton.match, self.cursor.length - self.bias)
+
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
+        """What followed; a copy that reaches the end of the request goes on with itself (text in a loop)."""
+        if self.static is not None and self.cursor.length - self.bias > self.automaton.match:
+            start = self.static.automaton.end(self.cursor) + 1
+            copied = list(self.static.text[start : start + depth])
+        else:
+            start = self.automaton.match_end + 1
+            copied = self.text[start : start + depth]
+            period = len(copied)
+            copied += [copied[i % period] for i in range(period, depth)]
+        yield Continuation(copied[: copied.index(_BORDER)] if _BORDER in copied else copied)
+
+
+class SamDrafter:
+    """`inner` drafts where the match is short; it sees everything that it would see alone."""
+
+    def __init__(self, options: SamOptions, static: StaticText | None, inner: Drafter) -> None:
+        self.needs = inner.needs
+        self._options, self._static, self._inner = options, static, inner
+        self._own: dict[int, RequestIndex] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """An automaton for each, of its references at first."""
+        self._inner.begin(seqs)
+        for seq in seqs:
+            own = self._own[seq.id] = RequestIndex(self._static, self._options.bias)
+            for reference in seq.request.references:
+                own.extend([*reference, _BORDER])
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A copy where the match is long enough, else the inner drafter's guess."""
+        drafts: list[Draft | None] = [self._copy(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+        left = [i for i, draft in enumerate(drafts) if draft is None]
+        others = self._inner.propose([seqs[i] for i in left], [budgets[i] for i in left]) if left else []
+        guesses = iter(others)
+        return [next(guesses) if draft is None else draft for draft in drafts]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """For the inner drafter."""
+        self._inner.observe(seen)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Drop the automata."""
+        self._inner.end(seqs)
+        for seq in seqs:
+            self._own.pop(seq.id, None)
+
+    def _copy(self, seq: Sequence, budget: Budget) -> Draft | None:
+        own = self._own[seq.id]
+        own.extend(seq.tokens[own.entered :])
+        own.entered = len(seq.tokens)
+        if own.match < self._options.min_match:
+            return None
+        return look_up(own, seq, budget, max_nodes=budget.depth, max_branches=1)
+
+
+def build(options: SamOptions, port: TargetPort) -> SamDrafter:
+    """Read the datastore into an automaton, and build the other drafter."""
+    static = None
+    if options.datastore:
+        store = open_datastore(options.datastore)
+        store.check_vocabulary(port.vocab_size, port.codec.fingerprint if isinstance(port.codec, TextCodec) else "")
+        text = array("i", np.where(store.corpus.tokens == store.corpus.end, _BORDER, store.corpus.tokens).tobytes())
+        static = StaticText(text=text, automaton=make_automaton())
+        static.automaton.extend(text)
+    return SamDrafter(options, static, build_nested(options.otherwise, port)[0])
+
+
+METHOD = Method(
+    name="sam",
+    kind="drafter",
+    summary="copy on from the longest match, by suffix automata of the request and of a datastore (no model)",
+    build=build,
+    options=SamOptions,
+    paper=Paper(
+        title="SAM decoding: speculative decoding via suffix automaton",
+        year=2024,
+        link="https://arxiv.org/abs/2411.10666",
+    ),
+    shapes=("chain", "tree"),
+)

@@ -1,0 +1,39 @@
+"""Look up in a datastore: what followed the longest end of the context that it holds. A `SpanIndex`.
+
+The search already merges the hits and keeps the heaviest nodes of their trie. They come out as paths whose counts add
+up to the nodes' counts again, so the tree builder that all look-ups share keeps exactly these.
+"""
+
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+from outdraft.drafters.shared.datastore.file import Datastore
+from outdraft.drafters.shared.span_index import Continuation
+from outdraft.kernels.suffix_array import CorpusAnswer, CorpusQuery, look_up
+
+
+class DatastoreIndex:
+    """`query`: how to look; its depth is the caller's."""
+
+    def __init__(self, store: Datastore, query: CorpusQuery) -> None:
+        self._corpus, self._query = store.corpus, query
+
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
+        """Heaviest node first."""
+        tail = list(context[-self._query.max_match :])
+        strange = [i for i, token in enumerate(tail) if token >= self._corpus.end]  # ids that no document has
+        tail = tail[strange[-1] + 1 :] if strange else tail
+        return paths(look_up(self._corpus, tail, replace(self._query, depth=depth)))
+
+
+def paths(answer: CorpusAnswer) -> Iterator[Continuation]:
+    """The trie as a path to each node, heaviest first: its count less its children's is what ended there, maybe 0."""
+    left = list(answer.counts)
+    for parent, count in zip(answer.parents, answer.counts, strict=True):
+        if parent >= 0:
+            left[parent] -= count
+    known: list[list[int]] = []
+    for token, parent, count in zip(answer.tokens, answer.parents, left, strict=True):
+        known.append([*known[parent], token] if parent >= 0 else [token])
+        yield Continuation(known[-1], count)

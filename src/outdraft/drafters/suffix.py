@@ -1,0 +1,131 @@
+"""Suffix decoding: what followed the longest matches in this request and in earlier answers, as far as it is sure.
+
+Oliaro, Jia, Campos and Qiao, "SuffixDecoding: extreme speculative decoding for emerging AI applications", 2024,
+https://arxiv.org/abs/2411.04975.
+Data in: token ids; data out: a deterministic tree whose nodes carry the probability that the counts give them. Of two
+suffix trees one is the request's (references, prompt and output), one holds the outputs of finished requests for all.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.kernels.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SuffixOptions:
+    """How much is remembered and guessed. Raises `ConfigError` naming what is out of range."""
+
+    depth: int = 64  # tokens of the longest span that is counted; matches are shorter
+    factor: float = 1.0  # after a match of L tokens at most factor * L + offset nodes
+    offset: float = 0.0
+    min_prob: float = 0.1  # a continuation less probable than this is left out
+    max_sequences: int = 10_000  # finished outputs that are remembered; the oldest is forgotten first; 0: none
+    nodes: int = 64  # of a tree at most
+    tree: bool = True  # False: a chain of the most frequent tokens
+
+    def __post_init__(self) -> None:
+        for name, least in (("depth", 2), ("nodes", 1), ("max_sequences", 0), ("factor", 0), ("offset", 0)):
+            if getattr(self, name) < least:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
+        if not 0 <= self.min_prob <= 1:
+            raise ConfigError(f"min_prob={self.min_prob}: must be between 0 and 1")
+        if self.factor == self.offset == 0:
+            raise ConfigError("factor=0 and offset=0 allow no draft at all: set one of them")
+
+
+@dataclass(slots=True)
+class _Local:
+    tree: SuffixTree
+    entered: int = 0  # tokens of the sequence in it
+
+
+class SuffixDrafter:
+    """Remembers the outputs of finished requests as long as it lives."""
+
+    needs = Needs()
+
+    def __init__(self, options: SuffixOptions) -> None:
+        self._options = options
+        self._earlier = make_suffix_tree(options.depth)
+        self._own: dict[int, _Local] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """A tree for each, of its references at first."""
+        for seq in seqs:
+            tree = make_suffix_tree(self._options.depth)
+            for reference in seq.request.references:
+                tree.extend(reference)
+                tree.close()
+            self._own[seq.id] = _Local(tree)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """The better-scored guess of the two trees; the request's own wins ties."""
+        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Each tree goes; what the request wrote joins the outputs of all, whose oldest leaves if they are too many."""
+        for seq in seqs:
+            if self._own.pop(seq.id, None) is None or not seq.num_output or not self._options.max_sequences:
+                continue
+            self._earlier.extend(seq.output)
+            self._earlier.close()
+            if self._earlier.num_texts > self._options.max_sequences:
+                self._earlier.evict()
+
+    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+        options = self._options
+        depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, options.nodes)
+        if depth == 0 or nodes == 0:
+            return chain([seq.pending])
+        own = self._own[seq.id]
+        own.tree.extend(seq.tokens[own.entered :])
+        own.entered = len(seq.tokens)
+        limits = GuessLimits(
+            max_nodes=nodes, max_depth=depth, factor=options.factor, offset=options.offset,
+            min_prob=max(options.min_prob, budget.confidence), width=nodes if options.tree else 1,
+        )  # fmt: skip
+        context = seq.tokens[-options.depth :]
+        here, there = own.tree.guess(context, limits), self._earlier.guess(context, limits)
+        return _draft(seq.pending, here if here.score >= there.score else there)
+
+
+def _draft(pending: int, guess: TreeGuess) -> Draft:
+    return Draft(
+        tokens=torch.tensor([pending, *guess.tokens]),
+        parents=torch.tensor([-1, *(parent + 1 for parent in guess.parents)]),
+        confidence=torch.tensor([1.0, *guess.probs]),
+    )
+
+
+def build(options: SuffixOptions, port: TargetPort) -> SuffixDrafter:
+    """Needs nothing of the target."""
+    return SuffixDrafter(options)
+
+
+METHOD = Method(
+    name="suffix",
+    kind="drafter",
+    summary="suffix trees of this request and of earlier answers, drafting as far as the counts are sure (no model)",
+    build=build,
+    options=SuffixOptions,
+    paper=Paper(
+        title="SuffixDecoding: extreme speculative decoding for emerging AI applications",
+        year=2024,
+        link="https://arxiv.org/abs/2411.04975",
+    ),
+    shapes=("tree", "chain"),
+)

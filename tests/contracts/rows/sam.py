@@ -1,0 +1,15 @@
+"""Suffix automata: alone, and in front of another drafter, with a datastore."""
+
+from contracts.sides import datastore
+
+from outdraft.testing.spec_table import DrafterRow
+
+ROWS = [
+    DrafterRow(drafter="sam", options={"min_match": 1}),
+    DrafterRow(
+        drafter="sam",
+        label="mixed",
+        options={"bias": 0, "min_match": 3, "otherwise": "contracts.stutter:METHOD"},
+        side=datastore,
+    ),
+]

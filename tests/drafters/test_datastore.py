@@ -1,0 +1,127 @@
+"""The datastore file: what goes in comes out, in order; all or nothing; damage is named; documents are read."""
+
+import gzip
+import json
+
+import numpy as np
+import pytest
+
+from outdraft.core.errors import ConfigError
+from outdraft.drafters.shared.datastore.build import IdsOnly, build_datastore
+from outdraft.drafters.shared.datastore.documents import find_files, read_documents
+from outdraft.drafters.shared.datastore.file import HEADER_BYTES, Header, open_datastore
+from outdraft.drafters.shared.datastore.index import DatastoreIndex
+from outdraft.kernels.suffix_array import CorpusQuery, sort_suffixes_reference
+
+DOCUMENTS = [[1, 2, 3, 4], [], [2, 3, 3]]
+ENCODER = IdsOnly(vocab_size=6, fingerprint="ab" * 32)
+
+
+@pytest.fixture
+def path(tmp_path):
+    build_datastore(tmp_path / "store", DOCUMENTS, ENCODER)
+    return tmp_path / "store"
+
+
+def test_what_goes_in_comes_out(path):
+    store = open_datastore(path)
+    assert store.header == Header(vocab_size=6, num_tokens=10, num_documents=3, fingerprint="ab" * 32)
+    assert store.corpus.tokens.tolist() == [1, 2, 3, 4, 6, 6, 2, 3, 3, 6] and store.corpus.end == 6
+    assert (store.corpus.order == sort_suffixes_reference(store.corpus.tokens)).all()
+    assert path.stat().st_size == store.header.num_bytes == HEADER_BYTES + 80
+    with pytest.raises(ValueError, match="read-only"):
+        store.corpus.tokens[0] = 1
+
+
+def test_paths_add_up_to_the_counts_again(path):
+    found = list(DatastoreIndex(open_datastore(path), CorpusQuery(min_match=1)).lookup([5, 2], 9))
+    assert [(one.tokens, one.count) for one in found] == [([3], 0), ([3, 3], 1), ([3, 4], 1)]
+
+
+@pytest.mark.parametrize("documents", [[[1, 6]], [[-1]], [], [[], []], ["text"]])
+def test_nothing_is_left_of_a_failure(tmp_path, documents):
+    with pytest.raises(ConfigError):
+        build_datastore(tmp_path / "store", documents, ENCODER)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("when", ["reading", "sorting"])
+def test_an_interrupt_keeps_the_old_file(path, when):
+    def documents():
+        yield from [[1]] * 3
+        if when == "reading":
+            raise KeyboardInterrupt
+
+    def tell(what, share):
+        if when == "sorting" and what == "sorting":
+            raise KeyboardInterrupt
+
+    before = path.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        build_datastore(path, documents(), ENCODER, tell)
+    assert path.read_bytes() == before and [file.name for file in path.parent.iterdir()] == ["store"]
+
+
+def test_damage_is_named(path, tmp_path):
+    whole = path.read_bytes()
+    for name, data, says in (
+        ("short", whole[:-1], "header wants"),
+        ("long", whole + b"x", "header wants"),
+        ("other", b"x" * 100, "no datastore"),
+        ("empty", b"", "no datastore"),
+        ("newer", whole[:8] + b"\2" + whole[9:], "format 2"),
+        ("cut", b"\0" * len(whole), "no datastore"),  # a build that never wrote its header
+    ):
+        (tmp_path / name).write_bytes(data)
+        with pytest.raises(ConfigError, match=says):
+            open_datastore(tmp_path / name)
+    with pytest.raises(ConfigError, match="outdraft datastore build"):
+        open_datastore(tmp_path / "none")
+
+
+def test_vocabularies(path):
+    store = open_datastore(path)
+    store.check_vocabulary(6, "ab" * 32)
+    store.check_vocabulary(9, "")
+    with pytest.raises(ConfigError, match="another tokenizer"):
+        store.check_vocabulary(6, "cd" * 32)
+    with pytest.raises(ConfigError, match="has 5"):
+        store.check_vocabulary(5, "ab" * 32)
+
+
+def test_documents(tmp_path):
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a/one.txt").write_text("first\ntext")
+    with gzip.open(tmp_path / "b.jsonl.gz", "wt") as file:
+        records = [{"text": "t"}, {"token_ids": [1, 2]}, {"question": "q", "turns": ["r", {"s": "s"}], "n": 1}]
+        file.write("\n".join(map(json.dumps, records)) + "\n\n{broken\n")
+    (tmp_path / "c.bin").write_bytes(b"\xff")
+    files = find_files([tmp_path])
+    assert [file.name for file in files] == ["one.txt", "b.jsonl.gz"]
+    skipped = []
+    read = [document for file in files for document in read_documents(file, skipped.append)]
+    assert read == ["first\ntext", "t", [1, 2], "q\nr\ns"]
+    assert len(skipped) == 1 and "b.jsonl.gz, line 5" in skipped[0]
+    with pytest.raises(ConfigError, match="line 5"):
+        list(read_documents(files[1]))
+    with pytest.raises(ConfigError, match=r"c\.bin is not a readable"):
+        list(read_documents(tmp_path / "c.bin"))
+    for missing in ("none", "a/none.txt"):
+        with pytest.raises(ConfigError, match="no such file"):
+            find_files([tmp_path / missing])
+    (tmp_path / "void").mkdir()
+    with pytest.raises(ConfigError, match="holds no text"):
+        find_files([tmp_path / "void"])
+
+
+def test_batches_of_any_size_make_the_same_file(path, tmp_path, monkeypatch):
+    monkeypatch.setattr("outdraft.drafters.shared.datastore.build._BATCH_CHARS", 1)
+    build_datastore(tmp_path / "other", DOCUMENTS, ENCODER)
+    assert (tmp_path / "other").read_bytes() == path.read_bytes()
+
+
+def test_a_large_sort_in_the_file_itself(tmp_path):
+    text = np.random.default_rng(1).integers(0, 50, 20_000).tolist()
+    build_datastore(tmp_path / "large", [text], IdsOnly(vocab_size=50))
+    corpus = open_datastore(tmp_path / "large").corpus
+    assert (corpus.order == sort_suffixes_reference(np.array(corpus.tokens))).all()

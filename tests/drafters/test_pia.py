@@ -1,0 +1,88 @@
+"""PIA's trie: counts, decay, the prompt beside the outputs of all, and a bound on memory."""
+
+import random
+from collections import Counter
+
+import pytest
+from drafters.drafting import Reciter, make, sequence, states, write
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.drafters.pia import BranchTrie
+
+
+def test_counts_equal_a_recount_and_decay_halves_them():
+    rng, trie, counts = random.Random(4), BranchTrie(), Counter()
+    for _ in range(200):
+        branch = rng.choices(range(3), k=rng.randrange(1, 6))
+        trie.put(branch)
+        counts.update(tuple(branch[: i + 1]) for i in range(len(branch)))
+    assert trie.num_nodes == len(counts)
+    assert all(trie.find(span).count == count for span, count in counts.items())
+    trie.decay(0.5)
+    kept = {span: count / 2 for span, count in counts.items() if count >= 2}
+    assert trie.num_nodes == len(kept)
+    assert all(trie.find(span).count == count for span, count in kept.items())
+    assert all(trie.find(span) is None for span in set(counts) - set(kept))
+
+
+def guess(drafter, tokens, depth=4, nodes=None, references=()):
+    seq = sequence(tokens)
+    object.__setattr__(seq.request, "references", references)
+    drafter.begin([seq])
+    return drafter.propose([seq], [Budget(depth=depth, nodes=nodes)])[0]
+
+
+def finish(drafter, output):
+    seq = sequence([0])
+    drafter.begin([seq])
+    seq.tokens += output
+    drafter.end([seq])
+
+
+def test_prompt_and_outputs_are_merged_by_weight():
+    drafter = make("pia")
+    for output in ([1, 2, 3], [1, 2, 4], [1, 2, 4], [1, 2, 4]):
+        finish(drafter, output)
+    draft = guess(drafter, [1, 2, 3, 8, 1, 2])  # 3: 2 * 1 + 1, 8 and 1 below it; 4: 3
+    assert draft.tokens.tolist()[:3] == [2, 3, 4] and draft.parents.tolist()[:3] == [-1, 0, 0]
+    assert guess(drafter, [1, 2, 3, 8, 1, 2], nodes=1).tokens.tolist() == [2, 3]
+    assert guess(make("pia", prompt_weight=0.0), [1, 2, 3, 1, 2], depth=1).num_nodes == 2
+    assert guess(drafter, [0, 9, 1, 2], references=((7, 1, 2, 5, 6),)).tokens.tolist().count(5) == 1
+
+
+def test_budgets():
+    drafter = make("pia")
+    finish(drafter, [1, 2, 3, 4, 5, 6])
+    assert guess(drafter, [1, 2], depth=0).num_nodes == guess(drafter, [1, 2], nodes=0).num_nodes == 1
+    assert guess(drafter, [1, 2], depth=2).tokens.tolist() == [2, 3, 4]
+    assert guess(drafter, [1, 2], nodes=3).tokens.tolist() == [2, 3, 4, 5]
+    assert guess(drafter, [1]).num_nodes == 1
+
+
+def test_outputs_are_shared_while_they_are_written():
+    text = random.Random(1).choices(range(300), k=30) * 6
+    drafter = make("pia")
+    run = write([sequence(text[:2], max_tokens=150)], Reciter(text, 300), drafter, k=8)
+    late = [e for e in run.events if e.tokens][42:]  # a branch is known once it is complete
+    assert sum(len(e.tokens) for e in late) / len(late) >= 7
+    again = write([sequence(text[:2], max_tokens=150)], Reciter(text, 300), drafter, k=8)
+    assert again.passes < 0.5 * run.passes
+    assert all(not d for d in states(drafter).values())
+
+
+def test_the_trie_stays_within_its_bound():
+    rng = random.Random(3)
+    drafter = make("pia", branch=5, max_nodes=200)
+    for _ in range(50):
+        finish(drafter, rng.choices(range(50), k=60))
+        assert drafter._outputs.num_nodes <= 200
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [{"min_match": 0}, {"max_match": 12}, {"nodes": 0}, {"decay": 1.0}, {"prompt_weight": -1.0}, {"max_nodes": 3}],
+)
+def test_bad_options(bad):
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        make("pia", **bad)
