@@ -76,6 +76,7 @@ class Subject:
         """An engine whose target is audited. Default rule: sample at each node; default policy: the same k always."""
         cache = replace(cache or CacheConfig(), poison=recheck)  # a use of a dropped row would show as NaN
         runner = self.make_runner(max_len, cache)
+        runner.codec = self.row.codec(self.vocab_size) if self.row.codec is not None else None
         parts = Parts(
             target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
             drafter=self.method.build(self.options, runner),
