@@ -109,6 +109,10 @@ class TargetPort(Protocol):
         """The target's head alone, without the norm: [n, D] -> [n, V]."""
         ...
 
+    def pass_seconds(self, num_rows: int) -> float:
+        """Seconds of a pass over `num_rows` rows of one short text, measured now; for those who weigh costs."""
+        ...
+
     def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
         """Run one token of each sequence through layers [0, stop): ids [B] -> hidden [B, D].
 
