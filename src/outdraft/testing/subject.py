@@ -147,7 +147,7 @@ def state_size(drafter: Drafter, outside: Seq[object]) -> int:
         elif isinstance(thing, list | tuple | set | frozenset):
             total += len(thing)
             todo += thing
-        elif type(thing).__module__.partition(".")[0] not in ("builtins", "torch"):
+        elif type(thing).__module__.partition(".")[0] not in ("builtins", "torch", "numpy"):
             if hasattr(thing, "__len__") and hasattr(thing, "__iter__"):  # deques and the like
                 total += len(thing)
                 todo += thing
