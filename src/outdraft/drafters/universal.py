@@ -45,7 +45,7 @@ class UniversalDrafter:
         """Memory for each; the prompt is read when the first guess is wanted."""
         for seq in seqs:
             self.model.add(seq.id)
-            self._texts[seq.id] = Retokenized(self._target, self._draft)
+            self._texts[seq.id] = Retokenized(self._target, self._draft, hold_spaces=True)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence with a budget whose text ends with a whole character."""
@@ -56,7 +56,7 @@ class UniversalDrafter:
         if rows:
             written = self._write([seqs[i] for i in rows], [lengths[i] for i in rows])
             for i, ids in zip(rows, written, strict=True):
-                drafts[i] = chain([seqs[i].pending, *self._translate(ids)[: depths[i]]])
+                drafts[i] = chain([seqs[i].pending, *self._translate(ids, self._texts[seqs[i].id].held)[: depths[i]]])
         return drafts
 
     def observe(self, seen: Seq[Seen]) -> None:
@@ -97,11 +97,14 @@ class UniversalDrafter:
             ids, last = [seqs[i].id for i in rows], [written[i][-1] for i in rows]
             logits = self.model.guess(ids, last, len(written[rows[0]]))
 
-    def _translate(self, ids: list[int]) -> list[int]:
-        """In the target's tokens; the end of a text is told by the end token."""
+    def _translate(self, ids: list[int], held: int) -> list[int]:
+        """In the target's tokens, less the spaces that stand there already; the end of a text is told by its token."""
         ends = self._draft.eos_token_ids
         stop = next((i for i, token in enumerate(ids) if token in ends), len(ids))
         text = whole_characters(spell(self._draft, ids[:stop]))
+        if not text.startswith(" " * held):
+            return []
+        text = text[held:]
         found = (encode_end(self._target, text) if text else None) or []
         return [*found, min(self._target.eos_token_ids)] if stop < len(ids) and self._target.eos_token_ids else found
 

@@ -63,15 +63,17 @@ def encode_end(codec: Codec, text: str) -> list[int] | None:
 class Retokenized:
     """One sequence's text in the draft model's ids."""
 
-    __slots__ = ("_draft", "_ends", "_num_read", "_target", "_text", "ids", "is_whole")
+    __slots__ = ("_draft", "_ends", "_hold", "_num_read", "_target", "_text", "held", "ids", "is_whole")
 
-    def __init__(self, target: Codec, draft: Codec) -> None:
+    def __init__(self, target: Codec, draft: Codec, *, hold_spaces: bool = False) -> None:
         self._target, self._draft = target, draft
+        self._hold = " " if hold_spaces else ""
         self._text = b""
         self._num_read = 0  # target tokens
         self.ids: list[int] = []  # in the draft's vocabulary, the start token included if it wants one
         self._ends: list[int] = []  # bytes of the text up to and with each id
-        self.is_whole = False  # whether the text ends with a whole character, and `ids` with it
+        self.held = 0  # spaces at the text's end that `ids` leave out: most tokens begin with their space
+        self.is_whole = False  # whether the text ends with a whole character; then `ids` and what is held spell its end
 
     def update(self, tokens: Seq[int]) -> None:
         """`tokens` is the whole text so far in the target's ids."""
@@ -88,13 +90,20 @@ class Retokenized:
         kept = next((i for i in range(len(self.ids), 0, -1) if self._may_begin(self._ends[i - 1])), 0)
         if kept:
             begin = self._ends[kept - 1]
-            text = whole_characters(self._text[begin:])
+            text = self._usable(begin)
             ids = encode_end(self._draft, text)
             if ids is not None:
                 self._take(kept, ids, begin + len(text.encode()))
                 return
-        text = whole_characters(self._text)
+        text = self._usable(0)
         self._take(0, self._draft.encode(text), len(text.encode()))
+
+    def _usable(self, begin: int) -> str:
+        """The text from `begin` on, without half a character at its end, and without what is held back."""
+        text = whole_characters(self._text[begin:])
+        shown = text.rstrip(self._hold) if self._hold else text
+        self.held = len(text) - len(shown)
+        return shown
 
     def _take(self, kept: int, ids: list[int], stop: int) -> None:
         del self.ids[kept:], self._ends[kept:]
@@ -109,7 +118,7 @@ class Retokenized:
             self._ends.append(at)
         if at != stop:  # characters that this vocabulary does not have: only the end is a place that both know
             self._ends[kept:] = [stop] * len(ids)
-        self.is_whole = stop == len(self._text)
+        self.is_whole = stop + self.held == len(self._text)
 
     def _may_begin(self, place: int) -> bool:
         """Whether ids may be kept up to here: far enough from the end, and no character is cut."""
