@@ -6,7 +6,7 @@ from math import log
 import pytest
 import torch
 from drafters.drafting import sequence, write
-from drafters.test_draft_model import DECODER, DecoderTarget
+from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import ConfigError
@@ -126,3 +126,21 @@ def test_budgets():
         draft = made.propose([seq], [Budget(depth=depth, nodes=nodes)])[0]
         assert max(host_tree(draft).depths) <= depth
         assert nodes is None or draft.num_nodes - 1 <= nodes
+
+
+def test_nodes_of_mixed_depths_are_scored_by_their_own_paths():
+    """Against fresh forwards of every path, one at a time."""
+    made, seq = drafter(nodes=25, beams=5, branch=4), sequence([1, 2, 3])
+    made.begin([seq])
+    for _ in range(3):
+        draft = made.propose([seq], [Budget(depth=6)])[0]
+        queue, taken = [(-0.0, ())], []
+        while len(taken) < 26:
+            score, path = heapq.heappop(queue)
+            taken.append(path)
+            if len(path) < 6:
+                logs = torch.log_softmax(fresh_logits([*seq.tokens, *path]), -1)
+                for token in logs.topk(4).indices.tolist():
+                    heapq.heappush(queue, (score - float(logs[token]) - log(0.95), (*path, token)))
+        assert paths(draft) == set(taken[1:])
+        seq.tokens += [*max(taken, key=len)[:2], 5]
