@@ -5,9 +5,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from tokenizers import Tokenizer, decoders, models
 from torch import nn
 
+<<<<<<< HEAD
 from outdraft.drafters.shared.datastore.build import IdsOnly, build_datastore
+=======
+from outdraft.codecs.text import TextCodec
+>>>>>>> models
 from outdraft.models.base import Decoder
 from outdraft.models.load import save_model
 from outdraft.nn.context import CausalContext
@@ -33,6 +38,7 @@ def twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"model": str(directory / "twin")}
 
 
+<<<<<<< HEAD
 def datastore(target: Decoder, directory: Path) -> Mapping[str, Any]:
     """Some of the target's own greedy text, and as much noise that every pair of tokens is found."""
     vocab, generator = target.config.vocab_size, torch.Generator().manual_seed(7)
@@ -46,6 +52,34 @@ def datastore(target: Decoder, directory: Path) -> Mapping[str, Any]:
         documents += [text] * 3
     build_datastore(directory / "store", documents, IdsOnly(vocab_size=vocab))
     return {"datastore": str(directory / "store")}
+=======
+def toy_tokenizer(size: int, seed: int) -> Tokenizer:
+    """Byte-level BPE of `size` tokens over the first few letters; other seeds merge other pairs."""
+    letters = "abcdefghijkl"[: max(4, min(12, size // 2))]
+    names, merges = list(letters), list[tuple[str, str]]()
+    generator = torch.Generator().manual_seed(seed)
+    while len(names) < size:
+        left, right = (names[int(i)] for i in torch.randint(len(names), (2,), generator=generator))
+        if left + right not in names and len(left + right) < 6:
+            names.append(left + right)
+            merges.append((left, right))
+    tokenizer = Tokenizer(models.BPE(vocab={name: i for i, name in enumerate(names)}, merges=merges))
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
+
+
+def toy_codec(size: int) -> TextCodec:
+    """The target's."""
+    return TextCodec(toy_tokenizer(size, seed=1))
+
+
+def stranger(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """A random model of another vocabulary: as many letters, other merges, fewer tokens."""
+    size, full = max(6, target.config.vocab_size * 4 // 5), target.config.max_len
+    toy_tokenizer(size, seed=2).save(str(directory / "tokenizer.json"))
+    save_model(tiny_model(vocab=size, layers=1, max_len=full, seed=5), directory)
+    return {"model": str(directory)}
+>>>>>>> models
 
 
 def randomise(module: nn.Module, seed: int) -> None:

@@ -9,6 +9,8 @@ from drafters.drafting import sequence
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import NumericsError
 from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.limits import Floor
+from outdraft.drafters.shared.shapes import Beam, Levels, num_nodes
 from outdraft.testing.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=9, order=2, sharpness=1.2)
@@ -22,8 +24,12 @@ def feed(level, trees):
 
 
 def grow(seqs, *, depth=3, nodes=10, width=3, beam=3, sample="match", threshold=0.0):
-    trees = [Tree(seq, depth, nodes) for seq in seqs]
-    return grow_trees(trees, feed, sample=sample, width=width, beam=beam, confidence_threshold=threshold)
+    trees = [tree(seq, Beam(width, beam), depth, nodes, threshold) for seq in seqs]
+    return grow_trees(trees, feed, sample=sample)
+
+
+def tree(seq, shape, depth, nodes, threshold=0.0):
+    return Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=Floor(threshold))
 
 
 def paths(draft):
@@ -115,12 +121,33 @@ def test_masked_tokens_are_never_proposed():
         logits[:, 2:] = -math.inf
         return logits
 
-    draft = grow_trees([Tree(sequence([1, 2]), 3, 50)], masked, sample="match", width=4, beam=4)[0]
+    draft = grow_trees([tree(sequence([1, 2]), Beam(4, 4), 3, 50)], masked, sample="match")[0]
     assert set(draft.tokens[1:].tolist()) <= {0, 1}
 
 
 def test_nan_is_an_error():
     with pytest.raises(NumericsError):
-        grow_trees(
-            [Tree(sequence([1]), 2, 5)], lambda *_: torch.full((1, 7), math.nan), sample="match", width=2, beam=2
-        )
+        grow_trees([tree(sequence([1]), Beam(2, 2), 2, 5)], lambda *_: torch.full((1, 7), math.nan), sample="match")
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 1.0}])
+def test_an_expansion_has_so_many_children_on_each_level(params):
+    counts = (1, 1, 3, 1, 1)
+    draft = grow_trees([tree(sequence([1, 2], **params), Levels(counts), 5, num_nodes(counts))], feed, sample="match")[
+        0
+    ]
+    grown = host_tree(draft)
+    assert draft.num_nodes == 1 + num_nodes(counts) == 12
+    assert all(len(c) == (*counts, 0)[depth] for c, depth in zip(grown.children, grown.depths, strict=True))
+
+
+def test_children_with_replacement_are_independent():
+    n, pairs = 4000, torch.zeros(9, 9, dtype=torch.float64)
+    for seed in range(n):
+        seq = sequence([1, 2], seed=seed, temperature=1.0)
+        draft = grow_trees([tree(seq, Levels((2,)), 1, 9)], feed, sample="match", replacement=True)[0]
+        pairs[tuple(draft.tokens[1:].tolist())] += 1
+    expected = torch.outer(draft.q[0], draft.q[0]) * n
+    likely = expected > 5
+    assert pairs.diagonal().sum() > 0
+    assert float(((pairs - expected) ** 2 / expected)[likely].sum()) < 130  # at most 80 degrees of freedom

@@ -18,6 +18,7 @@ from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder, Replay, TargetOutput
+from outdraft.engine.pass_time import measure_pass
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
@@ -188,6 +189,11 @@ class Runner:
         positions = torch.tensor([self.cache.length(seq.id) + offset for seq in seqs], device=self.device)
         h = self.decoder.embed(ids.to(self.device), positions)
         return self.decoder.run(h, positions, context, stop=stop).hidden
+
+    @torch.inference_mode()
+    def pass_seconds(self, num_rows: int) -> float:
+        """Seconds of a pass over so many rows, measured now."""
+        return measure_pass(self.decoder, self.cache, num_rows, exact=self.exact)
 
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
         """One row of each sequence, `offset` places after the pending one, with room for `rooms[i]` rows from it on."""

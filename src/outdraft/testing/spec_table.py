@@ -27,6 +27,7 @@ class DrafterRow:
     options: Mapping[str, Any] = field(default_factory=dict)
     side: Callable[[Decoder, Path], Mapping[str, Any]] = nothing
     architecture: str = "llama"  # of the tiny target
+    codec: Callable[[int], object] | None = None  # the tiny target's tokenizer, given the size of its vocabulary
     label: str = ""  # tells rows of one drafter apart
     remembers: bool = False  # keeps state across requests on purpose (a shared pool, a learned table)
 

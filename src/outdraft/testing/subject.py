@@ -77,6 +77,7 @@ class Subject:
         """An engine whose target is audited. Default rule: sample at each node; default policy: the same k always."""
         cache = replace(cache or CacheConfig(), poison=recheck)  # a use of a dropped row would show as NaN
         runner = self.make_runner(max_len, cache)
+        runner.codec = self.row.codec(self.vocab_size) if self.row.codec is not None else None
         parts = Parts(
             target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
             drafter=self.method.build(self.options, runner),
@@ -147,7 +148,7 @@ def state_size(drafter: Drafter, outside: Seq[object]) -> int:
         elif isinstance(thing, list | tuple | set | frozenset):
             total += len(thing)
             todo += thing
-        elif type(thing).__module__.partition(".")[0] not in ("builtins", "torch"):
+        elif type(thing).__module__.partition(".")[0] not in ("builtins", "torch", "numpy"):
             if hasattr(thing, "__len__") and hasattr(thing, "__iter__"):  # deques and the like
                 total += len(thing)
                 todo += thing

@@ -1,8 +1,10 @@
-"""A smaller model writes ahead: a chain (Leviathan, Chen) or a tree of children without replacement (RSD-C).
+"""A smaller model writes ahead: a chain (Leviathan, Chen), or a tree (SpecInfer's expansion, RSD-C, MCSD).
 
 Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
 https://arxiv.org/abs/2211.17192; Jeon et al., "Recursive speculative decoding: accelerating LLM inference via sampling
-without replacement", 2024, https://arxiv.org/abs/2402.14160.
+without replacement", 2024, https://arxiv.org/abs/2402.14160; Miao et al., "SpecInfer", 2023,
+https://arxiv.org/abs/2305.09781; Yang et al., "Multi-candidate speculative decoding", 2024,
+https://arxiv.org/abs/2401.06706.
 
     read the text's new tokens -> q1 -> t1 -> q2 -> t2 ...       q: the draft's law, warped as the request's own
 
@@ -27,11 +29,14 @@ from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.draft_model import DraftModel
 from outdraft.drafters.shared.growth import Tree, grow_trees
-from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
 from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.drafters.shared.shapes import Beam, Levels, num_nodes
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.base import Decoder
+
+MAX_NODES = 4096  # of one guess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +44,8 @@ class DraftModelOptions(ModelOptions):
     """Which model, which shape, how to draw. Raises `ConfigError` naming what is out of range."""
 
     width: int = 1  # children of an expanded node, and nodes expanded on a level; 1: a chain
+    expansion: tuple[int, ...] = ()  # instead: children of every node, level by level; (1, 1, 3, 1, 1) is SpecInfer's
+    replacement: bool = False  # sampled siblings are drawn independently of each other
     sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
     confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
 
@@ -47,8 +54,20 @@ class DraftModelOptions(ModelOptions):
         check_sample(self.sample)
         if self.width < 1:
             raise ConfigError(f"width={self.width}: must be at least 1 (1 is a chain)")
+        object.__setattr__(self, "expansion", tuple(self.expansion))
+        if any(count < 1 for count in self.expansion):
+            raise ConfigError(f"expansion={self.expansion}: every level must have at least 1 child a node")
+        if num_nodes(self.expansion) > MAX_NODES:
+            raise ConfigError(
+                f"expansion={self.expansion} asks for {num_nodes(self.expansion)} nodes: {MAX_NODES} are the most"
+            )
         if not 0 <= self.confidence_threshold <= 1:
             raise ConfigError(f"confidence_threshold={self.confidence_threshold}: must be between 0 and 1")
+
+    @property
+    def is_chain(self) -> bool:
+        """Whether no node has two children."""
+        return self.width == 1 and all(count == 1 for count in self.expansion)
 
 
 class DraftModelDrafter:
@@ -68,7 +87,7 @@ class DraftModelDrafter:
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose text the draft model's context can hold."""
         depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-        if self._options.width == 1:
+        if self._options.is_chain:
             return self._chains(seqs, depths)
         return self._trees(seqs, depths, budgets)
 
@@ -86,7 +105,8 @@ class DraftModelDrafter:
 
     def _depth(self, seq: Sequence, budget: Budget) -> int:
         # The last token fed stands one place before the last one drafted.
-        return max(0, min(usable_depth(seq, budget), self.model.max_len + 1 - len(seq.tokens)))
+        levels = len(self._options.expansion) or budget.depth
+        return max(0, min(usable_depth(seq, budget), levels, self.model.max_len + 1 - len(seq.tokens)))
 
     def _chains(self, seqs: Seq[Sequence], depths: list[int]) -> list[Draft]:
         def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
@@ -114,25 +134,22 @@ class DraftModelDrafter:
         def feed(level: int, trees: list[Tree]) -> Tensor:
             return self.model.read([tree.seq for tree in trees]) if level == 0 else self.model.branch(trees)
 
-        width = self._options.width
+        options, width = self._options, self._options.width
+        shape = Levels(options.expansion) if options.expansion else Beam(width, width)
+        ends = floors(len(seqs), options.confidence_threshold, budgets)
         trees = []
-        for seq, depth, budget in zip(seqs, depths, budgets, strict=True):
-            complete = width + width * width * (depth - 1)  # nodes that grow without a limit
-            trees.append(Tree(seq, depth, usable_nodes(seq, budget, complete)))
-        return grow_trees(
-            trees,
-            feed,
-            sample=self._options.sample,
-            width=width,
-            beam=width,
-            confidence_threshold=self._options.confidence_threshold,
-        )
+        for seq, depth, budget, end in zip(seqs, depths, budgets, ends, strict=True):
+            # Nodes that grow without a limit.
+            complete = num_nodes(options.expansion[:depth]) or width + width * width * (depth - 1)
+            nodes = usable_nodes(seq, budget, complete)
+            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=end))
+        return grow_trees(trees, feed, sample=options.sample, replacement=options.replacement)
 
 
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
-    decoder = load_draft(options, port, exact=port.record is None or options.width > 1)
-    if port.record is not None and isinstance(decoder, Decoder) and options.width == 1:
+    decoder = load_draft(options, port, exact=port.record is None or not options.is_chain)
+    if port.record is not None and isinstance(decoder, Decoder) and options.is_chain:
         return DraftModelDrafter(options, StaticDraftModel(decoder, port.record))
     return DraftModelDrafter(options, DraftModel(decoder))
 

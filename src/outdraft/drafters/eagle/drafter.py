@@ -27,8 +27,9 @@ from outdraft.drafters.eagle.pairs import Pairs
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.growth import Tree, grow_trees
-from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.drafters.shared.shapes import Beam
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.native import NativeDecoder
 from outdraft.weights.hub import resolve
@@ -138,18 +139,12 @@ class EagleDrafter:
             return logits
 
         options = self._options
+        shape, ends = Beam(options.width, options.width), floors(len(seqs), options.confidence_threshold, budgets)
         trees = [
-            Tree(seq, depth, usable_nodes(seq, budget, options.nodes))
-            for seq, depth, budget in zip(seqs, depths, budgets, strict=True)
+            Tree(seq, shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, options.nodes), floor=end)
+            for seq, depth, budget, end in zip(seqs, depths, budgets, ends, strict=True)
         ]
-        return grow_trees(
-            trees,
-            feed,
-            sample=options.sample,
-            width=options.width,
-            beam=options.width,
-            confidence_threshold=options.confidence_threshold,
-        )
+        return grow_trees(trees, feed, sample=options.sample)
 
 
 def build(options: EagleOptions, port: TargetPort) -> EagleDrafter:

@@ -1,17 +1,18 @@
-r"""Tree growth: level by level, expand the most probable frontier nodes, each with several children.
+r"""Tree growth: round by round, feed the nodes that the tree's shape wants expanded, and hang their children below.
 
-    level 0  expand the pending node          p                 width 2: two children each,
-    level 1  expand the best `beam`          / \                the best 2 of a level are expanded
+    round 0  expand the pending node          p                 a beam of width 2: two children each,
+    round 1  expand what the shape says      / \                the best 2 of a level are expanded
     ...                                     a   b
                                            / \ / \
 
-Deterministic trees (top-k children) may be pruned freely: the best `max_nodes` by path probability stay, and a parent
-is never less probable than its child. Sampled trees (children without replacement) are never pruned, since dropping a
-drawn token for its value would bend the law; they stop growing instead. Data in: `feed`; data out: one draft each.
+Deterministic trees (top-k children) may be pruned freely: the best `max_nodes` by path score stay, and a parent never
+scores less than its child. Sampled trees are never pruned, since dropping a drawn token for its value would bend the
+law; they stop growing instead. Their children are drawn without replacement, or independently: then a token may come
+twice. Data in: `feed`; data out: one draft each.
 """
 
 from collections.abc import Sequence as Seq
-from math import exp
+from math import exp, inf, log
 from typing import Protocol
 
 import torch
@@ -20,24 +21,32 @@ from torch import Tensor
 from outdraft.core.draft import Draft
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import Sample, check_finite, takes_argmax
+from outdraft.drafters.shared.limits import Floor
+from outdraft.drafters.shared.shapes import Shape
 from outdraft.kernels.choice import top_tokens
 from outdraft.sampling.warp import warp_nodes
+
+_AGAIN = 1 << 20  # between the ordinals of a node's draws with replacement; no tree has so many nodes
 
 
 class Tree:
     """One sequence's tree while it grows."""
 
-    __slots__ = ("depths", "expanded", "frontier", "laws", "max_depth", "max_nodes", "parents", "probs", "scores",
-                 "seq", "tokens")  # fmt: skip
+    __slots__ = ("depths", "expanded", "floor", "frontier", "laws", "max_depth", "max_nodes", "parents", "probs",
+                 "scores", "seq", "shape", "tokens")  # fmt: skip
 
-    def __init__(self, seq: Sequence, max_depth: int, max_nodes: int) -> None:
+    def __init__(
+        self, seq: Sequence, shape: Shape, *, max_depth: int, max_nodes: int, floor: Floor | None = None
+    ) -> None:
         self.seq = seq
+        self.shape = shape
         self.max_depth = max_depth
         self.max_nodes = max_nodes
+        self.floor = floor or Floor()
         self.tokens = [seq.pending]
         self.parents = [-1]
         self.depths = [0]
-        self.scores = [0.0]  # log probability of the path
+        self.scores = [0.0]  # log probability of the path, with the shape's decay
         self.probs = [1.0]  # draft probability of the node itself
         self.laws: dict[int, Tensor] = {}  # node -> [V] the law its children were drawn from
         self.expanded: list[int] = []  # nodes fed so far, in order; the first is the pending token
@@ -71,8 +80,13 @@ class Tree:
         self.tokens.append(token)
         self.parents.append(parent)
         self.depths.append(self.depths[parent] + 1)
-        self.scores.append(self.scores[parent] + log_prob)
+        self.scores.append(self.scores[parent] + log_prob + self.shape.decay)
         self.probs.append(prob)
+
+    def is_unsure(self, node: int) -> bool:
+        """Whether a branch ends at this node: it stays, and nothing hangs below it."""
+        least = log(self.floor.path) if self.floor.path > 0 else -inf
+        return self.probs[node] < self.floor.token or self.scores[node] < least
 
 
 class FeedTrees(Protocol):
@@ -83,33 +97,23 @@ class FeedTrees(Protocol):
         ...
 
 
-def grow_trees(
-    trees: Seq[Tree],
-    feed: FeedTrees,
-    *,
-    sample: Sample,
-    width: int,
-    beam: int,
-    confidence_threshold: float = 0.0,
-) -> list[Draft]:
-    """Grow all trees together. `width`: children of an expanded node; `beam`: nodes expanded on one level."""
+def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement: bool = False) -> list[Draft]:
+    """Grow all trees together. `replacement`: sampled children are drawn independently of their siblings."""
     level = 0
     while live := [tree for tree in trees if tree.frontier]:
         logits = feed(level, live)
         start = 0
-        for tree, rows in zip(live, _top(live, logits, width), strict=True):
+        for tree, rows in zip(live, _top(live, logits), strict=True):
             fed = tree.frontier
             first = len(tree.tokens)
             if takes_argmax(tree.seq, sample):
-                for node, (ids, log_probs, probs) in zip(fed, rows, strict=True):
-                    for token, log_prob, prob in zip(ids, log_probs, probs, strict=True):
-                        if prob > 0:
-                            tree.add(node, token, log_prob, prob)
+                for node, row in zip(fed, rows, strict=True):
+                    _hang(tree, node, row)
             else:
-                _draw(tree, logits[start : start + len(fed)], width)
+                _draw(tree, logits[start : start + len(fed)], replacement)
             start += len(fed)
             tree.expanded += fed
-            tree.frontier = _next(tree, first, level + 1, beam, confidence_threshold, sample)
+            tree.frontier = _next(tree, range(first, len(tree.tokens)), sample)
         level += 1
     return [_finish(tree, sample) for tree in trees]
 
@@ -117,9 +121,10 @@ def grow_trees(
 Row = tuple[list[int], list[float], list[float]]
 
 
-def _top(trees: Seq[Tree], logits: Tensor, width: int) -> list[list[Row]]:
-    """The `width` most probable tokens of every fed node, with log probability and probability."""
-    width = min(width, logits.shape[-1])
+def _top(trees: Seq[Tree], logits: Tensor) -> list[list[Row]]:
+    """The most probable tokens of every fed node, with log probability and probability."""
+    widest = max(tree.shape.width(tree, node) for tree in trees for node in tree.frontier)
+    width = max(1, min(widest, logits.shape[-1]))
     if (found := top_tokens(logits, width)) is not None:
         rows = iter([(ids, logs, [exp(log) for log in logs]) for ids, logs in zip(*found, strict=True)])
         return [[next(rows) for _ in tree.frontier] for tree in trees]
@@ -132,32 +137,46 @@ def _top(trees: Seq[Tree], logits: Tensor, width: int) -> list[list[Row]]:
     return [[next(rows) for _ in tree.frontier] for tree in trees]
 
 
-def _draw(tree: Tree, logits: Tensor, width: int) -> None:
-    """Children of the frontier, drawn without replacement from the warped law, in drawing order."""
+def _hang(tree: Tree, node: int, row: Row) -> None:
+    """The best children of a node, as far as the shape wants them."""
+    above = tree.scores[node] + tree.shape.decay
+    for token, log_prob, prob in list(zip(*row, strict=True))[: tree.shape.width(tree, node)]:
+        if prob <= 0 or above + log_prob < tree.shape.least:
+            break
+        tree.add(node, token, log_prob, prob)
+
+
+def _draw(tree: Tree, logits: Tensor, replacement: bool) -> None:
+    """Children of the frontier, drawn from the warped law, in drawing order. How many is fixed before the draw."""
     seq, paths = tree.seq, [tree.path(node) for node in tree.frontier]
     coins = seq.draft_coins(seq)
     laws = warp_nodes(seq, logits, paths)
     for node, law in zip(tree.frontier, laws, strict=True):
-        count = min(width, tree.max_nodes + 1 - len(tree.tokens))  # fixed before the draw
+        count = min(tree.shape.width(tree, node), tree.max_nodes + 1 - len(tree.tokens))
         if count <= 0:
-            break
+            continue
         tree.laws[node] = law
-        for token in coins.draw(law, tree.depths[node], node, count):
+        depth = tree.depths[node]
+        if replacement and not seq.coupled:  # the target's own noise would draw the same token each time
+            drawn = [coins.draw(law, depth, node + i * _AGAIN)[0] for i in range(count)]
+        else:
+            drawn = coins.draw(law, depth, node, count)
+        for token in drawn:
             prob = law[token]
             tree.add(node, token, float(torch.log(prob)), float(prob))
 
 
-def _next(tree: Tree, first: int, level: int, beam: int, threshold: float, sample: Sample) -> list[int]:
-    """Which of the nodes from `first` on to expand: the `beam` most probable paths whose last token is not unsure."""
-    if level >= tree.max_depth or (not takes_argmax(tree.seq, sample) and len(tree.tokens) > tree.max_nodes):
+def _next(tree: Tree, new: range, sample: Sample) -> list[int]:
+    """Which nodes to expand next."""
+    if not takes_argmax(tree.seq, sample) and len(tree.tokens) > tree.max_nodes:
         return []
-    sure = [node for node in range(first, len(tree.tokens)) if tree.probs[node] >= threshold]
-    return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[:beam])
+    return [node for node in tree.shape.expand(tree, new) if tree.depths[node] < tree.max_depth]
 
 
 def _finish(tree: Tree, sample: Sample) -> Draft:
-    """The grown tree as a datum; a deterministic one keeps its most probable `max_nodes` nodes."""
+    """The grown tree as a datum; a deterministic one keeps its best `max_nodes` nodes."""
     n = len(tree.tokens)
+    asked = tree.floor.is_asked
     if takes_argmax(tree.seq, sample):
         best = sorted(range(1, n), key=lambda node: (-tree.scores[node], node))[: tree.max_nodes]
         keep = [0, *sorted(best)]
@@ -165,10 +184,16 @@ def _finish(tree: Tree, sample: Sample) -> Draft:
         return Draft(
             tokens=torch.tensor([tree.tokens[node] for node in keep]),
             parents=torch.tensor([at.get(tree.parents[node], -1) for node in keep]),
+            confidence=torch.tensor([tree.probs[node] for node in keep]) if asked else None,
         )
     q = None
     if tree.laws:
         some = next(iter(tree.laws.values()))
         q = some.new_zeros(n, some.shape[0])
         q[list(tree.laws)] = torch.stack(list(tree.laws.values()))
-    return Draft(tokens=torch.tensor(tree.tokens), parents=torch.tensor(tree.parents), q=q)
+    return Draft(
+        tokens=torch.tensor(tree.tokens),
+        parents=torch.tensor(tree.parents),
+        q=q,
+        confidence=torch.tensor(tree.probs) if asked else None,
+    )

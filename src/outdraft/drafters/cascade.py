@@ -1,0 +1,229 @@
+r"""CS Drafting: drafters that draft for each other, the larger ones where it counts most.
+
+    horizontal   the larger drafter writes the first tokens, the smaller ones those that are less likely to be reached
+    vertical     each drafter is itself sped up: the ones below it guess, it reviews, leniently, and adds a token
+    base         max-gram: what followed the longest earlier occurrence of the last tokens
+
+    lengths  [[5, 14, 10],      the target's guess: up to 5 tokens by model 1, 14 by model 2, 10 by the base
+              [0,  1, 10],      a guess of model 1: 1 token by model 2, 10 by the base, then model 1 reviews
+              [0,  0, 10]]      a guess of model 2: 10 by the base, then model 2 reviews
+
+A model keeps a token x of a lower one if it would have written it, or if leniency times its own probability of x
+exceeds the lower one's. So the law of the whole is nobody's softmax: the guess has none, and rules for deterministic
+guesses judge it exactly. Chen et al., "Cascade speculative drafting for even faster LLM inference", 2023,
+https://arxiv.org/abs/2312.11462. Data in: sequences; data out: chains without a law.
+"""
+
+from collections.abc import Generator, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.choose import check_finite
+from outdraft.drafters.shared.draft_model import DraftModel, Readable, Text
+from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
+from outdraft.drafters.shared.ngram_index import NgramIndex
+from outdraft.drafters.shared.rounding import Quantization, check_quantization
+
+_LONGEST = 4  # tokens of the base's longest match
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CascadeOptions:
+    """Which models, the largest first, and how many tokens each. Raises `ConfigError` naming what is out of range."""
+
+    models: tuple[str, ...] = ("zoo:draft",)
+    dtype: str = "auto"
+    quantization: Quantization = "auto"
+    lengths: tuple[tuple[int, ...], ...] = ((5, 10), (0, 10))  # [i][j]: tokens of level j in a guess for level i - 1
+    leniency: float = 3.0  # 1: as strict as greedy matching allows; the published: 2 to 5
+
+    def __post_init__(self) -> None:
+        check_quantization(self.quantization)
+        object.__setattr__(self, "models", tuple(self.models))
+        object.__setattr__(self, "lengths", tuple(tuple(row) for row in self.lengths))
+        levels = len(self.models) + 1
+        if len(self.lengths) != levels or any(len(row) != levels for row in self.lengths):
+            raise ConfigError(
+                f"lengths={self.lengths}: {len(self.models)} models and the base need {levels} rows of {levels} numbers"
+            )
+        if any(length < 0 for row in self.lengths for length in row):
+            raise ConfigError(f"lengths={self.lengths}: must be at least 0")
+        if self.leniency < 1:
+            raise ConfigError(f"leniency={self.leniency}: must be at least 1")
+
+
+class Reviewer(Protocol):
+    """What a level asks of its model: `DraftModel`, or a stand-in."""
+
+    max_len: int
+
+    def add(self, seq: int) -> None:
+        """A new, unread text."""
+        ...
+
+    def free(self, seq: int) -> None:
+        """Forget the text."""
+        ...
+
+    def review(self, seqs: Seq[Readable], counts: Seq[int]) -> list[Tensor]:
+        """Logits [counts[i], V] at each text's last `counts[i]` tokens."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class _Ask:
+    """Wanted: model `level`'s logits at the last `count` tokens of a text."""
+
+    level: int
+    tokens: list[int]
+    count: int
+
+
+_Work = Generator[_Ask, Tensor, None]
+
+
+@dataclass(slots=True)
+class _Guess:
+    """What has been written beyond a text, with the probability that each token's reviewer gave it (the base: 1)."""
+
+    text: list[int]
+    limit: int  # tokens, at most
+    index: NgramIndex
+    tokens: list[int]
+    probs: list[float]
+
+
+class CascadeDrafter:
+    """All sequences advance together: whoever waits for the same model shares its pass."""
+
+    needs = Needs()
+
+    def __init__(self, models: Seq[Reviewer], lengths: Seq[Seq[int]], leniency: float) -> None:
+        self.models = models
+        self._lengths = lengths
+        self._leniency = leniency
+        self._indices: dict[int, NgramIndex] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Memory for each, in every model."""
+        for seq in seqs:
+            self._indices[seq.id] = NgramIndex(1, _LONGEST)
+            for model in self.models:
+                model.add(seq.id)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A chain for each sequence that has a budget."""
+        guesses, waiting = {}, {}
+        room = min((model.max_len for model in self.models), default=1 << 30)
+        for seq, budget in zip(seqs, budgets, strict=True):
+            limit = max(0, min(usable_depth(seq, budget), room - len(seq.tokens)))
+            index = self._indices[seq.id]
+            index.extend(seq.tokens[len(index) :])
+            guesses[seq.id] = guess = _Guess(seq.tokens, limit, index, [], [])
+            work = self._write(guess, 0)
+            if (ask := next(work, None)) is not None:
+                waiting[seq.id] = work, ask
+        of_id = {seq.id: seq for seq in seqs}
+        while waiting:
+            level = max(ask.level for _, ask in waiting.values())
+            asked = {id: pair for id, pair in waiting.items() if pair[1].level == level}
+            texts = [Text(id, ask.tokens) for id, (_, ask) in asked.items()]
+            found = self.models[level].review(texts, [ask.count for _, ask in asked.values()])
+            for (id, (work, _)), logits in zip(asked.items(), found, strict=True):
+                check_finite([of_id[id]], [0], [float(logits.max())])
+                try:
+                    waiting[id] = work, work.send(logits)
+                except StopIteration:
+                    del waiting[id]
+        return [chain([seq.pending, *guesses[seq.id].tokens]) for seq in seqs]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """The text says what was accepted."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Free the memory."""
+        for seq in seqs:
+            self._indices.pop(seq.id, None)
+            for model in self.models:
+                model.free(seq.id)
+
+    def _write(self, guess: _Guess, row: int) -> _Work:
+        """Let the levels from `row` on write, each as many tokens as the row of lengths says."""
+        start, wanted = len(guess.tokens), 0
+        for level in range(row, len(self.models) + 1):
+            wanted += self._lengths[row][level]
+            while (before := len(guess.tokens)) < min(start + wanted, guess.limit):
+                if level == len(self.models):
+                    self._copy(guess, start + wanted)
+                else:
+                    yield from self._advance(guess, level)
+                if len(guess.tokens) == before:
+                    break
+
+    def _advance(self, guess: _Guess, level: int) -> _Work:
+        """The levels below guess, this one reviews: at least one more token."""
+        start = len(guess.tokens)
+        yield from self._write(guess, level + 1)
+        drafted = guess.tokens[start:]
+        logits = yield _Ask(level, guess.text + guess.tokens, 1 + len(drafted))
+        best, laws = logits.argmax(-1).tolist(), torch.softmax(logits.float(), -1)
+        kept = 0
+        for token, below in zip(drafted, guess.probs[start:], strict=True):
+            prob = float(laws[kept, token])
+            if token != best[kept] and self._leniency * prob <= below:
+                break
+            guess.probs[start + kept] = prob
+            kept += 1
+        del guess.tokens[start + kept :], guess.probs[start + kept :]
+        if len(guess.tokens) < guess.limit:
+            guess.tokens.append(best[kept])
+            guess.probs.append(float(laws[kept, best[kept]]))
+
+    def _copy(self, guess: _Guess, upto: int) -> None:
+        """Max-gram: what followed the longest, latest earlier occurrence of the last tokens."""
+        room = min(upto, guess.limit) - len(guess.tokens)
+        found = next(iter(guess.index.lookup(guess.text + guess.tokens, room)), None)
+        if found is not None:
+            guess.tokens += found.tokens
+            guess.probs += [1.0] * len(found.tokens)
+
+
+def build(options: CascadeOptions, port: TargetPort) -> CascadeDrafter:
+    """Load the models."""
+    models = [
+        DraftModel(load_draft(ModelOptions(model=name, dtype=options.dtype, quantization=options.quantization), port))
+        for name in options.models
+    ]
+    return CascadeDrafter(models, options.lengths, options.leniency)
+
+
+def describe(drafter: CascadeDrafter) -> Mapping[str, Any]:
+    """What each model's options came to."""
+    return {"levels": [describe_network(model.decoder) for model in drafter.models if isinstance(model, DraftModel)]}
+
+
+METHOD = Method(
+    name="cascade",
+    kind="drafter",
+    summary="drafters that draft for each other, down to a look-up in the text",
+    build=build,
+    options=CascadeOptions,
+    paper=Paper(
+        title="Cascade speculative drafting for even faster LLM inference",
+        year=2023,
+        link="https://arxiv.org/abs/2312.11462",
+    ),
+    describe=describe,
+)

@@ -1,0 +1,141 @@
+"""Several drafters, one tree: each guesses for itself, and is told what became of its own guess.
+
+Miao et al., "SpecInfer", 2023, https://arxiv.org/abs/2305.09781.
+
+    draft_model -> a b, a c  \\                 / draft_model: "your a c was accepted"
+                              one tree, judged
+    ngram       -> a c d     /                 \\ ngram: "your a c was accepted, d was not"
+
+Data in: sequences; data out: one tree each. Each drafter draws with coins of its own.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+
+from outdraft.core.draft import Draft, host_tree
+from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.core.verdict import Verdict
+from outdraft.drafters.merge.join import Joined, join
+from outdraft.drafters.shared.lanes import in_lane
+from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.nested import build_nested
+
+_WHOLE = 4096  # nodes of one guess, at most
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergeOptions:
+    """Which drafters, the most trusted first. Raises `ConfigError` if there are none."""
+
+    drafters: tuple[str | Mapping[str, Any], ...] = ("draft_model", "ngram")  # names, or {"method": name, option: ..}
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "drafters", tuple(self.drafters))
+        if not self.drafters:
+            raise ConfigError("drafters=(): name at least one, for example ['draft_model', 'ngram']")
+
+
+class MergeDrafter:
+    """The inner drafters' four verbs, in order."""
+
+    def __init__(self, drafters: Seq[Drafter], names: Seq[str]) -> None:
+        self.drafters = list(drafters)
+        self.names = list(names)
+        inner = [drafter.needs for drafter in drafters]
+        self.needs = Needs(
+            taps=tuple(sorted({tap for needs in inner for tap in needs.taps})),
+            layers=any(needs.layers for needs in inner),
+            weights=any(needs.weights for needs in inner),
+            same_vocab=any(needs.same_vocab for needs in inner),
+        )
+        self._guesses: dict[int, tuple[list[Draft], Joined]] = {}  # sequence -> its last round
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Tell everyone."""
+        for drafter in self.drafters:
+            drafter.begin(seqs)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """Everyone's guesses; whoever comes first may use its share of the nodes, what it leaves goes to the next."""
+        left = [usable_nodes(seq, budget, _WHOLE) for seq, budget in zip(seqs, budgets, strict=True)]
+        depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+        own: list[list[Draft]] = [[] for _ in seqs]
+        for lane, drafter in enumerate(self.drafters):
+            shares = [-(-nodes // (len(self.drafters) - lane)) for nodes in left]
+            asked = [
+                replace(budget, depth=min(depth, share), nodes=share)
+                for budget, depth, share in zip(budgets, depths, shares, strict=True)
+            ]
+            found = drafter.propose([in_lane(seq, lane) for seq in seqs], asked)
+            for i, draft in enumerate(found):
+                self._check(draft, lane)
+                own[i].append(draft)
+                left[i] -= draft.num_nodes - 1
+        return [self._join(seq, drafts) for seq, drafts in zip(seqs, own, strict=True)]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Tell each what became of its own guess."""
+        for lane, drafter in enumerate(self.drafters):
+            drafter.observe([self._share(one, lane) for one in seen])
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Tell everyone."""
+        for drafter in self.drafters:
+            drafter.end(seqs)
+        for seq in seqs:
+            self._guesses.pop(seq.id, None)
+
+    def _check(self, draft: Draft, lane: int) -> None:
+        for name in ("roles", "mask", "embeds", "resume"):
+            if getattr(draft, name) is not None:
+                raise CapabilityError(
+                    f"drafter {self.names[lane]!r} brings {name!r} with its guess, which cannot be merged with others: "
+                    "merge drafters of plain chains and trees"
+                )
+
+    def _join(self, seq: Sequence, drafts: list[Draft]) -> Draft:
+        as_certain = seq.coupled or all(draft.q is None for draft in drafts)
+        joined = join(drafts, [host_tree(draft) for draft in drafts], as_certain=as_certain)
+        self._guesses[seq.id] = drafts, joined
+        return joined.draft
+
+    def _share(self, one: Seen, lane: int) -> Seen:
+        """The pass as it looks to one drafter: its own nodes, and the part of the path that it guessed."""
+        if one.draft is None or one.verdict is None or one.seq.id not in self._guesses:
+            return one
+        drafts, joined = self._guesses[one.seq.id]
+        draft, place = drafts[lane], joined.places[lane]
+        node_at = {at: node for node, at in enumerate(place)}
+        path: list[int] = []
+        for at in one.verdict.path:
+            if at not in node_at:
+                break
+            path.append(node_at[at])
+        rest = one.verdict.path[len(path) :]
+        token = int(one.draft.tokens[rest[0]]) if rest else one.verdict.token
+        parents = set(draft.parents.tolist())
+        return replace(
+            one,
+            draft=draft,
+            logits=None if one.logits is None else one.logits[torch.tensor(place, device=one.logits.device)],
+            verdict=Verdict(tuple(path), token, bonus=(path[-1] if path else 0) not in parents),
+        )
+
+
+def build(options: MergeOptions, port: TargetPort) -> MergeDrafter:
+    """Build the inner drafters."""
+    made = [build_nested(described, port) for described in options.drafters]
+    return MergeDrafter([drafter for drafter, _ in made], [method.name for _, method in made])
+
+
+def describe(drafter: MergeDrafter) -> Mapping[str, Any]:
+    """Whose guesses are merged."""
+    return {"merged": tuple(drafter.names)}

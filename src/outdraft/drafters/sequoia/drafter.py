@@ -1,0 +1,197 @@
+"""Sequoia's drafter: a static tree, chosen for what is known of acceptance and cost, filled by a smaller model.
+
+Chen et al., "Sequoia", 2024, https://arxiv.org/abs/2402.12374.
+
+    rates p_k, cost t(m)  ->  best size and shape  ->  children of each node: the best, or drawn without replacement
+
+Rates are given or counted while decoding; costs are given or measured once at start, on the target itself. How many
+children a node gets never depends on what was drawn for them, so the sampled law is exact. Data in: sequences; data
+out: trees.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from itertools import pairwise
+from time import perf_counter
+from typing import Any
+
+from torch import Tensor
+
+from outdraft.core.draft import Draft, host_tree
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.sequoia.rates import RankRates
+from outdraft.drafters.sequoia.topology import BestTrees, Topology, choose_size
+from outdraft.drafters.shared.choose import Sample, check_sample
+from outdraft.drafters.shared.draft_model import DraftModel, Text
+from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
+from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
+from outdraft.drafters.shared.shapes import Shape
+
+_PRIOR = (0.65, 0.12, 0.06, 0.03, 0.02, 0.01, 0.01, 0.005)  # where counting begins
+_REVIEW = 32  # rounds between two looks at the counted rates
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SequoiaOptions(ModelOptions):
+    """Which model, how large a tree, what is known. Raises `ConfigError` naming what is out of range."""
+
+    nodes: int = 32  # draft nodes, at most
+    depth: int = 8  # levels, at most
+    acceptance: tuple[float, ...] = ()  # of the child of each rank; (): counted while decoding
+    verify_cost: tuple[float, ...] = ()  # of a pass over 1, 2, ... nodes, in passes over one; (): measured at start
+    draft_cost: float = 0.1  # of a level of the draft model in the same unit, where `verify_cost` is given
+    sample: Sample = "match"  # draw as the request does, or always the best ("greedy")
+
+    def __post_init__(self) -> None:
+        ModelOptions.__post_init__(self)
+        check_sample(self.sample)
+        for name, most in (("nodes", 512), ("depth", 64)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be between 1 and {most}")
+        for name in ("acceptance", "verify_cost"):
+            object.__setattr__(self, name, tuple(getattr(self, name)))
+        if any(not 0 <= rate <= 1 for rate in self.acceptance) or sum(self.acceptance) > 1 + 1e-9:
+            raise ConfigError(f"acceptance={self.acceptance}: rates between 0 and 1 whose sum is at most 1")
+        if self.verify_cost and (len(self.verify_cost) < 2 or min(self.verify_cost) <= 0):
+            raise ConfigError(f"verify_cost={self.verify_cost}: at least the costs of 1 and of 2 nodes, above 0")
+        if self.draft_cost < 0:
+            raise ConfigError(f"draft_cost={self.draft_cost}: must be at least 0")
+
+
+class Static(Shape):
+    """A topology, filled rank by rank."""
+
+    def __init__(self, topology: Topology) -> None:
+        self._topology = topology
+        self._place = {0: 0}  # node of the tree -> of the topology
+        self._ranks: dict[int, int] = {}  # node of the tree -> children so far
+
+    def width(self, tree: Tree, node: int) -> int:
+        """As the topology has it."""
+        return len(self._topology[self._place[node]])
+
+    def expand(self, tree: Tree, new: range) -> list[int]:
+        """Everyone with children."""
+        for node in new:
+            parent = tree.parents[node]
+            rank = self._ranks.get(parent, 0)
+            self._ranks[parent] = rank + 1
+            self._place[node] = self._topology[self._place[parent]][rank]
+        return [node for node in new if self.width(tree, node) and not tree.is_unsure(node)]
+
+
+class SequoiaDrafter:
+    """One pass of the draft model a level; the shape is looked at again every few rounds."""
+
+    needs = Needs()
+
+    def __init__(self, options: SequoiaOptions, model: DraftModel, pass_costs: Seq[float], draft_cost: float) -> None:
+        self.model = model
+        self.draft_cost = draft_cost
+        self.pass_costs = list(pass_costs)  # [m - 1]: of m nodes
+        self._options = options
+        self._rates = RankRates(options.acceptance or _PRIOR)
+        self._rounds = 0
+        self._trees = self._best_trees()
+
+    @property
+    def rates(self) -> list[float]:
+        """Of the child of each rank: as given, or as counted so far."""
+        return list(self._options.acceptance) or self._rates.rates
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Memory for each; the prompt is read when the first guess is wanted."""
+        for seq in seqs:
+            self.model.add(seq.id)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A tree for each sequence that has a budget."""
+
+        def feed(level: int, trees: list[Tree]) -> Tensor:
+            return self.model.read([tree.seq for tree in trees]) if level == 0 else self.model.branch(trees)
+
+        trees = []
+        for seq, budget, floor in zip(seqs, budgets, floors(len(seqs), 0.0, budgets), strict=True):
+            nodes = usable_nodes(seq, budget, self._options.nodes)
+            room = self.model.max_len + 1 - len(seq.tokens)
+            depth = max(0, min(usable_depth(seq, budget), self._options.depth, room))
+            shape = Static(self.topology(nodes, depth, len(seqs))) if min(nodes, depth) > 0 else Shape()
+            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=floor))
+        return grow_trees(trees, feed, sample=self._options.sample)
+
+    def topology(self, max_nodes: int, max_depth: int, batch: int = 1) -> Topology:
+        """The shape with the least cost a token, of at most so many draft nodes and levels, `batch` texts a pass."""
+        costs = [self._cost(m * batch) for m in range(1, max_nodes + 2)]
+        return self._trees.tree(*choose_size(self._trees, max_depth, self.draft_cost, costs))
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Count which ranks were accepted."""
+        if self._options.acceptance:
+            return
+        for one in seen:
+            if one.draft is not None and one.verdict is not None and one.draft.num_nodes > 1:
+                self._rates.learn(host_tree(one.draft), one.verdict.path)
+        self._rounds += 1
+        if self._rounds % _REVIEW == 0:
+            self._trees = self._best_trees()
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Free the memory."""
+        for seq in seqs:
+            self.model.free(seq.id)
+
+    def _best_trees(self) -> BestTrees:
+        options = self._options
+        return BestTrees(self.rates, max_nodes=options.nodes + 1, max_depth=options.depth)
+
+    def _cost(self, num_nodes: int) -> float:
+        """Between two known sizes in a straight line; beyond the last as between the last two."""
+        costs = self.pass_costs
+        if num_nodes <= len(costs):
+            return costs[num_nodes - 1]
+        return costs[-1] + max(0.0, costs[-1] - costs[-2]) * (num_nodes - len(costs))
+
+
+def build(options: SequoiaOptions, port: TargetPort) -> SequoiaDrafter:
+    """Load the draft model, and measure what is not given."""
+    model = DraftModel(load_draft(options, port))
+    if options.verify_cost:
+        return SequoiaDrafter(options, model, options.verify_cost, options.draft_cost)
+    return SequoiaDrafter(options, model, measure_passes(port, options.nodes + 1), _measure_draft(model))
+
+
+def measure_passes(port: TargetPort, most: int) -> list[float]:
+    """Seconds of a target pass over 1 .. `most` rows: measured at powers of two, in straight lines between them."""
+    sizes = [*(1 << i for i in range(most.bit_length()) if 1 << i < most), most]
+    known = [port.pass_seconds(size) for size in sizes]
+    costs = [known[0]]
+    for (a, low), (b, high) in pairwise(zip(sizes, known, strict=True)):
+        costs += [low + (high - low) * (m - a) / (b - a) for m in range(a + 1, b + 1)]
+    return costs
+
+
+def _measure_draft(model: DraftModel) -> float:
+    """Seconds of a pass of the draft model over one row: the least of a few."""
+    text, times = Text(-1, [0]), list[float]()
+    model.add(text.id)
+    for _ in range(6):
+        began = perf_counter()
+        model.read([text])
+        times.append(perf_counter() - began)
+    model.free(text.id)
+    return min(times)
+
+
+def describe(drafter: SequoiaDrafter) -> Mapping[str, Any]:
+    """What the model's options came to, and the costs that the shape is chosen by."""
+    costs = drafter.pass_costs
+    return {
+        **describe_network(drafter.model.decoder), "relative_draft_cost": drafter.draft_cost / costs[0],
+        "relative_pass_cost": costs[-1] / costs[0],
+    }  # fmt: skip

@@ -1,0 +1,153 @@
+"""SpecExec: the largest tree that is worth a pass, best paths first, for targets whose pass is dear and its rows cheap.
+
+Svirschevski et al., "SpecExec: massively parallel speculative decoding for interactive LLM inference on consumer
+devices", 2024, https://arxiv.org/abs/2406.02532.
+
+    round   feed the `beams` best nodes that are not fed yet, each hangs up to `branch` children below itself
+    end     when no unfed node could have a child among the best `nodes`; those are the tree
+
+Scores are sums of log probabilities, and fall by -log(decay) a level. A child never scores more than its parent, so
+feeding many nodes at a time finds the same tree as feeding the best one again and again. The tree is a function of the
+text alone.
+Data in: sequences; data out: deterministic trees.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from heapq import heappop, heappush, heappushpop
+from math import log
+
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.draft_model import DraftModel
+from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.limits import Floor, floors, usable_depth, usable_nodes
+from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
+from outdraft.drafters.shared.shapes import Shape
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpecExecOptions(ModelOptions):
+    """Which model, how large a tree. Raises `ConfigError` naming what is out of range."""
+
+    nodes: int = 256  # of the tree; the paper's: 16 to 4096
+    beams: int = 32  # nodes fed in one pass of the draft model
+    branch: int = 16  # children of a node, at most
+    decay: float = 0.95  # a path loses this factor at every level
+    min_log_prob: float = -10.0  # paths that score less are not added
+
+    def __post_init__(self) -> None:
+        ModelOptions.__post_init__(self)
+        for name, most in (("nodes", 4096), ("beams", 1024), ("branch", 1024)):
+            if not 1 <= getattr(self, name) <= most:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be between 1 and {most}")
+        if not 0 < self.decay <= 1:
+            raise ConfigError(f"decay={self.decay}: must be above 0 and at most 1")
+        if not self.min_log_prob < 0:
+            raise ConfigError(f"min_log_prob={self.min_log_prob}: must be below 0")
+
+
+class BestFirst(Shape):
+    """The `nodes` best paths of one tree, found by feeding the best unfed nodes, `beams` at a time."""
+
+    def __init__(self, *, nodes: int, beams: int, branch: int, decay: float = 1.0, min_log_prob: float) -> None:
+        self.decay = log(decay)
+        self.least = min_log_prob
+        self._nodes, self._beams, self._branch = nodes, beams, branch
+        self._best: list[float] = []  # the scores of the best nodes so far, worst first
+        self._unfed: list[tuple[float, int]] = []  # (-score, node), best first
+
+    def width(self, tree: Tree, node: int) -> int:
+        """The same everywhere; children out of reach are left out by `least`."""
+        return self._branch
+
+    def expand(self, tree: Tree, new: range) -> list[int]:
+        """The best nodes that a child of theirs could still be among the best."""
+        for node in new:
+            score = tree.scores[node]
+            if len(self._best) < self._nodes:
+                heappush(self._best, score)
+            else:
+                heappushpop(self._best, score)
+            if tree.depths[node] < tree.max_depth and not tree.is_unsure(node):
+                heappush(self._unfed, (-score, node))
+        if len(self._best) == self._nodes:
+            self.least = max(self.least, self._best[0])
+        chosen: list[int] = []
+        while self._unfed and len(chosen) < self._beams and -self._unfed[0][0] + self.decay > self.least:
+            chosen.append(heappop(self._unfed)[1])
+        return sorted(chosen)
+
+
+class SpecExecDrafter:
+    """One pass of the draft model a round, over the nodes that all sequences want fed."""
+
+    needs = Needs()
+
+    def __init__(self, options: SpecExecOptions, model: DraftModel) -> None:
+        self.model = model
+        self._options = options
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Memory for each; the prompt is read when the first guess is wanted."""
+        for seq in seqs:
+            self.model.add(seq.id)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A tree for each sequence that has a budget."""
+
+        def feed(level: int, trees: list[Tree]) -> Tensor:
+            return self.model.read([tree.seq for tree in trees]) if level == 0 else self.model.branch(trees)
+
+        ends = floors(len(seqs), 0.0, budgets)
+        return grow_trees(
+            [self._tree(seq, budget, end) for seq, budget, end in zip(seqs, budgets, ends, strict=True)],
+            feed,
+            sample="greedy",
+        )
+
+    def _tree(self, seq: Sequence, budget: Budget, floor: Floor) -> Tree:
+        options = self._options
+        nodes = usable_nodes(seq, budget, options.nodes)
+        depth = max(0, min(usable_depth(seq, budget), self.model.max_len + 1 - len(seq.tokens)))
+        shape = BestFirst(
+            nodes=nodes, beams=options.beams, branch=options.branch, decay=options.decay,
+            min_log_prob=options.min_log_prob,
+        )  # fmt: skip
+        return Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=floor)
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """The text says what was accepted."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Free the memory."""
+        for seq in seqs:
+            self.model.free(seq.id)
+
+
+def build(options: SpecExecOptions, port: TargetPort) -> SpecExecDrafter:
+    """Load the draft model."""
+    return SpecExecDrafter(options, DraftModel(load_draft(options, port)))
+
+
+METHOD = Method(
+    name="specexec",
+    kind="drafter",
+    summary="the best paths of a smaller model, hundreds of nodes, for targets that are slow to read",
+    build=build,
+    options=SpecExecOptions,
+    paper=Paper(
+        title="SpecExec: massively parallel speculative decoding for interactive LLM inference on consumer devices",
+        year=2024,
+        link="https://arxiv.org/abs/2406.02532",
+    ),
+    describe=lambda drafter: describe_network(drafter.model.decoder),
+    shapes=("tree",),
+)

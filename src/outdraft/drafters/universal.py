@@ -1,0 +1,130 @@
+"""Universal assisted generation: a draft model of any vocabulary writes text, which is read in the target's tokens.
+
+    text ... " a t"  ->  draft ids  ->  greedy chain  ->  "ime ago"  ->  target ids [ime][ ago]
+
+The guess is a function of the text alone, so any rule for deterministic guesses judges it exactly: at temperature 0 a
+token is kept if the target would have written it, else if the target's draw is that very token (string-level exact
+match). Timor et al., "Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous
+vocabularies", 2025, https://arxiv.org/abs/2502.05202. Data in: sequences; data out: chains without a law.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from math import ceil, nan
+
+from outdraft.codecs.codec import Codec
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Seen
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.choose import best_tokens, check_finite
+from outdraft.drafters.shared.draft_model import DraftModel, Text
+from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
+from outdraft.drafters.shared.retokenize import Retokenized, encode_end, load_codecs, spell, whole_characters
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UniversalOptions(ModelOptions):
+    """Which model; its directory holds its own tokenizer."""
+
+
+class UniversalDrafter:
+    """A greedy chain of the draft model, as many of its tokens as the target's would make of them."""
+
+    needs = Needs(same_vocab=False)
+
+    def __init__(self, model: DraftModel, target: Codec, draft: Codec) -> None:
+        self.model = model
+        self._target, self._draft = target, draft
+        self._texts: dict[int, Retokenized] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Memory for each; the prompt is read when the first guess is wanted."""
+        for seq in seqs:
+            self.model.add(seq.id)
+            self._texts[seq.id] = Retokenized(self._target, self._draft, hold_spaces=True)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A guess for each sequence with a budget whose text ends with a whole character."""
+        depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+        lengths = [self._length(seq, depth) for seq, depth in zip(seqs, depths, strict=True)]
+        rows = [i for i, length in enumerate(lengths) if length > 0]
+        drafts = [chain([seq.pending]) for seq in seqs]
+        if rows:
+            written = self._write([seqs[i] for i in rows], [lengths[i] for i in rows])
+            for i, ids in zip(rows, written, strict=True):
+                drafts[i] = chain([seqs[i].pending, *self._translate(ids, self._texts[seqs[i].id].held)[: depths[i]]])
+        return drafts
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """The text says what was accepted."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Free the memory."""
+        for seq in seqs:
+            self.model.free(seq.id)
+            self._texts.pop(seq.id, None)
+
+    def _length(self, seq: Sequence, depth: int) -> int:
+        """How many of the draft model's tokens make about `depth` of the target's, as the text so far has it."""
+        if depth == 0:
+            return 0
+        text = self._texts[seq.id]
+        text.update(seq.tokens)
+        if not text.is_whole or not text.ids:
+            return 0
+        wanted = ceil(depth * len(text.ids) / len(seq.tokens))
+        return max(0, min(wanted, self.model.max_len + 1 - len(text.ids)))
+
+    def _write(self, seqs: Seq[Sequence], lengths: list[int]) -> list[list[int]]:
+        """The draft model's best tokens, one pass a token over all sequences."""
+        texts = [Text(seq.id, self._texts[seq.id].ids) for seq in seqs]
+        if self.model.runs_chains:
+            found = self.model.chain(texts, lengths, [None] * len(seqs))
+            check_finite(seqs, range(len(seqs)), [nan if -1 in path else 0.0 for path in found.tokens])
+            return found.tokens
+        written: list[list[int]] = [[] for _ in seqs]
+        rows, logits = list(range(len(seqs))), self.model.read(texts)
+        while True:
+            for i, token in zip(rows, best_tokens(seqs, rows, logits, confident=False)[0], strict=True):
+                written[i].append(token)
+            rows = [i for i in rows if len(written[i]) < lengths[i]]
+            if not rows:
+                return written
+            ids, last = [seqs[i].id for i in rows], [written[i][-1] for i in rows]
+            logits = self.model.guess(ids, last, len(written[rows[0]]))
+
+    def _translate(self, ids: list[int], held: int) -> list[int]:
+        """In the target's tokens, less the spaces that stand there already; the end of a text is told by its token."""
+        ends = self._draft.eos_token_ids
+        stop = next((i for i, token in enumerate(ids) if token in ends), len(ids))
+        text = whole_characters(spell(self._draft, ids[:stop]))
+        if not text.startswith(" " * held):
+            return []
+        text = text[held:]
+        found = (encode_end(self._target, text) if text else None) or []
+        return [*found, min(self._target.eos_token_ids)] if stop < len(ids) and self._target.eos_token_ids else found
+
+
+def build(options: UniversalOptions, port: TargetPort) -> UniversalDrafter:
+    """Load the draft model and both tokenizers."""
+    target, draft = load_codecs(options.model, port)
+    return UniversalDrafter(DraftModel(load_draft(options, port, same_vocab=False)), target, draft)
+
+
+METHOD = Method(
+    name="universal",
+    kind="drafter",
+    summary="a smaller model of any vocabulary writes text, which is guessed in the target's tokens",
+    build=build,
+    options=UniversalOptions,
+    paper=Paper(
+        title="Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies",
+        year=2025,
+        link="https://arxiv.org/abs/2502.05202",
+    ),
+    describe=lambda drafter: describe_network(drafter.model.decoder),
+)

@@ -1,0 +1,153 @@
+"""Token-level intersection: a draft model of another vocabulary, restricted to the tokens that both have.
+
+    draft logits   [.. " the" " a" "the" ..]      the tokens whose bytes both vocabularies know, at the target's ids;
+    target's ids   [ 5:" a"  9:" the" .. -inf ]   then warped as the request's own law, which renormalises: this is q
+
+What is drawn is drawn from that very law, so q is exact and every rule for sampled guesses judges it. Timor et al.,
+"Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies", 2025,
+https://arxiv.org/abs/2502.05202. Data in: sequences; data out: chains with the laws they were drawn from.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outdraft.codecs.codec import Codec
+from outdraft.codecs.text import TextCodec
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import CapabilityError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.chain import grow_chains
+from outdraft.drafters.shared.choose import Sample, check_sample
+from outdraft.drafters.shared.draft_model import DraftModel, Text
+from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
+from outdraft.drafters.shared.retokenize import Retokenized, load_codecs
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class VocabMapOptions(ModelOptions):
+    """Which model, how to draw; the model's directory holds its own tokenizer."""
+
+    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
+
+    def __post_init__(self) -> None:
+        ModelOptions.__post_init__(self)
+        check_sample(self.sample)
+
+
+class VocabMapDrafter:
+    """A chain in the target's ids, over the tokens that the draft model knows too."""
+
+    needs = Needs(same_vocab=False)
+
+    def __init__(
+        self, model: DraftModel, codecs: tuple[Codec, Codec], shared: Mapping[int, int], vocab_size: int, sample: Sample
+    ) -> None:
+        self.model = model
+        self.num_shared = len(shared)
+        self._codecs = codecs
+        self._draft_id = shared  # target id -> draft id
+        self._vocab_size = vocab_size
+        self._sample = sample
+        device = model.decoder.device
+        self._ours = torch.tensor(list(shared), device=device)  # [S] target ids
+        self._theirs = torch.tensor(list(shared.values()), device=device)  # [S] draft ids
+        self._texts: dict[int, Retokenized] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Memory for each; the prompt is read when the first guess is wanted."""
+        for seq in seqs:
+            self.model.add(seq.id)
+            self._texts[seq.id] = Retokenized(*self._codecs)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A guess for each sequence with a budget whose text ends with a whole character."""
+
+        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+            ids = [seqs[i].id for i in rows]
+            if step == 0:
+                return self._in_target(self.model.read([Text(id, self._texts[id].ids) for id in ids]))
+            return self._in_target(self.model.guess(ids, [self._draft_id[token] for token in tokens], step))
+
+        depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+        return grow_chains(seqs, depths, feed, sample=self._sample)
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """The text says what was accepted."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Free the memory."""
+        for seq in seqs:
+            self.model.free(seq.id)
+            self._texts.pop(seq.id, None)
+
+    def _depth(self, seq: Sequence, budget: Budget) -> int:
+        depth = usable_depth(seq, budget)
+        if depth == 0:
+            return 0
+        text = self._texts[seq.id]
+        text.update(seq.tokens)
+        if not text.is_whole or not text.ids:
+            return 0
+        return max(0, min(depth, self.model.max_len + 1 - len(text.ids)))
+
+    def _in_target(self, logits: Tensor) -> Tensor:
+        """Draft logits [n, V'] at the target's ids [n, V]; what the draft model does not know is impossible."""
+        placed = logits.new_full((logits.shape[0], self._vocab_size), -torch.inf)
+        placed[:, self._ours] = logits[:, self._theirs]
+        return placed
+
+
+def shared_tokens(target: TextCodec, draft: TextCodec, target_size: int, draft_size: int) -> dict[int, int]:
+    """Target id -> draft id of the tokens that stand for the same bytes, and of the two end tokens.
+
+    Where several ids of one vocabulary spell the same, the last is taken: raw bytes stand before the tokens proper.
+    """
+    theirs = {draft.token_bytes(i): i for i in range(min(draft_size, draft.vocab_size))}
+    ours = {target.token_bytes(i): i for i in range(min(target_size, target.vocab_size))}
+    shared = {i: theirs[spelled] for spelled, i in ours.items() if spelled and spelled in theirs}
+    if target.eos_token_ids and draft.eos_token_ids:
+        shared[min(target.eos_token_ids)] = min(draft.eos_token_ids)
+    return dict(sorted(shared.items()))
+
+
+def build(options: VocabMapOptions, port: TargetPort) -> VocabMapDrafter:
+    """Load the draft model and both tokenizers, and find what they share."""
+    target, draft = load_codecs(options.model, port)
+    network = load_draft(options, port, same_vocab=False)
+    shared = shared_tokens(target, draft, port.vocab_size, network.config.vocab_size)
+    if len(shared) < 2:
+        raise CapabilityError(
+            f"draft model {options.model!r} shares {len(shared)} tokens with the target: use drafter 'universal', "
+            "which needs none"
+        )
+    return VocabMapDrafter(DraftModel(network), (target, draft), shared, port.vocab_size, options.sample)
+
+
+def describe(drafter: VocabMapDrafter) -> Mapping[str, Any]:
+    """What the model's options came to, and how many tokens both vocabularies have."""
+    return {**describe_network(drafter.model.decoder), "shared_tokens": drafter.num_shared}
+
+
+METHOD = Method(
+    name="vocab_map",
+    kind="drafter",
+    summary="a smaller model of another vocabulary, restricted to the tokens that both have",
+    build=build,
+    options=VocabMapOptions,
+    paper=Paper(
+        title="Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies",
+        year=2025,
+        link="https://arxiv.org/abs/2502.05202",
+    ),
+    describe=describe,
+)

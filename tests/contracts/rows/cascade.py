@@ -1,0 +1,27 @@
+"""A cascade of two models and the look-up, and of one model."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from contracts.sides import smaller_model, twin
+
+from outdraft.models.base import Decoder
+from outdraft.testing.spec_table import DrafterRow
+
+
+def two_models(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """One that is mostly right, and a smaller one."""
+    large, small = twin(target, directory), smaller_model(target, directory)
+    return {"models": (large["model"], small["model"]), "lengths": ((2, 2, 4), (0, 1, 3), (0, 0, 3))}
+
+
+def one_model(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """The one that is mostly right."""
+    return {"models": (twin(target, directory)["model"],), "lengths": ((4, 3), (0, 3))}
+
+
+ROWS = [
+    DrafterRow(drafter="cascade", side=one_model),
+    DrafterRow(drafter="cascade", label="two", side=two_models, options={"leniency": 5.0}),
+]

@@ -1,0 +1,137 @@
+"""CS Drafting: who writes how much, lenient reviews, memories in step, and what a cascade costs."""
+
+import pytest
+import torch
+from drafters.drafting import Reciter, sequence, write
+from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits, small_decoder
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.drafters.cascade import CascadeDrafter, CascadeOptions
+from outdraft.drafters.shared.draft_model import DraftModel
+
+V = 23
+
+
+class Table:
+    """A model that knows a text by heart, up to errors at some places; it counts its passes."""
+
+    max_len = 4096
+
+    def __init__(self, text, wrong=()):
+        self.text, self.wrong, self.passes = text, set(wrong), 0
+
+    def add(self, seq): ...
+
+    def free(self, seq): ...
+
+    def review(self, texts, counts):
+        self.passes += 1
+        pairs = zip(texts, counts, strict=True)
+        return [torch.stack([self.after(len(t.tokens) - n + i + 1) for i in range(n)]) for t, n in pairs]
+
+    def after(self, place):
+        logits = torch.zeros(V)
+        right = self.text[place] if place < len(self.text) else 0
+        logits[(right + 1) % V if place in self.wrong else right] = 6.0
+        return logits
+
+
+TEXT = [i * i % 19 + 1 for i in range(300)]  # period 19: the base finds it
+
+
+def cascade(models, lengths, leniency=1.0):
+    return CascadeDrafter(models, lengths, leniency)
+
+
+def guess(made, seq, depth=40):
+    made.begin([seq])
+    return made.propose([seq], [Budget(depth=depth)])[0].tokens[1:].tolist()
+
+
+def test_each_level_writes_what_its_row_says():
+    for lengths, count in ((((3, 0), (0, 0)), 3), (((0, 5), (0, 0)), 5), (((3, 4), (0, 0)), 7), (((0, 0), (0, 0)), 0)):
+        tokens = guess(cascade([Table(TEXT)], lengths), sequence(TEXT[:60]))
+        assert tokens == TEXT[60 : 60 + count], lengths
+
+
+def test_a_model_that_is_helped_takes_fewer_passes_and_writes_the_same():
+    alone, helped = Table(TEXT), Table(TEXT)
+    assert guess(cascade([alone], ((12, 0), (0, 0))), sequence(TEXT[:60])) == TEXT[60:72]
+    written = guess(cascade([helped], ((12, 0), (0, 5))), sequence(TEXT[:60]))
+    assert written[:12] == TEXT[60:72]
+    assert alone.passes == 12 and helped.passes == 2  # 5 copied and one more, twice
+
+
+def test_a_review_stops_at_what_the_larger_one_would_not_write():
+    small, large = Table(TEXT, wrong={62}), Table(TEXT)
+    tokens = guess(cascade([large, small], ((6, 0, 0), (0, 4, 0), (0, 0, 0))), sequence(TEXT[:60]))
+    assert tokens[:6] == TEXT[60:66]
+
+
+def test_leniency_keeps_what_is_not_too_improbable():
+    class Torn(Table):
+        def after(self, place):
+            logits = super().after(place)
+            logits[2] = 5.5  # nearly as probable as the right one
+            return logits
+
+    class Stubborn(Table):
+        def after(self, place):
+            return torch.zeros(V).index_fill(0, torch.tensor(2), 9.0)
+
+    lengths = ((4, 0, 0), (0, 3, 0), (0, 0, 0))
+    strict = guess(cascade([Torn(TEXT), Stubborn(TEXT)], lengths, 1.0), sequence(TEXT[:60]))
+    lenient = guess(cascade([Torn(TEXT), Stubborn(TEXT)], lengths, 4.0), sequence(TEXT[:60]))
+    assert strict[:4] == TEXT[60:64] and lenient[:3] == [2, 2, 2]
+
+
+def test_the_cascade_costs_less_than_either_drafter_alone():
+    """Target 1, large drafter 0.25, small one 0.02, the base nothing; the small one errs at every fourth place."""
+    costs, results = (0.25, 0.02), {}
+    errors = (range(0, 300, 29), range(0, 300, 4))
+    fresh = [7 * i % 22 for i in range(300)]  # nothing to copy at first
+    shapes = {
+        "large": ([0], ((6, 0), (0, 0))),
+        "small": ([1], ((6, 0), (0, 0))),
+        "cascade": ([0, 1], ((4, 2, 0), (0, 3, 3), (0, 0, 3))),
+    }
+    for name, (which, lengths) in shapes.items():
+        models = [Table(fresh, errors[i]) for i in which]
+        run = write([sequence(fresh[:10], max_tokens=200)], Reciter(fresh, V), cascade(models, lengths), k=6)
+        results[name] = run.passes + sum(costs[i] * model.passes for i, model in zip(which, models, strict=True))
+    assert results["cascade"] < min(results["large"], results["small"]), results
+
+
+SMALL = small_decoder(seed=9)
+
+
+@pytest.mark.parametrize("leniency", [1.0, 3.0])
+def test_memories_stay_in_step_with_the_text(leniency):
+    """Every logit that a level reviews by is that of a fresh forward, whatever was taken back before."""
+    models = [DraftModel(DECODER), DraftModel(SMALL)]
+    for model, decoder in zip(models, (DECODER, SMALL), strict=True):
+        model._cache.rows.poison = True
+        model.review = audited(model.review, decoder)
+    made = cascade(models, ((3, 2, 2), (0, 2, 2), (0, 0, 2)), leniency)
+    seqs = [sequence(p, max_tokens=20) for p in ([1, 2, 3, 1, 2], [4], [5, 6, 5, 6, 5])]
+    write(seqs, DecoderTarget(DECODER, 0.4), made, k=7)
+    assert all(model.is_empty for model in models)
+
+
+def audited(review, decoder):
+    def check(texts, counts):
+        found = review(texts, counts)
+        for text, count, logits in zip(texts, counts, found, strict=True):
+            for i in range(count):
+                prefix = text.tokens[: len(text.tokens) - count + i + 1]
+                assert torch.allclose(logits[i], fresh_logits(prefix, decoder), atol=1e-9)
+        return found
+
+    return check
+
+
+@pytest.mark.parametrize("bad", [{"lengths": ((1,),)}, {"lengths": ((1, -1), (0, 0))}, {"leniency": 0.5}])
+def test_bad_options(bad):
+    with pytest.raises(ConfigError, match=next(iter(bad))):
+        CascadeOptions(**bad)

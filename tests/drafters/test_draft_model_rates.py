@@ -1,0 +1,52 @@
+"""Speculative sampling by the book: acceptance is the overlap of the two laws, tokens a pass are the formula's."""
+
+import math
+
+import pytest
+import torch
+from drafters.drafting import sequence, write
+
+from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
+from outdraft.testing.table_target import TableTarget
+from outdraft.verify.rejection import METHOD as REJECTION
+
+V = 8
+TARGET = TableTarget(vocab_size=V, order=0, sharpness=1.0, seed=1)  # ignores the past: acceptance is i.i.d.
+
+
+class TableModel:
+    """A draft model that ignores the past, too."""
+
+    max_len, runs_chains = 4096, False
+
+    def __init__(self, logits):
+        self.logits = logits
+
+    def add(self, seq): ...
+
+    def free(self, seq): ...
+
+    def read(self, seqs):
+        return self.logits.repeat(len(seqs), 1)
+
+    def guess(self, seqs, tokens, step):
+        return self.logits.repeat(len(seqs), 1)
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0])
+@pytest.mark.parametrize("k", [1, 4])
+def test_acceptance_and_tokens_a_pass(sharpness, k):
+    logits = TARGET.table + sharpness * torch.randn(V, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
+    made = DraftModelDrafter(DraftModelOptions(), TableModel(logits))
+    p, q = torch.softmax(TARGET.table, -1), torch.softmax(logits, -1)
+    alpha = float(torch.minimum(p, q).sum())
+    seqs = [sequence([1, 2], seed=seed, temperature=1.0, max_tokens=120) for seed in range(10)]
+    run = write(seqs, TARGET, made, k=k, rule=REJECTION.build(None))
+    rounds = [e for e in run.events if e.draft_depth == k and e.finish_reason is None]
+    accepted, rejected = sum(e.num_accepted for e in rounds), sum(e.rejected for e in rounds)
+    examined = accepted + rejected
+    assert abs(accepted / examined - alpha) < 3 * math.sqrt(alpha * (1 - alpha) / examined)
+    mean = (1 - alpha ** (k + 1)) / (1 - alpha)
+    square = sum((n + 1) ** 2 * alpha**n * ((1 - alpha) if n < k else 1) for n in range(k + 1))
+    found = sum(len(e.tokens) for e in rounds) / len(rounds)
+    assert abs(found - mean) < 3 * math.sqrt((square - mean**2) / len(rounds))

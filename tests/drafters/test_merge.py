@@ -1,0 +1,140 @@
+"""Merged trees: shared beginnings, laws by node, shares of the budget, and what each drafter is told."""
+
+import pytest
+import torch
+from drafters.drafting import make, sequence, write
+from drafters.test_draft_model import DECODER, DecoderTarget, Port, small_decoder
+
+from outdraft.core.draft import Draft, chain, host_tree
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.target import Needs
+from outdraft.core.verdict import Verdict
+from outdraft.drafters.merge.drafter import MergeDrafter
+from outdraft.drafters.merge.join import join
+from outdraft.drafters.shared.lanes import in_lane
+from outdraft.models.load import save_model
+from outdraft.testing.enumerate_law import exact_law, target_law, total_variation
+from outdraft.testing.tables import drafts_from, random_table
+from outdraft.verify.auto import Auto
+
+V = 23
+
+
+class Fixed:
+    """Proposes given drafts, remembers what it was told."""
+
+    def __init__(self, draft, **needs):
+        self.draft, self.needs, self.told, self.budgets = draft, Needs(**needs), [], []
+
+    def begin(self, seqs): ...
+
+    def propose(self, seqs, budgets):
+        self.budgets.append(budgets[0])
+        return [self.draft if budgets[0].depth else chain([seq.pending]) for seq in seqs]
+
+    def observe(self, seen):
+        self.told += seen
+
+    def end(self, seqs): ...
+
+
+def merged(*drafts, temperature=1.0):
+    made = MergeDrafter([Fixed(draft) for draft in drafts], ["fixed"] * len(drafts))
+    seq = sequence([7, 9], temperature=temperature)
+    return made, seq, made.propose([seq], [Budget(depth=9)])[0]
+
+
+def test_certain_guesses_share_their_beginnings():
+    draft = merged(chain([9, 1, 2, 3]), chain([9, 1, 2, 4]), chain([9, 5]))[2]
+    assert draft.tokens.tolist() == [9, 1, 2, 3, 4, 5] and draft.parents.tolist() == [-1, 0, 1, 2, 2, 0]
+    assert draft.q is None and draft.drawn_from is None
+
+
+def test_sampled_guesses_keep_their_laws():
+    a = chain([9, 1, 2], torch.full((2, V), 1 / V))
+    b = chain([9, 1, 3], torch.softmax(torch.arange(V).float(), -1).repeat(2, 1))
+    draft = merged(a, b, chain([9, 1]))[2]
+    assert draft.tokens.tolist() == [9, 1, 2, 1, 3, 1] and draft.parents.tolist() == [-1, 0, 1, 0, 3, 0]
+    rows = draft.q[draft.drawn_from[1:]]
+    assert torch.equal(rows[0], a.q[0]) and torch.equal(rows[2], b.q[0]) and torch.equal(rows[3], b.q[1])
+    assert rows[4].tolist() == [float(i == 1) for i in range(V)]
+    tree = host_tree(draft)  # the eldest child's law is its parent's row
+    assert all(int(draft.drawn_from[children[0]]) == node for node, children in enumerate(tree.children) if children)
+
+
+@pytest.mark.parametrize("certain", [False, True])
+def test_the_law_is_the_targets(certain):
+    target, a, b = random_table(3, 2, 1), random_table(3, 2, 2, spread=2), random_table(3, 2, 3)
+    first, second = drafts_from(a, (-1, 0, 0, 1)), drafts_from(b, (-1, 0, 1), sampled=not certain)
+
+    def propose(tokens, coins):
+        drafts = [first(tokens, coins), second(tokens, coins)]
+        return join(drafts, [host_tree(draft) for draft in drafts], as_certain=False).draft
+
+    law = exact_law(Auto(), target, propose, [0, 1], 3)
+    assert total_variation(law, target_law(target, [0, 1], 3)) < 1e-9
+
+
+def test_each_is_told_of_its_own_guess():
+    made, seq, draft = merged(chain([9, 1, 2, 3]), chain([9, 1, 5]), chain([9, 6]), temperature=0.0)
+    assert draft.tokens.tolist() == [9, 1, 2, 3, 5, 6]
+    logits = torch.arange(6).float()[:, None].repeat(1, V)
+    made.observe(
+        [Seen(seq=seq, start=1, num_committed=3, draft=draft, logits=logits, verdict=Verdict((1, 2), 8, False))]
+    )
+    told = [drafter.told[0] for drafter in made.drafters]
+    assert [one.verdict for one in told] == [
+        Verdict((1, 2), 8, False), Verdict((1,), 2, False), Verdict((), 1, False)
+    ]  # fmt: skip
+    assert [one.logits[:, 0].tolist() for one in told] == [[0, 1, 2, 3], [0, 1, 4], [0, 5]]
+    assert [one.draft for one in told] == [drafter.draft for drafter in made.drafters]
+    made.end([seq])
+    assert not made._guesses
+
+
+def test_nodes_are_shared_out():
+    made = MergeDrafter([Fixed(chain([9, 1])), Fixed(chain([9, 2])), Fixed(chain([9, 3]))], "abc")
+    for nodes, shares in ((9, [3, 4, 7]), (2, [1, 1, 0]), (0, [0, 0, 0])):
+        made.propose([sequence([7, 9])], [Budget(depth=4, nodes=nodes)])
+        assert [drafter.budgets[-1].nodes for drafter in made.drafters] == shares
+
+
+def test_lanes_draw_independently_except_under_the_coupled_rule():
+    law = torch.full((64,), 1 / 64)
+    for coupled in (False, True):
+        seq = sequence([1, 2], seed=4, temperature=1.0, coupled=coupled)
+        views = [in_lane(seq, lane) for lane in range(4)]
+        drawn = [tuple(view.draft_coins(view).draw(law, 0, 0, 3)) for view in views]
+        assert len(set(drawn)) == (1 if coupled else 4)
+        assert all(view.tokens is seq.tokens for view in views)
+
+
+def test_two_draft_models_stay_in_step(tmp_path):
+    save_model(DECODER, tmp_path / "a")
+    save_model(small_decoder(seed=8), tmp_path / "b")
+    options = [{"method": "draft_model", "model": str(tmp_path / name), "expansion": (2, 1)} for name in "ab"]
+    alone = make("merge", Port, drafters=(options[0],))
+    both = make("merge", Port, drafters=tuple(options))
+    target = DecoderTarget(DECODER, 0.6)
+    passes = [
+        write([sequence([1, 2, i], max_tokens=25) for i in range(3)], target, made, k=2).tokens_per_pass
+        for made in (alone, both)
+    ]
+    assert passes[1] >= passes[0] > 1
+    assert all(drafter.model.is_empty for drafter in both.drafters)
+
+
+def test_needs_are_everyones():
+    made = MergeDrafter([Fixed(None, taps=(1, 2)), Fixed(None, taps=(0, 2), weights=True, same_vocab=False)], "ab")
+    assert made.needs == Needs(taps=(0, 1, 2), weights=True)
+
+
+def test_refusals():
+    with pytest.raises(ConfigError, match="drafters"):
+        make("merge", Port, drafters=())
+    with pytest.raises(ConfigError, match="method"):
+        make("merge", Port, drafters=({"model": "x"},))
+    with pytest.raises(CapabilityError, match="roles"):
+        merged(Draft(tokens=torch.tensor([9]), parents=torch.tensor([-1]), roles=torch.tensor([0])))
