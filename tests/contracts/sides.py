@@ -8,11 +8,8 @@ import torch
 from tokenizers import Tokenizer, decoders, models
 from torch import nn
 
-<<<<<<< HEAD
-from outdraft.drafters.shared.datastore.build import IdsOnly, build_datastore
-=======
 from outdraft.codecs.text import TextCodec
->>>>>>> models
+from outdraft.drafters.shared.datastore.build import IdsOnly, build_datastore
 from outdraft.models.base import Decoder
 from outdraft.models.load import save_model
 from outdraft.nn.context import CausalContext
@@ -38,7 +35,6 @@ def twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"model": str(directory / "twin")}
 
 
-<<<<<<< HEAD
 def datastore(target: Decoder, directory: Path) -> Mapping[str, Any]:
     """Some of the target's own greedy text, and as much noise that every pair of tokens is found."""
     vocab, generator = target.config.vocab_size, torch.Generator().manual_seed(7)
@@ -52,7 +48,8 @@ def datastore(target: Decoder, directory: Path) -> Mapping[str, Any]:
         documents += [text] * 3
     build_datastore(directory / "store", documents, IdsOnly(vocab_size=vocab))
     return {"datastore": str(directory / "store")}
-=======
+
+
 def toy_tokenizer(size: int, seed: int) -> Tokenizer:
     """Byte-level BPE of `size` tokens over the first few letters; other seeds merge other pairs."""
     letters = "abcdefghijkl"[: max(4, min(12, size // 2))]
@@ -79,7 +76,6 @@ def stranger(target: Decoder, directory: Path) -> Mapping[str, Any]:
     toy_tokenizer(size, seed=2).save(str(directory / "tokenizer.json"))
     save_model(tiny_model(vocab=size, layers=1, max_len=full, seed=5), directory)
     return {"model": str(directory)}
->>>>>>> models
 
 
 def randomise(module: nn.Module, seed: int) -> None:

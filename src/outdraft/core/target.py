@@ -109,13 +109,12 @@ class TargetPort(Protocol):
         """The target's head alone, without the norm: [n, D] -> [n, V]."""
         ...
 
-<<<<<<< HEAD
     def score(self, ids: Tensor) -> Tensor:
         """Logits after each of n short texts of T tokens, each by itself: [n, T] -> [n, V]. Remembers nothing."""
-=======
+        ...
+
     def pass_seconds(self, num_rows: int) -> float:
         """Seconds of a pass over `num_rows` rows of one short text, measured now; for those who weigh costs."""
->>>>>>> models
         ...
 
     def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
