@@ -11,6 +11,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import Drafter
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, make_options
+from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.step import Parts
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.runner import Runner
@@ -82,6 +83,7 @@ def build_parts(
         verifier=rule.build(options["verifier"]),
         policy=pacing.build(options["policy"], method.arms(drafter)),
         guard=guard,
+        executor=Overlapped() if hasattr(drafter, "ahead") else Serial(),
     )
     resolved = {
         kind: {"name": chosen.name, "lossless": chosen.lossless, **asdict(options[kind])}

@@ -95,6 +95,7 @@ class DraftModel:
         todo: list[list[int]] = []
         for seq in seqs:
             text = self._texts[seq.id]
+            self._rewind(seq.id, text, seq.tokens)
             rows = text.confirmed(seq.tokens)
             self._cache.keep(seq.id, rows)
             text.ids += [text.guess[row][1] for row in rows]
@@ -108,6 +109,15 @@ class DraftModel:
                 new = new[self._chunk :]
             todo.append(new)
         return todo
+
+    def _rewind(self, seq: int, text: _Text, tokens: list[int]) -> None:
+        """Whoever runs ahead asks about texts that may turn out otherwise: back to what the two have in common."""
+        if text.ids != tokens[: len(text.ids)]:
+            pairs = enumerate(zip(text.ids, tokens, strict=False))
+            common = next((at for at, (ours, theirs) in pairs if ours != theirs), min(len(text.ids), len(tokens)))
+            del text.ids[common:]
+            text.guess = []
+            self._cache.truncate(seq, common)
 
     def guess(self, seqs: Seq[int], tokens: list[int], step: int) -> Tensor:
         """Feed one more token of each chain, `step` places after the pending one: logits [n, V]."""

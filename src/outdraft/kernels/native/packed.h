@@ -18,7 +18,10 @@ constexpr int kBlock = 64;  // outputs that stand together
 constexpr int kGroup = 32;  // inputs of a step of int8g and int4
 
 struct Free {
-    void operator()(void* p) const { std::free(p); }
+    bool owned = true;  // false: lent, the lender's to free
+    void operator()(void* p) const {
+        if (owned) std::free(p);
+    }
 };
 template <class T>
 using Buffer = std::unique_ptr<T[], Free>;
