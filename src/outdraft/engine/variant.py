@@ -70,8 +70,8 @@ def check_precision(setup: Setup, precision: str) -> None:
         )
     if setup.weights_memory is not None and precision in (MIXED, ELASTIC):
         raise ConfigError(
-            f"precision={precision!r} rounds weights that are in memory, and weights_memory leaves most on disk: leave one "
-            "out, or round the model first (`outdraft quantize`)"
+            f"precision={precision!r} rounds weights that are in memory, and weights_memory leaves most on disk: leave "
+            "one out, or round the model first (`outdraft quantize`)"
         )
     if precision == DRAFT_INT4 and setup.draft_rounding not in ("auto", "int4"):
         drafter = setup.speculation.drafter

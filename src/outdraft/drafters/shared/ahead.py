@@ -1,6 +1,6 @@
 """Guesses behind texts that are not written yet: what a drafter does while the target judges.
 
-    text ... p | d1 d2 d3 | e1 e2 e3 e4        p pending; d: under judgement; e: guessed meanwhile, as if all d were right
+    text ... p | d1 d2 d3 | e1 e2 e3 e4        d: under judgement; e: guessed meanwhile, as if all d were right
     judged: d1 d2 d3 and e1                    -> e2 e3 e4 is the next proposal, ready at once
     judged: d1 and another token               -> all dropped
 
@@ -74,8 +74,8 @@ def build_rewinding(described: str | Mapping[str, Any], port: TargetPort, asker:
     inner, method = build_nested(described, port)
     if not getattr(inner, "rewinds", False):
         raise CapabilityError(
-            f"{asker} asks its inner drafter about texts that may turn out otherwise, and {method.name!r} cannot go back "
-            "here: choose a draft_model (on a CPU)"
+            f"{asker} asks its inner drafter about texts that may turn out otherwise, and {method.name!r} cannot go "
+            "back here: choose a draft_model (on a CPU)"
         )
     return inner  # type: ignore[return-value]
 
