@@ -18,6 +18,7 @@ from pathlib import Path
 from statistics import median
 from time import perf_counter
 
+from outdraft.bench.drafts import make_draft
 from outdraft.bench.lineup import Rival, parse_rival
 from outdraft.bench.made import make_model
 from outdraft.bench.memory import forget_peak, read_peak
@@ -88,20 +89,20 @@ def rounds(ways: Seq[Callable[[], Measured]], count: int) -> list[Measured]:
     return held
 
 
-def engines(path: Path, memory: int, rivals: Seq[Rival], gbps: float | None) -> list[tuple[str, LLM]]:
+def engines(path: Path, memory: int, rivals: Seq[tuple[str, Rival]], gbps: float | None) -> list[tuple[str, LLM]]:
     """The plain one, and one for each rival (two for one that runs ahead) over the same weights."""
     plain = LLM(path, weights_memory=memory)
     network = network_of(plain.engine.parts)
     assert isinstance(network, StreamedDecoder)
     network.units.file.gbps = gbps
     made = [("plain", plain)]
-    for rival in rivals:
+    for label, rival in rivals:
         llm = _drafted(plain, rival)
-        made.append((rival.label, llm))
+        made.append((label, llm))
         if not isinstance(llm.engine.parts.executor, Serial):
             serial = _drafted(plain, rival)
             serial.engine.parts = replace(serial.engine.parts, executor=Serial())
-            made.append((f"{rival.label}, not overlapped", serial))
+            made.append((f"{label}, not overlapped", serial))
     return made
 
 
@@ -123,16 +124,18 @@ def main(words: list[str] | None = None) -> int:
 
 
 def _run(asked: argparse.Namespace) -> int:
-    path = make_model(asked.model, Shelf(asked.cache)).path
+    shelf = Shelf(asked.cache)
+    path = make_model(asked.model, shelf).path
     size = sum(unit.size for unit in packed_file(open_weights(path)).units)
     memory = read_bytes(asked.weights_memory) or size // 4
     prompts = load_suites(asked.suite or ["prose"], count=asked.prompts)
     params = SamplingParams(max_tokens=asked.max_tokens, ignore_eos=True)
     rivals = [parse_rival(text) for text in asked.method or ["draft_model:k=8"]]
+    drafts = [(rival.label, make_draft(rival, shelf, asked.model)) for rival in rivals]
 
     forget_peak("cpu")
     before = read_peak("cpu").get("host", 0)
-    made = engines(path, memory, rivals, asked.read_gbps)
+    made = engines(path, memory, drafts, asked.read_gbps)
     network = network_of(made[0][1].engine.parts)
     assert isinstance(network, StreamedDecoder)
     ways = [lambda label=label, llm=llm: measure(llm, label, prompts, params) for label, llm in made]
@@ -151,7 +154,8 @@ def _run(asked: argparse.Namespace) -> int:
         same = "the same" if one.texts == whole.texts else "ANOTHER"
         sys.stdout.write(
             f"{one.label[:38]:38} {one.num_tokens / one.num_passes:11.2f}  {one.rate:8.2f}  "
-            f"{one.rate / found[0].rate:9.2f}x  {_mib(one.num_read // one.num_tokens):>12}  {_mib(one.peak):>8}  {same}\n"
+            f"{one.rate / found[0].rate:9.2f}x  {_mib(one.num_read // one.num_tokens):>12}  "
+            f"{_mib(one.peak):>8}  {same}\n"
         )
     return int(any(one.texts != whole.texts for one in found))
 

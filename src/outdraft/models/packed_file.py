@@ -54,7 +54,7 @@ def packed_file(stored: StoredWeights, *, cache: Path | None = None) -> PackedFi
         kind, dtype = stored.config.architecture, str(stored.dtype).removeprefix("torch.")
         raise CapabilityError(
             f"weights_memory streams what the native kernels compute, decoders of Llama's shape in bfloat16; "
-            f"{path.name} is {kind} in {dtype} (or the kernels are off): leave weights_memory out, or give dtype='bfloat16'"
+            f"{path.name} is {kind} in {dtype} (or the kernels are off): leave it out, or give dtype='bfloat16'"
         )
     place = (cache or cache_directory()) / f"{path.stem}-{_fingerprint(path, stored)}.packed"
     if not place.exists():
