@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from outdraft.core.drafter import Rewinds
 from outdraft.core.registry import Method, Paper
 from outdraft.core.target import TargetPort
 from outdraft.drafters.shared.ahead import AheadDrafter, Standing, build_rewinding
@@ -34,9 +35,14 @@ def _block(standing: Standing, num_proposed: int) -> int:
     return num_proposed + standing.budget.depth + 1 - len(standing.guess.tokens)
 
 
+def over(inner: Rewinds) -> AheadDrafter:
+    """Over this inner drafter."""
+    return AheadDrafter(inner, _block, patient=True)
+
+
 def build(options: PearlOptions, port: TargetPort) -> AheadDrafter:
     """Over the drafter that the options name."""
-    return AheadDrafter(build_rewinding(options.drafter, port, "pearl"), _block, patient=True)
+    return over(build_rewinding(options.drafter, port, "pearl"))
 
 
 METHOD = Method(

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from outdraft.core.drafter import Rewinds
 from outdraft.core.errors import ConfigError
 from outdraft.core.registry import Method, Paper
 from outdraft.core.target import TargetPort
@@ -38,13 +39,18 @@ class RunAheadOptions:
             )
 
 
-def build(options: RunAheadOptions, port: TargetPort) -> AheadDrafter:
-    """Over the drafter that the options name."""
+def over(options: RunAheadOptions, inner: Rewinds) -> AheadDrafter:
+    """Over this inner drafter."""
 
     def missing(standing: Standing, num_proposed: int) -> int:
         return min(options.piece, options.window - len(standing.guess.tokens))
 
-    return AheadDrafter(build_rewinding(options.drafter, port, "run_ahead"), missing, patient=False)
+    return AheadDrafter(inner, missing, patient=False)
+
+
+def build(options: RunAheadOptions, port: TargetPort) -> AheadDrafter:
+    """Over the drafter that the options name."""
+    return over(options, build_rewinding(options.drafter, port, "run_ahead"))
 
 
 METHOD = Method(
