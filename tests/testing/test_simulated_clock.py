@@ -154,3 +154,14 @@ def test_the_formula_is_the_derived_one_where_preparing_fits_into_the_pass():
     assert asynchronous_speedup(h, hit_tokens=hit, miss_tokens=miss, ahead=0.8, backup=backup) == pytest.approx(derived)
     slower = asynchronous_speedup(h, hit_tokens=hit, miss_tokens=miss, ahead=1.5, backup=backup)
     assert slower == pytest.approx((h * hit + (1 - h) * miss) / (1.5 + (1 - h) * backup))
+
+
+def test_a_large_guess_pays_for_its_reading():
+    """SpecExec's claim: where reading the weights takes 50 draft steps, deep guesses bring more than five times plain
+    streaming, though every seventeenth token is not among them."""
+    costs = Costs(draft_step=1.0, compute=lambda rows: 0.1 * rows, read=50.0, shared=True)
+    tokens, clock, _ = clocked(lambda inner: inner, costs, depth=16, wrong=lambda position: position % 17 == 16)
+    plain = LENGTH * costs.pass_time(1)
+    assert plain / clock.serial_time() > 5
+    taken = [one.before for one in clock.rounds]
+    assert max(taken) <= 16 and sum(tokens) / len(tokens) > 6.5

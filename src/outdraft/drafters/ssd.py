@@ -15,7 +15,7 @@ the cost of more of them, is not here. Data in: sequences and an inner drafter w
 from collections import deque
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outdraft.core.draft import Draft
@@ -98,7 +98,8 @@ class SsdDrafter:
     def _back_up(self, missed: Seq[tuple[Sequence, Budget]]) -> list[Draft]:
         limit = self._options.backup
         budgets = [
-            Budget(depth=b.depth if limit is None else min(limit, b.depth), confidence=b.confidence) for _, b in missed
+            replace(budget, depth=budget.depth if limit is None else min(limit, budget.depth), nodes=None)
+            for _, budget in missed
         ]
         return self.inner.propose([seq for seq, _ in missed], budgets)
 
@@ -135,7 +136,7 @@ class SsdDrafter:
     def _ask(self, asked: Seq[tuple[Sequence, Outcome]], more: int = 0) -> list[Guess]:
         """A chain behind each text and what is imagined of its future."""
         budgets = [self._rounds[seq.id].budget for seq, _ in asked]
-        budgets = [Budget(depth=budget.depth + more, confidence=budget.confidence) for budget in budgets]
+        budgets = [replace(budget, depth=budget.depth + more, nodes=None) for budget in budgets]
         texts = [imagine(seq, tokens) for seq, tokens in asked]
         return [first_path(draft) for draft in self.inner.propose(texts, budgets)] if texts else []
 

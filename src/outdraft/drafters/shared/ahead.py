@@ -137,7 +137,7 @@ class AheadDrafter:
                     asked.append((standing, imagine(seq, standing.guess.tokens), count))
             if not asked:
                 return
-            budgets = [Budget(depth=count, confidence=standing.budget.confidence) for standing, _, count in asked]
+            budgets = [replace(standing.budget, depth=count, nodes=None) for standing, _, count in asked]
             found = [first_path(draft) for draft in self.inner.propose([text for _, text, _ in asked], budgets)]
             for (standing, _, _), more in zip(asked, found, strict=True):
                 standing.guess.extend(more)
