@@ -102,7 +102,7 @@ def engines(path: Path, memory: int, rivals: Seq[tuple[str, Rival]], gbps: float
         if not isinstance(llm.engine.parts.executor, Serial):
             serial = _drafted(plain, rival)
             serial.engine.parts = replace(serial.engine.parts, executor=Serial())
-            made.append((f"{label}, not overlapped", serial))
+            made.append((f"not overlapped: {label}", serial))
     return made
 
 
