@@ -40,29 +40,24 @@ class Block:
 
 
 def choose_resident(sizes: Seq[int], budget: int) -> frozenset[int]:
-    """Which units stay in memory: as many bytes as leave room for two buffers, with or without the last unit (the
-    head), the layers at equal distances, so that the disk has a layer's time to read the next.
+    """Which units stay in memory beside the two buffers: the last one (the head, which drafters may ask for too) if it
+    fits, then as many layers as fit, at equal distances, so that the disk has a layer's time to read the next.
 
     Raises `ConfigError` where the budget cannot even hold the buffers.
     """
-    total, last = sum(sizes), len(sizes) - 1
-    if total <= budget:
+    if sum(sizes) <= budget:
         return frozenset(range(len(sizes)))
-    best: frozenset[int] | None = None
-    for head in (False, True):
-        for count in range(last):
+    last = len(sizes) - 1
+    for head in ({last}, set[int]()):
+        for count in reversed(range(last + (not head))):
             spread = {i for i in range(last) if (i + 1) * count // last > i * count // last}
-            chosen = frozenset(spread | ({last} if head else set()))
-            fits = held_bytes(sizes, chosen) <= budget
-            if fits and (best is None or _kept(sizes, chosen) > _kept(sizes, best)):
-                best = chosen
-    if best is None:
-        least = min(held_bytes(sizes, frozenset()), held_bytes(sizes, frozenset({last})))
-        raise ConfigError(
-            f"weights_memory={budget} bytes is too little: two layers of this model (one in use, one being read) need "
-            f"{least} bytes; give at least {-(-least // (1 << 20))}MiB"
-        )
-    return best
+            if held_bytes(sizes, frozenset(spread | head)) <= budget:
+                return frozenset(spread | head)
+    least = min(held_bytes(sizes, frozenset()), held_bytes(sizes, frozenset({last})))
+    raise ConfigError(
+        f"weights_memory={budget} bytes is too little: two layers of this model (one in use, one being read) need "
+        f"{least} bytes; give at least {-(-least // (1 << 20))}MiB"
+    )
 
 
 def held_bytes(sizes: Seq[int], resident: frozenset[int]) -> int:
