@@ -29,7 +29,7 @@ from outdraft.models.native import can_pack, norm_of, parts_of, shape_of, weight
 from outdraft.weights.direct import align
 from outdraft.weights.units import Block, Unit
 
-_FORMAT = 1
+_FORMAT = 1  # count it up when the layouts of kernels/native/packed.h or image.cpp change
 _MARK = b"outdraft packed\n"
 
 

@@ -12,7 +12,7 @@ constexpr std::size_t kLine = 64;
 constexpr std::int32_t kMark = 0x0d1a7e01;  // the last byte counts formats
 
 struct MatrixHeader {
-    std::int32_t kind, num_out, num_in, biased;
+    std::int32_t kind, num_out, num_in, step, biased;
 };
 struct Header {
     std::int32_t mark, window, normed[4];
@@ -38,7 +38,7 @@ void each_buffer(M& m, bool biased, Work work) {
     const bool grouped = m.kind == Kind::int8g || m.kind == Kind::int4;
     work(m.data, m.data_bytes());
     if (m.kind == Kind::int8) work(m.scales, outs);
-    if (grouped) work(m.halves, outs * (m.num_in / kGroup));
+    if (grouped) work(m.halves, outs * (m.num_in / m.step));
     if (m.kind == Kind::int8) work(m.correction, outs);
     if (biased) work(m.bias, outs);
 }
@@ -65,7 +65,7 @@ void write_image(const LayerWeights& layer, const Shape& shape, std::uint8_t* to
     Header header{};
     header.mark = kMark, header.window = layer.window;
     each_matrix(layer, [&](const Matrix& m, int i) {
-        header.matrices[i] = MatrixHeader{std::int32_t(m.kind), m.num_out, m.num_in, m.bias != nullptr};
+        header.matrices[i] = MatrixHeader{std::int32_t(m.kind), m.num_out, m.num_in, m.step, m.bias != nullptr};
     });
     each_norm(layer, shape, [&](const Buffer<float>& norm, int i, int) { header.normed[i] = norm != nullptr; });
     std::memcpy(to, &header, sizeof header);
@@ -90,7 +90,7 @@ LayerWeights lend_image(std::uint8_t* from, const Shape& shape) {
     };
     each_matrix(layer, [&](Matrix& m, int i) {
         const MatrixHeader& told = header.matrices[i];
-        m.kind = Kind(told.kind), m.num_out = told.num_out, m.num_in = told.num_in;
+        m.kind = Kind(told.kind), m.num_out = told.num_out, m.num_in = told.num_in, m.step = told.step;
         each_buffer(m, told.biased != 0, take);
     });
     each_norm(layer, shape, [&](Buffer<float>& norm, int i, int size) {
