@@ -16,8 +16,10 @@ from outdraft.kernels.library import library
 from outdraft.models.load import load_network, open_weights, save_model
 from outdraft.models.native import NativeDecoder
 from outdraft.models.packed_file import packed_file
+from outdraft.models.quantize import quantize_decoder
 from outdraft.models.streamed import load_streamed
 from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.quant import QuantConfig
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
@@ -75,6 +77,15 @@ def test_every_shape_has_the_bits_of_the_resident_model(shape, tmp_path):
     assert streamed.units.streamed or shape == "mixed"  # where two of the larger layer fit, one of each does too
     assert streamed.units.held_bytes <= least(tmp_path / "model")
     assert equal(run(whole, taps=(0, 1, 2)), run(streamed, taps=(0, 1, 2)))
+
+
+@pytest.mark.parametrize("bits", [4, 8])
+def test_wide_groups_keep_their_scales(bits, tmp_path):
+    config = tiny_config(layers=3, hidden=128, inner=128, heads=4, kv_heads=2)
+    decoder = random_decoder(config, dtype=torch.bfloat16, exact=False)
+    save_model(quantize_decoder(decoder, QuantConfig(bits=bits, group_size=128, keep=())), tmp_path / "model")
+    whole, streamed = load_network(tmp_path / "model"), load_streamed(tmp_path / "model", least(tmp_path / "model"))
+    assert streamed.units.streamed and equal(run(whole), run(streamed))
 
 
 @pytest.mark.parametrize("changes", [{}, {"tie": True}, {"architecture": "mistral"}], ids=str)
