@@ -13,7 +13,7 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 HOME = Path("src/outdraft/kernels/native")
-COMMON = ["packed.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "api.cpp", "api_guess.cpp", "truncate.cpp"]
+COMMON = ["packed.cpp", "image.cpp", "read.cpp", "team.cpp", "dispatch.cpp", "api.cpp", "api_guess.cpp", "truncate.cpp"]
 COMMON += [
     "suffix_sort.cpp",
     "suffix_search.cpp",

@@ -1,6 +1,6 @@
 """Tiny draft models and datastores that several rows share: functions of the tiny target and an empty directory."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +14,8 @@ from outdraft.models.base import Decoder
 from outdraft.models.load import save_model
 from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import tiny_model
+
+Side = Callable[[Decoder, Path], Mapping[str, Any]]
 
 
 def smaller_model(target: Decoder, directory: Path) -> Mapping[str, Any]:
@@ -85,3 +87,8 @@ def randomise(module: nn.Module, seed: int) -> None:
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(1 + 0.2 * noise if parameter.dim() == 1 else noise * parameter.shape[1] ** -0.5)
+
+
+def inside(side: Side, **options: Any) -> Side:
+    """The draft model of another side, as the inner drafter of a drafter made of drafters."""
+    return lambda target, directory: {"drafter": {"method": "draft_model", **side(target, directory), **options}}

@@ -3,6 +3,7 @@
 Data in: the line-up's rival, the target's name with its steps; data out: the rival's engine.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,8 +33,12 @@ def join_made(plain: LLM, rival: Rival, shelf: Shelf, target: str) -> LLM:
 def make_draft(rival: Rival, shelf: Shelf, target: str) -> Rival:
     """The same rival with its `model`'s steps done, if there are any, for the target of this name.
 
-    A head that belongs to one target (EAGLE, early exit) is inflated as the target was.
+    An inner drafter's model may have steps too. A head that belongs to one target (EAGLE, early exit) is inflated as
+    the target was.
     """
+    if isinstance(inner := rival.options.get("drafter"), Mapping) and "@" in str(inner.get("model", "")):
+        inner = {**inner, "model": str(make_model(inner["model"], shelf).path)}
+        return replace(rival, options={**rival.options, "drafter": inner})
     name = _model_of(rival)
     base, *steps = target.split("@")
     if "@" in name:

@@ -35,6 +35,11 @@ class EngineFlags:
                                "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    weights_memory: str | None = flag(
+        None,
+        "at most so much memory for the weights, as 512MiB; the rest is read from disk in every pass",
+        metavar="SIZE",
+    )
     kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
         "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"

@@ -1,6 +1,6 @@
 """The contract of a drafter: four verbs, called by the one loop, and nothing else."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -51,3 +51,20 @@ class Drafter(Protocol):
     def end(self, seqs: Seq[Sequence]) -> None:
         """These sequences are over (finished or cancelled)."""
         ...
+
+
+class RunsAhead(Drafter, Protocol):
+    """A drafter with a fifth verb: it works while the target judges what it proposed."""
+
+    def ahead(self, seqs: Seq[Sequence], drafts: Seq[Draft], is_over: Callable[[], bool]) -> None:
+        """Guess beyond `drafts`, perhaps in a thread beside the pass; the loop waits for it before it commits.
+
+        `is_over`: whether the pass has ended, so that nothing that could wait should be begun.
+        """
+        ...
+
+
+class Rewinds(Drafter, Protocol):
+    """A drafter that others may ask about texts that never come to be."""
+
+    rewinds: bool  # `propose` looks at the tokens alone, and they may go back on those of the last call

@@ -6,7 +6,7 @@ language model decoding with speculative sampling", 2023, https://arxiv.org/abs/
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from time import perf_counter
 
 import torch
@@ -20,13 +20,14 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target
 from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import commit
+from outdraft.decode.executor import Executor, Serial, ahead_of
 from outdraft.decode.guard import settle
 from outdraft.decode.laws import target_laws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Parts:
-    """The four things that a step is made of."""
+    """The four things that a step is made of, and who works beside the target."""
 
     target: Target
     drafter: Drafter
@@ -34,6 +35,7 @@ class Parts:
     policy: Policy
     soft: bool = False  # the rule judges greedy requests by their law at temperature 1 (`Method.soft`)
     guard: float = 0.0  # settle decisions that such a change of a logit difference could turn; 0: none
+    executor: Executor = field(default_factory=Serial)
 
 
 @torch.inference_mode()
@@ -42,8 +44,10 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     began = perf_counter()
     packed = pack(seqs, draft(seqs, parts))
     drafted = perf_counter()
-    scored = parts.target.forward(packed, parts.drafter.needs.taps)
-    passed = perf_counter()
+    with parts.executor.beside(ahead_of(parts.drafter, packed)):
+        scored = parts.target.forward(packed, parts.drafter.needs.taps)
+        passed = perf_counter()
+    joined = perf_counter()
 
     p = target_laws(packed, scored.logits, soft=parts.soft)
     coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
@@ -55,8 +59,10 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     parts.drafter.observe(seen)
 
     share = 1 / len(seqs)
-    rest = perf_counter() - passed
-    times = StepTimes(draft=(drafted - began) * share, target=(passed - drafted) * share, rest=rest * share)
+    rest = perf_counter() - joined
+    times = StepTimes(
+        draft=(drafted - began + joined - passed) * share, target=(passed - drafted) * share, rest=rest * share
+    )
     events = [replace(event, times=times, num_replayed=replayed.get(i)) for i, event in enumerate(events)]
     parts.policy.update(events)
     return events

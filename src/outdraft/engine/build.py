@@ -10,6 +10,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import Drafter
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, make_options
+from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.step import Parts
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.runner import Runner
@@ -80,6 +81,7 @@ def build_parts(
         policy=pacing.build(options["policy"], method.arms(drafter)),
         soft=rule.soft(options["verifier"]),
         guard=guard,
+        executor=Overlapped() if hasattr(drafter, "ahead") else Serial(),
     )
     resolved: dict[str, Any] = {
         kind: {"name": chosen.name, **asdict(options[kind])}

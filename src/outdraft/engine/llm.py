@@ -23,6 +23,7 @@ from outdraft.engine.assemble import engine_over, make_engine
 from outdraft.engine.build import load_codec
 from outdraft.engine.elastic import ElasticEngine
 from outdraft.engine.loop import Engine
+from outdraft.engine.memory import read_bytes
 from outdraft.engine.precision import FULL, MIXED
 from outdraft.engine.spelling import WORDS, Words, refuse_unknown
 from outdraft.engine.variant import Setup, build_variant, network_of
@@ -61,6 +62,8 @@ class LLM:
         precision: of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the same text.
             "mixed": the target's middle layers on 4 bits, another law. "elastic": the first of these that leaves memory
             free, chosen when a request is admitted and never changed within it. Results name their `variant`.
+        weights_memory: at most so much memory for the target's weights ("512MiB", or bytes); layers that do not fit are
+            read from disk in every pass, the text is the same (docs/streaming.md). None: all weights are held.
         precision_options: of "elastic": `min_free` and `margin`, shares of all memory.
 
     Raises:
@@ -89,6 +92,7 @@ class LLM:
         enforce_eager: bool = False,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
+        weights_memory: int | str | None = None,
         kv_cache: str = "static",
         kv_cache_dtype: str = "auto",
         precision: str = FULL,
@@ -114,6 +118,7 @@ class LLM:
             guard=guard,
             enforce_eager=enforce_eager,
             max_len=max_model_len,
+            weights_memory=read_bytes(weights_memory),
             cache=cache,
             speculation=speculation,
         )

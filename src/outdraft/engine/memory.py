@@ -5,11 +5,12 @@ Linux only: /proc/meminfo, and the limits of the control groups (version 2) that
 
 import ctypes
 import gc
+import re
 import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from outdraft.core.errors import CapabilityError
+from outdraft.core.errors import CapabilityError, ConfigError
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +40,19 @@ def read_memory(root: Path = Path("/")) -> Memory:
         if limit is not None:
             memory = min(memory, limit, key=lambda one: one.free)
     return memory
+
+
+def read_bytes(size: int | str | None) -> int | None:
+    """`512MiB`, `2GB`, a number of bytes, or None. Raises `ConfigError` for anything else."""
+    if size is None:
+        return None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)\s*(B|[KMGT]i?B?)?", str(size).strip(), re.IGNORECASE)
+    if isinstance(size, bool) or found is None or float(found[1]) <= 0:
+        raise ConfigError(
+            f"weights_memory={size!r} is no size: write bytes, or a number with a unit, as '512MiB' or '2GB'"
+        )
+    unit = (found[2] or "B").upper()
+    return int(float(found[1]) * (1024 if "I" in unit else 1000) ** " KMGT".replace(" ", "B").index(unit[0]))
 
 
 def give_back() -> None:

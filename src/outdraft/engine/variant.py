@@ -22,6 +22,7 @@ from outdraft.engine.speculative_config import Speculation
 from outdraft.models.load import load_network
 from outdraft.models.network import Network
 from outdraft.models.quantize import mixed_precision
+from outdraft.models.streamed import load_streamed
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,6 +37,7 @@ class Setup:
     guard: float | None
     enforce_eager: bool
     max_len: int | None
+    weights_memory: int | None = None  # bytes; None: all weights are held
     cache: CacheConfig
     speculation: Speculation
 
@@ -64,6 +66,11 @@ def check_precision(setup: Setup, precision: str) -> None:
         raise ConfigError(
             f"precision={precision!r} is not known{near_miss(precision, list(PRECISIONS))}; known: {known}"
         )
+    if setup.weights_memory is not None and precision in (MIXED, ELASTIC):
+        raise ConfigError(
+            f"precision={precision!r} rounds weights that are in memory, and weights_memory leaves most on disk: leave "
+            "one out, or round the model first (`outdraft quantize`)"
+        )
     if precision == DRAFT_INT4 and setup.draft_rounding not in ("auto", "int4"):
         drafter = setup.speculation.drafter
         cure = f"quantization={setup.draft_rounding!r} is given: leave one out" if setup.draft_rounding else (
@@ -74,17 +81,25 @@ def check_precision(setup: Setup, precision: str) -> None:
 
 def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
     """The weights of a level; `small_draft`: the draft model on 4 bits."""
-    network = load_network(
+    network = _load(setup, level)
+    if small_draft:
+        options = {**setup.speculation.drafter_options, "quantization": "int4"}
+        setup = replace(setup, speculation=replace(setup.speculation, drafter_options=options))
+    return build_variant(setup, network)
+
+
+def _load(setup: Setup, level: str) -> Network:
+    if setup.weights_memory is not None:
+        if setup.device != "cpu":
+            raise ConfigError(f"weights_memory streams to a CPU; device={setup.device!r}: leave one out")
+        return load_streamed(setup.directory, setup.weights_memory, dtype=setup.dtype)
+    return load_network(
         setup.directory,
         dtype=setup.dtype,
         device=setup.device,
         exact=setup.exact,
         rounding=lambda decoder: mixed_precision(decoder.config.num_layers) if level == MIXED else None,
     )
-    if small_draft:
-        options = {**setup.speculation.drafter_options, "quantization": "int4"}
-        setup = replace(setup, speculation=replace(setup.speculation, drafter_options=options))
-    return build_variant(setup, network)
 
 
 def build_variant(setup: Setup, network: Network) -> Variant:
@@ -107,6 +122,7 @@ def build_variant(setup: Setup, network: Network) -> Variant:
     config = {
         "model": setup.directory.name, "variant": name, "dtype": dtype, "device": str(runner.device),
         "exact": setup.exact, "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len,
+        "weights_memory": setup.weights_memory,
         "graphs": isinstance(runner, GraphedRunner) and not setup.enforce_eager,
         "kv_cache": runner.cache_config.layout,
         "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,

@@ -106,6 +106,21 @@ class Stack:
         """Pack the head."""
         check(self._native.od_model_set_head(self.handle, ctypes.byref(head.describe()), pointer(final_norm)))
 
+    def unit_bytes(self, unit: int) -> int:
+        """The size of a unit as one block of bytes. Unit i is layer i, the one behind the last layer is the head."""
+        return int(self._native.od_model_unit_bytes(self.handle, unit))
+
+    def write_unit(self, unit: int, address: int) -> None:
+        """Copy a packed unit to `unit_bytes` bytes of memory."""
+        check(self._native.od_model_write_unit(self.handle, unit, address))
+
+    def lend_unit(self, unit: int, address: int) -> None:
+        """Compute with what `write_unit` wrote, where it lies (at a multiple of 64 bytes), until another is lent.
+
+        The caller keeps the memory; what the unit held before is let go.
+        """
+        check(self._native.od_model_lend_unit(self.handle, unit, address))
+
     @property
     def num_bytes(self) -> int:
         """What the products of a pass over all layers and the head read: packed weights, scales, biases."""

@@ -4,12 +4,12 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 """
 
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.base import Decoder
@@ -74,6 +74,49 @@ def load_network(
 
 
 def _load(path: str | Path, dtype: str | torch.dtype | None, device: str) -> Decoder:
+    stored = open_weights(path, dtype)
+    decoder = Decoder(stored.config, stored.dtype, device)
+    stored.fill(tensors_of(decoder))
+    return decoder.eval().requires_grad_(False)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StoredWeights:
+    """A model's files, opened: what they hold is known, nothing of it is read."""
+
+    source: TensorSource
+    config: ModelConfig
+    dtype: torch.dtype
+    entries: tuple[Entry, ...]
+    names: Mapping[str, str]  # canonical name -> name in the files
+
+    def fill(self, ours: Mapping[str, Tensor]) -> None:
+        """Read the tensors of these names (ours); a tied head is not read. Raises `ModelLoadError`."""
+        with torch.no_grad():
+            for entry in self.entries:
+                tied = entry.ours == "lm_head.weight" and self.config.tie_embeddings
+                if entry.ours in ours and not tied:
+                    self._read(entry, ours[entry.ours])
+        require_filled(ours.items(), self.source.origin)
+
+    def _read(self, entry: Entry, target: Tensor) -> None:
+        source = self.source
+        theirs = [self.names[name] for name in entry.theirs]
+        for name, shape in zip(theirs, stored_shapes(entry, tuple(target.shape)), strict=True):
+            if source.shape(name) != shape:
+                raise ModelLoadError(
+                    f"tensor '{name}' in {source.origin} has shape {source.shape(name)}, config.json asks for {shape}"
+                )
+            if source.dtype_name(name) != _INTEGERS.get(target.dtype, source.dtype_name(name)):
+                raise ModelLoadError(
+                    f"tensor '{name}' in {source.origin} is {source.dtype_name(name)}, config.json asks for "
+                    f"{_INTEGERS[target.dtype]}: quantize the original again"
+                )
+        target.copy_(entry.join([source[name] for name in theirs]))
+
+
+def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> StoredWeights:
+    """A model's files by path or name, checked against its configuration; `dtype` as for `load_model`."""
     raw, source = _open(resolve(str(path)))
     quant = read_quant(raw.pop("quantization_config", None))
     variant = raw.pop(_VARIANT, "")
@@ -86,30 +129,11 @@ def _load(path: str | Path, dtype: str | torch.dtype | None, device: str) -> Dec
         config = replace(config, quant=quant, variant=str(variant) or quant.variant)
     else:
         config = replace(config, variant=str(variant))
-    entries = list(stored_entries(kind.table(config), quant))
+    entries = tuple(stored_entries(kind.table(config), quant))
     names = _resolve_names(source, kind, entries, config)
-    decoder = Decoder(config, _dtype(dtype, source, names, entries), device)
-    ours = tensors_of(decoder)
-    with torch.no_grad():
-        for entry in entries:
-            if entry.ours == "lm_head.weight" and config.tie_embeddings:
-                continue
-            target = ours[entry.ours]
-            theirs = [names[name] for name in entry.theirs]
-            for name, shape in zip(theirs, stored_shapes(entry, tuple(target.shape)), strict=True):
-                if source.shape(name) != shape:
-                    raise ModelLoadError(
-                        f"tensor '{name}' in {source.origin} has shape {source.shape(name)}, "
-                        f"config.json asks for {shape}"
-                    )
-                if source.dtype_name(name) != _INTEGERS.get(target.dtype, source.dtype_name(name)):
-                    raise ModelLoadError(
-                        f"tensor '{name}' in {source.origin} is {source.dtype_name(name)}, config.json asks for "
-                        f"{_INTEGERS[target.dtype]}: quantize the original again"
-                    )
-            target.copy_(entry.join([source[name] for name in theirs]))
-    require_filled(ours.items(), source.origin)
-    return decoder.eval().requires_grad_(False)
+    return StoredWeights(
+        source=source, config=config, dtype=_dtype(dtype, source, names, entries), entries=entries, names=names
+    )
 
 
 def save_model(decoder: Decoder, directory: str | Path) -> None:
@@ -134,8 +158,8 @@ def save_model(decoder: Decoder, directory: str | Path) -> None:
     save_tensors(tensors, directory / SINGLE)
 
 
-def tensors_of(decoder: Decoder) -> dict[str, Tensor]:
-    """Everything that a file holds of a decoder, under our names: parameters, integers and scales."""
+def tensors_of(decoder: nn.Module) -> dict[str, Tensor]:
+    """Everything that a file holds of a decoder or a part of one, under our names: parameters, integers and scales."""
     tensors: dict[str, Tensor] = dict(decoder.named_parameters(remove_duplicate=False))
     return tensors | {name: tensor for name, tensor in decoder.named_buffers() if not name.endswith(".like")}
 

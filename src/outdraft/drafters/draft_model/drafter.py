@@ -77,6 +77,7 @@ class DraftModelDrafter:
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
         self.model = model
+        self.rewinds = not isinstance(model, StaticDraftModel)  # there the host does not know what was guessed
         self._options = options
 
     def begin(self, seqs: Seq[Sequence]) -> None:

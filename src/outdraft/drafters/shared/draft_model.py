@@ -142,7 +142,7 @@ class DraftModel:
         todo: list[list[int]] = []
         for seq in seqs:
             text = self._texts[seq.id]
-            if seq.tokens[: len(text.ids)] != text.ids:  # the text was taken back to where the two part
+            if seq.tokens[: len(text.ids)] != text.ids:  # taken back, or asked about a text that did not come true
                 pairs = zip(text.ids, seq.tokens, strict=False)
                 shared = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), len(seq.tokens))
                 self._forget(seq.id, shared)

@@ -1,6 +1,7 @@
 // The C interface: plain pointers and sizes, so that no binding depends on Python's or PyTorch's build.
 // Nothing is thrown across it: a function that can fail returns null, and `od_error` says why.
 #include "api.h"
+#include "image.h"
 #include "read.h"
 #include "workspace.h"
 
@@ -16,6 +17,16 @@ Model* alone(Model* model, Work work) {
         work();
         return model;
     });
+}
+
+// A unit of what is read from a file at once: a layer, or (behind the last) the head with the final norm.
+template <class Work>
+void on_unit(Model& model, int index, Work work) {
+    if (index < int(model.layers.size())) return work(model.layers.at(index));
+    LayerWeights unit;
+    unit.qkv = std::move(model.head), unit.attn_norm = std::move(model.final_norm);
+    work(unit);
+    model.head = std::move(unit.qkv), model.final_norm = std::move(unit.attn_norm);
 }
 
 }  // namespace
@@ -68,6 +79,31 @@ OD_API std::int64_t od_model_bytes(const Model* model) {
     for (const LayerWeights& layer : model->layers)
         total += layer.qkv.bytes() + layer.out.bytes() + layer.up.bytes() + layer.down.bytes();
     return std::int64_t(total);
+}
+
+// Bytes of a unit's image.
+OD_API std::int64_t od_model_unit_bytes(Model* model, int index) {
+    std::int64_t bytes = 0;
+    on_unit(*model, index, [&](LayerWeights& unit) { bytes = std::int64_t(image_bytes(unit, model->shape)); });
+    return bytes;
+}
+
+OD_API Model* od_model_write_unit(Model* model, int index, void* to) {
+    return guarded([&] {
+        on_unit(*model, index, [&](LayerWeights& unit) {
+            write_image(unit, model->shape, static_cast<std::uint8_t*>(to));
+        });
+        return model;
+    });
+}
+
+// The unit's weights are the image at `from` (64-byte aligned) until another is lent; the caller keeps it.
+OD_API Model* od_model_lend_unit(Model* model, int index, void* from) {
+    return alone(model, [&] {
+        on_unit(*model, index, [&](LayerWeights& unit) {
+            unit = lend_image(static_cast<std::uint8_t*>(from), model->shape);
+        });
+    });
 }
 
 OD_API std::uint64_t od_model_read(const Model* model) { return read_weights(*model); }

@@ -19,7 +19,10 @@ constexpr int kGroup = 32;  // inputs that stand together in int8g and int4; no 
 constexpr int kWideGroup = 128;
 
 struct Free {
-    void operator()(void* p) const { std::free(p); }
+    bool owned = true;  // false: lent, the lender's to free
+    void operator()(void* p) const {
+        if (owned) std::free(p);
+    }
 };
 template <class T>
 using Buffer = std::unique_ptr<T[], Free>;

@@ -1,0 +1,59 @@
+"""Draft and verify at the same time: while the target judges a block, the draft writes the next one.
+
+Liu et al., "PEARL: parallel speculative decoding with adaptive draft length", 2024, https://arxiv.org/abs/2408.11850.
+
+    pre-verify    the target reads the pending token alone; meanwhile k + 1 tokens are drafted behind it. If the first
+                  is the target's token, the others are the next block.
+    post-verify   the target reads a block; meanwhile k + 1 tokens are drafted behind its end, as if all were right. If
+                  all are, and the token after them is the first of the new ones, the others are the next block.
+
+So a round costs the longer of drafting and judging, not their sum, and a wrong block costs a round without a draft.
+Data in: sequences and an inner drafter; data out: chains, each drafted during the pass before.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from outdraft.core.drafter import Rewinds
+from outdraft.core.registry import Method, Paper
+from outdraft.core.target import TargetPort
+from outdraft.drafters.shared.ahead import AheadDrafter, Standing, build_rewinding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PearlOptions:
+    """Who drafts."""
+
+    drafter: str | Mapping[str, Any] = field(
+        default_factory=lambda: {"method": "draft_model"}
+    )  # a name, or with options
+
+
+def _block(standing: Standing, num_proposed: int) -> int:
+    """One block and the token before it, behind what is under judgement."""
+    return num_proposed + standing.budget.depth + 1 - len(standing.guess.tokens)
+
+
+def over(inner: Rewinds) -> AheadDrafter:
+    """Over this inner drafter."""
+    return AheadDrafter(inner, _block, patient=True)
+
+
+def build(options: PearlOptions, port: TargetPort) -> AheadDrafter:
+    """Over the drafter that the options name."""
+    return over(build_rewinding(options.drafter, port, "pearl"))
+
+
+METHOD = Method(
+    name="pearl",
+    kind="drafter",
+    summary="the next block is drafted while the target judges this one",
+    build=build,
+    options=PearlOptions,
+    paper=Paper(
+        title="PEARL: parallel speculative decoding with adaptive draft length",
+        year=2024,
+        link="https://arxiv.org/abs/2408.11850",
+    ),
+)

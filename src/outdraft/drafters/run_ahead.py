@@ -1,0 +1,67 @@
+"""Draft on in small pieces for as long as the target's pass takes; drop all of it as soon as one token is wrong.
+
+Butler et al., "PipeInfer: accelerating LLM inference using asynchronous pipelined speculation", 2024,
+https://arxiv.org/abs/2407.11798, where several guesses are under way through a pipeline of machines and are cancelled
+early. Here one target pass runs at a time, so what runs ahead is the draft:
+
+    standing   d1 d2 d3 d4 | e1 e2 | e3 e4 | ...      pieces; the first k of all this are proposed in each round
+    confirmed  d1 d2 d3                               the rest stands and grows
+    refuted    d1 x                                   cancelled; the piece under way is the last to be finished
+
+Nothing that stands has rows in the target's cache. Data in: sequences and an inner drafter; data out: chains.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from outdraft.core.drafter import Rewinds
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import Method, Paper
+from outdraft.core.target import TargetPort
+from outdraft.drafters.shared.ahead import AheadDrafter, Standing, build_rewinding
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RunAheadOptions:
+    """Who drafts, and how far. Raises `ConfigError` naming what is out of range."""
+
+    drafter: str | Mapping[str, Any] = field(
+        default_factory=lambda: {"method": "draft_model"}
+    )  # a name, or with options
+    piece: int = 2  # tokens drafted before it is looked whether the pass is over
+    window: int = 32  # tokens that may stand at most
+
+    def __post_init__(self) -> None:
+        if self.piece < 1 or self.window < self.piece:
+            raise ConfigError(
+                f"piece={self.piece}, window={self.window}: a piece has at least 1 token, the window at least a piece"
+            )
+
+
+def over(options: RunAheadOptions, inner: Rewinds) -> AheadDrafter:
+    """Over this inner drafter."""
+
+    def missing(standing: Standing, num_proposed: int) -> int:
+        return min(options.piece, options.window - len(standing.guess.tokens))
+
+    return AheadDrafter(inner, missing, patient=False)
+
+
+def build(options: RunAheadOptions, port: TargetPort) -> AheadDrafter:
+    """Over the drafter that the options name."""
+    return over(options, build_rewinding(options.drafter, port, "run_ahead"))
+
+
+METHOD = Method(
+    name="run_ahead",
+    kind="drafter",
+    summary="drafts on for as long as the target's pass takes, and cancels what turns out wrong",
+    build=build,
+    options=RunAheadOptions,
+    paper=Paper(
+        title="PipeInfer: accelerating LLM inference using asynchronous pipelined speculation",
+        year=2024,
+        link="https://arxiv.org/abs/2407.11798",
+    ),
+)

@@ -1,0 +1,102 @@
+// See image.h.
+#include "image.h"
+
+#include <cstring>
+#include <stdexcept>
+
+namespace outdraft {
+
+namespace {
+
+constexpr std::size_t kLine = 64;
+constexpr std::int32_t kMark = 0x0d1a7e01;  // the last byte counts formats
+
+struct MatrixHeader {
+    std::int32_t kind, num_out, num_in, step, biased;
+};
+struct Header {
+    std::int32_t mark, window, normed[4];
+    MatrixHeader matrices[4];
+};
+
+std::size_t lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
+
+template <class Layer, class Work>
+void each_matrix(Layer& layer, Work work) {
+    work(layer.qkv, 0), work(layer.out, 1), work(layer.up, 2), work(layer.down, 3);
+}
+template <class Layer, class Work>
+void each_norm(Layer& layer, const Shape& shape, Work work) {
+    work(layer.attn_norm, 0, shape.hidden), work(layer.mlp_norm, 1, shape.hidden);
+    work(layer.q_norm, 2, shape.head_dim), work(layer.k_norm, 3, shape.head_dim);
+}
+
+// Every buffer of a matrix of this kind and size with its number of entries, in the order of the file.
+template <class M, class Work>
+void each_buffer(M& m, bool biased, Work work) {
+    const std::size_t outs = std::size_t(m.blocks()) * kBlock;
+    const bool grouped = m.kind == Kind::int8g || m.kind == Kind::int4;
+    work(m.data, m.data_bytes());
+    if (m.kind == Kind::int8) work(m.scales, outs);
+    if (grouped) work(m.halves, outs * (m.num_in / m.step));
+    if (m.kind == Kind::int8) work(m.correction, outs);
+    if (biased) work(m.bias, outs);
+}
+
+// Calls work(buffer, entries) for everything that the layer holds.
+template <class Work>
+void each_part(const LayerWeights& layer, const Shape& shape, Work work) {
+    each_matrix(layer, [&](const Matrix& m, int) { each_buffer(m, m.bias != nullptr, work); });
+    each_norm(layer, shape, [&](const Buffer<float>& norm, int, int size) {
+        if (norm) work(norm, std::size_t(size));
+    });
+}
+
+}  // namespace
+
+std::size_t image_bytes(const LayerWeights& layer, const Shape& shape) {
+    std::size_t total = lines(sizeof(Header));
+    each_part(layer, shape, [&](const auto& buffer, std::size_t count) { total += lines(count * sizeof(buffer[0])); });
+    return total + kLine;  // a kernel may read one line beyond the end
+}
+
+void write_image(const LayerWeights& layer, const Shape& shape, std::uint8_t* to) {
+    std::memset(to, 0, image_bytes(layer, shape));
+    Header header{};
+    header.mark = kMark, header.window = layer.window;
+    each_matrix(layer, [&](const Matrix& m, int i) {
+        header.matrices[i] = MatrixHeader{std::int32_t(m.kind), m.num_out, m.num_in, m.step, m.bias != nullptr};
+    });
+    each_norm(layer, shape, [&](const Buffer<float>& norm, int i, int) { header.normed[i] = norm != nullptr; });
+    std::memcpy(to, &header, sizeof header);
+    to += lines(sizeof header);
+    each_part(layer, shape, [&](const auto& buffer, std::size_t count) {
+        if (count) std::memcpy(to, buffer.get(), count * sizeof(buffer[0]));
+        to += lines(count * sizeof(buffer[0]));
+    });
+}
+
+LayerWeights lend_image(std::uint8_t* from, const Shape& shape) {
+    Header header;
+    std::memcpy(&header, from, sizeof header);
+    if (header.mark != kMark) throw std::runtime_error("these bytes are no packed layer");
+    from += lines(sizeof header);
+    LayerWeights layer;
+    layer.window = header.window;
+    const auto take = [&](auto& buffer, std::size_t count) {
+        using Held = std::remove_reference_t<decltype(buffer)>;
+        buffer = Held(reinterpret_cast<typename Held::pointer>(from), Free{false});
+        from += lines(count * sizeof(buffer[0]));
+    };
+    each_matrix(layer, [&](Matrix& m, int i) {
+        const MatrixHeader& told = header.matrices[i];
+        m.kind = Kind(told.kind), m.num_out = told.num_out, m.num_in = told.num_in, m.step = told.step;
+        each_buffer(m, told.biased != 0, take);
+    });
+    each_norm(layer, shape, [&](Buffer<float>& norm, int i, int size) {
+        if (header.normed[i]) take(norm, std::size_t(size));
+    });
+    return layer;
+}
+
+}  // namespace outdraft

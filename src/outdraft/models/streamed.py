@@ -1,0 +1,146 @@
+"""A decoder whose weights do not fit in memory: some layers stay, the others are read from disk in every pass.
+
+    layer      0        1        2        3        head
+               disk     stays    disk     stays    stays        while 0 and 1 compute, a thread reads 2
+
+The kernels, the packed bytes and the order of every sum are `NativeDecoder`'s, so the text is the same bit for bit
+(weights in flash and in memory of a given size: Sheng et al., "FlexGen", 2023, https://arxiv.org/abs/2303.06865).
+One pass costs one reading of what does not fit, however many rows it has: a reason to verify large trees.
+Embedding rows are looked up in the file.
+"""
+
+import os
+from collections.abc import Collection, Sequence
+from pathlib import Path
+from threading import Lock
+
+import torch
+from torch import Tensor
+
+from outdraft.kernels.library import wanted_kind
+from outdraft.kernels.stack import Stack
+from outdraft.models.base import Decoder
+from outdraft.models.config import ModelConfig
+from outdraft.models.load import open_weights
+from outdraft.models.native import shape_of, spans_of
+from outdraft.models.network import RunOutput
+from outdraft.models.packed_file import PackedFile, packed_file
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.rope import Rope
+from outdraft.weights.direct import DirectFile
+from outdraft.weights.units import UnitReader
+
+
+class StreamedDecoder:
+    """A `Network` over a packed file, with at most `memory` bytes of weights held at any time.
+
+    Raises `ConfigError` where the memory cannot hold two layers.
+    """
+
+    exact = True
+    dtype = torch.bfloat16
+    device = torch.device("cpu")
+
+    def __init__(self, config: ModelConfig, packed: PackedFile, memory: int) -> None:
+        assert config.rope is not None
+        self.config = config
+        self.num_parameters = Decoder(config, self.dtype, "meta").num_parameters
+        self.units = UnitReader(DirectFile(packed.path), packed.units, memory)
+        self.stack = Stack(
+            shape_of(config), config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or ""
+        )
+        self.rope = Rope(config.rope)
+        self._embedding = EmbeddingRows(packed, config.hidden_size)
+        self._one_pass = Lock()  # the buffers serve one at a time
+        for unit in self.units.resident:
+            self.stack.lend_unit(unit, self.units.bring(unit))
+
+    @property
+    def kernels(self) -> str:
+        """The instruction set."""
+        return self.stack.kind
+
+    @property
+    def pass_bytes(self) -> int:
+        """Of weights that a pass computes with, wherever they come from."""
+        return sum(unit.size for unit in self.units.units)
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids [N], positions [N] -> [N, D] float32."""
+        return self._embedding.look_up(ids)
+
+    def run(
+        self,
+        h: Tensor,
+        positions: Tensor,
+        ctx: AttentionContext,
+        *,
+        start: int = 0,
+        stop: int | None = None,
+        layers: Sequence[int] | None = None,
+        taps: Collection[int] = (),
+    ) -> RunOutput:
+        """Layers start..stop, or exactly `layers`, over h [N, D]; `ctx` must have a cache."""
+        if layers is None:
+            layers = range(start, self.config.num_layers if stop is None else stop)
+        h = h.float().clone()
+        taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
+        states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+        rotation, spans = self.rope.at(positions, torch.float32), spans_of(ctx)
+        with self._one_pass:
+            for together in self._calls(layers):
+                self._lend(together[0])
+                self.stack.run(h, rotation.cos, rotation.sin, spans, together, states)
+        return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Final norm and head: [M, D] -> [M, V] float32."""
+        return self._head(h, norm=True)
+
+    def head(self, h: Tensor) -> Tensor:
+        """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
+        return self._head(h, norm=False)
+
+    def _head(self, h: Tensor, *, norm: bool) -> Tensor:
+        with self._one_pass:
+            self._lend(self.config.num_layers)
+            return self.stack.logits(h.float(), norm=norm)
+
+    def _lend(self, unit: int) -> None:
+        """Residents are lent for good."""
+        if unit not in self.units.resident:
+            self.stack.lend_unit(unit, self.units.bring(unit))
+
+    def _calls(self, layers: Sequence[int]) -> list[list[int]]:
+        """Layers that one native call runs: at most its first is streamed."""
+        calls: list[list[int]] = []
+        for layer in layers:
+            if not calls or layer not in self.units.resident:
+                calls.append([])
+            calls[-1].append(layer)
+        return calls
+
+
+class EmbeddingRows:
+    """Rows of a table that stays in its file. The system may keep pages of it, as of any file that is read."""
+
+    def __init__(self, packed: PackedFile, width: int) -> None:
+        self._file = packed.path.open("rb", buffering=0)
+        self._start, self._row = packed.embedding, 2 * width
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._file.fileno(), packed.embedding, 0, os.POSIX_FADV_RANDOM)
+
+    def look_up(self, ids: Tensor) -> Tensor:
+        """ids [N] -> [N, D] float32."""
+        place = self._file.fileno()
+        rows = b"".join(os.pread(place, self._row, self._start + self._row * int(i)) for i in ids)
+        return torch.frombuffer(bytearray(rows), dtype=torch.bfloat16).view(len(ids), -1).float()
+
+
+def load_streamed(model: str | Path, memory: int, *, dtype: str = "auto") -> StreamedDecoder:
+    """The model in a directory, a GGUF file or of a name, with `memory` bytes for weights.
+
+    Raises `CapabilityError`, `ConfigError`, `ModelLoadError` naming what does not fit.
+    """
+    stored = open_weights(model, dtype)
+    return StreamedDecoder(stored.config, packed_file(stored), memory)

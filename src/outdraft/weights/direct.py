@@ -1,0 +1,57 @@
+"""Read a file past the page cache, so that what was read leaves no copy in memory but the reader's own.
+
+O_DIRECT where the file system has it; else ordinary reads, after each of which the system is told to forget the pages.
+Offsets and sizes of direct reads are multiples of `ALIGN`, and the memory begins at one. `gbps` slows reads down to a
+disk of so many gigabytes a second, for measurements.
+"""
+
+import os
+from pathlib import Path
+from threading import Lock
+from time import perf_counter, sleep
+
+from outdraft.core.errors import ModelLoadError
+
+ALIGN = 4096
+
+
+def align(size: int) -> int:
+    """The next multiple of `ALIGN`."""
+    return -(-size // ALIGN) * ALIGN
+
+
+class DirectFile:
+    """Aligned pieces of one file. `num_read` counts bytes, `seconds` the time that reading took."""
+
+    def __init__(self, path: Path, *, gbps: float | None = None) -> None:
+        self.path = path
+        self.gbps = gbps
+        self.num_read = 0
+        self.seconds = 0.0
+        self.is_direct = hasattr(os, "O_DIRECT")
+        self._lock = Lock()
+        try:
+            self._fd = os.open(path, os.O_RDONLY | (os.O_DIRECT if self.is_direct else 0))
+        except OSError:  # a file system without direct reads, as those in memory
+            self.is_direct = False
+            self._fd = os.open(path, os.O_RDONLY)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_fd"):
+            os.close(self._fd)
+
+    def read_into(self, memory: memoryview, offset: int) -> None:
+        """Fill `memory` with the bytes from `offset` on. Raises `ModelLoadError` where the file ends before that."""
+        began, done = perf_counter(), 0
+        while done < len(memory):
+            got = os.preadv(self._fd, [memory[done:]], offset + done)
+            if got == 0 or (got % ALIGN and self.is_direct):
+                raise ModelLoadError(f"{self.path} ends at byte {offset + done + got}: delete it, it is made again")
+            done += got
+        if not self.is_direct and hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._fd, offset, len(memory), os.POSIX_FADV_DONTNEED)
+        if self.gbps is not None:
+            sleep(max(0.0, began + done / (self.gbps * 1e9) - perf_counter()))
+        with self._lock:
+            self.num_read += done
+            self.seconds += perf_counter() - began

@@ -1,0 +1,143 @@
+"""Units of weights in a file, of which some are in memory for good and the others pass through two buffers.
+
+    file      [ unit 0 | unit 1 | unit 2 | unit 3 | head | embedding rows | index ]
+    resident            unit 1                     head
+    buffers   A: unit 2, in use       B: unit 3, being read by a thread        then A: unit 0 of the next pass ...
+
+Units are asked for in order, round after round, so the next one that is not resident is read while this one is used.
+Any other order works too and only waits longer. Data in: a file and a budget; data out: addresses of units.
+"""
+
+import ctypes
+import mmap
+import zlib
+from collections.abc import Sequence as Seq
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+
+from outdraft.core.errors import ConfigError, ModelLoadError
+from outdraft.weights.direct import DirectFile, align
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Unit:
+    """Where a unit stands in the file."""
+
+    offset: int  # a multiple of `ALIGN`
+    size: int  # bytes
+    crc: int
+
+
+class Block:
+    """Memory of its own pages."""
+
+    def __init__(self, size: int) -> None:
+        self._pages = mmap.mmap(-1, align(size))
+        if hasattr(mmap, "MADV_HUGEPAGE"):
+            self._pages.madvise(mmap.MADV_HUGEPAGE)
+        self.memory = memoryview(self._pages)
+        self.address = ctypes.addressof(ctypes.c_char.from_buffer(self._pages))
+
+
+def choose_resident(sizes: Seq[int], budget: int) -> frozenset[int]:
+    """Which units stay in memory beside the two buffers: the last one (the head, which drafters may ask for too) if it
+    fits, then as many layers as fit, at equal distances, so that the disk has a layer's time to read the next.
+
+    Raises `ConfigError` where the budget cannot even hold the buffers.
+    """
+    if sum(sizes) <= budget:
+        return frozenset(range(len(sizes)))
+    last = len(sizes) - 1
+    for head in ({last}, set[int]()):
+        for count in reversed(range(last + (not head))):
+            spread = {i for i in range(last) if (i + 1) * count // last > i * count // last}
+            if held_bytes(sizes, frozenset(spread | head)) <= budget:
+                return frozenset(spread | head)
+    least = min(held_bytes(sizes, frozenset()), held_bytes(sizes, frozenset({last})))
+    raise ConfigError(
+        f"weights_memory={budget} bytes is too little: two layers of this model (one in use, one being read) need "
+        f"{least} bytes; give at least {-(-least // (1 << 20))}MiB"
+    )
+
+
+def held_bytes(sizes: Seq[int], resident: frozenset[int]) -> int:
+    """What is in memory: the resident units and the two buffers."""
+    streamed = [size for i, size in enumerate(sizes) if i not in resident]
+    return _kept(sizes, resident) + 2 * align(max(streamed, default=0))
+
+
+def _kept(sizes: Seq[int], resident: frozenset[int]) -> int:
+    return sum(align(sizes[i]) for i in resident)
+
+
+class UnitReader:
+    """The units of one file under a budget of bytes. One thread at a time may ask."""
+
+    def __init__(self, file: DirectFile, units: Seq[Unit], budget: int) -> None:
+        self.file = file
+        self.units = tuple(units)
+        sizes = [align(unit.size) for unit in units]
+        self.resident = choose_resident(sizes, budget)
+        self.held_bytes = held_bytes(sizes, self.resident)
+        self.streamed = [i for i in range(len(units)) if i not in self.resident]
+        self._checked: set[int] = set()
+        self._kept = {i: Block(sizes[i]) for i in sorted(self.resident)}
+        for i, block in self._kept.items():
+            self._read(i, block)
+        largest = max((sizes[i] for i in self.streamed), default=0)
+        self._free = [Block(largest) for _ in range(2)] if self.streamed else []
+        self._used: Block | None = None
+        self._ahead: tuple[int, Block, Future[None]] | None = None
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="outdraft-weights")
+
+    @property
+    def round_bytes(self) -> int:
+        """What one round over all units reads from the file."""
+        return sum(align(self.units[i].size) for i in self.streamed)
+
+    def bring(self, index: int) -> int:
+        """The address of a unit, valid until the next call; reading of the one that follows begins.
+
+        Raises `ModelLoadError` where the file is damaged, `OSError` where it cannot be read.
+        """
+        if index in self._kept:
+            return self._kept[index].address
+        if self._used is not None:
+            self._free.append(self._used)
+            self._used = None
+        if self._ahead is None or self._ahead[0] != index:
+            self._forget_ahead()
+            self._begin(index)
+        assert self._ahead is not None
+        _, block, reading = self._ahead
+        self._ahead = None
+        try:
+            reading.result()
+        except BaseException:
+            self._free.append(block)
+            raise
+        self._used = block
+        self._begin(self.streamed[(self.streamed.index(index) + 1) % len(self.streamed)])
+        return block.address
+
+    def _begin(self, index: int) -> None:
+        block = self._free.pop()
+        self._ahead = (index, block, self._thread.submit(self._read, index, block))
+
+    def _forget_ahead(self) -> None:
+        """A unit was read ahead that nobody wants now."""
+        if self._ahead is not None:
+            _, block, reading = self._ahead
+            self._ahead = None
+            reading.exception()
+            self._free.append(block)
+
+    def _read(self, index: int, block: Block) -> None:
+        unit = self.units[index]
+        self.file.read_into(block.memory[: align(unit.size)], unit.offset)
+        if index not in self._checked:
+            if zlib.crc32(block.memory[: unit.size]) != unit.crc:
+                raise ModelLoadError(
+                    f"{self.file.path} is damaged at byte {unit.offset}: delete it, it is made again from the model"
+                )
+            self._checked.add(index)

@@ -1,0 +1,7 @@
+"""Over a draft model that is mostly right."""
+
+from contracts.sides import inside, twin
+
+from outdraft.testing.spec_table import DrafterRow
+
+ROWS = [DrafterRow(drafter="ssd", side=inside(twin, width=2), options={"outcomes": 2})]

@@ -1,0 +1,161 @@
+"""Drafters that work beside the target: the same text overlapped and serial, cancellation, errors from the thread."""
+
+from dataclasses import replace
+
+import pytest
+from contracts.sides import inside, twin
+
+from outdraft.core.errors import CapabilityError
+from outdraft.core.params import SamplingParams
+from outdraft.core.registry import find
+from outdraft.core.request import Request
+from outdraft.decode.executor import Overlapped
+from outdraft.drafters.shared.ahead import Guess, first_path
+from outdraft.testing.contract.ground import requests
+from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.subject import Subject, run
+from outdraft.verify.auto import Auto
+
+NAMES = ("pearl", "run_ahead", "ssd")
+ROWS = {
+    "pearl": DrafterRow(drafter="pearl", side=inside(twin)),
+    "run_ahead": DrafterRow(drafter="run_ahead", side=inside(twin), options={"window": 8}),
+    "ssd": DrafterRow(drafter="ssd", side=inside(twin, width=2), options={"outcomes": 3}),
+}
+WAYS = {
+    "greedy": SamplingParams(max_tokens=20),
+    "seeded": SamplingParams(max_tokens=20, temperature=1.0, seed=4),
+    "penalised": SamplingParams(max_tokens=20, temperature=0.8, seed=4, repetition_penalty=1.3, presence_penalty=0.2),
+}
+
+
+@pytest.fixture(scope="module", params=NAMES)
+def subject(request, tmp_path_factory) -> Subject:
+    return Subject(ROWS[request.param], tmp_path_factory.mktemp("side"))
+
+
+def overlapped(subject, **settings):
+    engine = subject.engine(**settings)
+    engine.parts = replace(engine.parts, executor=Overlapped())
+    return engine
+
+
+@pytest.mark.parametrize("params", WAYS.values(), ids=WAYS)
+def test_overlapped_text_is_the_serial_text(subject, params):
+    batch = requests(params)
+    wanted = [subject.oracle(request) for request in batch]
+    for engine in (subject.engine(verifier=Auto()), overlapped(subject, verifier=Auto(), recheck=True)):
+        found = run(engine, batch)
+        assert [one.seq.output for one in found] == wanted
+        assert sum(one.stats.num_accepted_tokens for one in found) > 0
+
+
+def test_a_fixed_amount_of_drafting_beside_the_pass_changes_no_count(tmp_path):
+    """pearl drafts the same tokens whoever runs first, so even the unseeded path is the serial one's."""
+    subject = Subject(ROWS["pearl"], tmp_path)
+    params = SamplingParams(max_tokens=30, temperature=1.0, seed=9)
+    ask = [Request(prompt_token_ids=(5, 6, 7), params=params)]
+    serial, beside = (run(engine, ask)[0] for engine in (subject.engine(), overlapped(subject)))
+    assert serial.stats.per_step == beside.stats.per_step and serial.seq.output == beside.seq.output
+
+
+def test_cancelling_in_mid_flight_leaves_no_rows_and_no_state(subject):
+    """What runs ahead is cancelled with its request: nothing of it was ever in the target's cache."""
+    engine = overlapped(subject, recheck=True)  # every commit is compared with a fresh pass
+    seqs = [engine.add(request) for request in requests(WAYS["greedy"])[:3]]
+    while len(engine.running) < 3 or not all(seq.prefilled for seq in engine.running):
+        engine.step()
+    for _ in range(2):
+        engine.step()
+    engine.cancel(seqs[1])
+    runner = engine.parts.target.target
+    assert seqs[1].id not in engine.parts.target.cached
+    runner.cache.check()
+    while engine.has_work:
+        engine.step()
+    assert not engine.parts.target.cached
+    drafter = engine.parts.drafter
+    assert not getattr(drafter, "_standing", None) and not getattr(drafter, "_rounds", None)
+    assert drafter.inner.model.is_empty
+
+
+def test_an_error_of_the_draft_surfaces_from_its_thread(subject):
+    engine = overlapped(subject)
+    engine.add(Request(prompt_token_ids=(1, 2, 3), params=SamplingParams(max_tokens=20)))
+    for _ in range(3):
+        engine.step()
+
+    def broken(*given):
+        raise FloatingPointError("the draft's weights")
+
+    engine.parts.drafter.inner.propose = broken
+    with pytest.raises(FloatingPointError, match="the draft's weights"):
+        for _ in range(3):
+            engine.step()
+
+
+def test_confirmed_guesses_are_not_drafted_again(tmp_path):
+    """run_ahead over a perfect draft: no round waits for it, and every token is drafted once."""
+    row = DrafterRow(drafter="run_ahead", side=inside(lambda target, directory: _same(target, directory)))
+    subject = Subject(row, tmp_path)
+    engine = subject.engine(depth=4)
+    asked = []
+    inner = engine.parts.drafter.inner
+    propose = inner.propose
+
+    def counted(seqs, budgets):
+        drafts = propose(seqs, budgets)
+        asked.extend(
+            (len(seq.tokens) + at) for seq, d in zip(seqs, drafts, strict=True) for at in range(d.num_nodes - 1)
+        )
+        return drafts
+
+    inner.propose = counted
+    outcome = run(engine, [Request(prompt_token_ids=(5, 6, 7), params=SamplingParams(max_tokens=40))])[0]
+    assert len(asked) == len(set(asked))
+    assert outcome.stats.num_rejections == 0
+
+
+def _same(target, directory):
+    from outdraft.models.load import save_model
+
+    save_model(target, directory / "same")
+    return {"model": str(directory / "same")}
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_an_inner_drafter_that_cannot_go_back_is_refused(name):
+    method = find("drafter", name)
+    with pytest.raises(CapabilityError, match=f"{name} asks .*'ngram' cannot go back"):
+        method.build(method.options(drafter="ngram"), None)
+
+
+def test_a_draft_model_goes_back_to_what_two_texts_have_in_common(tmp_path):
+    """Asked about one future, then another, then the truth: the logits are those of a model that saw only the truth."""
+    subject = Subject(ROWS["pearl"], tmp_path)
+    engine = subject.engine()
+    model = engine.parts.drafter.inner.model
+    seq = engine.add(Request(prompt_token_ids=(1, 2, 3, 4, 5), params=SamplingParams(max_tokens=9)))
+    model.add(seq.id)
+    for future in ([7, 8, 9], [7, 8], [7, 3, 3, 3, 3], [], [9]):
+        found = model.read([replace(seq, tokens=[*seq.tokens, *future])])
+        model.add(99)
+        fresh = model.read([replace(seq, id=99, tokens=[*seq.tokens, *future])])
+        model.free(99)
+        assert (found - fresh).abs().max() < 1e-9
+        assert model.cached_ids(seq.id) == [*seq.tokens, *future]
+
+
+def test_a_guess_keeps_laws_and_alternatives_in_step():
+    import torch
+
+    from outdraft.core.draft import Draft
+
+    q = torch.eye(5)
+    tree = Draft(tokens=torch.tensor([9, 1, 2, 3, 4]), parents=torch.tensor([-1, 0, 0, 1, 1]), q=q)
+    guess = first_path(tree)
+    assert (guess.tokens, guess.others) == ([1, 3], [[2], [4]])
+    assert torch.equal(torch.stack(guess.laws), q[:2])
+    guess.extend(Guess([7], [q[4]], [[]]))
+    guess.drop(1)
+    assert guess.tokens == [3, 7] and torch.equal(torch.stack(guess.laws), q[[1, 4]]) and guess.others == [[4], []]

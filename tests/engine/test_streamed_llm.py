@@ -1,0 +1,97 @@
+"""`weights_memory` at the front door: the same text from a streamed target, whatever drafts, and clear refusals."""
+
+import pytest
+import torch
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.errors import ConfigError
+from outdraft.decode.executor import Overlapped, Serial
+from outdraft.engine.memory import read_bytes
+from outdraft.engine.variant import network_of
+from outdraft.kernels.library import library
+from outdraft.models.load import save_model
+from outdraft.models.streamed import StreamedDecoder
+from outdraft.testing.tiny import random_decoder, tiny_config
+
+needs_kernels = pytest.mark.skipif(library() is None, reason="the native kernels are not built (no C++ compiler)")
+PROMPTS = [{"prompt_token_ids": [5, 6, 7, 8] * 4}, {"prompt_token_ids": [3]}]
+WAYS = {
+    "greedy": SamplingParams(max_tokens=20, logprobs=2),
+    "seeded": SamplingParams(max_tokens=20, temperature=1.0, seed=3),
+}
+
+
+@pytest.fixture(scope="module")
+def directory(tmp_path_factory):
+    """A model of six layers and its own twin as a draft."""
+    place = tmp_path_factory.mktemp("model")
+    config = tiny_config(layers=6, hidden=64, inner=96, heads=2, kv_heads=1)
+    save_model(random_decoder(config, dtype=torch.bfloat16, exact=False), place)
+    return place
+
+
+@pytest.fixture(scope="module")
+def streamed(directory, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
+        yield LLM(directory, weights_memory="150KiB")
+
+
+@needs_kernels
+@pytest.mark.parametrize("params", WAYS.values(), ids=WAYS)
+def test_the_text_is_the_resident_models(directory, streamed, params):
+    network = network_of(streamed.engine.parts)
+    assert isinstance(network, StreamedDecoder)
+    assert network.units.held_bytes <= 150 * 1024 < network.pass_bytes / 2
+    assert streamed.config["weights_memory"] == 150 * 1024
+    whole = LLM(directory).generate(PROMPTS, params)
+    inner = {"method": "draft_model", "model": str(directory)}
+    for drafter, options in (
+        ("none", {}),
+        ("ngram", {}),
+        ("draft_model", {"model": str(directory), "width": 2}),
+        ("pearl", {"drafter": inner}),
+        ("run_ahead", {"drafter": inner}),
+        ("ssd", {"drafter": {**inner, "width": 2}}),
+    ):
+        llm = streamed.with_drafter(drafter, options, num_speculative_tokens=4)
+        assert isinstance(
+            llm.engine.parts.executor, Overlapped if hasattr(llm.engine.parts.drafter, "ahead") else Serial
+        )
+        found = llm.generate(PROMPTS, params)
+        assert [one.token_ids for one in found] == [one.token_ids for one in whole], drafter
+        assert [one.logprobs for one in found] == [one.logprobs for one in whole], drafter
+        if drafter not in ("none", "ngram"):
+            assert sum(one.stats.num_accepted_tokens for one in found) > 10, drafter
+
+
+@needs_kernels
+def test_what_does_not_go_together_is_refused(directory):
+    with pytest.raises(ConfigError, match="weights_memory leaves most on disk"):
+        LLM(directory, weights_memory="150KiB", precision="mixed")
+    with pytest.raises(ConfigError, match="device='cuda'"):
+        LLM(directory, weights_memory="150KiB", device="cuda")
+    with pytest.raises(ConfigError, match="too little"):
+        LLM(directory, weights_memory="10KiB")
+
+
+@pytest.mark.parametrize(
+    ("given", "wanted"),
+    [
+        (None, None),
+        (4096, 4096),
+        ("4096", 4096),
+        ("512MiB", 512 << 20),
+        ("2GB", 2 * 10**9),
+        ("1.5 KiB", 1536),
+        ("3g", 3 * 10**9),
+    ],
+)
+def test_sizes(given, wanted):
+    assert read_bytes(given) == wanted
+
+
+@pytest.mark.parametrize("given", ["", "much", "-1MiB", "0", 0, True, "5XB", "1e9"])
+def test_what_is_no_size_is_named(given):
+    with pytest.raises(ConfigError, match="is no size"):
+        read_bytes(given)
