@@ -36,6 +36,8 @@ HOST_READS = {
     "drafters/shared/growth.py": "the tokens drafted, a level at a time",
     "drafters/lookahead/drafter.py": "the tokens of the window",
     "drafters/jacobi.py": "the tokens of the window",
+    "drafters/cascade.py": "what a level would have written, a review at a time",
+    "drafters/merge/drafter.py": "the structure of a guess, once a round",
 }
 ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
 

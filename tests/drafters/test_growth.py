@@ -8,9 +8,10 @@ from drafters.drafting import sequence
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import NumericsError
-from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import Floor
 from outdraft.drafters.shared.shapes import Beam, Levels, num_nodes
+from outdraft.drafters.shared.tree import Tree
 from outdraft.testing.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=9, order=2, sharpness=1.2)

@@ -12,7 +12,8 @@ from outdraft.core.draft import host_tree
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.shared.draft_model import DraftModel
-from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.growth import grow_trees
+from outdraft.drafters.shared.tree import Tree
 from outdraft.drafters.specexec import BestFirst, SpecExecDrafter, SpecExecOptions
 from outdraft.testing.table_target import TableTarget
 

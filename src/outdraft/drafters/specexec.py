@@ -27,10 +27,10 @@ from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.shared.draft_model import DraftModel
-from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import Floor, floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.shapes import Shape
+from outdraft.drafters.shared.tree import Shape, Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -84,7 +84,7 @@ class UniversalDrafter:
         texts = [Text(seq.id, self._texts[seq.id].ids) for seq in seqs]
         if self.model.runs_chains:
             found = self.model.chain(texts, lengths, [None] * len(seqs))
-            check_finite(seqs, range(len(seqs)), [nan if -1 in path else 0.0 for path in found.tokens])
+            check_finite(seqs, list(range(len(seqs))), [nan if -1 in path else 0.0 for path in found.tokens])
             return found.tokens
         written: list[list[int]] = [[] for _ in seqs]
         rows, logits = list(range(len(seqs))), self.model.read(texts)

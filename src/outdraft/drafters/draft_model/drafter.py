@@ -28,11 +28,12 @@ from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.draft_model import DraftModel
-from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
 from outdraft.drafters.shared.native import grow_chains_natively
 from outdraft.drafters.shared.shapes import Beam, Levels, num_nodes
+from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.base import Decoder
 

@@ -26,10 +26,11 @@ from outdraft.drafters.eagle.net import load_eagle, pack_guesser
 from outdraft.drafters.eagle.pairs import Pairs
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
-from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.native import grow_chains_natively
 from outdraft.drafters.shared.shapes import Beam
+from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.native import NativeDecoder
 from outdraft.weights.hub import resolve

@@ -21,7 +21,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetPort
 from outdraft.drafters.eagle.net import EagleNet
 from outdraft.drafters.shared.draft_cache import DraftCache
-from outdraft.drafters.shared.growth import Tree
+from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.guess import NativeGuesser
 from outdraft.nn.context import AttentionContext

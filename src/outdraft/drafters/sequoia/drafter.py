@@ -28,10 +28,10 @@ from outdraft.drafters.sequoia.rates import RankRates
 from outdraft.drafters.sequoia.topology import BestTrees, Topology, choose_size
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.draft_model import DraftModel, Text
-from outdraft.drafters.shared.growth import Tree, grow_trees
+from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.shapes import Shape
+from outdraft.drafters.shared.tree import Shape, Tree
 
 _PRIOR = (0.65, 0.12, 0.06, 0.03, 0.02, 0.01, 0.01, 0.005)  # where counting begins
 _REVIEW = 32  # rounds between two looks at the counted rates

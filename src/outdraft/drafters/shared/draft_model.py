@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from outdraft.drafters.shared.draft_cache import DraftCache
-from outdraft.drafters.shared.growth import Tree
+from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder

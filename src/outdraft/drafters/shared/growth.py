@@ -12,81 +12,19 @@ twice. Data in: `feed`; data out: one draft each.
 """
 
 from collections.abc import Sequence as Seq
-from math import exp, inf, log
+from math import exp
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import Sample, check_finite, takes_argmax
-from outdraft.drafters.shared.limits import Floor
-from outdraft.drafters.shared.shapes import Shape
+from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.choice import top_tokens
 from outdraft.sampling.warp import warp_nodes
 
 _AGAIN = 1 << 20  # between the ordinals of a node's draws with replacement; no tree has so many nodes
-
-
-class Tree:
-    """One sequence's tree while it grows."""
-
-    __slots__ = ("depths", "expanded", "floor", "frontier", "laws", "max_depth", "max_nodes", "parents", "probs",
-                 "scores", "seq", "shape", "tokens")  # fmt: skip
-
-    def __init__(
-        self, seq: Sequence, shape: Shape, *, max_depth: int, max_nodes: int, floor: Floor | None = None
-    ) -> None:
-        self.seq = seq
-        self.shape = shape
-        self.max_depth = max_depth
-        self.max_nodes = max_nodes
-        self.floor = floor or Floor()
-        self.tokens = [seq.pending]
-        self.parents = [-1]
-        self.depths = [0]
-        self.scores = [0.0]  # log probability of the path, with the shape's decay
-        self.probs = [1.0]  # draft probability of the node itself
-        self.laws: dict[int, Tensor] = {}  # node -> [V] the law its children were drawn from
-        self.expanded: list[int] = []  # nodes fed so far, in order; the first is the pending token
-        self.frontier = [0] if min(max_depth, max_nodes) > 0 else []  # nodes to feed next
-
-    def path(self, node: int) -> list[int]:
-        """Draft tokens from below the pending token to `node`."""
-        path = []
-        while node > 0:
-            path.append(self.tokens[node])
-            node = self.parents[node]
-        return path[::-1]
-
-    def rows_above(self) -> list[list[int]]:
-        """For each frontier node the guess rows of its ancestors, topmost first.
-
-        Guess row r is the r-th node fed after the pending token, whose own row belongs to the text.
-        """
-        row_of = {node: row for row, node in enumerate(self.expanded, start=-1)}
-        above = []
-        for node in self.frontier:
-            rows, node = [], self.parents[node]
-            while node > 0:
-                rows.append(row_of[node])
-                node = self.parents[node]
-            above.append(rows[::-1])
-        return above
-
-    def add(self, parent: int, token: int, log_prob: float, prob: float) -> None:
-        """One more child of `parent`, the last among its siblings."""
-        self.tokens.append(token)
-        self.parents.append(parent)
-        self.depths.append(self.depths[parent] + 1)
-        self.scores.append(self.scores[parent] + log_prob + self.shape.decay)
-        self.probs.append(prob)
-
-    def is_unsure(self, node: int) -> bool:
-        """Whether a branch ends at this node: it stays, and nothing hangs below it."""
-        least = log(self.floor.path) if self.floor.path > 0 else -inf
-        return self.probs[node] < self.floor.token or self.scores[node] < least
 
 
 class FeedTrees(Protocol):

@@ -10,26 +10,8 @@ never whether they stay. Data in: a tree that grew by a level; data out: nodes.
 """
 
 from collections.abc import Sequence as Seq
-from math import inf
-from typing import TYPE_CHECKING
 
-if TYPE_CHECKING:
-    from outdraft.drafters.shared.growth import Tree
-
-
-class Shape:
-    """A single node, as every shape begins. One for each tree, since it may remember what it saw."""
-
-    decay = 0.0  # added to a path's log probability at every level: how far the guesser is to be trusted
-    least = -inf  # children of a deterministic tree that score less are not even added
-
-    def width(self, tree: "Tree", node: int) -> int:
-        """Children wanted of a node that is expanded."""
-        return 0
-
-    def expand(self, tree: "Tree", new: range) -> list[int]:
-        """Which nodes to expand next, ascending; `new` ones came in this round. Those too deep are left out."""
-        return []
+from outdraft.drafters.shared.tree import Shape, Tree
 
 
 class Beam(Shape):
@@ -39,11 +21,11 @@ class Beam(Shape):
         self._width = width
         self._beam = beam
 
-    def width(self, tree: "Tree", node: int) -> int:
+    def width(self, tree: Tree, node: int) -> int:
         """The same everywhere."""
         return self._width
 
-    def expand(self, tree: "Tree", new: range) -> list[int]:
+    def expand(self, tree: Tree, new: range) -> list[int]:
         """The best of the level."""
         sure = [node for node in new if not tree.is_unsure(node)]
         return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[: self._beam])
@@ -55,11 +37,11 @@ class Levels(Shape):
     def __init__(self, counts: Seq[int]) -> None:
         self._counts = counts
 
-    def width(self, tree: "Tree", node: int) -> int:
+    def width(self, tree: Tree, node: int) -> int:
         """By depth."""
         return self._counts[tree.depths[node]]
 
-    def expand(self, tree: "Tree", new: range) -> list[int]:
+    def expand(self, tree: Tree, new: range) -> list[int]:
         """Everyone, to the last level."""
         return [node for node in new if tree.depths[node] < len(self._counts) and not tree.is_unsure(node)]
 
