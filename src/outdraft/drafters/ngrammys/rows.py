@@ -27,9 +27,9 @@ class TableRows:
             best = np.argsort(-tables.total, kind="stable")[:width]
             self._ids = np.broadcast_to(best, (size, width))
             self._probs = np.broadcast_to(tables.total[best] / size, (size, width))
-        # A memoryview gives plain numbers, several times quicker than an array.
-        self._best = memoryview(np.ascontiguousarray(tables.ids[:, 0]))
-        self._sure = memoryview(np.ascontiguousarray(tables.probs[:, 0]))
+        # `.data`, a memoryview, gives plain numbers, several times quicker than an array.
+        self._best = np.ascontiguousarray(tables.ids[:, 0]).data
+        self._sure = np.ascontiguousarray(tables.probs[:, 0]).data
         self._min_prob = min_prob
 
     def after(self, last: int, depth: int) -> Iterator[Continuation]:
