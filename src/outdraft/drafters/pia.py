@@ -31,7 +31,7 @@ class PiaOptions:
     min_match: int = 2  # shortest
     prompt_weight: float = 2.0  # of a branch of the prompt, beside 1 of one of an output
     decay: float = 0.5  # what counts become when the outputs' trie is full; below 1 a node is forgotten
-    max_nodes: int = 200_000  # of the outputs' trie, about 200 bytes each
+    max_nodes: int = 200_000  # of the outputs' trie, about 300 bytes each
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_match <= self.max_match < self.branch:

@@ -3,8 +3,8 @@
     extend ... close ... extend ... close      a text comes in token by token at one end
     evict                                      and leaves whole at the other: counts go down again
 
-`make_suffix_tree` gives the native tree, or where it is not built a plain trie of dictionaries with the same answers:
-some microseconds a token, against some dozens, and memory for every span. Data in: token ids; data out: `TreeGuess`.
+`make_suffix_tree` gives the native tree, or where it is not built a plain trie of dictionaries with the same answers, a
+hundred times slower, and with memory for every span. Data in: token ids; data out: `TreeGuess`.
 """
 
 import ctypes
