@@ -41,7 +41,8 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     began = perf_counter()
     packed = pack(seqs, draft(seqs, parts))
     drafted = perf_counter()
-    scored = parts.target.forward(packed, parts.drafter.needs.taps)
+    needs = parts.drafter.needs
+    scored = parts.target.forward(packed, needs.taps + needs.prompt_taps * any(packed.num_certain))
     passed = perf_counter()
 
     p = target_laws(packed, scored.logits)

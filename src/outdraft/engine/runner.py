@@ -1,8 +1,8 @@
 """The target: a decoder, a cache, and one ragged pass over both. It also serves drafters that are part of the target.
 
 The runner knows shapes, not methods: a draft may restart from hidden states (`Draft.resume`), bring its own mask or
-embeddings, and have probe nodes; a drafter may run the first layers alone (`run_layers`), whose tentative rows stand in
-the cache exactly where the next pass expects them.
+embeddings, and have probe nodes; a drafter may run some of the layers alone (`run_layers`), whose tentative rows stand
+in the cache exactly where the next pass expects them, or all layers over a cache of its own.
 """
 
 from collections.abc import Collection
@@ -17,11 +17,13 @@ from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
+from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
-from outdraft.nn.context import CachedContext, Segment
+from outdraft.nn.branches import BranchContext, Branches
+from outdraft.nn.context import AttentionContext, CachedContext, Segment
 
 
 class Runner:
@@ -158,12 +160,26 @@ class Runner:
         """Head alone: [n, D] -> [n, V]."""
         return self.decoder.head(hidden)
 
-    def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
+    def run_layers(
+        self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int | None = None, skip: Skip = NO_SKIP
+    ) -> Tensor:
         """One token of each sequence, `offset` places after the pending one, through layers [0, stop): -> [B, D]."""
         context = self.tentative(seqs, offset, [1] * len(seqs))
-        positions = torch.tensor([self.cache.length(seq.id) + offset for seq in seqs], device=self.device)
+        positions = torch.tensor([self.cache.length(seq.id) + offset for seq in seqs])
+        return self.run(ids, positions, context, stop=stop, skip=skip)
+
+    def run(
+        self, ids: Tensor, positions: Tensor, context: AttentionContext, *, stop: int | None = None,
+        skip: Skip = NO_SKIP,
+    ) -> Tensor:  # fmt: skip
+        """Layers [0, stop), all by default, over any context: ids, positions [N] -> [N, D]."""
+        positions = positions.to(self.device)
         h = self.decoder.embed(ids.to(self.device), positions)
-        return self.decoder.run(h, positions, context, stop=stop).hidden
+        return self.decoder.run(h, positions, context, stop=stop, skip=skip).hidden
+
+    def rows(self, seq: Sequence, layer: int) -> tuple[Tensor, Tensor]:
+        """K and V of the committed rows, each [Hkv, n, d]."""
+        return self.cache.read(seq.id, layer, self.cache.length(seq.id))
 
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
         """One row of each sequence, `offset` places after the pending one, with room for `rooms[i]` rows from it on."""
@@ -172,6 +188,17 @@ class Runner:
             self.cache.reserve(seq.id, offset + room)
             segments.append(Segment(seq=seq.id, start=i, stop=i + 1, base=self.cache.length(seq.id) + offset))
         return CachedContext(self.cache, segments, self.exact)
+
+    def again(self, seqs: Seq[Sequence], counts: Seq[int]) -> BranchContext:
+        """The last `counts[i]` committed rows once more, written behind the text."""
+        parts, start = [], 0
+        for seq, count in zip(seqs, counts, strict=True):
+            length = self.cache.length(seq.id)
+            self.cache.reserve(seq.id, count)
+            above = [list(range(count, count + i)) for i in range(count)]  # counted from the first row seen again
+            parts.append(Branches(seq=seq.id, start=start, text=length - count, base=length, above=above))
+            start += count
+        return BranchContext(self.cache, parts)
 
 
 def _moved(segment: Segment, start: int) -> Segment:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.library import CFeed, CGuessChain, CLaw, CLinear, check, library
 from outdraft.kernels.matrix import Weight
 from outdraft.kernels.stack import Span, Stack, describe, pointer
@@ -50,6 +51,7 @@ class Rows:
     sin: Tensor  # the same
     features: Tensor | None = None  # [N, D] float32, with an entrance only
     taps: Seq[Tensor] = ()  # [N, D] float32 each: the features' origin, where there are none
+    skip: Skip = NO_SKIP  # what the layers leave out, in every step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +94,7 @@ class Guesser:
         assert native is not None
         self._native = native
         self._kept = (body, head, embedding)  # the library points at them
+        self._num_layers = num_layers
         self._width, self._vocab = body.shape.hidden, head.shape.vocab
         self._handle = check(
             self._native.od_guesser_new(body.handle, head.handle, num_layers, embedding.data_ptr(), pointer(norm), eps)
@@ -161,6 +164,7 @@ class Guesser:
         return CFeed(
             len(rows.tokens), len(spans), _ints(rows.tokens), _ints(rows.positions), describe(spans),
             rows.cos.data_ptr(), rows.sin.data_ptr(), pointer(rows.features), taps if rows.taps else None,
+            skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
         )  # fmt: skip
 
 

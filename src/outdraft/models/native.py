@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.core.target import after_attention
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.matrix import STEP, Weight
 from outdraft.kernels.stack import LayerParts, Span, Stack, StackShape
@@ -18,7 +20,7 @@ from outdraft.models.base import Decoder
 from outdraft.models.block import Block, embedding_rows
 from outdraft.models.config import ModelConfig
 from outdraft.models.network import RunOutput
-from outdraft.nn.context import AttentionContext
+from outdraft.nn.context import AttentionContext, WatchedContext
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant.linear import QuantLinear
 
@@ -91,17 +93,25 @@ class NativeDecoder:
         *,
         start: int = 0,
         stop: int | None = None,
-        layers: Sequence[int] | None = None,
+        skip: Skip = NO_SKIP,
         taps: Collection[int] = (),
     ) -> RunOutput:
-        """Layers start..stop, or exactly `layers`, over h [N, D]; `ctx` must have a cache."""
-        if layers is None:
-            layers = range(start, self.config.num_layers if stop is None else stop)
+        """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
+        layers = range(start, self.config.num_layers if stop is None else stop)
         h = h.float().clone()
-        taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
+        taken = {start: h.clone()} if start in taps else {}
         states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+        middles = {i: torch.empty_like(h) for i in layers if after_attention(i) in taps}
+        queries = ctx.queries if isinstance(ctx, WatchedContext) else {}
+        if isinstance(ctx, WatchedContext):
+            shape = (len(h), self.config.num_heads, self.config.head_dim)
+            queries.update({i: torch.empty(shape) for i in layers if i not in skip.attention})
         rotation = self.rope.at(positions, torch.float32)
-        self.stack.run(h, rotation.cos, rotation.sin, spans_of(ctx), layers, states)
+        self.stack.run(
+            h, rotation.cos, rotation.sin, spans_of(ctx), layers, skip=skip, taps=states, middles=middles,
+            queries=queries,
+        )  # fmt: skip
+        taken |= {after_attention(i): state for i, state in middles.items()}
         return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
 
     def logits(self, h: Tensor) -> Tensor:

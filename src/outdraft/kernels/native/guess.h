@@ -86,7 +86,7 @@ static inline void advance(Guesser& g, const Feed& feed) {
     }
     enter(g, feed);
     run(*g.body, Pass{g.space.hidden.get(), cos, sin, feed.rows, feed.spans, feed.num_spans, g.space.layers.get(),
-                      g.num_layers, nullptr});
+                      g.num_layers, nullptr, nullptr, nullptr, feed.skipped});
 }
 
 // states [rows, hidden] -> logits [rows, vocab].

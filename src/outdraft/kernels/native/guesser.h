@@ -52,6 +52,7 @@ struct Feed {
     const std::int32_t* wanted;  // which rows' states and logits are
     int num_wanted;
     float *states, *logits;  // [wanted, hidden], [wanted, vocab]; null: none
+    const std::uint8_t* skipped;  // of each layer, as in Pass
 };
 
 // How a token is chosen from logits. The law is that of `sampling/warp.py`.
