@@ -34,6 +34,9 @@ HOST_READS = {
     "drafters/shared/choose.py": "the tokens drafted",
     "drafters/shared/growth.py": "the tokens drafted, a level at a time",
     "drafters/lookahead/drafter.py": "the tokens of the window",
+    "drafters/on_the_fly_skip.py": "a number a layer, once a prompt",
+    "drafters/swift/drafter.py": "the best tokens of a trial, where the kernels do not find them",
+    "drafters/swift/siblings.py": "the tokens beside a chain",
 }
 ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
 

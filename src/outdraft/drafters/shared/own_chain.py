@@ -7,6 +7,7 @@ No keys are copied for the guess and none are kept of it: the text's rows always
 sequences, depths, the network, where rows stand, and what each sequence skips; data out: one chain each.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
@@ -40,6 +41,9 @@ class OwnChainOptions:
             raise ConfigError(f"confidence_threshold={self.confidence_threshold}: must be between 0 and 1")
 
 
+Watch = Callable[[list[int], Tensor], None]  # indices of sequences, their logits [n, V] of one step
+
+
 class Place(Protocol):
     """Where the rows of a guess stand: `TargetPort.tentative`, or a view."""
 
@@ -55,8 +59,12 @@ def grow_own_chains(
     place: Place,
     options: OwnChainOptions,
     skips: Seq[Skip] | None = None,
+    watch: Watch | None = None,
 ) -> list[Draft]:
-    """A chain for each sequence. `skips[i]`: what it leaves out; those that leave out the same share their passes."""
+    """A chain for each sequence. `skips[i]`: what it leaves out; those that leave out the same share their passes.
+
+    `watch` is shown the logits that the tokens were chosen from; then the chains are stepped.
+    """
     depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
     skips = [NO_SKIP] * len(seqs) if skips is None else skips
 
@@ -68,7 +76,10 @@ def grow_own_chains(
             places = [len(seq.tokens) - 1 + step for seq in own]
             logits = network.logits([tokens[j] for j in members], places, context, range(len(own)), skip)
             parts.append((members, logits))
-        return _joined(parts)
+        logits = _joined(parts)
+        if watch is not None:
+            watch(rows[:num_open], logits)
+        return logits
 
     def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
         tokens: list[list[int]] = [[] for _ in rows]
@@ -90,7 +101,7 @@ def grow_own_chains(
     return grow_chains_natively(
         seqs,
         depths,
-        run if network.runs_chains else None,
+        run if network.runs_chains and watch is None else None,
         feed,
         sample=options.sample,
         confidence_threshold=options.confidence_threshold,
