@@ -23,12 +23,14 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
 from outdraft.drafters.shared.own_network import loaded_network
-from outdraft.drafters.shared.rounding import rounding_of
 from outdraft.models.base import Decoder
+from outdraft.models.config import ModelConfig
 from outdraft.models.load import load_network
 from outdraft.models.network import Network
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.weights.hub import resolve
+
+_GROUP = 32  # weights that share a scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +86,7 @@ def build(options: QuantizedSelfOptions, port: TargetPort) -> QuantizedSelfDraft
                 f"drafter 'quantized_self' rounds the target's weights, and {where.name} holds rounded ones "
                 f"({decoder.config.variant}): name the original's directory with weights="
             )
-        return rounding_of(f"int{options.bits}")(decoder)
+        return _grid(decoder.config, options.bits)
 
     network = load_network(
         where, dtype=port.dtype, device=str(port.device), exact=port.record is None, rounding=rounding
@@ -98,6 +100,13 @@ def build(options: QuantizedSelfOptions, port: TargetPort) -> QuantizedSelfDraft
             f"the target has {port.num_layers} of {port.hidden_size}): name the target's own"
         )
     return QuantizedSelfDrafter(options, port, network)
+
+
+def _grid(config: ModelConfig, bits: int) -> QuantConfig:
+    """Groups of 32 where they divide every width, else one scale an output; the head keeps 8 bits."""
+    widths = (config.hidden_size, config.intermediate_size, config.num_heads * config.head_dim)
+    group = _GROUP if all(width % _GROUP == 0 for width in widths) else 0
+    return QuantConfig(bits=bits, group_size=group, keep=(), layer_bits=(("lm_head", 8),))
 
 
 def describe(drafter: QuantizedSelfDrafter) -> Mapping[str, Any]:

@@ -23,12 +23,12 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.draft_model.model import DraftModel
+from outdraft.drafters.draft_model.rounding import Quantization, check_quantization, is_ours, rounding_of
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.native import grow_chains_natively
-from outdraft.drafters.shared.rounding import Quantization, check_quantization, is_ours, rounding_of
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_network
