@@ -94,6 +94,7 @@ class TargetPort(Protocol):
     hidden_size: int
     num_layers: int
     max_len: int
+    kv_shape: tuple[int, int, int]  # layers, key heads and head width of the cache's rows
     device: torch.device
     dtype: torch.dtype
     record: Recorder | None  # how a drafter's own network should record its passes, if it can; None: not at all

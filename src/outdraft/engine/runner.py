@@ -46,10 +46,9 @@ class Runner:
         self.hidden_size = config.hidden_size
         self.num_layers = config.num_layers
         self.device, self.dtype = decoder.device, decoder.dtype
+        self.kv_shape = (config.num_layers, config.num_kv_heads, config.head_dim)
         self.cache_config = cache or CacheConfig()
-        self.cache = self.cache_config.build(
-            config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
-        )
+        self.cache = self.cache_config.build(*self.kv_shape, self.dtype, self.device, self.max_len)
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
         self.plain_rows = None if independent else PlainRows(decoder, self.cache)
 

@@ -62,6 +62,7 @@ class DraftModelDrafter:
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
         self.model = model
+        self.rewinds = not isinstance(model, StaticDraftModel)  # a text may lose its end again
         self._options = options
 
     def begin(self, seqs: Seq[Sequence]) -> None:

@@ -95,6 +95,11 @@ class DraftModel:
         todo: list[list[int]] = []
         for seq in seqs:
             text = self._texts[seq.id]
+            if seq.tokens[: len(text.ids)] != text.ids:  # the text was taken back to where the two part
+                pairs = zip(text.ids, seq.tokens, strict=False)
+                shared = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), len(seq.tokens))
+                text.ids, text.guess = text.ids[:shared], []
+                self._cache.truncate(seq.id, shared)
             rows = text.confirmed(seq.tokens)
             self._cache.keep(seq.id, rows)
             text.ids += [text.guess[row][1] for row in rows]
