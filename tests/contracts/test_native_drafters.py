@@ -75,6 +75,8 @@ ROWS = [
     DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
     DrafterRow(drafter="early_exit", side=exit_head),
     DrafterRow(drafter="early_exit", label="plain", options={"exit_layer": 2}),
+    DrafterRow(drafter="draft_verify", options={"skip_attention": (1,), "skip_mlp": (2,)}),
+    DrafterRow(drafter="magicdec", options={"select": "snapkv", "budget": 6, "observe": 3, "refresh": 4}),
     DrafterRow(drafter="eagle", label="chain", side=eagle_net, options={"width": 1, "sample": "match"}),
     DrafterRow(drafter="eagle", label="tree", side=eagle_net, options={"width": 2, "sample": "match"}),
 ]
