@@ -14,6 +14,7 @@ from outdraft.core.errors import ConfigError
 if TYPE_CHECKING:
     from outdraft.core.skip import Skip
     from outdraft.engine.llm import LLM
+    from outdraft.engine.stats import RequestStats
     from outdraft.models.config import ModelConfig
 
 SUMMARY = "find which sublayers a model may skip when it drafts for itself"
@@ -119,7 +120,7 @@ def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Ski
 
     def worth(skip: "Skip") -> float:
         drafter.skip = skip
-        stats = [llm.generate(prompt, params).stats for prompt in prompts[: options.num_prompts]]
+        stats: list[RequestStats] = [llm.generate(prompt, params).stats for prompt in prompts[: options.num_prompts]]
         tokens = sum(one.num_tokens for one in stats)
         if options.objective == "speed":
             return tokens / sum(sum(one.times.values()) for one in stats)

@@ -22,7 +22,7 @@ from outdraft.nn.context import AttentionContext
 class Forward(Protocol):
     """A pass through PyTorch."""
 
-    def __call__(self, ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip) -> Tensor:
+    def __call__(self, ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip, /) -> Tensor:
         """ids, places [N] -> hidden states [N, D] after the layers."""
         ...
 
@@ -30,7 +30,7 @@ class Forward(Protocol):
 class Scorer(Protocol):
     """Norm and head."""
 
-    def __call__(self, hidden: Tensor) -> Tensor:
+    def __call__(self, hidden: Tensor, /) -> Tensor:
         """[M, D] -> [M, V]."""
         ...
 

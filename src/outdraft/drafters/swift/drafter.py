@@ -94,7 +94,7 @@ class SwiftDrafter:
         start = seq.num_cached - count
         ids, places = seq.tokens[start : start + count], range(start, start + count)
         logits = self._network.logits(ids, places, self._port.again([seq], [count]), range(count), skip)
-        guessed = best_tokens(logits) or logits.argmax(-1).tolist()
+        guessed: list[int] = best_tokens(logits) or logits.argmax(-1).tolist()
         return sum(ours == theirs for ours, theirs in zip(guessed, seq.tokens[-count:], strict=True)) / count
 
     def observe(self, seen: Seq[Seen]) -> None:

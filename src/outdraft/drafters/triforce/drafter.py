@@ -129,7 +129,7 @@ class TriForceDrafter:
         rooms = [depth - offset for depth, offset in zip(depths, offsets, strict=True)]
         context = self.views.extend(seqs, offsets, counts, rooms)
         logits = self._network.logits(tokens, places, context, range(len(tokens)))
-        return list(logits.split(counts))
+        return list(logits.split(counts))  # type: ignore[no-untyped-call]
 
     def _bring_up(self, seq: Sequence) -> None:
         options = self._options
