@@ -59,10 +59,10 @@ class DraftModelDrafter:
     """One draft pass a token (chain) or a level (tree), over all sequences that still want one."""
 
     needs = Needs()
+    rewinds = True  # a text may lose its end again, as long as `observe` is not called on what it did not guess
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
         self.model = model
-        self.rewinds = not isinstance(model, StaticDraftModel)  # a text may lose its end again
         self._options = options
 
     def begin(self, seqs: Seq[Sequence]) -> None:

@@ -24,7 +24,7 @@ from outdraft.core.drafter import Drafter, Seen
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetPort
+from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.shared.choose import Chooser, Sample, check_sample
 from outdraft.drafters.shared.limits import usable_depth
 from outdraft.drafters.shared.nested import build_nested
@@ -57,8 +57,9 @@ class TriForceOptions:
 class TriForceDrafter:
     """A view for each sequence; the small drafter keeps its own memory."""
 
+    needs = Needs(layers=True, weights=True, rows=True)
+
     def __init__(self, options: TriForceOptions, port: TargetPort, small: Drafter) -> None:
-        self.needs = replace(small.needs, layers=True, weights=True, rows=True)
         self.views = SparseViews(port)
         self.num_passes = 0  # of the middle level
         self._options = options
@@ -142,8 +143,7 @@ class TriForceDrafter:
             self.views.follow(seq)
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """For the small drafter."""
-        self._small.observe(seen)
+        """The text says all; what was judged is not the small drafter's guess."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Forget views and small memories."""
