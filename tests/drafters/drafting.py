@@ -84,7 +84,7 @@ class Run:
 def write(seqs, target, drafter, *, k=5, rule=greedy_rule, policy=None, each_step=None):
     """Run the one loop to the end of every sequence."""
     policy = policy or find("policy", "fixed").build(
-        make_options(find("policy", "fixed"), {"num_speculative_tokens": k})
+        make_options(find("policy", "fixed"), {"num_speculative_tokens": k}), ()
     )
     parts = Parts(target=target, drafter=drafter, verifier=rule, policy=policy)
     for seq in seqs:
