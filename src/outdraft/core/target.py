@@ -27,6 +27,7 @@ class Needs:
 
     taps: tuple[int, ...] = ()  # hidden states after so many layers, for every committed row, in `observe`
     layers: bool = False  # `TargetPort.run_layers`
+    resume_layer: int = 0  # its drafts restart the target behind so many layers, where taps before them see nothing
     weights: bool = False  # `TargetPort.embed` and `TargetPort.logits`
     same_vocab: bool = True
 

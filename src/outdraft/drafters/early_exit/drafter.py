@@ -54,8 +54,6 @@ class EarlyExitOptions:
 class EarlyExitDrafter:
     """Sequences whose chain ends early drop out of the drafting passes; the others go on together."""
 
-    needs = Needs(layers=True, weights=True)
-
     def __init__(
         self,
         options: EarlyExitOptions,
@@ -66,6 +64,7 @@ class EarlyExitDrafter:
     ) -> None:
         """`native`: layers and head on the kernels, where they hold the target."""
         self._native = native
+        self.needs = Needs(layers=True, weights=True, resume_layer=layer)
         self.exit_layer = layer
         self._options = options
         self._port = port
