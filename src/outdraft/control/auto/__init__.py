@@ -1,8 +1,9 @@
 """The product's default policy: arm and depth by measured cost and measured acceptance, with plain decoding as its floor.
 
 The formulas are those of Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding",
-2022, https://arxiv.org/abs/2211.17192; choosing anew each round by estimates is Liu, Park and Shen's "On-the-fly",
-ACL 2025. The exploration is ours.
+2022, https://arxiv.org/abs/2211.17192; choosing anew by running estimates is that of Liu, Park and Shen, "A drop-in
+solution for on-the-fly adaptation of speculative decoding in large language models", 2025,
+https://aclanthology.org/2025.acl-long.482. Hazards, the division of a batch and the exploration are ours.
 """
 
 from outdraft.control.auto.policy import AutoOptions, build

@@ -26,7 +26,9 @@ def divide_depths(
     seconds of arm a, whose sequences draft together, so the deepest counts.
     """
     count = len(survivals)
-    candidates = sorted((-survival, depth, i) for i, own in enumerate(survivals) for depth, survival in enumerate(own, 1))
+    candidates = sorted(
+        (-survival, depth, i) for i, own in enumerate(survivals) for depth, survival in enumerate(own, 1)
+    )
     depths, best = [0] * count, [0] * count
     deepest = [0] * len(draft_costs)
     drafting, rows, tokens = 0.0, float(count), float(count)
