@@ -126,7 +126,7 @@ def test_sampled_law(row, tmp_path):
     sampled_law_is_the_targets(NativeSubject(row, tmp_path, vocab_size=7))
 
 
-def first_guesses(subject: Subject, prompts, params: SamplingParams, *, runner=None, budget=Budget(depth=4)):
+def first_guesses(subject: Subject, prompts, params: SamplingParams, *, runner=None, budget=None):
     """What the drafter guesses after the prompts: drafts of one batch."""
     runner = runner or Runner(subject.decoder)
     drafter = subject.method.build(subject.options, runner)
@@ -141,7 +141,7 @@ def first_guesses(subject: Subject, prompts, params: SamplingParams, *, runner=N
     with torch.inference_mode():
         for seq in seqs:
             read_prompt(seq, runner, drafter)
-        return drafter.propose(seqs, [budget] * len(seqs))
+        return drafter.propose(seqs, [budget or Budget(depth=4)] * len(seqs))
 
 
 def read_prompt(seq: Sequence, runner: Runner, drafter) -> None:
@@ -203,7 +203,7 @@ def test_budgets_with_floors_change_no_text(subject, params):
 
 
 def test_an_unsure_chain_is_the_beginning_of_a_sure_one(subject):
-    """Cut natively, with other sequences going on: the same tokens, laws and states, and nothing after the unsure one."""
+    """Cut natively, with others going on: the same tokens, laws and states, and nothing after the unsure one."""
     for params in (SamplingParams(), SamplingParams(temperature=0.8)):
         whole = first_guesses(subject, PROMPTS, params, budget=Budget(depth=4, confidence=1e-9))
         cut = first_guesses(subject, PROMPTS, params, budget=Budget(depth=4, confidence=0.2))

@@ -129,7 +129,7 @@ def test_nan_is_an_error():
 
 @pytest.mark.parametrize("sample", ["greedy", "match"])
 def test_unsure_paths_are_not_expanded(sample):
-    """A floor for paths: children hang only from nodes whose path is probable enough. Confidences are the nodes' own."""
+    """A floor for paths: children hang only from probable ones. Confidences are the nodes' own."""
     seq = sequence([1, 2], temperature=1.0)
     tree = Tree(seq, 4, 60)
     budgets = [Budget(depth=4, survival=0.12)]

@@ -119,9 +119,11 @@ def test_bad_options(subject, tmp_path):
     with pytest.raises(ConfigError, match="unknown drafter 'engram', did you mean 'ngram'"):
         Subject(DrafterRow(drafter="several", options={"drafters": ["engram"]}), tmp_path).engine()
     policy = InTurn(arms=9)
-    with pytest.raises(ConfigError, match="asks for arm [5-8], there are 5 drafters"):
+    with pytest.raises(ConfigError, match=r"asks for arm [5-8], there are 5 drafters"):
         run(subject.engine(policy=policy), [Request(prompt_token_ids=p) for p in PROMPTS])
-    with pytest.raises(CapabilityError, match="'eagle' taps layer 0, and another one restarts the target behind layer 1"):
+    with pytest.raises(
+        CapabilityError, match=r"'eagle' taps layer 0, and another one restarts the target behind layer 1"
+    ):
         blind = {"drafters": [{"method": "eagle", **eagle_net(subject.decoder, tmp_path)}, "early_exit"]}
         Subject(DrafterRow(drafter="several", options=blind), tmp_path).engine()
     same = Subject(DrafterRow(drafter="several", options={"drafters": ["ngram", {"method": "ngram"}]}), tmp_path)

@@ -7,8 +7,8 @@ Hou et al., "BanditSpec: adaptive speculative decoding via bandit algorithms", 2
 
 Rewards are rates over the best rate seen, so they lie in [0, 1]; seconds are measured. A rate is a ratio of sums, not
 a mean of ratios: long rounds count as long. `discount` below 1 forgets, for texts that change. One arm is played for a
-whole batch, so that its time is its own. It knows nothing of how lengths are related, so it learns slowly: prefer `auto`
-unless you study it. Data in: sequences and events; data out: one budget each.
+whole batch, so that its time is its own. It knows nothing of how lengths are related, so it learns slowly. Data in:
+sequences and events; data out: one budget each.
 """
 
 import math

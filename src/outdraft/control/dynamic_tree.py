@@ -1,10 +1,11 @@
 """Limits of a dynamic tree: how deep it is expanded, and how many nodes are left to verify, shared by the batch.
 
 Li et al., "EAGLE-2: faster inference of language models with dynamic draft trees", 2024,
-https://arxiv.org/abs/2406.16858: the most probable paths of a level are expanded for `num_speculative_tokens` levels, and
-the best `nodes` of all are verified (60 with the root). Expansion and ranking are the drafter's (`drafters/shared/
-growth.py`), how many survive is decided here: `batch_nodes` is what one pass may verify, so a larger batch gets smaller
-trees, and paths less probable than `survival` are not expanded. Data in: sequences; data out: one budget each.
+https://arxiv.org/abs/2406.16858: the most probable paths of a level are expanded for `num_speculative_tokens` levels,
+and the best `nodes` of all are verified (60 with the root). Expansion and ranking are the drafter's
+(`drafters/shared/growth.py`), how many survive is decided here: `batch_nodes` is what one pass may verify, so a larger
+batch gets smaller trees, and paths less probable than `survival` are not expanded. Data in: sequences; data out: one
+budget each.
 """
 
 from collections.abc import Sequence as Seq

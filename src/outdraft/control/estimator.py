@@ -1,10 +1,10 @@
 """On the fly: estimate acceptance and costs, then guess as deep as the speed-up formula says, zero included.
 
-Liu, Park and Shen, "A drop-in solution for on-the-fly adaptation of speculative decoding in large language models", 2025,
-https://aclanthology.org/2025.acl-long.482: running estimates of alpha and of the step times, every round the length (and
-the drafter, where there are several) with the greatest expected speed-up. Its code is not public; here alpha is the
-maximum-likelihood estimate of a truncated geometric law, accepted / (accepted + rejections), which forgets, and the
-formula is Leviathan's with the measured cost of a pass by its rows:
+Liu, Park and Shen, "A drop-in solution for on-the-fly adaptation of speculative decoding in large language models",
+2025, https://aclanthology.org/2025.acl-long.482: running estimates of alpha and of the step times, every round the
+length (and the drafter, where there are several) with the greatest expected speed-up. Its code is not public; here
+alpha is the maximum-likelihood estimate of a truncated geometric law, accepted / (accepted + rejections), which
+forgets, and the formula is Leviathan's with the measured cost of a pass by its rows:
 
     E(k) / (draft(k) + pass(k + 1))        E(k) = 1 + alpha + ... + alpha^k
 

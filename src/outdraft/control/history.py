@@ -1,4 +1,4 @@
-"""A depth that follows the last rounds of its sequence: shorter where whole guesses fail, longer where most is accepted.
+"""A depth that follows its sequence's last rounds: shorter where whole guesses fail, longer where most is accepted.
 
 Over a window of rounds,
 

@@ -1,8 +1,8 @@
 """A switch: no speculation while too little is accepted, and a few rounds of it now and then to see whether that holds.
 
-TensorRT-LLM turns speculation off where acceptance falls below a threshold; here it is tried again every `every` rounds.
-Acceptance is accepted / (accepted + rejections) over the last `window` rounds, which does not depend on the depth. Data
-in: sequences and events; data out: one budget each, with a switch for every sequence.
+TensorRT-LLM turns speculation off where acceptance falls below a threshold; here it is tried again every `every`
+rounds. Acceptance is accepted / (accepted + rejections) over the last `window` rounds, which does not depend on the
+depth. Data in: sequences and events; data out: one budget each, with a switch for every sequence.
 """
 
 from collections import deque

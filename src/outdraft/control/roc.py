@@ -1,7 +1,7 @@
 """Choose the confidence threshold from what confidence has been worth: the point of the ROC curve that costs least.
 
-Every judged token leaves a pair (the drafter's probability, accepted or not). With threshold h a token below it ends the
-guess, so its costs are
+Every judged token leaves a pair (the drafter's probability, accepted or not). With threshold h a token below it ends
+the guess, so its costs are
 
     false positives   rejected tokens at or above h / all rejected       drafting went on for nothing
     false negatives   accepted tokens below h / all accepted             drafting stopped too early, three times as bad

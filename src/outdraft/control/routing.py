@@ -1,11 +1,11 @@
 """Which drafter guesses: the one with the most expected tokens for its measured cost. The depth is given.
 
-    worth(arm) = (1 + mean accepted of its last rounds) / (its drafting + a pass over its rows)        plain: 1 / pass(1)
+    worth(arm) = (1 + mean accepted of its last rounds) / (its drafting + a pass over its rows)    plain: 1 / pass(1)
 
-Hybrids of a suffix index and a model route by the index's own score (Oliaro et al., "SuffixDecoding: extreme speculative
-decoding for emerging AI applications", 2024, https://arxiv.org/abs/2411.04975); this routes by what came of it, so any
-drafters can stand side by side. An arm that was not asked for `retry` rounds is asked once. Data in: sequences and
-events; data out: one budget each.
+Hybrids of a suffix index and a model route by the index's own score (Oliaro et al., "SuffixDecoding: extreme
+speculative decoding for emerging AI applications", 2024, https://arxiv.org/abs/2411.04975); this routes by what came of
+it, so any drafters can stand side by side. An arm that was not asked for `retry` rounds is asked once. Data in:
+sequences and events; data out: one budget each.
 """
 
 from collections.abc import Sequence as Seq

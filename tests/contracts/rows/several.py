@@ -1,4 +1,4 @@
-"""A draft model beside look-up: the suite's constant policy asks the first arm; tests/drafters/test_several.py asks all."""
+"""A draft model beside look-up. The suite asks the first arm alone; tests/drafters/test_several.py asks all."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The product's default policy: arm and depth by measured cost and measured acceptance, with plain decoding as its floor.
+"""The product's default policy: arm and depth by measured cost and measured acceptance; its floor is plain decoding.
 
 The formulas are those of Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding",
 2022, https://arxiv.org/abs/2211.17192; choosing anew by running estimates is that of Liu, Park and Shen, "A drop-in

@@ -3,7 +3,7 @@
     measured   t_pass(rows), t_draft(arm, depth)         of the engine, `shared/costs.py`
                S_i(sequence, arm)                         survival of a guess, forgetting, `shared/acceptance.py`
     chosen     max (B + sum of S) / (t_draft + t_pass)    tokens a second of the whole batch
-    explored   with 1 % of the time: an arm out of use guesses for one round when its likely loss has been saved up
+    explored   with 1.5 % of the time: an arm out of use guesses for one round when its likely loss has been saved up
 
 A probe that pays earns credit for the next one, so a change of the text is followed at once, and arms that never pay
 are looked at ever less than the saved time allows. Data in: sequences and events; data out: one budget each. Times are
@@ -35,7 +35,7 @@ class AutoOptions:
 
     num_speculative_tokens: int = 16  # the deepest guess
     memory: float = 32.0  # rounds after which a round counts 1/e in a sequence's acceptance
-    exploration: float = 0.01  # share of the time that probes may cost
+    exploration: float = 0.015  # share of the time that probes may cost
 
     def __post_init__(self) -> None:
         check_range("num_speculative_tokens", self.num_speculative_tokens, 0)

@@ -21,6 +21,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 
 _KEEP = 0.998  # weight of what is known, each node walked
+_MEASURED = 16  # rounds that measure the curve
 _PRIOR = 4.0  # walked nodes that the prior weighs
 
 
@@ -64,14 +65,24 @@ class HardwareTreePolicy:
             before = rates[-1]
         return rates
 
+    @property
+    def _measuring(self) -> int | None:
+        """At the start trees of several sizes, so that the curve is a curve."""
+        options = self._options
+        sizes = (1, max(1, options.first_nodes // 2), options.first_nodes, options.nodes)
+        return min(sizes[self._num_rounds % 4], options.nodes) if self._num_rounds < _MEASURED else None
+
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """The size of the moment; now and then a small tree, so that plain costs stay known."""
+        """The size of the moment; where that is none, now and then a node to see whether it still is."""
         self._count = len(seqs)
         budgets = []
         for seq in seqs:
-            depth, nodes = allowed(seq, self.depth), self.nodes
+            depth, nodes = allowed(seq, self.depth), self._measuring or self.nodes
             if not depth and self._num_rounds % self._options.every == 1:
-                depth, nodes = allowed(seq, 1), 1  # a look at whether plain decoding is still best
+                depth, nodes = (
+                    allowed(seq, min(1, self._options.num_speculative_tokens)),
+                    1,
+                )  # a look at whether plain decoding is still best
             self._chosen[seq.id] = Choice(0, depth)
             budgets.append(Budget(depth=depth, nodes=nodes))
         return budgets

@@ -1,8 +1,8 @@
 """How far a guess survives, learned from rounds: hazards h_i = P(stopped at i | reached i), which forget.
 
 A guess stops at i where the target disagrees there, or where the drafter offered no more: both end the gain. The
-survival S_i = (1 - h_1) ... (1 - h_i) of a guess of depth k makes 1 + S_1 + ... + S_k tokens a round. A sequence leans on
-what others of its engine have shown as on `_LEAN` rounds of its own. Data in: (depth asked, accepted) a round; data
+survival S_i = (1 - h_1) ... (1 - h_i) of a guess of depth k makes 1 + S_1 + ... + S_k tokens a round. A sequence leans
+on what others of its engine have shown as on `_LEAN` rounds of its own. Data in: (depth asked, accepted) a round; data
 out: survivals.
 """
 
@@ -45,8 +45,8 @@ class Hazards:
             self._unit = 1.0
 
     def age(self, rounds: int) -> None:
-        """So many rounds went by without a guess: what is known weighs less, a quarter as fast."""
-        self._unit *= self._growth ** (max(0, min(rounds, 400)) / 4)
+        """So many rounds went by without a guess: what is known weighs less, half as fast."""
+        self._unit *= self._growth ** (max(0, min(rounds, 400)) / 2)
 
     @property
     def rate(self) -> float:

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from outdraft.control.shared.curve import Curve
 from outdraft.core.events import StepEvent
 
-
 _MANY = 16  # missed tokens from which their price can be told from noise
 _USUAL = 1.25  # times the usual drafting that count as usual
 

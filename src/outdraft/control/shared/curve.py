@@ -4,14 +4,14 @@
                                         shape: slow, one mean for each x seen, pulled towards a line through all
 
 What was never measured lies on the line, and the line begins as a prior. A measurement far above what is known counts
-as a few times the known, so that one hiccup of the machine does not decide. Data in: counts with seconds; data out:
+as half as much again, so that one hiccup of the machine does not decide. Data in: counts with seconds; data out:
 seconds.
 """
 
 _FAST = 0.1  # share of a measurement in the level
 _SLOW = 1 / 24  # least share of a measurement in its shape
 _PULL = 2.0  # the line weighs as much as so many measurements
-_CLIP = 3.0  # times what is known
+_CLIP = 1.5  # times what is known
 _FIT_EVERY = 16  # measurements between two fits, once an x is known
 _KNOWN = 3  # measurements after which an x may move the level
 
