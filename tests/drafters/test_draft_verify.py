@@ -63,6 +63,17 @@ def test_an_empty_set_draws_from_the_targets_own_law():
     assert draft.num_nodes == 3 and none.num_nodes == 1
 
 
+def test_a_budget_may_ask_for_surer_tokens():
+    runner = Runner(MODEL)
+    drafter = make("draft_verify", runner, skip_mlp=(1,))
+    seqs = [sequence(prompt, k=0) for prompt in ([1, 2, 3, 4], [5])]
+    with pytest.raises(ZeroDivisionError):
+        write(seqs, runner, drafter, each_step=lambda _: 1 / 0)
+    strict, free = drafter.propose(seqs, [Budget(depth=4, confidence=1.0), Budget(depth=4)])
+    assert strict.num_nodes == 2 and free.num_nodes == 5  # the unsure token stays and ends its chain
+    assert 0 < float(strict.confidence[1]) < 1 and len(free.confidence) == 5
+
+
 def test_alternating_keeps_the_ends():
     assert alternating(8, 0.45) == Skip(frozenset({1, 3, 5}), frozenset({1, 3, 5}))
     assert alternating(8, 1.0).mlp == frozenset(range(1, 7))

@@ -8,6 +8,7 @@ from drafters.drafting import sequence
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import NumericsError
+from outdraft.core.policy import Budget
 from outdraft.drafters.shared.growth import Tree, grow_trees
 from outdraft.testing.table_target import TableTarget
 
@@ -124,3 +125,19 @@ def test_nan_is_an_error():
         grow_trees(
             [Tree(sequence([1]), 2, 5)], lambda *_: torch.full((1, 7), math.nan), sample="match", width=2, beam=2
         )
+
+
+@pytest.mark.parametrize("sample", ["greedy", "match"])
+def test_unsure_paths_are_not_expanded(sample):
+    """A floor for paths: children hang only from probable ones. Confidences are the nodes' own."""
+    seq = sequence([1, 2], temperature=1.0)
+    tree = Tree(seq, 4, 60)
+    budgets = [Budget(depth=4, survival=0.12)]
+    draft = grow_trees([tree], feed, sample=sample, width=3, beam=9, budgets=budgets)[0]
+    shape = host_tree(draft)
+    sure = draft.confidence.tolist()
+    expanded = [node for node in range(1, draft.num_nodes) if shape.children[node]]
+    for node in range(1, draft.num_nodes):
+        path = math.prod(sure[v] for v in shape.path(node))
+        assert (node in expanded) == (path >= 0.12 and shape.depths[node] < 4)
+    assert expanded

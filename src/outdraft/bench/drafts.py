@@ -6,6 +6,7 @@ Data in: the line-up's rival, the target's name with its steps; data out: the ri
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.lineup import Rival
@@ -22,7 +23,7 @@ def join_made(plain: LLM, rival: Rival, shelf: Shelf, target: str) -> LLM:
     """The rival's engine over `plain`; its record names the model as it was asked for, and what its weights are."""
     made = make_draft(rival, shelf, target)
     llm = join(plain, made)
-    if made is not rival:
+    if _model_of(made) != _model_of(rival):
         told = llm.config["drafter"]
         told |= {"model": _model_of(rival), "weights": digest_weights(Path(told["model"]))}
     return llm
@@ -33,6 +34,7 @@ def make_draft(rival: Rival, shelf: Shelf, target: str) -> Rival:
 
     A head that belongs to one target (EAGLE, early exit) is inflated as the target was.
     """
+    rival = replace(rival, options={key: _nested(value, shelf, target) for key, value in rival.options.items()})
     name = _model_of(rival)
     base, *steps = target.split("@")
     if "@" in name:
@@ -42,6 +44,17 @@ def make_draft(rival: Rival, shelf: Shelf, target: str) -> Rival:
     else:
         return rival
     return replace(rival, options={**rival.options, "model": str(made)})
+
+
+def _nested(value: Any, shelf: Shelf, target: str) -> Any:
+    """An option that describes drafters (as `several`'s does), with the models of those made too."""
+    if isinstance(value, list | tuple):
+        return [_nested(one, shelf, target) for one in value]
+    if not isinstance(value, dict) or "method" not in value:
+        return value
+    options = {key: one for key, one in value.items() if key != "method"}
+    made = make_draft(Rival(name=value["method"], options=options), shelf, target)
+    return {"method": made.name, **made.options}
 
 
 def _model_of(rival: Rival) -> str:

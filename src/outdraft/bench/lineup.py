@@ -2,7 +2,7 @@
 
 eagle                       as it is
 eagle:k=8,width=3           k draft tokens a pass; any other word is an option of the drafter
-ngram:verifier=sequential   `verifier` and `policy` are the engine's
+ngram:verifier=sequential   `verifier` and `policy` are the engine's, `policy.NAME` is an option of the policy
 """
 
 import json
@@ -25,7 +25,8 @@ class Rival:
     options: Mapping[str, Any] = field(default_factory=dict)
     num_speculative_tokens: int | None = None
     verifier: str = "auto"
-    policy: str = "fixed"
+    policy: str | None = None  # None: fixed where k is named, else auto
+    policy_options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def label(self) -> str:
@@ -33,8 +34,9 @@ class Rival:
         said: dict[str, Any] = {} if self.num_speculative_tokens is None else {"k": self.num_speculative_tokens}
         own = ZOO_OPTIONS.get(self.name, {})
         said |= {key: value for key, value in self.options.items() if own.get(key) != value}
-        said |= {key: value for key, value in (("verifier", self.verifier), ("policy", self.policy))
-                 if value not in ("auto", "fixed")}  # fmt: skip
+        said |= {} if self.verifier == "auto" else {"verifier": self.verifier}
+        said |= {} if self.policy is None else {"policy": self.policy}
+        said |= {f"policy.{key}": value for key, value in self.policy_options.items()}
         return " ".join([self.name, *(f"{key}={value}" for key, value in said.items())])
 
 
@@ -52,6 +54,7 @@ def parse_rival(text: str, *, verifier: str = "auto", zoo: bool = False) -> Riva
     name, _, rest = text.partition(":")
     options: dict[str, Any] = dict(ZOO_OPTIONS.get(name, {})) if zoo else {}
     ours: dict[str, Any] = {"verifier": verifier}
+    pacing: dict[str, Any] = {}
     for part in re.split(r",(?![^\[{]*[\]}])", rest) if rest else []:  # a comma within brackets belongs to a value
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
@@ -61,9 +64,11 @@ def parse_rival(text: str, *, verifier: str = "auto", zoo: bool = False) -> Riva
             ours["num_speculative_tokens"] = _count(text, value)
         elif key in ("verifier", "policy"):
             ours[key] = value.strip()
+        elif key.startswith("policy."):
+            pacing[key.removeprefix("policy.")] = _value(value)
         else:
             options[key] = _value(value)
-    return Rival(name=name.strip(), options=options, **ours)
+    return Rival(name=name.strip(), options=options, policy_options=pacing, **ours)
 
 
 def _count(text: str, value: str) -> int:

@@ -42,6 +42,7 @@ def join(plain: LLM, rival: Rival) -> LLM:
         rival.options,
         verifier=rival.verifier,
         policy=rival.policy,
+        policy_options=rival.policy_options,
         num_speculative_tokens=rival.num_speculative_tokens,
     )
 

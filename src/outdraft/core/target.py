@@ -35,6 +35,7 @@ class Needs:
     prompt_taps: tuple[int, ...] = ()  # the same, of passes that read a prompt only
     layers: bool = False  # `TargetPort.run_layers`, `run`, `tentative` and `again`
     rows: bool = False  # `TargetPort.rows`: the keys and values of the text
+    resume_layer: int = 0  # its drafts restart the target behind so many layers, where taps before them see nothing
     weights: bool = False  # `TargetPort.embed` and `TargetPort.logits`
     same_vocab: bool = True
 

@@ -57,7 +57,7 @@ def build_parts(
 ) -> tuple[Parts, dict[str, Any]]:
     """The four parts over a loaded target, and the resolved configuration as plain data."""
     rule = find("verifier", speculation.verifier)
-    pacing = find("policy", speculation.policy)
+    pacing = find("policy", speculation.pacing)
     method = find("drafter", speculation.drafter)
     pace = dict(policy_options)
     if speculation.num_speculative_tokens is not None:

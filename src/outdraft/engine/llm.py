@@ -42,7 +42,9 @@ class LLM:
         drafter: who guesses (`outdraft methods` lists them); `drafter_options` are its own.
         verifier: which rule judges. "auto": the target's own keyed draw where a request names a seed (the text is then
             the same with any drafter, and with none), else the rule that accepts most for the shape of the guess.
-        policy, num_speculative_tokens: how much to guess.
+        policy, num_speculative_tokens: how much to guess (docs/policies.md). Default: "auto", by measured cost and
+            acceptance; with a num_speculative_tokens and no policy "fixed", so many in every round. With another policy
+            num_speculative_tokens is the deepest guess.
         speculative_config: the same in vLLM's words; excludes `drafter`.
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
@@ -70,7 +72,7 @@ class LLM:
         drafter_options: Mapping[str, Any] | None = None,
         verifier: str = "auto",
         verifier_options: Mapping[str, Any] | None = None,
-        policy: str = "fixed",
+        policy: str | None = None,
         policy_options: Mapping[str, Any] | None = None,
         num_speculative_tokens: int | None = None,
         speculative_config: Mapping[str, Any] | None = None,
@@ -147,7 +149,7 @@ class LLM:
         options: Mapping[str, Any] | None = None,
         *,
         verifier: str = "auto",
-        policy: str = "fixed",
+        policy: str | None = None,
         policy_options: Mapping[str, Any] | None = None,
         num_speculative_tokens: int | None = None,
     ) -> "LLM":

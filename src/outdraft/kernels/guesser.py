@@ -72,6 +72,7 @@ class Chains:
     tokens: list[list[int]]  # -1 from a row on whose logits are not finite
     laws: list[Tensor | None]  # [depth + 1, V] that each token was drawn from, the last row 0; None: the best tokens
     states: Tensor | None  # [B, steps, D] after the layers, of each row that a token was chosen from (and of the last)
+    surenesses: list[list[float]] | None = None  # each token's probability, where floors were given
 
 
 class Guesser:
@@ -124,12 +125,20 @@ class Guesser:
         return states, logits
 
     def chain(
-        self, rows: Rows, depths: Seq[int], draws: Seq[Draw | None], *, feed_last: bool = False, states: bool = False
+        self,
+        rows: Rows,
+        depths: Seq[int],
+        draws: Seq[Draw | None],
+        *,
+        feed_last: bool = False,
+        states: bool = False,
+        floors: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
         """From each span's last row on: `depths[i]` tokens (at least 1), each the next one's input.
 
         rows: spans without paths, with room in the cache for a row a step behind them. draws: None for the best token.
-        feed_last: the last token goes through the layers too. states: return them.
+        feed_last: the last token goes through the layers too. states: return them. floors: of each chain the least
+        probability of a token and of a path; where all chains have fallen below, they end, the last token included.
         """
         count, steps = len(depths), max(depths)
         order = sorted(range(count), key=lambda i: -depths[i])
@@ -147,16 +156,21 @@ class Guesser:
                 q[place] = law.data_ptr()
         left = torch.empty(count, stride, self._width) if states else None
         described = self._describe(rows, order)
+        least = None if floors is None else torch.tensor([floors[i] for i in order], dtype=torch.float32)
+        sure = None if floors is None else torch.zeros(count, stride)
+        made_steps = ctypes.c_int32()
         chain = CGuessChain(
             (ctypes.c_int32 * count)(*[depths[i] for i in order]), stride, feed_last, laws, keys, found, q,
-            pointer(left),
+            pointer(left), pointer(least), pointer(sure), ctypes.pointer(made_steps),
         )  # fmt: skip
         check(self._native.od_guesser_chain(self._handle, ctypes.byref(described), ctypes.byref(chain)))
         back = sorted(range(count), key=lambda place: order[place])
-        tokens = [found[place * stride : place * stride + depths[i]] for i, place in enumerate(back)]
+        lengths = [min(depth, made_steps.value) for depth in depths]
+        tokens = [found[place * stride : place * stride + lengths[i]] for i, place in enumerate(back)]
+        surenesses = None if sure is None else [sure[place, : lengths[i]].tolist() for i, place in enumerate(back)]
         if left is not None and order != list(range(count)):
             left = left[back]
-        return Chains(tokens=tokens, laws=made, states=left)
+        return Chains(tokens=tokens, laws=made, states=left, surenesses=surenesses)
 
     def _describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
         spans = rows.spans if order is None else [rows.spans[i] for i in order]

@@ -48,10 +48,11 @@ class NativeGuesser:
         skip: Skip = NO_SKIP,
         feed_last: bool = False,
         states: bool = False,
+        floors: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
         """`Guesser.chain`: the cache must have room for the rows of every step behind those of the pass."""
         rows = self._rows(tokens, positions, ctx, max(depths), None, taps, skip)
-        return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states)
+        return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states, floors=floors)
 
     def _rows(
         self,

@@ -27,8 +27,8 @@ from outdraft.drafters.draft_model.rounding import Quantization, check_quantizat
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.growth import Tree, grow_trees
-from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
+from outdraft.drafters.shared.native import Floors, grow_chains_natively
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_network
@@ -74,7 +74,7 @@ class DraftModelDrafter:
         """A guess for each sequence that has a budget and whose text the draft model's context can hold."""
         depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
         if self._options.width == 1:
-            return self._chains(seqs, depths)
+            return self._chains(seqs, depths, budgets)
         return self._trees(seqs, depths, budgets)
 
     def observe(self, seen: Seq[Seen]) -> None:
@@ -93,17 +93,18 @@ class DraftModelDrafter:
         # The last token fed stands one place before the last one drafted.
         return max(0, min(usable_depth(seq, budget), self.model.max_len + 1 - len(seq.tokens)))
 
-    def _chains(self, seqs: Seq[Sequence], depths: list[int]) -> list[Draft]:
+    def _chains(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
         def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
             if step == 0:
                 return self.model.read([seqs[i] for i in rows])
             return self.model.guess([seqs[i].id for i in rows], tokens, step)
 
-        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
-            return self.model.chain([seqs[i] for i in rows], own_depths, draws)
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
+            return self.model.chain([seqs[i] for i in rows], own_depths, draws, least)
 
         options = self._options
-        plain = not options.confidence_threshold and all(takes_plain_argmax(seq, options.sample) for seq in seqs)
+        asked = any(end.is_asked for end in floors(len(seqs), options.confidence_threshold, budgets))
+        plain = not asked and all(takes_plain_argmax(seq, options.sample) for seq in seqs)
         if plain and isinstance(self.model, StaticDraftModel):
             return self.model.chains(seqs, depths)
         return grow_chains_natively(
@@ -113,6 +114,7 @@ class DraftModelDrafter:
             feed,
             sample=options.sample,
             confidence_threshold=options.confidence_threshold,
+            budgets=budgets,
         )
 
     def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
@@ -131,6 +133,7 @@ class DraftModelDrafter:
             width=width,
             beam=width,
             confidence_threshold=self._options.confidence_threshold,
+            budgets=budgets,
         )
 
 

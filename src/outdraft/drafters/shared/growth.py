@@ -11,15 +11,17 @@ drawn token for its value would bend the law; they stop growing instead. Data in
 """
 
 from collections.abc import Sequence as Seq
-from math import exp
+from math import exp, inf, log
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import Sample, check_finite, takes_argmax
+from outdraft.drafters.shared.limits import Floor, floors
 from outdraft.kernels.choice import top_tokens
 from outdraft.sampling.warp import warp_nodes
 
@@ -91,8 +93,14 @@ def grow_trees(
     width: int,
     beam: int,
     confidence_threshold: float = 0.0,
+    budgets: Seq[Budget] | None = None,
 ) -> list[Draft]:
-    """Grow all trees together. `width`: children of an expanded node; `beam`: nodes expanded on one level."""
+    """Grow all trees together. `width`: children of an expanded node; `beam`: nodes expanded on one level.
+
+    `confidence_threshold`: the drafter's own; `budgets` may ask for more.
+    """
+    ends = dict(zip(map(id, trees), floors(len(trees), confidence_threshold, budgets), strict=True))
+    asked = any(end.is_asked for end in ends.values())
     level = 0
     while live := [tree for tree in trees if tree.frontier]:
         logits = feed(level, live)
@@ -109,9 +117,9 @@ def grow_trees(
                 _draw(tree, logits[start : start + len(fed)], width)
             start += len(fed)
             tree.expanded += fed
-            tree.frontier = _next(tree, first, level + 1, beam, confidence_threshold, sample)
+            tree.frontier = _next(tree, first, level + 1, beam, ends[id(tree)], sample)
         level += 1
-    return [_finish(tree, sample) for tree in trees]
+    return [_finish(tree, sample, asked) for tree in trees]
 
 
 Row = tuple[list[int], list[float], list[float]]
@@ -147,15 +155,17 @@ def _draw(tree: Tree, logits: Tensor, width: int) -> None:
             tree.add(node, token, float(torch.log(prob)), float(prob))
 
 
-def _next(tree: Tree, first: int, level: int, beam: int, threshold: float, sample: Sample) -> list[int]:
-    """Which of the nodes from `first` on to expand: the `beam` most probable paths whose last token is not unsure."""
+def _next(tree: Tree, first: int, level: int, beam: int, end: Floor, sample: Sample) -> list[int]:
+    """Which of the nodes from `first` on to expand: the `beam` most probable paths that are not unsure."""
     if level >= tree.max_depth or (not takes_argmax(tree.seq, sample) and len(tree.tokens) > tree.max_nodes):
         return []
-    sure = [node for node in range(first, len(tree.tokens)) if tree.probs[node] >= threshold]
+    least = log(end.path) if end.path > 0 else -inf
+    new = range(first, len(tree.tokens))
+    sure = [node for node in new if tree.probs[node] >= end.token and tree.scores[node] >= least]
     return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[:beam])
 
 
-def _finish(tree: Tree, sample: Sample) -> Draft:
+def _finish(tree: Tree, sample: Sample, asked: bool) -> Draft:
     """The grown tree as a datum; a deterministic one keeps its most probable `max_nodes` nodes."""
     n = len(tree.tokens)
     if takes_argmax(tree.seq, sample):
@@ -165,10 +175,16 @@ def _finish(tree: Tree, sample: Sample) -> Draft:
         return Draft(
             tokens=torch.tensor([tree.tokens[node] for node in keep]),
             parents=torch.tensor([at.get(tree.parents[node], -1) for node in keep]),
+            confidence=torch.tensor([tree.probs[node] for node in keep]) if asked else None,
         )
     q = None
     if tree.laws:
         some = next(iter(tree.laws.values()))
         q = some.new_zeros(n, some.shape[0])
         q[list(tree.laws)] = torch.stack(list(tree.laws.values()))
-    return Draft(tokens=torch.tensor(tree.tokens), parents=torch.tensor(tree.parents), q=q)
+    return Draft(
+        tokens=torch.tensor(tree.tokens),
+        parents=torch.tensor(tree.parents),
+        q=q,
+        confidence=torch.tensor(tree.probs) if asked else None,
+    )

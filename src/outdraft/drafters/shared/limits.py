@@ -1,8 +1,11 @@
-"""How deep and how large a guess may be: the budget, cut where the context ends.
+"""How deep and how large a guess may be: the budget, cut where the context ends; and when a branch may end early.
 
 Every node has a row in the target's cache while it is judged, also the rejected ones, so near the end of the context a
 tree must not have more nodes than there is room for rows. Data in: a sequence and its budget; data out: numbers >= 0.
 """
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -18,3 +21,23 @@ def usable_nodes(seq: Sequence, budget: Budget, wanted: int) -> int:
     if budget.nodes is not None:
         wanted = min(wanted, budget.nodes)
     return max(0, min(wanted, seq.max_len - len(seq.tokens)))
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """A branch ends after a token less probable than `token`, or on a path less probable than `path`; 0: never."""
+
+    token: float = 0.0
+    path: float = 0.0
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether confidences are wanted at all."""
+        return self.token > 0 or self.path > 0
+
+
+def floors(count: int, own: float, budgets: Seq[Budget] | None) -> list[Floor]:
+    """One for each of `count` sequences: the drafter's own threshold, or its budget's where that is higher."""
+    if budgets is None:
+        return [Floor(own)] * count
+    return [Floor(max(own, budget.confidence), budget.survival) for budget in budgets]

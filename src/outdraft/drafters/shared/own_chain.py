@@ -22,7 +22,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.drafters.shared.native import Floors, grow_chains_natively
 from outdraft.drafters.shared.own_network import OwnNetwork
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.nn.context import AttentionContext
@@ -81,9 +81,10 @@ def grow_own_chains(
             watch(rows[:num_open], logits)
         return logits
 
-    def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
+    def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
         tokens: list[list[int]] = [[] for _ in rows]
         laws: list[Tensor | None] = [None for _ in rows]
+        surenesses: list[list[float]] = [[] for _ in rows]
         for skip, members in _groups([skips[i] for i in rows]):
             own, depths = [seqs[rows[j]] for j in members], [own_depths[j] for j in members]
             found = network.chain(
@@ -93,10 +94,13 @@ def grow_own_chains(
                 depths,
                 [draws[j] for j in members],
                 skip,
+                None if least is None else [least[j] for j in members],
             )
             for j, path, law in zip(members, found.tokens, found.laws, strict=True):
                 tokens[j], laws[j] = path, law
-        return Chains(tokens=tokens, laws=laws, states=None)
+            for j, sure in zip(members, found.surenesses or (), strict=least is not None):
+                surenesses[j] = sure
+        return Chains(tokens=tokens, laws=laws, states=None, surenesses=None if least is None else surenesses)
 
     return grow_chains_natively(
         seqs,
@@ -105,6 +109,7 @@ def grow_own_chains(
         feed,
         sample=options.sample,
         confidence_threshold=options.confidence_threshold,
+        budgets=budgets,
     )
 
 

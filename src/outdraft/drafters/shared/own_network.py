@@ -73,10 +73,11 @@ class OwnNetwork:
         depths: Seq[int],
         draws: Seq[Draw | None],
         skip: Skip = NO_SKIP,
+        floors: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
         """Whole chains in one call; the context's cache has room for a row a step behind those of the pass."""
         assert self._native is not None
-        return self._native.chain(tokens, places, context, depths, draws, skip=skip)
+        return self._native.chain(tokens, places, context, depths, draws, skip=skip, floors=floors)
 
 
 def target_network(port: TargetPort) -> OwnNetwork:

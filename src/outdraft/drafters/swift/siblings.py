@@ -30,9 +30,10 @@ def add_siblings(seq: Sequence, path: Draft, rows: list[Tensor], room: int, samp
     parents = list(range(-1, len(tokens) - 1))
     drawn = not takes_argmax(seq, sample)
     laws: dict[int, Tensor] = {}
+    sure: list[float] = [] if path.confidence is None else path.confidence.tolist()
     for depth, logits in enumerate(rows):
-        confidence = float(torch.softmax(logits.float(), -1).amax())
-        more = min(width_at(confidence, drawn=drawn) - 1, room - len(tokens) + 1)
+        probabilities = torch.softmax(logits.float(), -1)
+        more = min(width_at(float(probabilities.amax()), drawn=drawn) - 1, room - len(tokens) + 1)
         if drawn:
             laws[depth] = warp_nodes(seq, logits[None], [tokens[1 : depth + 1]])[0]
         if more < 1:
@@ -44,8 +45,10 @@ def add_siblings(seq: Sequence, path: Draft, rows: list[Tensor], room: int, samp
         others = [token for token in found if token != tokens[depth + 1]][:more]
         tokens += others
         parents += [depth] * len(others)
+        sure += probabilities[others].tolist()
     q = None
     if drawn and laws:
         q = laws[0].new_zeros(len(tokens), laws[0].shape[0])
         q[list(laws)] = torch.stack(list(laws.values()))
-    return Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), q=q)
+    confidence = torch.tensor(sure) if path.confidence is not None else None
+    return Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), q=q, confidence=confidence)
