@@ -74,13 +74,21 @@ def test_index_equals_brute_force():
     tokens, index = [], NgramIndex(1, 3)
     for _ in range(300):
         tokens.append(random.randrange(4))
-        index.extend(tokens)
+        index.extend(tokens[-1:])
         for n in (1, 2, 3):
             if len(tokens) < n:
                 continue
             found = list(index.follows(tokens, n))
             ends = range(len(tokens) - 1, n - 1, -1)
             assert found == [end for end in ends if tokens[end - n : end] == tokens[-n:]]
+
+
+def test_continuations_stay_in_their_text():
+    index = NgramIndex(1, 2)
+    for text in ([1, 2, 3], [4, 1, 2], [5, 2, 6, 7]):
+        index.extend(text)
+        index.close()
+    assert [found.tokens for found in index.lookup([9, 1, 2], 3)] == [[3], [6, 7], [3]]
 
 
 @pytest.mark.parametrize("bad", [{"min_ngram": 0}, {"min_ngram": 4}, {"width": 0}])

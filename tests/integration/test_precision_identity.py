@@ -17,7 +17,7 @@ TREES = (
     Rival(name="ngram", options={"width": 3}, num_speculative_tokens=6),
     Rival(name="eagle", options={"width": 1}, num_speculative_tokens=5),  # the chain; its default is a tree
 )
-PRECISIONS = ("zoo:target", "zoo:target@int8", "zoo:target@int4")
+PRECISIONS = ("zoo:target", "zoo:target@int8", "zoo:target@int4", "zoo:target@int4-g128")
 TOGETHER = 16  # requests of a batch
 
 

@@ -45,7 +45,7 @@ def llama_cpp_tensors(decoder: Decoder) -> dict[str, np.ndarray]:
 
 
 def write_gguf(decoder: Decoder, path: Path, kind=F32, tokenizer: Tokenizer | None = None, **extra) -> Path:
-    """A GGUF file with matrices of type `kind` and everything else in float32; `extra`: tensors to add."""
+    """A GGUF file with matrices of type `kind`, or of `kind(name)`, the rest in float32; `extra`: tensors to add."""
     c = decoder.config
     writer = gguf.GGUFWriter(path, c.architecture)
     writer.add_context_length(c.max_len)
@@ -66,9 +66,10 @@ def write_gguf(decoder: Decoder, path: Path, kind=F32, tokenizer: Tokenizer | No
     if tokenizer is not None:
         add_tokenizer(writer, tokenizer)
     for name, array in (llama_cpp_tensors(decoder) | extra).items():
-        matrix = array.ndim == 2 and kind != F32
-        data = gguf.quants.quantize(np.ascontiguousarray(array), kind) if matrix else np.ascontiguousarray(array)
-        writer.add_tensor(name, data, raw_dtype=kind if matrix else None)
+        own = kind(name) if callable(kind) else kind
+        matrix = array.ndim == 2 and own != F32
+        data = gguf.quants.quantize(np.ascontiguousarray(array), own) if matrix else np.ascontiguousarray(array)
+        writer.add_tensor(name, data, raw_dtype=own if matrix else None)
     finish(writer)
     return path
 

@@ -2,6 +2,7 @@
 
     @WIDTHxDEPTH   the same law at the cost of a bigger model (`testing.inflate`)
     @int8, @int4   weights as the native kernels read them: one scale an output, or one for 32 inputs; the head stays
+    @int4-g128     4 bits with one scale for 128 inputs
 
 An inflated model and the small one that it was made from write the same text, so one drafts for the other with every
 token accepted. Data in: a name; data out: a model directory (made once, kept on a `Shelf`).
@@ -22,7 +23,11 @@ from outdraft.nn.quant.config import QuantConfig
 from outdraft.testing.inflate import inflate
 from outdraft.weights.hub import resolve
 
-ROUNDINGS = {"int8": QuantConfig(bits=8, group_size=0), "int4": QuantConfig(bits=4, group_size=32)}
+ROUNDINGS = {
+    "int8": QuantConfig(bits=8, group_size=0),
+    "int4": QuantConfig(bits=4, group_size=32),
+    "int4-g128": QuantConfig(bits=4, group_size=128),
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -7,23 +7,18 @@ Data in: token ids; data out: a deterministic chain, or a small trie of several 
 index of the text.
 """
 
-from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from itertools import islice
 
-from outdraft.core.draft import Draft, chain
+from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.ngram_index import NgramIndex
-from outdraft.drafters.shared.trie import Trie
-
-_MAX_LOOKS = 8  # earlier occurrences examined for each branch wanted: bounds the cost of very common n-grams
+from outdraft.drafters.shared.span_index import look_up
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +50,9 @@ class NgramDrafter:
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An empty index for each."""
+        options = self._options
         for seq in seqs:
-            self._indices[seq.id] = NgramIndex(self._options.min_ngram, self._options.max_ngram)
+            self._indices[seq.id] = NgramIndex(options.min_ngram, options.max_ngram, wrap=options.wrap)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """What followed the last tokens earlier on; node 0 alone if they are new."""
@@ -71,30 +67,9 @@ class NgramDrafter:
             self._indices.pop(seq.id, None)
 
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
-        width, depth = self._options.width, usable_depth(seq, budget)
-        if depth == 0:
-            return chain([seq.pending])
-        if width == 1:
-            return chain([seq.pending, *next(self._continuations(seq, depth), [])])
-        trie = Trie(seq.pending, usable_nodes(seq, budget, width * depth))
-        branches = 0
-        for copied in islice(self._continuations(seq, depth), width * _MAX_LOOKS):
-            branches += trie.insert(copied)
-            if branches == width:
-                break
-        return trie.draft()
-
-    def _continuations(self, seq: Sequence, depth: int) -> Iterator[list[int]]:
-        """Copies of at most `depth` tokens, best first, repeats included."""
-        index, tokens = self._indices[seq.id], seq.tokens
-        index.extend(tokens)
-        for n in range(min(self._options.max_ngram, len(tokens)), self._options.min_ngram - 1, -1):
-            for start in index.follows(tokens, n):
-                copied = tokens[start : start + depth]
-                if self._options.wrap:
-                    period = len(tokens) - start
-                    copied += [copied[i % period] for i in range(len(copied), depth)]
-                yield copied
+        index, width = self._indices[seq.id], self._options.width
+        index.extend(seq.tokens[len(index) :])
+        return look_up(index, seq, budget, max_nodes=width * budget.depth, max_branches=width)
 
 
 def build(options: NgramOptions, port: TargetPort) -> NgramDrafter:

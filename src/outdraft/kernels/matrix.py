@@ -2,7 +2,8 @@
 
     bits 16   bfloat16 weights, activations rounded to bfloat16, float32 sums
     bits  8   one scale an output; activations as bytes with one scale a row
-    bits 8, 4 in groups   one scale for each `group` inputs; activations as bytes with one scale for each 32 inputs
+    bits 8, 4 in groups   one scale for each `group` inputs; activations as bytes with one scale for each 128 inputs
+                          where the groups allow it, else for each 32
 
 Data in: x [R, K] float32; data out: [R, N] float32.
 """
@@ -17,7 +18,7 @@ from outdraft.core.errors import CapabilityError
 from outdraft.kernels import grid
 from outdraft.kernels.library import CLinear, check, library
 
-STEP = 32  # inputs that the kernels take at once
+STEP, WIDE_STEP = 32, 128  # inputs that the kernels take at once
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,9 @@ def multiply_reference(weight: Weight, x: Tensor) -> Tensor:
     if weight.bits == 16:
         rounded = x.bfloat16().double()
     else:
-        span = weight.num_in if weight.bits == 8 and not weight.group else STEP
+        span = weight.num_in
+        if weight.bits == 4 or weight.group:
+            span = STEP if (weight.group or weight.num_in) % WIDE_STEP else WIDE_STEP
         parts = x.view(x.shape[0], -1, span)  # [R, spans, span]
         top = parts.abs().amax(-1, keepdim=True)
         scale = torch.where(top > 0, top / 127, torch.ones(()))

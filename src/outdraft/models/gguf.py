@@ -4,9 +4,12 @@
 
 llama.cpp turns neighbouring channels where everybody else turns channels half a head apart, so its converter reorders
 the rows of q and k of Llama models, and we put them back:  [h, d/2, 2] -> [h, 2, d/2].  Qwen's rows are as they were.
+
+Linear maps that are stored as Q8_0 or Q4_0 are on our own grid of integers, and stay on it.
 """
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +17,11 @@ import torch
 from torch import Tensor
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.kernels import grid
+from outdraft.models.naming import Entry, is_linear
+from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.rope import RopeConfig, frequencies
-from outdraft.weights.gguf import GgufFile
+from outdraft.weights.gguf import GRIDS, GgufFile
 from outdraft.weights.source import TensorSource
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")
@@ -53,8 +59,42 @@ class GgufModel(TensorSource):
         rounding = self._file.rounding()
         self.variant = f"gguf-{rounding}" if rounding else ""
 
+    def keep_integers(self, table: Iterable[Entry]) -> QuantConfig | None:
+        """Offer integers and scales in place of the weights that are on our grid; None if there are none.
+
+        A map of ours that is made of several of theirs needs all of them to be of one type.
+        """
+        bits: dict[str, int] = {}
+        kept: list[str] = []
+        for entry in table:
+            map_name, _, kind = entry.ours.rpartition(".")
+            if kind != "weight" or not is_linear(map_name):
+                continue
+            kinds = {self._file.kind(self._names[name]) for name in entry.theirs if name in self}
+            if len(kinds) == 1 and kinds <= set(GRIDS) and all(name in self for name in entry.theirs):
+                bits[map_name] = GRIDS[kinds.pop()]
+                for name in entry.theirs:
+                    theirs = self._names.pop(name)
+                    self._names |= {f"{name.removesuffix('weight')}{part}": theirs for part in ("qweight", "scales")}
+            else:
+                kept.append(map_name)
+        if not bits:
+            return None
+        most = Counter(bits.values()).most_common(1)[0][0]
+        others = tuple((name, own) for name, own in bits.items() if own != most)
+        return QuantConfig(bits=most, group_size=32, keep=tuple(kept), layer_bits=others)
+
     def __getitem__(self, name: str) -> Tensor:
-        tensor = self._file.tensor(self._names[name])
+        theirs = self._names[name]
+        if name.endswith(".scales"):
+            return self._restored(name, self._file.integers(theirs)[1])
+        if name.endswith(".qweight"):
+            integers = self._restored(name, self._file.integers(theirs)[0])
+            return grid.pack(integers, GRIDS[self._file.kind(theirs)])
+        return self._restored(name, self._file.tensor(theirs))
+
+    def _restored(self, name: str, tensor: Tensor) -> Tensor:
+        """The rows in Hugging Face's order."""
         if self._arch == "llama" and ".self_attn." in name:
             for part, key in (("q_proj", "head_count"), ("k_proj", "head_count_kv")):
                 if f".{part}." in name:
@@ -72,10 +112,20 @@ class GgufModel(TensorSource):
 
     def shape(self, name: str) -> tuple[int, ...]:
         """From the header."""
-        return self._file.shape(self._names[name])
+        theirs = self._names[name]
+        shape = self._file.shape(theirs)
+        if name.endswith(".scales"):
+            return (shape[0], shape[1] // 32)
+        if name.endswith(".qweight"):
+            return (shape[0], shape[1] * GRIDS[self._file.kind(theirs)] // 8)
+        return shape
 
     def dtype_name(self, name: str) -> str:
-        """F32, F16 or BF16; blocks of small integers are made whole as BF16."""
+        """F32, F16 or BF16; blocks of small integers are made whole as BF16, where they do not stay integers."""
+        if name.endswith(".scales"):
+            return "F32"
+        if name.endswith(".qweight"):
+            return "I8" if self._file.kind(self._names[name]) == "Q8_0" else "U8"
         kind = self._file.kind(self._names[name])
         return kind if kind in ("F32", "F16") else "BF16"
 

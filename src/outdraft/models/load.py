@@ -34,7 +34,7 @@ DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
 }  # fmt: skip
-_VARIANT = "outdraft_variant"  # in config.json: how weights were rounded that are stored whole, as a GGUF file's
+_VARIANT = "outdraft_variant"  # in config.json: how weights were rounded, if not by us: a GGUF file's name for it
 Rounding = Callable[[Decoder], QuantConfig | None]
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
@@ -79,10 +79,13 @@ def _load(path: str | Path, dtype: str | torch.dtype | None, device: str) -> Dec
     variant = raw.pop(_VARIANT, "")
     kind = find_architecture(raw)
     config = kind.read(raw)
-    if quant is not None:
-        config = replace(config, quant=quant, variant=quant.variant)
+    if isinstance(source, GgufModel):
+        quant = source.keep_integers(kind.table(config))
+        config = replace(config, quant=quant, variant=source.variant)
+    elif quant is not None:
+        config = replace(config, quant=quant, variant=str(variant) or quant.variant)
     else:
-        config = replace(config, variant=source.variant if isinstance(source, GgufModel) else str(variant))
+        config = replace(config, variant=str(variant))
     entries = list(stored_entries(kind.table(config), quant))
     names = _resolve_names(source, kind, entries, config)
     decoder = Decoder(config, _dtype(dtype, source, names, entries), device)
@@ -125,7 +128,7 @@ def save_model(decoder: Decoder, directory: str | Path) -> None:
     written |= {"torch_dtype": dtype, **kind.write(config)}
     if config.quant is not None:
         written["quantization_config"] = config.quant.to_json()
-    elif config.variant:
+    if config.variant and not (config.quant is not None and config.variant == config.quant.variant):
         written[_VARIANT] = config.variant
     (directory / "config.json").write_text(json.dumps(written, indent=2) + "\n")
     save_tensors(tensors, directory / SINGLE)

@@ -1,5 +1,5 @@
 """Reading one GGUF file, llama.cpp's container (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): key-value
-metadata and tensors, whose blocks of small integers are made whole when a tensor is asked for.
+metadata and tensors, whose blocks of small integers are made whole when a tensor is asked for, or stay integers.
 
 The `gguf` package knows the format; it is optional and imported here alone. F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K
 are tested; what else the package can make whole is read too.
@@ -15,6 +15,7 @@ from torch import Tensor
 from outdraft.core.errors import ModelLoadError
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
+GRIDS = {"Q8_0": 8, "Q4_0": 4}  # bits of the types that are our own grid: a float16 scale, then 32 integers
 _CURE = "download it again"
 
 
@@ -79,6 +80,17 @@ class GgufFile:
             ) from error
         made = torch.tensor(whole, dtype=torch.float32).reshape(self.shape(name))  # a copy: the file is mapped
         return made.to({"BF16": torch.bfloat16, "F16": torch.float16}.get(kind, torch.float32))
+
+    def integers(self, name: str) -> tuple[Tensor, Tensor]:
+        """A tensor of a type in `GRIDS`: integers int8 [out, in] and scales float32 [out, in / 32]."""
+        tensor = self._tensors[name]
+        rows = self.shape(name)[0]
+        blocks = torch.tensor(tensor.data).reshape(rows, -1, {8: 34, 4: 18}[GRIDS[self.kind(name)]])  # bytes; a copy
+        scales = blocks[:, :, :2].contiguous().view(torch.float16).squeeze(2).float()
+        values = blocks[:, :, 2:]
+        if GRIDS[self.kind(name)] == 4:  # 16 low halves, then 16 high ones, each plus 8
+            values = torch.cat((values & 15, values >> 4), 2) - 8
+        return values.contiguous().view(torch.int8).flatten(1), scales
 
 
 def _package(path: Path) -> Any:

@@ -105,18 +105,19 @@ class LookaheadDrafter:
         reach = len(levels[0]) + len(levels) - 2  # the deepest probe
         room = usable_nodes(seq, budget, num_probes + self._options.guesses * depth)
         fits = num_probes <= room and len(seq.tokens) + reach <= seq.max_len
-        trie = Trie(seq.pending, room - num_probes if fits else room)
+        trie = Trie(seq.pending)
         for tokens in state.pool.get(seq.pending):
             trie.insert(tokens[:depth])
         if not fits:
-            return trie.draft()
-        return self._with_window(state, trie)
+            return trie.draft(room)
+        return self._with_window(state, *trie.heaviest(room - num_probes))
 
-    def _with_window(self, state: _State, trie: Trie) -> Draft:
-        levels, num_verify = state.window.levels, trie.num_nodes
-        tokens = trie.tokens + levels[0][1:] + [token for level in levels[1:] for token in level]
+    def _with_window(self, state: _State, kept: list[int], above: list[int]) -> Draft:
+        """`kept` and `above`: tokens and parents of the nodes to verify."""
+        levels, num_verify = state.window.levels, len(kept)
+        tokens = kept + levels[0][1:] + [token for level in levels[1:] for token in level]
         columns = [0, *range(num_verify, num_verify + len(levels[0]) - 1)]  # each column's deepest node so far
-        parents = trie.parents + columns[:-1]
+        parents = above + columns[:-1]
         for _ in levels[1:]:
             parents += columns
             columns = list(range(len(parents) - len(columns), len(parents)))

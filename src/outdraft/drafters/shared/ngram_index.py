@@ -1,42 +1,75 @@
-"""Where every n-gram of one growing text occurred, latest first, at constant cost a token.
+"""Where every n-gram of some texts occurred, latest first, at constant cost a token.
 
     text   a b c a b | a b ?          extend: one dict entry and one link for each n
     ends       2     5                occurrences of the suffix "a b": what followed it, latest first
 
-An n-gram is entered once a token follows it, so the suffix itself is never its own match. Only committed tokens enter,
-so nothing is ever rolled back. Data in: token ids; data out: positions in the same text.
+An n-gram is entered once a token follows it, so a growing text's suffix is never its own match. Only committed tokens
+enter, so nothing is ever rolled back. Data in: token ids; data out: continuations, a `SpanIndex`.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Seq
+
+from outdraft.drafters.shared.span_index import Continuation
+
+_BORDER = -1  # between two texts: no context has it, no continuation crosses it
 
 
 class NgramIndex:
-    """The n-grams of one sequence for every n in [min_n, max_n]."""
+    """The n-grams of every n in [min_n, max_n], of one growing text or of several.
 
-    __slots__ = ("_heads", "_links", "_num_entered", "_sizes")
+    `wrap`: a continuation that reaches the end of what is known goes on with itself (a text in a loop).
+    """
 
-    def __init__(self, min_n: int, max_n: int) -> None:
-        self._sizes = range(min_n, max_n + 1)
+    __slots__ = ("_heads", "_links", "_sizes", "_text", "_wrap")
+
+    def __init__(self, min_n: int, max_n: int, *, wrap: bool = False) -> None:
+        self._sizes = range(max_n, min_n - 1, -1)
+        self._wrap = wrap
+        self._text: list[int] = []
         self._heads: dict[int, dict[tuple[int, ...], int]] = {n: {} for n in self._sizes}
-        self._links: dict[int, list[int]] = {n: [] for n in self._sizes}  # [end of an n-gram] -> its previous start
-        self._num_entered = 0
+        self._links: dict[int, list[int]] = {n: [] for n in self._sizes}  # [end of an n-gram] -> its previous end
 
-    def extend(self, tokens: list[int]) -> None:
-        """Enter what is new in `tokens`, the whole text so far."""
-        for follow in range(self._num_entered + 1, len(tokens)):
+    def __len__(self) -> int:
+        """Tokens entered, borders included."""
+        return len(self._text)
+
+    def extend(self, tokens: Iterable[int]) -> None:
+        """Enter the tokens that follow those entered so far."""
+        begin = max(1, len(self._text))
+        text = self._text
+        text.extend(tokens)
+        for follow in range(begin, len(text)):
             for n in self._sizes:
-                links = self._links[n]
-                if follow < n:
-                    links.append(-1)
-                    continue
-                heads, gram = self._heads[n], tuple(tokens[follow - n : follow])
-                links.append(heads.get(gram, -1))
-                heads[gram] = follow
-        self._num_entered = max(self._num_entered, len(tokens) - 1)
+                if follow >= n:
+                    heads, gram = self._heads[n], tuple(text[follow - n : follow])
+                    self._links[n].append(heads.get(gram, -1))
+                    heads[gram] = follow
+                else:
+                    self._links[n].append(-1)
 
-    def follows(self, tokens: list[int], n: int) -> Iterator[int]:
-        """Positions right after earlier occurrences of the last n tokens, latest first."""
-        at = self._heads[n].get(tuple(tokens[-n:]), -1)
+    def close(self) -> None:
+        """End the text: what is entered next is another one."""
+        if self._text:
+            self.extend([_BORDER])
+
+    def follows(self, context: Seq[int], n: int) -> Iterator[int]:
+        """Positions right after occurrences of the last n tokens of `context`, latest first."""
+        at = self._heads[n].get(tuple(context[-n:]), -1)
         while at >= 0:
             yield at
             at = self._links[n][at - 1]
+
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
+        """What followed the longest known suffix of `context`, latest first; then what followed shorter ones."""
+        text = self._text
+        for n in self._sizes:
+            for start in self.follows(context, n):
+                copied = text[start : start + depth]
+                if _BORDER in copied:
+                    copied = copied[: copied.index(_BORDER)]
+                elif self._wrap and len(copied) < depth:
+                    period = len(copied)
+                    copied += [copied[i % period] for i in range(period, depth)]
+                if copied:
+                    yield Continuation(copied)

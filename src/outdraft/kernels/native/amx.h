@@ -21,6 +21,7 @@ static inline void configure_tiles(int rows) {
         std::uint8_t rows[16] = {};
     } config;
     for (int i = 0; i < 8; i++) config.bytes[i] = 64, config.rows[i] = i < 6 ? rows : kTileRows;
+    asm volatile("" ::"r"(&config) : "memory");  // GCC 12 thinks that only its first bytes are read
     _tile_loadconfig(&config);
 }
 

@@ -5,8 +5,8 @@
 #pragma once
 #include <algorithm>
 
-#include "amx.h"
 #include "attend.h"
+#include "grouped_amx.h"
 #include "linear.h"
 #include "rows.h"
 #include "workspace.h"
@@ -26,6 +26,8 @@ static inline void product(const Matrix& m, const Operand& x, int rows, float* o
     // Sums of bytes are exact, so few rows may take the vector unit, which streams weights better.
     const bool few = m.kind == Kind::int8 && rows <= kFewRows;
     if (!few && !is_grouped(m.kind) && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, share);
+    if (is_grouped(m.kind) && m.num_in % kWideGroup == 0 && rows >= (m.step == kGroup ? kManyNarrow : kManyWide))
+        return amx_grouped(m, x, rows, out, stride, share);
 #endif
     tile_product(m, x, rows, out, stride, share);
 }
@@ -67,16 +69,16 @@ private:
             for (int i = 0; i < shape_.hidden; i += 16) store(h + i, load(h + i) + load(change + offset(r) + i));
         });
     }
-    void norm_into(const float* weight, Kind kind) {
+    void norm_into(const float* weight, const Matrix& m) {
         each_row([&](int r) {
             float* line = space_.normed_row(r);
             rms_norm(pass_.hidden + offset(r), weight, line, shape_.hidden, shape_.eps);
-            prepare(kind, line, shape_.hidden, operand_, r);
+            prepare(m, line, operand_, r);
         });
     }
 
     void attention(const LayerWeights& layer, int index) {
-        norm_into(layer.attn_norm.get(), layer.qkv.kind);
+        norm_into(layer.attn_norm.get(), layer.qkv);
         barrier_.wait();
         product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, share_);
         barrier_.wait();
@@ -85,9 +87,7 @@ private:
         attend_spans(layer, index);
         barrier_.wait();
         const int size = shape_.heads * shape_.head_dim;
-        each_row([&](int r) {
-            prepare(layer.out.kind, space_.mixed.get() + std::size_t(r) * size, size, operand_, r);
-        });
+        each_row([&](int r) { prepare(layer.out, space_.mixed.get() + std::size_t(r) * size, operand_, r); });
         barrier_.wait();
         product(layer.out, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
@@ -95,14 +95,14 @@ private:
     }
 
     void feed_forward(const LayerWeights& layer) {
-        norm_into(layer.mlp_norm.get(), layer.up.kind);
+        norm_into(layer.mlp_norm.get(), layer.up);
         barrier_.wait();
         product(layer.up, operand_, pass_.rows, space_.wide.get(), 2 * shape_.inner, share_);
         barrier_.wait();
         each_row([&](int r) {
             float* gate = space_.wide.get() + std::size_t(r) * 2 * shape_.inner;
             silu_gate(gate, shape_.inner);
-            prepare(layer.down.kind, gate, shape_.inner, operand_, r);
+            prepare(layer.down, gate, operand_, r);
         });
         barrier_.wait();
         product(layer.down, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
@@ -221,7 +221,7 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
         for (int r = id; r < rows; r += model.team->size()) {
             const float* line = hidden + std::size_t(r) * shape.hidden;
             if (norm) rms_norm(line, model.final_norm.get(), space.normed_row(r), shape.hidden, shape.eps);
-            prepare(model.head.kind, norm ? space.normed_row(r) : line, shape.hidden, operand, r);
+            prepare(model.head, norm ? space.normed_row(r) : line, operand, r);
         }
         model.team->barrier().wait();
         Share share(*model.team, id);
@@ -233,7 +233,7 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
 static inline void multiply(Team& team, Workspace& space, const Matrix& m, const float* x, int rows, float* out) {
     Operand operand{space.half.get(), space.bytes.get(), space.scales.get(), space.offsets.get()};
     team.run([&](int id) {
-        for (int r = id; r < rows; r += team.size()) prepare(m.kind, x + std::size_t(r) * m.num_in, m.num_in, operand, r);
+        for (int r = id; r < rows; r += team.size()) prepare(m, x + std::size_t(r) * m.num_in, operand, r);
         team.barrier().wait();
         Share share(team, id);
         product(m, operand, rows, out, m.num_out, share);

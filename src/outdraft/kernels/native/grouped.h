@@ -1,8 +1,8 @@
 // Products with weights of 8 or 4 bits that have a scale for each group of inputs: int8g and int4.
 //
-// 32 inputs are one exact integer sum; it is scaled and added to the row's float sum, group after group. A tile is one
-// strip of 16 outputs times up to 12 rows, so that a group is taken apart once for all of them; for one row it is
-// four strips, whose bytes are read side by side.
+// A step of 32 or 128 inputs is one exact integer sum; it is scaled and added to the row's float sum, step after step. A
+// tile is one strip of 16 outputs times up to 12 rows, so that weights are taken apart once for all of them; for one row
+// it is four strips, whose bytes are read side by side.
 #pragma once
 #include "operand.h"
 
@@ -10,7 +10,7 @@ namespace OD_ISA {
 
 static inline bool is_grouped(Kind kind) { return kind == Kind::int8g || kind == Kind::int4; }
 
-// One group of a strip of 16 outputs: 8 words of 4 inputs each.
+// 32 inputs of a strip of 16 outputs: 8 words of 4 inputs each.
 template <bool Nibbles>
 static inline const std::uint8_t* read_group(const std::uint8_t* w, u8x64* words) {
     if (!Nibbles) {
@@ -33,31 +33,35 @@ constexpr int kTallGrouped = 12;
 constexpr int kTallGrouped = 2;
 #endif
 
-// R rows of S strips from `first` on.
-template <bool Nibbles, int R, int S>
+// R rows of S strips from `first` on; Parts times 32 inputs make a step.
+template <bool Nibbles, int Parts, int R, int S>
 static inline void tile_strips(const Matrix& m, int first, const Operand& x, int row, float* out, std::size_t stride) {
-    const int k_size = m.num_in, groups = k_size / kGroup;
+    const int k_size = m.num_in, steps = k_size / (Parts * kGroup);
     const std::uint8_t* w[S];
     const std::uint16_t* scales[S];
     for (int c = 0; c < S; c++) w[c] = m.strip(first + c), scales[c] = m.strip_scales(first + c);
     const std::uint8_t* lines = x.bytes + std::size_t(row) * k_size;
-    const float* line_scales = x.scales + std::size_t(row) * groups;
-    const std::int32_t* offsets = x.offsets + std::size_t(row) * groups;
+    const float* line_scales = x.scales + std::size_t(row) * steps;
+    const std::int32_t* offsets = x.offsets + std::size_t(row) * steps;
     f32x16 acc[R][S] = {};
-    for (int g = 0; g < groups; g++)
+    for (int g = 0; g < steps; g++)
         for (int c = 0; c < S; c++) {
-            for (int line = 0; line < (Nibbles ? 256 : 512); line += 64) __builtin_prefetch(w[c] + kAhead / S + line);
-            u8x64 words[8];
-            w[c] = read_group<Nibbles>(w[c], words);
+            i32x16 whole[R];
+            for (int r = 0; r < R; r++) whole[r] = set1(offsets[std::size_t(r) * steps + g]);
+            for (int part = 0; part < Parts; part++) {
+                for (int line = 0; line < (Nibbles ? 256 : 512); line += 64) __builtin_prefetch(w[c] + kAhead / S + line);
+                u8x64 words[8];
+                w[c] = read_group<Nibbles>(w[c], words);
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r++) {
+                    const std::uint8_t* bytes = lines + std::size_t(r) * k_size + (g * Parts + part) * kGroup;
+                    for (int j = 0; j < 8; j++) whole[r] = dot_bytes(whole[r], words[j], (i8x64)repeat_word(bytes + 4 * j));
+                }
+            }
             const f32x16 scale = widen_half(scales[c] + 16 * g);
 #pragma GCC unroll 16
-            for (int r = 0; r < R; r++) {
-                const std::uint8_t* bytes = lines + std::size_t(r) * k_size + g * kGroup;
-                const std::size_t at = std::size_t(r) * groups + g;
-                i32x16 whole = set1(offsets[at]);
-                for (int j = 0; j < 8; j++) whole = dot_bytes(whole, words[j], (i8x64)repeat_word(bytes + 4 * j));
-                acc[r][c] = fma(to_float(whole), scale * line_scales[at], acc[r][c]);
-            }
+            for (int r = 0; r < R; r++)
+                acc[r][c] = fma(to_float(whole[r]), scale * line_scales[std::size_t(r) * steps + g], acc[r][c]);
         }
     for (int r = 0; r < R; r++)
         for (int c = 0; c < S; c++) store(out + r * stride + 16 * c, acc[r][c]);
@@ -67,7 +71,9 @@ static inline void tile_strips(const Matrix& m, int first, const Operand& x, int
 template <bool Nibbles, int R>
 static inline void tile_grouped(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
     constexpr int S = R == 1 ? 4 : 1;
-    for (int c = 0; c < 4; c += S) tile_strips<Nibbles, R, S>(m, 4 * block + c, x, row, out + 16 * c, stride);
+    for (int c = 0; c < 4; c += S)
+        if (m.step == kGroup) tile_strips<Nibbles, 1, R, S>(m, 4 * block + c, x, row, out + 16 * c, stride);
+        else tile_strips<Nibbles, kWideGroup / kGroup, R, S>(m, 4 * block + c, x, row, out + 16 * c, stride);
 }
 
 }  // namespace OD_ISA

@@ -9,6 +9,7 @@ using outdraft::Kind;
 using outdraft::Matrix;
 using outdraft::kBlock;
 using outdraft::kGroup;
+using outdraft::kWideGroup;
 
 #if defined(__AVX512F__)
 constexpr int kTall = 6;
@@ -16,39 +17,41 @@ constexpr int kTall = 6;
 constexpr int kTall = 2;
 #endif
 
-// Activations of some rows in the form that one kind of matrix wants; each part is [R, K] or [R, K / 32].
+// Activations of some rows in the form that one matrix wants; each part is [R, K] or [R, K / step].
 struct Operand {
     bf16* half = nullptr;            // bf16
     std::uint8_t* bytes = nullptr;   // int8: x / scale + 128; int8g, int4: x / scale, signed
-    float* scales = nullptr;         // int8: [R]; int8g, int4: [R, K / 32]
+    float* scales = nullptr;         // int8: [R]; int8g, int4: [R, K / step]
     std::int32_t* offsets = nullptr; // int8g, int4: what the + 128 or + 8 of the stored weights adds to a group's sum, negative
 };
 
 static inline float byte_scale(float top) { return top > 0 ? top / 127 : 1.0f; }
 
 // Row r of the operand from x [K].
-static inline void prepare(Kind kind, const float* x, int k_size, Operand& to, int r) {
+static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) {
+    const Kind kind = m.kind;
+    const int k_size = m.num_in;
     if (kind == Kind::bf16) {
         for (int k = 0; k < k_size; k += 16) narrow(to.half + std::size_t(r) * k_size + k, load(x + k));
         return;
     }
-    const int span = kind == Kind::int8 ? k_size : kGroup;
+    const int span = kind == Kind::int8 ? k_size : m.step;
     std::uint8_t* bytes = to.bytes + std::size_t(r) * k_size;
     for (int first = 0; first < k_size; first += span) {
         f32x16 top = {};
         for (int k = first; k < first + span; k += 16) top = max(top, magnitude(load(x + k)));
         const float scale = byte_scale(largest(top));
-        const std::size_t at = kind == Kind::int8 ? std::size_t(r) : std::size_t(r) * (k_size / kGroup) + first / kGroup;
+        const std::size_t at = kind == Kind::int8 ? std::size_t(r) : std::size_t(r) * (k_size / span) + first / span;
         to.scales[at] = scale;
-        std::int32_t total = 0;
+        i32x16 total = {};
         for (int k = first; k < first + span; k += 16) {
             i32x16 q = nearest(load(x + k) * (1 / scale));
             if (kind == Kind::int8) q += 128;
-            else total += sum(q);
+            else total += q;
             u8x16 out = __builtin_convertvector(q, u8x16);
             std::memcpy(bytes + k, &out, 16);
         }
-        if (kind != Kind::int8) to.offsets[at] = -(kind == Kind::int8g ? 128 : 8) * total;
+        if (kind != Kind::int8) to.offsets[at] = -(kind == Kind::int8g ? 128 : 8) * sum(total);
     }
 }
 

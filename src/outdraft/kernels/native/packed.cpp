@@ -73,19 +73,21 @@ template <class Put>
 Matrix pack_groups(Kind kind, const float* scales, int num_out, int num_in, int group, Put put) {
     Matrix m;
     m.kind = kind, m.num_out = num_out, m.num_in = num_in;
-    const int steps = num_in / kGroup, bytes = kind == Kind::int4 ? 256 : 512;
+    m.step = group % kWideGroup ? kGroup : kWideGroup;
+    const int steps = num_in / m.step, groups = num_in / kGroup, bytes = kind == Kind::int4 ? 256 : 512;
     const std::size_t strips = std::size_t(m.blocks()) * (kBlock / 16);
-    m.data = make_buffer<std::uint8_t>(strips * steps * bytes);
+    m.data = make_buffer<std::uint8_t>(strips * groups * bytes);
     m.halves = make_buffer<std::uint16_t>(strips * steps * 16);
-    for (int n = 0; n < num_out; n++)
+    for (int n = 0; n < num_out; n++) {
+        const std::size_t strip = n / 16;
         for (int step = 0; step < steps; step++) {
-            const std::size_t at = std::size_t(n / 16) * steps + step;
-            const float scale = scales[std::size_t(n) * (num_in / group) + step * kGroup / group];
+            const float scale = scales[std::size_t(n) * (num_in / group) + step * m.step / group];
             if (!(std::fabs(scale) <= 65504)) throw std::runtime_error("a scale of a quantized weight is not a float16");
-            m.halves[at * 16 + n % 16] = to_half(scale);
-            for (int k = 0; k < kGroup; k++)
-                put(m.data.get() + at * bytes + n % 16 * 4 + k % 4, k / 4, n, step * kGroup + k);
+            m.halves[(strip * steps + step) * 16 + n % 16] = to_half(scale);
         }
+        for (int k = 0; k < num_in; k++)
+            put(m.data.get() + (strip * groups + k / kGroup) * bytes + n % 16 * 4 + k % 4, k % kGroup / 4, n, k);
+    }
     return m;
 }
 
@@ -113,7 +115,7 @@ std::size_t Matrix::bytes() const {
     const std::size_t outs = std::size_t(blocks()) * kBlock;
     std::size_t more = bias ? outs * sizeof(float) : 0;
     if (kind == Kind::int8) more += outs * (sizeof(float) + sizeof(std::int32_t));
-    if (halves) more += outs * (num_in / kGroup) * sizeof(std::uint16_t);
+    if (halves) more += outs * (num_in / step) * sizeof(std::uint16_t);
     return data_bytes() + more;
 }
 

@@ -4,7 +4,7 @@
 //   2 (bf16) or 4 (bytes)
 //   bf16   [N/64][K/2][64][2]
 //   int8   [N/64][K/4][64][4]          one scale an output
-//   int8g  [N/16][K/32][8][16][4]      each byte plus 128; scales [N/16][K/32][16] float16
+//   int8g  [N/16][K/32][8][16][4]      each byte plus 128; scales [N/16][K/step][16] float16
 //   int4   [N/16][K/32][4][16][4]      a byte holds two values, low half of word j, high half of word j + 4; as int8g
 // N is filled up to a multiple of 64 with zeros. The layouts are those of every instruction set.
 #pragma once
@@ -15,7 +15,8 @@
 namespace outdraft {
 
 constexpr int kBlock = 64;  // outputs that stand together
-constexpr int kGroup = 32;  // inputs of a step of int8g and int4
+constexpr int kGroup = 32;  // inputs that stand together in int8g and int4; no scale belongs to fewer
+constexpr int kWideGroup = 128;
 
 struct Free {
     void operator()(void* p) const { std::free(p); }
@@ -35,14 +36,15 @@ enum class Kind { bf16, int8, int8g, int4 };
 struct Matrix {
     Kind kind = Kind::bf16;
     int num_out = 0, num_in = 0;
+    int step = kGroup;  // int8g and int4: inputs that are summed before a scale, kGroup or kWideGroup
     Buffer<std::uint8_t> data;
     Buffer<float> scales;             // int8 [N]
-    Buffer<std::uint16_t> halves;     // int8g and int4 [N/16][K/32][16]: scales as float16
+    Buffer<std::uint16_t> halves;     // int8g and int4 [N/16][K/step][16]: scales as float16
     Buffer<std::int32_t> correction;  // int8 [N]: 128 * sum of the row, since activations are stored with + 128
     Buffer<float> bias;               // [N], or null
     int blocks() const { return (num_out + kBlock - 1) / kBlock; }
     const std::uint8_t* strip(int i) const { return data.get() + std::size_t(i) * 16 * num_in / (kind == Kind::int4 ? 2 : 1); }
-    const std::uint16_t* strip_scales(int i) const { return halves.get() + std::size_t(i) * 16 * (num_in / kGroup); }
+    const std::uint16_t* strip_scales(int i) const { return halves.get() + std::size_t(i) * 16 * (num_in / step); }
     std::size_t data_bytes() const;
     std::size_t bytes() const;  // of data, scales, correction and bias
 };

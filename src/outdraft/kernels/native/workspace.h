@@ -28,8 +28,8 @@ struct Workspace {
         const std::size_t whole = (n + 31) / 32 * 32;  // the matrix unit reads whole tiles
         half = make_buffer<std::uint16_t>(whole * widest);
         bytes = make_buffer<std::uint8_t>(whole * widest);
-        scales = make_buffer<float>(n * (widest / kGroup + 1));
-        offsets = make_buffer<std::int32_t>(n * (widest / kGroup + 1));
+        scales = make_buffer<float>(whole * (widest / kGroup + 1));
+        offsets = make_buffer<std::int32_t>(whole * (widest / kGroup + 1));
     }
 };
 
