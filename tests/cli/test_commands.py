@@ -84,7 +84,7 @@ def test_demo_json(outdraft, tiny: Path):
     assert {"none", "ngram", "lookahead"} <= set(scores)
     assert all(score["identical"] and score["tau"] >= 1 for score in scores.values())
     assert set(scores["ngram"]) >= {"name", "identical", "tau", "speedup", "acceptance_by_position"}
-    assert set(scores) | set(made["absent"]) == {"none", *names("drafter")}
+    assert set(scores) | set(made["absent"]) <= {"none", *names("drafter")}
 
 
 def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):

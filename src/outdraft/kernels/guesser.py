@@ -156,18 +156,18 @@ class Guesser:
                 q[place] = law.data_ptr()
         left = torch.empty(count, stride, self._width) if states else None
         described = self._describe(rows, order)
-        least = None if floors is None else torch.tensor([floors[i] for i in order], dtype=torch.float32)
-        sure = None if floors is None else torch.zeros(count, stride)
+        least = None if floors is None else (ctypes.c_float * (2 * count))(*[each for i in order for each in floors[i]])
+        sure = None if floors is None else (ctypes.c_float * (count * stride))()
         made_steps = ctypes.c_int32()
         chain = CGuessChain(
             (ctypes.c_int32 * count)(*[depths[i] for i in order]), stride, feed_last, laws, keys, found, q,
-            pointer(left), pointer(least), pointer(sure), ctypes.pointer(made_steps),
+            pointer(left), least, sure, ctypes.pointer(made_steps),
         )  # fmt: skip
         check(self._native.od_guesser_chain(self._handle, ctypes.byref(described), ctypes.byref(chain)))
         back = sorted(range(count), key=lambda place: order[place])
         lengths = [min(depth, made_steps.value) for depth in depths]
         tokens = [found[place * stride : place * stride + lengths[i]] for i, place in enumerate(back)]
-        surenesses = None if sure is None else [sure[place, : lengths[i]].tolist() for i, place in enumerate(back)]
+        surenesses = None if sure is None else [sure[place * stride :][: lengths[i]] for i, place in enumerate(back)]
         if left is not None and order != list(range(count)):
             left = left[back]
         return Chains(tokens=tokens, laws=made, states=left, surenesses=surenesses)

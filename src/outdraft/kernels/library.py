@@ -78,7 +78,7 @@ class CGuessChain(Structure):
     _fields_ = (
         ("depths", POINTER(c_int32)), ("stride", c_int), ("feed_last", c_int), ("laws", POINTER(CLaw)),
         ("keys", POINTER(c_uint64)), ("tokens", POINTER(c_int32)), ("q", POINTER(c_void_p)), ("states", c_void_p),
-        ("floors", c_void_p), ("sure", c_void_p), ("made", POINTER(c_int32)),
+        ("floors", POINTER(c_float)), ("sure", POINTER(c_float)), ("made", POINTER(c_int32)),
     )  # fmt: skip
 
 

@@ -186,7 +186,7 @@ def _speculative(plain: "LLM", suspect: Suspect, verifier: str, options: Options
         suspect.drafter,
         suspect.options,
         verifier=verifier,
-        policy=options.engine.policy,
+        policy=options.engine.policy or "fixed",  # guesses are what is audited, whether they pay or not
         policy_options=options.engine.policy_options,
         num_speculative_tokens=options.engine.num_speculative_tokens,
     )

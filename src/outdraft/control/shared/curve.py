@@ -24,7 +24,7 @@ class Curve:
     def __init__(self, intercept: float, slope: float) -> None:
         self.level = 0.0  # 0: nothing measured
         self._prior = self._line = (intercept, slope)
-        self._cells: dict[int, tuple[float, float]] = {}  # x -> measurements, mean shape
+        self._cells: dict[float, tuple[float, float]] = {}  # x -> measurements, mean shape
         self._num_added = 0
 
     @property
@@ -35,7 +35,7 @@ class Curve:
     def __call__(self, x: float) -> float:
         """Seconds at x; 0 where nothing was measured at all."""
         on_line = self._line[0] + self._line[1] * x
-        cell = self._cells.get(x)  # type: ignore[call-overload]
+        cell = self._cells.get(x)
         if cell is None:
             return self.level * (on_line if on_line > 0 else 1e-9)
         count, mean = cell
