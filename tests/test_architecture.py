@@ -38,6 +38,9 @@ HOST_READS = {
     "drafters/jacobi.py": "the tokens of the window",
     "drafters/cascade.py": "what a level would have written, a review at a time",
     "drafters/merge/drafter.py": "the structure of a guess, once a round",
+    "drafters/on_the_fly_skip.py": "a number a layer, once a prompt",
+    "drafters/swift/drafter.py": "the best tokens of a trial, where the kernels do not find them",
+    "drafters/swift/siblings.py": "the tokens beside a chain",
 }
 ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
 

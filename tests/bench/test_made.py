@@ -61,3 +61,6 @@ def test_drafts_may_have_steps(tiny: Path, tmp_path: Path):
     assert make_draft(rival, shelf, str(tiny)).options == {"model": str(make_model(f"{tiny}@2x3", shelf).path)}
     as_it_is = Rival(name="draft_model", options={"model": str(tiny)})
     assert make_draft(as_it_is, shelf, str(tiny)) == as_it_is
+    nested = Rival(name="several", options={"drafters": ["ngram", {"method": "draft_model", "model": f"{tiny}@2x3"}]})
+    made = make_draft(nested, shelf, str(tiny)).options["drafters"]
+    assert made == ["ngram", {"method": "draft_model", "model": str(make_model(f"{tiny}@2x3", shelf).path)}]

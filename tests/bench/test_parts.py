@@ -22,6 +22,13 @@ def test_method_spelling():
     assert rival.options == {"width": 3, "taps": [2, 5]}
     assert rival.label == "eagle k=8 width=3 taps=[2, 5] verifier=block"
     assert parse_rival("ngram", verifier="greedy").label == "ngram verifier=greedy"
+    paced = parse_rival("eagle:policy=threshold,policy.threshold=0.6,width=3")
+    assert (paced.policy, dict(paced.policy_options), dict(paced.options)) == (
+        "threshold",
+        {"threshold": 0.6},
+        {"width": 3},
+    )
+    assert paced.label == "eagle width=3 policy=threshold policy.threshold=0.6"
     own = parse_rival("early_exit:k=2", zoo=True)
     assert own.options == {"model": "zoo:early_exit"} and own.label == "early_exit k=2"
     assert [rival.label for rival in RIVALS][:2] == ["draft_model k=4", "ngram k=8"]

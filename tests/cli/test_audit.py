@@ -70,7 +70,8 @@ def test_nothing_drafted_is_no_proof(plain: LLM):
 
 def test_settings_pass_for_a_tree(plain: LLM, tiny: Path):
     audit = auditor(plain, num_laws=2 * len(SETTINGS), law_tokens=3)
-    spec = plain.with_drafter("draft_model", {"model": str(tiny), "width": 2, "sample": "greedy"})
+    options = {"model": str(tiny), "width": 2, "sample": "greedy"}
+    spec = plain.with_drafter("draft_model", options, num_speculative_tokens=5)
     for setting in (SETTINGS[0], SETTINGS[2], SETTINGS[4]):
         checks = [audit.identity(spec, setting)]
         if not setting.greedy:

@@ -31,7 +31,8 @@ from outdraft.models.native import NativeDecoder
 from outdraft.nn.context import CachedContext, Segment
 from outdraft.testing.contract import CHECKS, sampled_law_is_the_targets
 from outdraft.testing.spec_table import DrafterRow
-from outdraft.testing.subject import Subject
+from outdraft.testing.subject import Subject, run
+from outdraft.verify.auto import Auto
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 
@@ -75,6 +76,8 @@ ROWS = [
     DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
     DrafterRow(drafter="early_exit", side=exit_head),
     DrafterRow(drafter="early_exit", label="plain", options={"exit_layer": 2}),
+    DrafterRow(drafter="draft_verify", options={"skip_attention": (1,), "skip_mlp": (2,)}),
+    DrafterRow(drafter="magicdec", options={"select": "snapkv", "budget": 6, "observe": 3, "refresh": 4}),
     DrafterRow(drafter="eagle", label="chain", side=eagle_net, options={"width": 1, "sample": "match"}),
     DrafterRow(drafter="eagle", label="tree", side=eagle_net, options={"width": 2, "sample": "match"}),
 ]
@@ -125,7 +128,7 @@ def test_sampled_law(row, tmp_path):
     sampled_law_is_the_targets(NativeSubject(row, tmp_path, vocab_size=7))
 
 
-def first_guesses(subject: Subject, prompts, params: SamplingParams, *, runner: Runner | None = None):
+def first_guesses(subject: Subject, prompts, params: SamplingParams, *, runner=None, budget=None):
     """What the drafter guesses after the prompts: drafts of one batch."""
     runner = runner or Runner(subject.decoder)
     drafter = subject.method.build(subject.options, runner)
@@ -140,7 +143,7 @@ def first_guesses(subject: Subject, prompts, params: SamplingParams, *, runner: 
     with torch.inference_mode():
         for seq in seqs:
             read_prompt(seq, runner, drafter)
-        return drafter.propose(seqs, [Budget(depth=4)] * len(seqs))
+        return drafter.propose(seqs, [budget or Budget(depth=4)] * len(seqs))
 
 
 def read_prompt(seq: Sequence, runner: Runner, drafter) -> None:
@@ -169,3 +172,49 @@ def test_guesses_are_pytorchs_and_do_not_depend_on_the_batch(subject, params):
         assert native.num_nodes == exact.num_nodes > 3
         if native.q is not None:
             assert float((native.q[0] - exact.q[0]).abs().sum()) / 2 < 0.03  # total variation
+
+
+class Unsure:
+    """Budgets with floors: another one for each sequence and round."""
+
+    def __init__(self):
+        self.asked = set()
+
+    def plan(self, seqs):
+        floors = [{}, {"confidence": 0.3}, {"survival": 0.1}, {"confidence": 1.0}]
+        chosen = {seq.id: floors[(seq.id + seq.num_output) % 4] for seq in seqs}
+        self.asked = {seq for seq, floor in chosen.items() if floor}
+        return [Budget(depth=5, **chosen[seq.id]) for seq in seqs]
+
+    def update(self, events):
+        for event in events:
+            if event.seq_id in self.asked and event.num_draft_tokens:
+                assert len(event.confidences) == event.num_accepted + event.rejected
+
+    def end(self, seqs):
+        pass
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.8, "seed": 3}])
+def test_budgets_with_floors_change_no_text(subject, params):
+    settings = SamplingParams(max_tokens=24, **params)
+    requests = [Request(prompt_token_ids=prompt, params=settings) for prompt in PROMPTS]
+    outcomes = run(subject.engine(policy=Unsure(), verifier=Auto(), recheck=True), requests)
+    assert [outcome.seq.output for outcome in outcomes] == [subject.oracle(request) for request in requests]
+    assert sum(outcome.stats.num_draft_tokens for outcome in outcomes) > 10
+
+
+def test_an_unsure_chain_is_the_beginning_of_a_sure_one(subject):
+    """Cut natively, with others going on: the same tokens, laws and states, and nothing after the unsure one."""
+    for params in (SamplingParams(), SamplingParams(temperature=0.8)):
+        whole = first_guesses(subject, PROMPTS, params, budget=Budget(depth=4, confidence=1e-9))
+        cut = first_guesses(subject, PROMPTS, params, budget=Budget(depth=4, confidence=0.2))
+        for long, short in zip(whole, cut, strict=True):
+            n = short.num_nodes
+            if subject.row.label == "tree":
+                continue
+            low = [i for i, sure in enumerate(long.confidence.tolist()) if sure < 0.2]
+            assert n == (low[0] + 1 if low else 5)
+            assert torch.equal(short.tokens, long.tokens[:n]) and torch.equal(short.confidence, long.confidence[:n])
+            assert long.q is None or torch.equal(short.q[: n - 1], long.q[: n - 1])
+            assert long.resume is None or torch.equal(short.resume.hidden, long.resume.hidden[:n])

@@ -5,6 +5,7 @@ import torch
 from drafters.drafting import sequence
 
 from outdraft.core.errors import NumericsError
+from outdraft.core.policy import Budget
 from outdraft.drafters.shared.chain import grow_chains
 from outdraft.testing.table_target import TableTarget
 
@@ -110,3 +111,27 @@ def test_a_low_confidence_token_is_kept_and_ends_the_chain():
 def test_nan_is_an_error(params):
     with pytest.raises(NumericsError):
         grow_chains([sequence([1], **params)], [2], lambda *_: torch.full((1, 7), float("nan")), sample="match")
+
+
+def test_a_budget_may_ask_for_confidence():
+    """Each sequence has a floor of its own, for a token and for a path; who is asked for none is told all the same."""
+    seqs = [sequence([1, 2]), sequence([1, 2]), sequence([1, 2]), sequence([1, 2], temperature=1.0)]
+    whole = grow(seqs, [6] * 4, budgets=[Budget(depth=6, confidence=1e-9)] * 4)[0]
+    sure = [draft.confidence.tolist() for draft in whole]
+    law = [float(whole[3].q[i][token]) for i, token in enumerate(whole[3].tokens[1:])]
+    assert sure[0][0] == 1.0 and sure[3][1:] == pytest.approx(law)  # a drawn token's is its law's
+    raw, text = [], [1, 2]
+    for token in whole[0].tokens[1:].tolist():
+        raw.append(float(torch.softmax(TABLE.next_logits(text), -1)[token]))
+        text.append(token)
+    assert sure[0][1:] == pytest.approx(raw)
+    least = sorted(raw)[1] + 1e-6  # two tokens are below
+    path = raw[0] * raw[1] + 1e-6
+    budgets = [Budget(depth=6), Budget(depth=6, confidence=least), Budget(depth=6, survival=path), Budget(depth=0)]
+    cut = grow(seqs, [6, 6, 6, 0], budgets=budgets)[0]
+    first = next(i for i, each in enumerate(raw) if each < least)
+    assert [draft.num_nodes for draft in cut] == [7, first + 2, 3, 1]
+    for draft, full in zip(cut, whole, strict=True):
+        assert torch.equal(draft.tokens, full.tokens[: draft.num_nodes])
+        torch.testing.assert_close(draft.confidence, full.confidence[: draft.num_nodes])
+    assert grow(seqs, [6] * 4, budgets=[Budget(depth=6)] * 4)[0][0].confidence is None

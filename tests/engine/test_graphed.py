@@ -18,7 +18,10 @@ from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import TINY_ARCHITECTURES
 
-SHAPES = ("ngram-tree", "lookahead", "draft_model-twin", "draft_model-tree", "early_exit", "eagle")
+SHAPES = (
+    "ngram-tree", "lookahead", "draft_model-twin", "draft_model-tree", "early_exit", "eagle", "draft_verify",
+    "magicdec-snapkv", "triforce",
+)  # fmt: skip
 ROW_OF = {row.name: row for row in ROWS}
 
 

@@ -146,3 +146,28 @@ def test_two_threads_may_use_one_decoder():
     with ThreadPoolExecutor(2) as pool:
         for _ in range(20):
             assert list(pool.map(chain, range(2))) == alone
+
+
+@pytest.mark.parametrize("drawn", [False, True])
+def test_floors_tell_how_sure_and_end_chains_that_all_fell(decoder, drawn):
+    seqs, depths = [sequence(text) for text in TEXTS], (6, 2, 5)
+    draws = [draw_of(seq, depth) if drawn else None for seq, depth in zip(seqs, depths, strict=True)]
+    plain = run(decoder, depths, draws)
+    told = run(decoder, depths, draws, floors=[(0.0, 0.0)] * 3)
+    assert plain.surenesses is None and told.tokens == plain.tokens
+    for text, path, sure, law in zip(TEXTS, told.tokens, told.surenesses, told.laws, strict=True):
+        wanted = []
+
+        def record(step, logits, path=path, law=law, wanted=wanted):
+            raw = torch.softmax(logits[0].float(), -1)
+            wanted.append(float((law[step] if drawn else raw)[path[step]]))
+            return path[step]
+
+        step_by_step(decoder, text, len(path), record)
+        assert sure == pytest.approx(wanted, rel=1e-5)
+    assert run(decoder, depths, draws, floors=[(1.1, 0.0)] * 3).tokens == [path[:1] for path in plain.tokens]
+    for floors in ([(0.0, 0.0), (1.1, 0.0), (0.0, 2.0)], [(0.0, 0.0), (0.0, 0.0), (1.1, 0.0)]):
+        assert run(decoder, depths, draws, floors=floors).tokens == plain.tokens  # one goes on, so all are fed
+    last = run(decoder, [4], draws[:1], TEXTS[:1], floors=[(1.1, 0.0)], feed_last=True, states=True)
+    free = run(decoder, [4], draws[:1], TEXTS[:1], feed_last=True, states=True)
+    assert len(last.tokens[0]) == 1 and torch.equal(last.states[0, :2], free.states[0, :2])

@@ -6,7 +6,10 @@ import pytest
 import torch
 
 from outdraft.cache.static import StaticCache
-from outdraft.nn.context import CachedContext, CausalContext, Segment
+from outdraft.core.errors import ConfigError
+from outdraft.core.skip import Skip
+from outdraft.core.target import after_attention
+from outdraft.nn.context import CachedContext, CausalContext, Segment, WatchedContext
 from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
 
 
@@ -112,21 +115,47 @@ def test_resume_equals_the_whole_run_bit_for_bit(model):
     assert sorted(whole.taps) == [0, 2, 3, 4]
 
 
-def test_a_layer_subset_runs_those_layers_with_their_own_cache_rows(model):
+def test_what_is_skipped_adds_nothing_and_writes_no_keys(model):
     ids, positions = ids_of(9), torch.arange(9)
     h = model.embed(ids, positions)
-    skipped = model.run(h, positions, CausalContext(1, 9), layers=(0, 2, 3)).hidden
-    by_hand = model.run(h, positions, CausalContext(1, 9), stop=1).hidden
-    by_hand = model.run(by_hand, positions, CausalContext(1, 9), start=2).hidden
-    assert torch.equal(skipped, by_hand)
+    skip = Skip(frozenset({1, 2}), frozenset({1, 3}))
+    skipped = model.run(h, positions, CausalContext(1, 9), skip=skip).hidden
+    by_hand = model.run(h, positions, CausalContext(1, 9), stop=1).hidden  # layer 1 is left out whole
+    layer = model.layers[2]
+    by_hand = by_hand + layer._mlp(layer.mlp_norm(by_hand), CausalContext(1, 9), True)
+    layer = model.layers[3]
+    rotation = model.rope.at(positions, h.dtype) if model.rope is not None else None
+    by_hand = by_hand + layer._attention(layer.attn_norm(by_hand), rotation, CausalContext(1, 9))
+    torch.testing.assert_close(skipped, by_hand, atol=1e-9, rtol=0)
     cache = cache_for(model)
     cache.add(0)
     cache.reserve(0, 9)
     context = CachedContext(cache, [Segment(seq=0, start=0, stop=9, base=0)])
-    cached = model.run(h, positions, context, layers=(0, 2, 3)).hidden
+    cached = model.run(h, positions, context, skip=skip).hidden
     torch.testing.assert_close(cached, skipped, atol=1e-9, rtol=0)
-    assert cache.read(0, 1, 9)[0].isnan().all()
-    assert not cache.read(0, 2, 9)[0].isnan().any()
+    written = [not bool(cache.read(0, layer, 9)[0].isnan().any()) for layer in range(4)]
+    assert written == [True, False, False, True]
+
+
+def test_taps_in_the_middle_of_layers_and_queries(model):
+    ids, positions = ids_of(9), torch.arange(9)
+    h = model.embed(ids, positions)
+    context = WatchedContext(CausalContext(1, 9))
+    out = model.run(h, positions, context, taps=(after_attention(0), 1, after_attention(2)))
+    assert sorted(out.taps) == [after_attention(2), after_attention(0), 1]
+    no_mlp = model.run(h, positions, CausalContext(1, 9), stop=1, skip=Skip(mlp=frozenset({0}))).hidden
+    assert torch.equal(out.taps[after_attention(0)], no_mlp)
+    assert not torch.equal(out.taps[1], no_mlp)
+    config = model.config
+    assert sorted(context.queries) == [0, 1, 2, 3]
+    assert context.queries[2].shape == (9, config.num_heads, config.head_dim)
+
+
+def test_a_skip_set_of_another_model_is_refused():
+    Skip(mlp=frozenset({3})).check(4, "x.json")
+    with pytest.raises(ConfigError, match=r"x.json names layer 4.*0 to 3"):
+        Skip(mlp=frozenset({4})).check(4, "x.json")
+    assert Skip(frozenset({0, 2}), frozenset({1, 2})).flags(range(4)) == bytes((1, 2, 3, 0))
 
 
 def test_training_reaches_every_parameter():

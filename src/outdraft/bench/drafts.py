@@ -3,10 +3,10 @@
 Data in: the line-up's rival, the target's name with its steps; data out: the rival's engine.
 """
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.lineup import Rival
@@ -24,7 +24,7 @@ def join_made(plain: LLM, rival: Rival, shelf: Shelf, target: str) -> LLM:
     """The rival's engine over `plain`; its record names the model as it was asked for, and what its weights are."""
     made = make_draft(rival, shelf, target)
     llm = join(plain, made)
-    if made is not rival:
+    if _model_of(made) != _model_of(rival):
         told = llm.config["drafter"]
         told |= {"model": _model_of(rival), "weights": digest_weights(Path(told["model"]))}
     return llm
@@ -36,9 +36,7 @@ def make_draft(rival: Rival, shelf: Shelf, target: str) -> Rival:
     An inner drafter's model may have steps too. A head that belongs to one target (EAGLE, early exit) is inflated as
     the target was.
     """
-    if isinstance(inner := rival.options.get("drafter"), Mapping) and "@" in str(inner.get("model", "")):
-        inner = {**inner, "model": str(make_model(inner["model"], shelf).path)}
-        return replace(rival, options={**rival.options, "drafter": inner})
+    rival = replace(rival, options={key: _nested(value, shelf, target) for key, value in rival.options.items()})
     name = _model_of(rival)
     base, *steps = target.split("@")
     if "@" in name:
@@ -48,6 +46,17 @@ def make_draft(rival: Rival, shelf: Shelf, target: str) -> Rival:
     else:
         return rival
     return replace(rival, options={**rival.options, "model": str(made)})
+
+
+def _nested(value: Any, shelf: Shelf, target: str) -> Any:
+    """An option that describes drafters (as `several`'s does), with the models of those made too."""
+    if isinstance(value, list | tuple):
+        return [_nested(one, shelf, target) for one in value]
+    if not isinstance(value, dict) or "method" not in value:
+        return value
+    options = {key: one for key, one in value.items() if key != "method"}
+    made = make_draft(Rival(name=value["method"], options=options), shelf, target)
+    return {"method": made.name, **made.options}
 
 
 def _model_of(rival: Rival) -> str:

@@ -2,7 +2,7 @@
 
 eagle                       as it is
 eagle:k=8,width=3           k draft tokens a pass; any other word is an option of the drafter
-ngram:verifier=sequential   `verifier` and `policy` are the engine's
+ngram:verifier=sequential   `verifier` and `policy` are the engine's, `policy.NAME` is an option of the policy
 recipe:lookahead            a recipe, by its name or as a file; what follows overrides it: recipe:lookahead,k=3,window=5
 """
 
@@ -28,7 +28,8 @@ class Rival:
     options: Mapping[str, Any] = field(default_factory=dict)  # the drafter's
     num_speculative_tokens: int | None = None
     verifier: str | None = None
-    policy: str | None = None
+    policy: str | None = None  # None: the recipe's; else fixed where k is named, and auto where it is not
+    policy_options: Mapping[str, Any] = field(default_factory=dict)
     is_recipe: bool = False
 
     @property
@@ -37,8 +38,9 @@ class Rival:
         said: dict[str, Any] = {} if self.num_speculative_tokens is None else {"k": self.num_speculative_tokens}
         own = {} if self.is_recipe else ZOO_OPTIONS.get(self.name, {})
         said |= {key: value for key, value in self.options.items() if own.get(key) != value}
-        said |= {key: value for key, value in (("verifier", self.verifier), ("policy", self.policy))
-                 if value not in (None, "auto", "fixed")}  # fmt: skip
+        said |= {} if self.verifier in (None, "auto") else {"verifier": self.verifier}
+        said |= {} if self.policy is None else {"policy": self.policy}
+        said |= {f"policy.{key}": value for key, value in self.policy_options.items()}
         name = f"recipe:{self.name}" if self.is_recipe else self.name
         return " ".join([name, *(f"{key}={value}" for key, value in said.items())])
 
@@ -55,6 +57,7 @@ class Rival:
             "drafter_options": self.options,
             "verifier": self.verifier,
             "policy": self.policy,
+            "policy_options": self.policy_options,
             "num_speculative_tokens": self.num_speculative_tokens,
         }
 
@@ -80,6 +83,7 @@ def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) ->
         name, parts = parts[0], parts[1:]
     options: dict[str, Any] = dict(ZOO_OPTIONS.get(name, {})) if zoo and not is_recipe else {}
     ours: dict[str, Any] = {"verifier": verifier, "is_recipe": is_recipe}
+    pacing: dict[str, Any] = {}
     for part in parts:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
@@ -89,9 +93,11 @@ def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) ->
             ours["num_speculative_tokens"] = _count(text, value)
         elif key in ("verifier", "policy"):
             ours[key] = value.strip()
+        elif key.startswith("policy."):
+            pacing[key.removeprefix("policy.")] = _value(value)
         else:
             options[key] = _value(value)
-    return Rival(name=name.strip(), options=options, **ours)
+    return Rival(name=name.strip(), options=options, policy_options=pacing, **ours)
 
 
 def _count(text: str, value: str) -> int:

@@ -34,12 +34,12 @@ class Command:
 
 def command_names() -> list[str]:
     """All commands, sorted."""
-    return sorted(module.name for module in pkgutil.iter_modules(commands.__path__))
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__))
 
 
 def find_command(name: str) -> Command:
     """The command called `name`."""
-    found = importlib.import_module(f"{commands.__name__}.{name}")
+    found = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
     return Command(
         name=name, summary=found.SUMMARY, options=found.Options, run=found.run, epilog=getattr(found, "EPILOG", "")
     )

@@ -38,6 +38,7 @@ class StepEvent:
     draft_depth: int = 0  # longest acceptable path offered
     num_nodes: int = 0  # rows of the pass that belong to the draft: pending, acceptable and probes
     confidences: tuple[float, ...] = ()  # of the accepted nodes, then of the rejected eldest child, if the drafter says
+    choices: tuple[tuple[int, int], ...] = ()  # (accepted child's rank, siblings) at each node; rank = siblings: none
     num_accepted: int = 0  # length of the path that the rule accepted, before any cut at a stop
     rejected: bool = False  # the path ended at a rejection, not at a leaf
     num_replayed: int | None = None  # rows computed again to settle a decision; None: none was in doubt

@@ -16,9 +16,15 @@ from torch import Tensor
 
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
+from outdraft.core.skip import NO_SKIP, Skip
 
 # A function over tensors that stay where they are -> one that does the same, cheaper, for what they then hold.
 Recorder = Callable[[Callable[[], Any]], Callable[[], Any]]
+
+
+def after_attention(layer: int) -> int:
+    """The tap in the middle of a layer: the hidden state after its attention, before its feed-forward part."""
+    return -1 - layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,7 +32,10 @@ class Needs:
     """What a drafter needs of the target, declared once."""
 
     taps: tuple[int, ...] = ()  # hidden states after so many layers, for every committed row, in `observe`
-    layers: bool = False  # `TargetPort.run_layers`
+    prompt_taps: tuple[int, ...] = ()  # the same, of passes that read a prompt only
+    layers: bool = False  # `TargetPort.run_layers`, `run`, `tentative` and `again`
+    rows: bool = False  # `TargetPort.rows`: the keys and values of the text
+    resume_layer: int = 0  # its drafts restart the target behind so many layers, where taps before them see nothing
     weights: bool = False  # `TargetPort.embed`, `logits`, `head` and `score`
     same_vocab: bool = True
 
@@ -86,6 +95,7 @@ class TargetPort(Protocol):
     hidden_size: int
     num_layers: int
     max_len: int
+    kv_shape: tuple[int, int, int]  # layers, key heads and head width of the cache's rows
     device: torch.device
     dtype: torch.dtype
     record: Recorder | None  # how a drafter's own network should record its passes, if it can; None: not at all
@@ -117,8 +127,10 @@ class TargetPort(Protocol):
         """Seconds of a pass over `num_rows` rows of one short text, measured now; for those who weigh costs."""
         ...
 
-    def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
-        """Run one token of each sequence through layers [0, stop): ids [B] -> hidden [B, D].
+    def run_layers(
+        self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int | None = None, skip: Skip = NO_SKIP
+    ) -> Tensor:
+        """Run one token of each sequence through layers [0, stop), all by default: ids [B] -> hidden [B, D].
 
         The tokens stand `offset` places after the pending one, and see the tentative rows of earlier calls.
         """
@@ -126,4 +138,22 @@ class TargetPort(Protocol):
 
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> Any:
         """The attention context of such a pass (`nn.context`), with room for `rooms[i]` rows from its own on."""
+        ...
+
+    def again(self, seqs: Seq[Sequence], counts: Seq[int]) -> Any:
+        """The context of a pass over the last `counts[i]` cached tokens once more.
+
+        Each sees the text's rows before them and the new rows of its own kind up to itself, which stand tentatively
+        behind the text: nothing that is committed is touched.
+        """
+        ...
+
+    def run(
+        self, ids: Tensor, positions: Tensor, context: Any, *, stop: int | None = None, skip: Skip = NO_SKIP
+    ) -> Tensor:
+        """The target's layers over any context, a drafter's own cache included: ids, positions [N] -> hidden [N, D]."""
+        ...
+
+    def rows(self, seq: Sequence, layer: int) -> tuple[Tensor, Tensor]:
+        """K and V of the text's cached rows, each [Hkv, n, d], as the cache keeps them (turned). Not to be changed."""
         ...

@@ -75,7 +75,11 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         if reason is not None:
             break
     sources = [Source.ACCEPTED] * len(verdict.path) + [last]
-    judged = [*verdict.path, *tree.children[(0, *verdict.path)[-1]][:1]]
+    walked = [tree.children[node] for node in (0, *verdict.path)]
+    choices = [(siblings.index(child), len(siblings)) for siblings, child in zip(walked, verdict.path, strict=False)]
+    if walked[-1]:
+        choices.append((len(walked[-1]), len(walked[-1])))
+    judged = [*verdict.path, *walked[-1][:1]]
     return StepEvent(
         seq_id=seq.id,
         tokens=tuple(tokens),
@@ -87,6 +91,7 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         draft_depth=max((tree.depths[node] for node in offered), default=0),
         num_nodes=draft.num_nodes,
         confidences=tuple(draft.confidence[judged].tolist()) if draft.confidence is not None else (),
+        choices=tuple(choices),
         num_accepted=len(verdict.path),
         rejected=bool(offered) and not verdict.bonus,
     )

@@ -44,8 +44,9 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     began = perf_counter()
     packed = pack(seqs, draft(seqs, parts))
     drafted = perf_counter()
+    needs = parts.drafter.needs
     with parts.executor.beside(ahead_of(parts.drafter, packed)):
-        scored = parts.target.forward(packed, parts.drafter.needs.taps)
+        scored = parts.target.forward(packed, needs.taps + needs.prompt_taps * any(packed.num_certain))
         passed = perf_counter()
     joined = perf_counter()
 

@@ -10,6 +10,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import Drafter
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, make_options
+from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.step import Parts
 from outdraft.engine.graphed import GraphedRunner
@@ -54,7 +55,7 @@ def build_parts(
 ) -> tuple[Parts, dict[str, Any]]:
     """The four parts over a loaded target, and the resolved configuration as plain data."""
     rule = find("verifier", speculation.verifier)
-    pacing = find("policy", speculation.policy)
+    pacing = find("policy", speculation.pacing)
     method = find("drafter", speculation.drafter)
     pace = dict(speculation.policy_options)
     if speculation.num_speculative_tokens is not None:
@@ -69,8 +70,8 @@ def build_parts(
         "policy": make_options(pacing, pace),
     }
     drafter: Drafter = method.build(options["drafter"], runner)
-    for tap in drafter.needs.taps:
-        if not 0 <= tap <= runner.num_layers:
+    for tap in (*drafter.needs.taps, *drafter.needs.prompt_taps):
+        if not after_attention(runner.num_layers) < tap <= runner.num_layers:
             raise CapabilityError(
                 f"drafter {method.name!r} taps layer {tap}, the target has {runner.num_layers} layers"
             )

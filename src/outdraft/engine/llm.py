@@ -44,7 +44,9 @@ class LLM:
         drafter: who guesses (`outdraft methods` lists them); nobody by default. `drafter_options` are its own.
         verifier: which rule judges. "auto", the default: the target's own keyed draw where a request names a seed (the
             text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
-        policy, num_speculative_tokens: how much to guess.
+        policy, num_speculative_tokens: how much to guess (docs/policies.md). Default: "auto", by measured cost and
+            acceptance; with a num_speculative_tokens and no policy "fixed", so many in every round. With another policy
+            num_speculative_tokens is the deepest guess.
         recipe: all of these by a paper's name, or a TOML file of yours; excludes `drafter`, whatever else is given
             beside it overrides the recipe's.
         speculative_config: the same in vLLM's words; excludes `drafter`.

@@ -1,8 +1,8 @@
 """The target: a decoder, a cache, and one ragged pass over both. It also serves drafters that are part of the target.
 
 The runner knows shapes, not methods: a draft may restart from hidden states (`Draft.resume`), bring its own mask or
-embeddings, and have probe nodes; a drafter may run the first layers alone (`run_layers`), whose tentative rows stand in
-the cache exactly where the next pass expects them.
+embeddings, and have probe nodes; a drafter may run some of the layers alone (`run_layers`), whose tentative rows stand
+in the cache exactly where the next pass expects them, or all layers over a cache of its own.
 """
 
 from collections.abc import Collection
@@ -17,11 +17,13 @@ from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
+from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.pass_time import measure_pass
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
+from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.context import AttentionContext, CachedContext, CausalContext, Segment
 
 
@@ -45,10 +47,9 @@ class Runner:
         self.hidden_size = config.hidden_size
         self.num_layers = config.num_layers
         self.device, self.dtype = decoder.device, decoder.dtype
+        self.kv_shape = (config.num_layers, config.num_kv_heads, config.head_dim)
         self.cache_config = cache or CacheConfig()
-        self.cache = self.cache_config.build(
-            config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
-        )
+        self.cache = self.cache_config.build(*self.kv_shape, self.dtype, self.device, self.max_len)
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
         self.plain_rows = None if independent else PlainRows(decoder, self.cache)
 
@@ -164,18 +165,14 @@ class Runner:
         """Logits after each of n short texts, each by itself: [n, T] -> [n, V]. The live cache is not touched."""
         n, length = ids.shape
         positions = torch.arange(length, device=self.device).repeat(n)
-        h = self.decoder.embed(ids.flatten().to(self.device), positions)
-        out = self.decoder.run(h, positions, self._aside(n, length)).hidden
+        out = self.run(ids.flatten(), positions, self._aside(n, length))
         return self.decoder.logits(out[length - 1 :: length])
 
     def _aside(self, n: int, length: int) -> AttentionContext:
         """n texts of `length` rows each; the kernels need a cache, so they get one of their own."""
         if self.native is None:
             return CausalContext(n, length)
-        config = self.decoder.config
-        cache = CacheConfig().build(
-            config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, length
-        )
+        cache = CacheConfig().build(*self.kv_shape, self.dtype, self.device, length)
         segments = []
         for i in range(n):
             cache.add(i)
@@ -183,12 +180,26 @@ class Runner:
             segments.append(Segment(seq=i, start=i * length, stop=(i + 1) * length, base=0))
         return CachedContext(cache, segments, self.exact)
 
-    def run_layers(self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int) -> Tensor:
+    def run_layers(
+        self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int | None = None, skip: Skip = NO_SKIP
+    ) -> Tensor:
         """One token of each sequence, `offset` places after the pending one, through layers [0, stop): -> [B, D]."""
         context = self.tentative(seqs, offset, [1] * len(seqs))
-        positions = torch.tensor([self.cache.length(seq.id) + offset for seq in seqs], device=self.device)
+        positions = torch.tensor([self.cache.length(seq.id) + offset for seq in seqs])
+        return self.run(ids, positions, context, stop=stop, skip=skip)
+
+    def run(
+        self, ids: Tensor, positions: Tensor, context: AttentionContext, *, stop: int | None = None,
+        skip: Skip = NO_SKIP,
+    ) -> Tensor:  # fmt: skip
+        """Layers [0, stop), all by default, over any context: ids, positions [N] -> [N, D]."""
+        positions = positions.to(self.device)
         h = self.decoder.embed(ids.to(self.device), positions)
-        return self.decoder.run(h, positions, context, stop=stop).hidden
+        return self.decoder.run(h, positions, context, stop=stop, skip=skip).hidden
+
+    def rows(self, seq: Sequence, layer: int) -> tuple[Tensor, Tensor]:
+        """K and V of the committed rows, each [Hkv, n, d]."""
+        return self.cache.read(seq.id, layer, self.cache.length(seq.id))
 
     @torch.inference_mode()
     def pass_seconds(self, num_rows: int) -> float:
@@ -202,6 +213,17 @@ class Runner:
             self.cache.reserve(seq.id, offset + room)
             segments.append(Segment(seq=seq.id, start=i, stop=i + 1, base=self.cache.length(seq.id) + offset))
         return CachedContext(self.cache, segments, self.exact)
+
+    def again(self, seqs: Seq[Sequence], counts: Seq[int]) -> BranchContext:
+        """The last `counts[i]` committed rows once more, written behind the text."""
+        parts, start = [], 0
+        for seq, count in zip(seqs, counts, strict=True):
+            length = self.cache.length(seq.id)
+            self.cache.reserve(seq.id, count)
+            above = [list(range(count, count + i)) for i in range(count)]  # counted from the first row seen again
+            parts.append(Branches(seq=seq.id, start=start, text=length - count, base=length, above=above))
+            start += count
+        return BranchContext(self.cache, parts)
 
 
 def _moved(segment: Segment, start: int) -> Segment:

@@ -18,16 +18,21 @@ _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """What drafts, how much, and which rule judges."""
+    """What drafts, how much, and which rule judges. No policy named: "fixed" with the k that is named, else "auto"."""
 
     drafter: str = "none"
     drafter_options: Mapping[str, Any] = field(default_factory=dict)
     verifier: str = "auto"
     verifier_options: Mapping[str, Any] = field(default_factory=dict)
-    policy: str = "fixed"
+    policy: str | None = None  # None: auto, or fixed with a num_speculative_tokens
     policy_options: Mapping[str, Any] = field(default_factory=dict)
     num_speculative_tokens: int | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)  # `Recipe.describe()` of the recipe it came from
+
+    @property
+    def pacing(self) -> str:
+        """The policy's name."""
+        return self.policy or ("auto" if self.num_speculative_tokens is None else "fixed")
 
 
 def from_mapping(config: Mapping[str, Any]) -> Speculation:
@@ -49,7 +54,7 @@ def from_mapping(config: Mapping[str, Any]) -> Speculation:
         drafter=config["method"],
         drafter_options=options,
         verifier="auto" if rule == "standard" else rule,
-        policy=config.get("policy", "fixed"),
+        policy=config.get("policy"),
         num_speculative_tokens=config.get("num_speculative_tokens"),
     )
 

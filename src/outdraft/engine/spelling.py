@@ -59,7 +59,7 @@ class Words:
         if self.speculative_config is not None:
             return self._with_config(self.speculative_config)
         plain = Speculation()
-        return self._join(Choice(name=plain.drafter), Choice(name=plain.verifier), Choice(name=plain.policy))
+        return self._join(Choice(name=plain.drafter), Choice(name=plain.verifier), None)
 
     def _refuse(self, ways: list[str]) -> NoReturn:
         given = " and ".join(f"{way}={getattr(self, way)!r}" for way in ways)
@@ -89,20 +89,23 @@ class Words:
         )
 
     def _join(
-        self, drafter: Choice, verifier: Choice, policy: Choice, recipe: Mapping[str, Any] | None = None
+        self, drafter: Choice, verifier: Choice, policy: Choice | None, recipe: Mapping[str, Any] | None = None
     ) -> Speculation:
-        """What was given over what is there."""
+        """What was given over what is there; no policy at all is left to `Speculation`."""
         name, options = self._named()
         drafter = _over(drafter, "drafter", name, {**options, **(self.drafter_options or {})})
         verifier = _over(verifier, "verifier", self.verifier, self.verifier_options or {})
-        policy = _over(policy, "policy", self.policy, self.policy_options or {})
+        pacing, pace = self.policy, self.policy_options or {}
+        if policy is not None:
+            policy = _over(policy, "policy", self.policy, pace)
+            pacing, pace = policy.name, policy.options
         return Speculation(
             drafter=drafter.name,
             drafter_options=drafter.options,
             verifier=verifier.name,
             verifier_options=verifier.options,
-            policy=policy.name,
-            policy_options=policy.options,
+            policy=pacing,
+            policy_options=pace,
             num_speculative_tokens=self.num_speculative_tokens,
             recipe=recipe or {},
         )

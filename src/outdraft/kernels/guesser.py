@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.library import CFeed, CGuessChain, CLaw, CLinear, check, library
 from outdraft.kernels.matrix import Weight
 from outdraft.kernels.stack import Span, Stack, describe, pointer
@@ -50,6 +51,7 @@ class Rows:
     sin: Tensor  # the same
     features: Tensor | None = None  # [N, D] float32, with an entrance only
     taps: Seq[Tensor] = ()  # [N, D] float32 each: the features' origin, where there are none
+    skip: Skip = NO_SKIP  # what the layers leave out, in every step
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,6 +72,7 @@ class Chains:
     tokens: list[list[int]]  # -1 from a row on whose logits are not finite
     laws: list[Tensor | None]  # [depth + 1, V] that each token was drawn from, the last row 0; None: the best tokens
     states: Tensor | None  # [B, steps, D] after the layers, of each row that a token was chosen from (and of the last)
+    surenesses: list[list[float]] | None = None  # each token's probability, where floors were given
 
 
 class Guesser:
@@ -92,6 +95,7 @@ class Guesser:
         assert native is not None
         self._native = native
         self._kept = (body, head, embedding)  # the library points at them
+        self._num_layers = num_layers
         self._width, self._vocab = body.shape.hidden, head.shape.vocab
         self._handle = check(
             self._native.od_guesser_new(body.handle, head.handle, num_layers, embedding.data_ptr(), pointer(norm), eps)
@@ -121,12 +125,20 @@ class Guesser:
         return states, logits
 
     def chain(
-        self, rows: Rows, depths: Seq[int], draws: Seq[Draw | None], *, feed_last: bool = False, states: bool = False
+        self,
+        rows: Rows,
+        depths: Seq[int],
+        draws: Seq[Draw | None],
+        *,
+        feed_last: bool = False,
+        states: bool = False,
+        floors: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
         """From each span's last row on: `depths[i]` tokens (at least 1), each the next one's input.
 
         rows: spans without paths, with room in the cache for a row a step behind them. draws: None for the best token.
-        feed_last: the last token goes through the layers too. states: return them.
+        feed_last: the last token goes through the layers too. states: return them. floors: of each chain the least
+        probability of a token and of a path; where all chains have fallen below, they end, the last token included.
         """
         count, steps = len(depths), max(depths)
         order = sorted(range(count), key=lambda i: -depths[i])
@@ -144,16 +156,21 @@ class Guesser:
                 q[place] = law.data_ptr()
         left = torch.empty(count, stride, self._width) if states else None
         described = self._describe(rows, order)
+        least = None if floors is None else (ctypes.c_float * (2 * count))(*[each for i in order for each in floors[i]])
+        sure = None if floors is None else (ctypes.c_float * (count * stride))()
+        made_steps = ctypes.c_int32()
         chain = CGuessChain(
             (ctypes.c_int32 * count)(*[depths[i] for i in order]), stride, feed_last, laws, keys, found, q,
-            pointer(left),
+            pointer(left), least, sure, ctypes.pointer(made_steps),
         )  # fmt: skip
         check(self._native.od_guesser_chain(self._handle, ctypes.byref(described), ctypes.byref(chain)))
         back = sorted(range(count), key=lambda place: order[place])
-        tokens = [found[place * stride : place * stride + depths[i]] for i, place in enumerate(back)]
+        lengths = [min(depth, made_steps.value) for depth in depths]
+        tokens = [found[place * stride : place * stride + lengths[i]] for i, place in enumerate(back)]
+        surenesses = None if sure is None else [sure[place * stride :][: lengths[i]] for i, place in enumerate(back)]
         if left is not None and order != list(range(count)):
             left = left[back]
-        return Chains(tokens=tokens, laws=made, states=left)
+        return Chains(tokens=tokens, laws=made, states=left, surenesses=surenesses)
 
     def _describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
         spans = rows.spans if order is None else [rows.spans[i] for i in order]
@@ -161,6 +178,7 @@ class Guesser:
         return CFeed(
             len(rows.tokens), len(spans), _ints(rows.tokens), _ints(rows.positions), describe(spans),
             rows.cos.data_ptr(), rows.sin.data_ptr(), pointer(rows.features), taps if rows.taps else None,
+            skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
         )  # fmt: skip
 
 

@@ -51,7 +51,8 @@ class CPass(Structure):
     _fields_ = (
         ("hidden", c_void_p), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int),
         ("spans", POINTER(CSpan)), ("num_spans", c_int), ("layers", POINTER(c_int32)), ("num_layers", c_int),
-        ("taps", POINTER(c_void_p)),
+        ("taps", POINTER(c_void_p)), ("middles", POINTER(c_void_p)), ("queries", POINTER(c_void_p)),
+        ("skipped", c_char_p),
     )  # fmt: skip
 
 
@@ -62,7 +63,7 @@ class CFeed(Structure):
         ("rows", c_int), ("num_spans", c_int), ("tokens", POINTER(c_int32)), ("positions", POINTER(c_int32)),
         ("spans", POINTER(CSpan)), ("cos", c_void_p), ("sin", c_void_p), ("features", c_void_p),
         ("taps", POINTER(c_void_p)), ("wanted", POINTER(c_int32)), ("num_wanted", c_int), ("states", c_void_p),
-        ("logits", c_void_p),
+        ("logits", c_void_p), ("skipped", c_char_p),
     )  # fmt: skip
 
 
@@ -78,6 +79,7 @@ class CGuessChain(Structure):
     _fields_ = (
         ("depths", POINTER(c_int32)), ("stride", c_int), ("feed_last", c_int), ("laws", POINTER(CLaw)),
         ("keys", POINTER(c_uint64)), ("tokens", POINTER(c_int32)), ("q", POINTER(c_void_p)), ("states", c_void_p),
+        ("floors", POINTER(c_float)), ("sure", POINTER(c_float)), ("made", POINTER(c_int32)),
     )  # fmt: skip
 
 

@@ -5,6 +5,7 @@ cache; data out: hidden states, taps, logits. Keys and values of the new rows ar
 """
 
 import ctypes
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -13,8 +14,11 @@ from torch import Tensor
 
 from outdraft.core.cache import KVMemory
 from outdraft.core.errors import CapabilityError
+from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.library import CLinear, CPass, CShape, CSpan, check, library
 from outdraft.kernels.matrix import Weight
+
+_NONE: Mapping[int, Tensor] = {}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -131,14 +135,29 @@ class Stack:
         return int(self._native.od_model_read(self.handle))
 
     def run(
-        self, hidden: Tensor, cos: Tensor, sin: Tensor, spans: Seq[Span], layers: Seq[int], taps: dict[int, Tensor]
+        self,
+        hidden: Tensor,
+        cos: Tensor,
+        sin: Tensor,
+        spans: Seq[Span],
+        layers: Seq[int],
+        *,
+        skip: Skip = NO_SKIP,
+        taps: Mapping[int, Tensor] = _NONE,
+        middles: Mapping[int, Tensor] = _NONE,
+        queries: Mapping[int, Tensor] = _NONE,
     ) -> None:
-        """The given layers over hidden [N, D] float32, in place; `taps`: layer -> [N, D] to take the state after it."""
+        """The given layers, but for what `skip` leaves out, over hidden [N, D] float32, in place.
+
+        Where to put what layer i leaves: `taps[i]` [N, D] the state after it, `middles[i]` the state after its
+        attention, `queries[i]` [N, H, d] its queries, turned.
+        """
         described = describe(spans)
-        pointers = (ctypes.c_void_p * len(layers))(*(taps[i].data_ptr() if i in taps else None for i in layers))
         passed = CPass(
             hidden.data_ptr(), cos.data_ptr(), sin.data_ptr(), hidden.shape[0], described, len(spans),
-            (ctypes.c_int32 * len(layers))(*layers), len(layers), pointers if taps else None,
+            (ctypes.c_int32 * len(layers))(*layers), len(layers),
+            *(_places(kept, layers) for kept in (taps, middles, queries)),
+            skip.flags(layers) if skip else None,
         )  # fmt: skip
         check(self._native.od_model_run(self.handle, ctypes.byref(passed)))
 
@@ -164,6 +183,13 @@ def describe(spans: Seq[Span]) -> "ctypes.Array[CSpan]":
         if span.paths is not None:
             to.ends, to.path = _flatten(span.paths)
     return described
+
+
+def _places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes.c_void_p] | None":
+    """A pointer for each layer; null where nothing is kept."""
+    if not kept:
+        return None
+    return (ctypes.c_void_p * len(layers))(*(kept[i].data_ptr() if i in kept else None for i in layers))
 
 
 def pointer(values: Tensor | None) -> int | None:

@@ -5,11 +5,13 @@ prompt reading, drafting and verification are the same code. A model knows nothi
 a tap (hidden state after i layers), a layer subset, or a resume point.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.core.target import after_attention
 from outdraft.models.block import Block, embedding_rows, make_linear, make_norm
 from outdraft.models.config import ModelConfig
 from outdraft.models.network import RunOutput
@@ -98,20 +100,24 @@ class Decoder(nn.Module):
         *,
         start: int = 0,
         stop: int | None = None,
-        layers: Sequence[int] | None = None,
+        skip: Skip = NO_SKIP,
         taps: Collection[int] = (),
     ) -> RunOutput:
-        """Layers start..stop, or exactly `layers`, over h [N, D].
+        """Layers start..stop, but for what `skip` leaves out, over h [N, D].
 
-        Tap i is the hidden state after layer i - 1; taps of layers that do not run are absent from the result.
+        Tap i is the hidden state after layer i - 1, `after_attention(i)` the one in the middle of layer i; taps of
+        layers that do not run are absent from the result.
         """
-        if layers is None:
-            layers = range(start, self.config.num_layers if stop is None else stop)
+        layers = range(start, self.config.num_layers if stop is None else stop)
         h = h.to(self.embedding.dtype)
         rotation = self.rope.at(positions, h.dtype) if self.rope is not None else None
-        taken = {layers[0]: h} if len(layers) and layers[0] in taps else {}
+        taken = {start: h} if start in taps else {}
         for i in layers:
-            h = self.layers[i](h, rotation, ctx, self.exact)
+            h, middle = self.layers[i](
+                h, rotation, ctx, self.exact, attention=i not in skip.attention, mlp=i not in skip.mlp
+            )
+            if after_attention(i) in taps:
+                taken[after_attention(i)] = middle
             if i + 1 in taps:
                 taken[i + 1] = h
         return RunOutput(hidden=h, taps=taken)

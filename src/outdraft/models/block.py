@@ -66,13 +66,24 @@ class Block(nn.Module):
         self.up = linear("up", width, 2 * inner if config.gated_mlp else inner, config.mlp_bias)
         self.down = linear("down", inner, width, config.mlp_bias)
 
-    def forward(self, h: Tensor, rotation: Rotation | None, ctx: AttentionContext, exact: bool) -> Tensor:
-        """[N, D] -> [N, D]; the context keeps the new keys and values."""
-        mixed = self._attention(self.attn_norm(h), rotation, ctx)
-        if self.parallel:
-            return h + mixed + self._mlp(self.mlp_norm(h), ctx, exact)
-        h = h + mixed
-        return h + self._mlp(self.mlp_norm(h), ctx, exact)
+    def forward(
+        self,
+        h: Tensor,
+        rotation: Rotation | None,
+        ctx: AttentionContext,
+        exact: bool,
+        *,
+        attention: bool = True,
+        mlp: bool = True,
+    ) -> tuple[Tensor, Tensor]:
+        """[N, D] -> [N, D] after the layer, and [N, D] with its attention alone; the context keeps keys and values.
+
+        `attention`, `mlp`: whether that half runs.
+        """
+        middle = h + self._attention(self.attn_norm(h), rotation, ctx) if attention else h
+        if not mlp:
+            return middle, middle
+        return middle + self._mlp(self.mlp_norm(h if self.parallel else middle), ctx, exact), middle
 
     def _attention(self, x: Tensor, rotation: Rotation | None, ctx: AttentionContext) -> Tensor:
         heads, kv_heads = self.num_heads, self.num_kv_heads

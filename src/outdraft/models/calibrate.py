@@ -51,7 +51,7 @@ def calibrate_decoder(
         for h in states:
             batch = len(h) // length
             context = CausalContext(batch, length)
-            after.append(shell.run(h, places.repeat(batch), context, layers=[layer]).hidden)
+            after.append(shell.run(h, places.repeat(batch), context, start=layer, stop=layer + 1).hidden)
         return after
 
     for layer in range(decoder.config.num_layers):

@@ -8,6 +8,7 @@ from collections.abc import Sequence as Seq
 import torch
 from torch import Tensor
 
+from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.guesser import Chains, Draw, Guesser, Residual, Rows
 from outdraft.models.native import NativeDecoder, spans_of
 from outdraft.nn.context import AttentionContext
@@ -30,9 +31,10 @@ class NativeGuesser:
         *,
         features: Tensor | None = None,
         taps: Seq[Tensor] = (),
+        skip: Skip = NO_SKIP,
     ) -> tuple[Tensor, Tensor]:
         """States [M, D] and logits [M, V] of the wanted rows; with an entrance, one of features and taps [N, D]."""
-        return self._guesser.feed(self._rows(tokens, positions, ctx, 0, features, taps), wanted)
+        return self._guesser.feed(self._rows(tokens, positions, ctx, 0, features, taps, skip), wanted)
 
     def chain(
         self,
@@ -43,12 +45,14 @@ class NativeGuesser:
         draws: Seq[Draw | None],
         *,
         taps: Seq[Tensor] = (),
+        skip: Skip = NO_SKIP,
         feed_last: bool = False,
         states: bool = False,
+        floors: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
         """`Guesser.chain`: the cache must have room for the rows of every step behind those of the pass."""
-        rows = self._rows(tokens, positions, ctx, max(depths), None, taps)
-        return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states)
+        rows = self._rows(tokens, positions, ctx, max(depths), None, taps, skip)
+        return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states, floors=floors)
 
     def _rows(
         self,
@@ -58,12 +62,13 @@ class NativeGuesser:
         steps: int,
         features: Tensor | None,
         taps: Seq[Tensor],
+        skip: Skip,
     ) -> Rows:
         cos, sin = self._rope.table(max(positions) + steps + 1, torch.float32, torch.device("cpu"))
         return Rows(
             tokens=tokens, positions=positions, spans=spans_of(ctx), cos=cos, sin=sin,
             features=features.float().contiguous() if features is not None else None,
-            taps=[tap.float().contiguous() for tap in taps],
+            taps=[tap.float().contiguous() for tap in taps], skip=skip,
         )  # fmt: skip
 
 

@@ -5,12 +5,14 @@ biases, query/key norms, windows (`can_pack`). Hidden states and logits are floa
 resumes at a layer has the bits of one that does not.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 
 import torch
 from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.core.target import after_attention
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.matrix import STEP, Weight
 from outdraft.kernels.stack import LayerParts, Span, Stack, StackShape
@@ -18,9 +20,10 @@ from outdraft.models.base import Decoder
 from outdraft.models.block import Block, embedding_rows
 from outdraft.models.config import ModelConfig
 from outdraft.models.network import RunOutput
-from outdraft.nn.context import AttentionContext
+from outdraft.nn.context import AttentionContext, WatchedContext
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant.linear import QuantLinear
+from outdraft.nn.rope import Rotation
 
 
 def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> bool:
@@ -91,18 +94,13 @@ class NativeDecoder:
         *,
         start: int = 0,
         stop: int | None = None,
-        layers: Sequence[int] | None = None,
+        skip: Skip = NO_SKIP,
         taps: Collection[int] = (),
     ) -> RunOutput:
-        """Layers start..stop, or exactly `layers`, over h [N, D]; `ctx` must have a cache."""
-        if layers is None:
-            layers = range(start, self.config.num_layers if stop is None else stop)
-        h = h.float().clone()
-        taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
-        states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+        """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
+        layers = range(start, self.config.num_layers if stop is None else stop)
         rotation = self.rope.at(positions, torch.float32)
-        self.stack.run(h, rotation.cos, rotation.sin, spans_of(ctx), layers, states)
-        return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
+        return run_packed(self.stack.run, self.config, rotation, h, ctx, layers, skip, taps)
 
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V] float32."""
@@ -111,6 +109,30 @@ class NativeDecoder:
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
         return self.stack.logits(h.float(), norm=False)
+
+
+def run_packed(
+    run: Callable[..., None],
+    config: ModelConfig,
+    rotation: Rotation,
+    h: Tensor,
+    ctx: AttentionContext,
+    layers: range,
+    skip: Skip,
+    taps: Collection[int],
+) -> RunOutput:
+    """`layers` over h [N, D] by `run`, which takes what `Stack.run` takes; with what `taps` and `ctx` want to keep."""
+    h = h.float().clone()
+    taken = {layers.start: h.clone()} if layers.start in taps else {}
+    states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
+    middles = {i: torch.empty_like(h) for i in layers if after_attention(i) in taps}
+    queries = ctx.queries if isinstance(ctx, WatchedContext) else {}
+    if isinstance(ctx, WatchedContext):
+        shape = (len(h), config.num_heads, config.head_dim)
+        queries.update({i: torch.empty(shape) for i in layers if i not in skip.attention})
+    run(h, rotation.cos, rotation.sin, spans_of(ctx), layers, skip=skip, taps=states, middles=middles, queries=queries)
+    taken |= {after_attention(i): state for i, state in middles.items()}
+    return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
 
 
 def spans_of(ctx: AttentionContext) -> Sequence[Span]:

@@ -3,13 +3,14 @@
 `Decoder` computes through PyTorch, `NativeDecoder` on our kernels; `load_network` chooses.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.models.config import ModelConfig
 from outdraft.nn.context import AttentionContext
 
@@ -63,10 +64,10 @@ class Network(Protocol):
         *,
         start: int = 0,
         stop: int | None = None,
-        layers: Sequence[int] | None = None,
+        skip: Skip = NO_SKIP,
         taps: Collection[int] = (),
     ) -> RunOutput:
-        """Layers start..stop, or exactly `layers`, over h [N, D]."""
+        """Layers start..stop, but for what `skip` leaves out, over h [N, D]."""
         ...
 
     def logits(self, h: Tensor) -> Tensor:

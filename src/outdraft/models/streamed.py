@@ -13,16 +13,18 @@ import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from threading import Lock
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.library import wanted_kind
-from outdraft.kernels.stack import Stack
+from outdraft.kernels.stack import Span, Stack
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import open_weights
-from outdraft.models.native import shape_of, spans_of
+from outdraft.models.native import run_packed, shape_of
 from outdraft.models.network import RunOutput
 from outdraft.models.packed_file import PackedFile, packed_file
 from outdraft.nn.context import AttentionContext
@@ -77,21 +79,20 @@ class StreamedDecoder:
         *,
         start: int = 0,
         stop: int | None = None,
-        layers: Sequence[int] | None = None,
+        skip: Skip = NO_SKIP,
         taps: Collection[int] = (),
     ) -> RunOutput:
-        """Layers start..stop, or exactly `layers`, over h [N, D]; `ctx` must have a cache."""
-        if layers is None:
-            layers = range(start, self.config.num_layers if stop is None else stop)
-        h = h.float().clone()
-        taken = {layers[0]: h.clone()} if len(layers) and layers[0] in taps else {}
-        states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
-        rotation, spans = self.rope.at(positions, torch.float32), spans_of(ctx)
+        """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
+        layers = range(start, self.config.num_layers if stop is None else stop)
+        rotation = self.rope.at(positions, torch.float32)
         with self._one_pass:
-            for together in self._calls(layers):
-                self._lend(together[0])
-                self.stack.run(h, rotation.cos, rotation.sin, spans, together, states)
-        return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
+            return run_packed(self._run, self.config, rotation, h, ctx, layers, skip, taps)
+
+    def _run(self, h: Tensor, cos: Tensor, sin: Tensor, spans: Sequence[Span], layers: range, **kept: Any) -> None:
+        """As `Stack.run`, a call for each layer that is streamed."""
+        for together in self._calls(layers):
+            self._lend(together[0])
+            self.stack.run(h, cos, sin, spans, together, **kept)
 
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V] float32."""

@@ -2,6 +2,7 @@
 
 `CausalContext`: whole sequences at once, no cache, differentiable (training, full recompute).
 `CachedContext`: ragged rows of several sequences over a key/value cache, which keeps the new rows as tentative ones.
+`WatchedContext`: any of them, for who wants to know what the queries were.
 """
 
 from collections.abc import Sequence
@@ -17,7 +18,7 @@ from outdraft.nn.linear import RowRange
 from outdraft.nn.rows import RowsOverCache
 from outdraft.nn.segment import Segment
 
-__all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment"]
+__all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment", "WatchedContext"]
 
 
 class AttentionContext(Protocol):
@@ -100,6 +101,24 @@ class CachedContext:
     def spans(self) -> list[Span]:
         """One for each segment."""
         return [_span(self.cache, segment) for segment in self._segments]
+
+
+class WatchedContext:
+    """Another context, whose queries are kept: layer -> [N, H, d], rotary applied (native kernels: float32)."""
+
+    def __init__(self, watched: AttentionContext) -> None:
+        self._watched = watched
+        self.bulk = watched.bulk
+        self.queries: dict[int, Tensor] = {}
+
+    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+        """What the other says."""
+        self.queries[layer] = q
+        return self._watched.attend(layer, q, k, v, window=window, scale=scale)
+
+    def spans(self) -> Sequence[Span] | None:
+        """The other's; who runs over them fills `queries`."""
+        return self._watched.spans()
 
 
 def _span(cache: KVCache, segment: Segment) -> Span:

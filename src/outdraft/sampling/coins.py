@@ -9,7 +9,7 @@ The root position is in every key of a round because one position can be examine
 target's noise is sound under the coupled rule alone: its output is the target's own draw by construction.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -46,21 +46,26 @@ class KeyedDraftCoins:
     seed: int
     root: int
     coupled: bool
+    first: int = 0  # depth, and number, of the node that counts as 0
+
+    def below(self, depth: int) -> "KeyedDraftCoins":
+        """The same coins for a drafter that goes on from a node of this chain as if it were the pending one."""
+        return replace(self, first=self.first + depth)
 
     def draw(self, law: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
         """`count` children of the node `ordinal` at `depth`, without replacement, in drawing order."""
         if self.coupled:
-            key = target_key(self.seed, self.root + depth + 1)
+            key = target_key(self.seed, self.root + self.first + depth + 1)
         else:
-            key = fold(self.seed, Purpose.DRAFT, self.root, ordinal)
+            key = fold(self.seed, Purpose.DRAFT, self.root, self.first + ordinal)
         return race(law, key, count)
 
     def chain_keys(self, length: int) -> list[int]:
         """The keys of `draw` along a chain, where node i stands at depth i."""
         if self.coupled:
-            stem, first = fold(self.seed, Purpose.TARGET), self.root + 1
+            stem, first = fold(self.seed, Purpose.TARGET), self.root + self.first + 1
         else:
-            stem, first = fold(self.seed, Purpose.DRAFT, self.root), 0
+            stem, first = fold(self.seed, Purpose.DRAFT, self.root), self.first
         return [fold_into(stem, first + i) for i in range(length)]
 
 

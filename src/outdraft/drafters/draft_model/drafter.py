@@ -31,7 +31,7 @@ from outdraft.drafters.shared.draft_model import DraftModel
 from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.drafters.shared.native import Floors, grow_chains_natively
 from outdraft.drafters.shared.shapes import Beam, Levels, num_nodes
 from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.guesser import Chains, Draw
@@ -75,6 +75,7 @@ class DraftModelDrafter:
     """One draft pass a token (chain) or a level (tree), over all sequences that still want one."""
 
     needs = Needs()
+    rewinds = True  # a text may lose its end again, as long as `observe` is not called on what it did not guess
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
         self.model = model
@@ -90,7 +91,7 @@ class DraftModelDrafter:
         """A guess for each sequence that has a budget and whose text the draft model's context can hold."""
         depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
         if self._options.is_chain:
-            return self._chains(seqs, depths)
+            return self._chains(seqs, depths, budgets)
         return self._trees(seqs, depths, budgets)
 
     def observe(self, seen: Seq[Seen]) -> None:
@@ -110,17 +111,18 @@ class DraftModelDrafter:
         levels = len(self._options.expansion) or budget.depth
         return max(0, min(usable_depth(seq, budget), levels, self.model.max_len + 1 - len(seq.tokens)))
 
-    def _chains(self, seqs: Seq[Sequence], depths: list[int]) -> list[Draft]:
+    def _chains(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
         def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
             if step == 0:
                 return self.model.read([seqs[i] for i in rows])
             return self.model.guess([seqs[i].id for i in rows], tokens, step)
 
-        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
-            return self.model.chain([seqs[i] for i in rows], own_depths, draws)
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
+            return self.model.chain([seqs[i] for i in rows], own_depths, draws, least)
 
         options = self._options
-        plain = not options.confidence_threshold and all(takes_plain_argmax(seq, options.sample) for seq in seqs)
+        asked = any(end.is_asked for end in floors(len(seqs), options.confidence_threshold, budgets))
+        plain = not asked and all(takes_plain_argmax(seq, options.sample) for seq in seqs)
         if plain and isinstance(self.model, StaticDraftModel):
             return self.model.chains(seqs, depths)
         return grow_chains_natively(
@@ -130,6 +132,7 @@ class DraftModelDrafter:
             feed,
             sample=options.sample,
             confidence_threshold=options.confidence_threshold,
+            budgets=budgets,
         )
 
     def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:

@@ -28,7 +28,7 @@ from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
-from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.drafters.shared.native import Floors, grow_chains_natively
 from outdraft.drafters.shared.shapes import Beam
 from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.guesser import Chains, Draw
@@ -112,8 +112,8 @@ class EagleDrafter:
             fed = rows
             return logits
 
-        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
-            return self._pairs.chain([seqs[i].id for i in rows], own_depths, draws)
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
+            return self._pairs.chain([seqs[i].id for i in rows], own_depths, draws, least)
 
         options = self._options
         return grow_chains_natively(
@@ -123,6 +123,7 @@ class EagleDrafter:
             feed,
             sample=options.sample,
             confidence_threshold=options.confidence_threshold,
+            budgets=budgets,
         )
 
     def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:

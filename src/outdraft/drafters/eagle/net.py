@@ -101,7 +101,7 @@ class EagleNet(nn.Module):
     def run(self, token_embed: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
         both = torch.cat((self.token_norm(token_embed.to(f.dtype)), self.feature_norm(f)), -1)  # [N, 2 D]
-        out: Tensor = self.block(f + self.join(both, ctx.bulk), self.rope.at(positions, f.dtype), ctx, self.exact)
+        out: Tensor = self.block(f + self.join(both, ctx.bulk), self.rope.at(positions, f.dtype), ctx, self.exact)[0]
         return out
 
     def logits(self, g: Tensor) -> Tensor:

@@ -120,13 +120,21 @@ class Pairs:
         """Whether `chain` is there."""
         return self._native is not None
 
-    def chain(self, seqs: Seq[int], depths: Seq[int], draws: Seq[Draw | None]) -> Chains:
+    def chain(
+        self,
+        seqs: Seq[int],
+        depths: Seq[int],
+        draws: Seq[Draw | None],
+        floors: Seq[tuple[float, float]] | None = None,
+    ) -> Chains:
         """Read the pairs that wait, and guess, in one native call."""
         assert self._native is not None
         waiting = self._waiting(seqs)
         context = self._cache.extend(seqs, waiting.counts)
         self._cache.extend(seqs, [depth - 1 for depth in depths])  # room for the steps
-        found = self._native.chain(waiting.tokens, waiting.places, context, depths, draws, taps=waiting.taps)
+        found = self._native.chain(
+            waiting.tokens, waiting.places, context, depths, draws, taps=waiting.taps, floors=floors
+        )
         self._have_read(seqs)
         return found
 

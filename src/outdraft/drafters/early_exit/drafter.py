@@ -27,7 +27,7 @@ from outdraft.drafters.early_exit.net import EarlyExitHead, load_exit_head, pack
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.native import grow_chains_natively
+from outdraft.drafters.shared.native import Floors, grow_chains_natively
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.guess import NativeGuesser
 from outdraft.models.native import NativeDecoder
@@ -54,8 +54,6 @@ class EarlyExitOptions:
 class EarlyExitDrafter:
     """Sequences whose chain ends early drop out of the drafting passes; the others go on together."""
 
-    needs = Needs(layers=True, weights=True)
-
     def __init__(
         self,
         options: EarlyExitOptions,
@@ -66,6 +64,7 @@ class EarlyExitDrafter:
     ) -> None:
         """`native`: layers and head on the kernels, where they hold the target."""
         self._native = native
+        self.needs = Needs(layers=True, weights=True, resume_layer=layer)
         self.exit_layer = layer
         self._options = options
         self._port = port
@@ -86,12 +85,14 @@ class EarlyExitDrafter:
                 hidden[i].append(row)
             return logits
 
-        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None]) -> Chains:
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
             own = [seqs[i] for i in rows]
             context = self._port.tentative(own, 0, [depth + 1 for depth in own_depths])
             pending, places = [seq.pending for seq in own], [len(seq.tokens) - 1 for seq in own]
             assert self._native is not None
-            found = self._native.chain(pending, places, context, own_depths, draws, feed_last=True, states=True)
+            found = self._native.chain(
+                pending, places, context, own_depths, draws, feed_last=True, states=True, floors=least
+            )
             assert found.states is not None
             for i, depth, states in zip(rows, own_depths, found.states, strict=True):
                 hidden[i] = list(states[: depth + 1])
@@ -104,10 +105,13 @@ class EarlyExitDrafter:
             feed,
             sample=self._options.sample,
             confidence_threshold=self._options.confidence_threshold,
+            budgets=budgets,
             feed_last=True,
         )
         return [
-            replace(draft, resume=Resume(layer=self.exit_layer, hidden=torch.stack(rows))) if rows else draft
+            replace(draft, resume=Resume(layer=self.exit_layer, hidden=torch.stack(rows[: draft.num_nodes])))
+            if rows
+            else draft
             for draft, rows in zip(drafts, hidden, strict=True)
         ]
 

@@ -15,8 +15,10 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.choose import Chooser, Sample
+from outdraft.drafters.shared.limits import floors
 
 
 class Feed(Protocol):
@@ -38,17 +40,23 @@ def grow_chains(
     *,
     sample: Sample,
     confidence_threshold: float = 0.0,
+    budgets: Seq[Budget] | None = None,
     feed_last: bool = False,
 ) -> list[Draft]:
     """A chain of at most `depths[i]` draft tokens for `seqs[i]`; depth 0 is node 0 alone and is never fed.
 
+    `confidence_threshold`: the drafter's own; `budgets` may ask for more. Whoever asks gets `Draft.confidence`.
     `feed_last`: also feed each chain's last token, whose logits nobody needs (its hidden state is wanted).
     """
     drafted: list[list[int]] = [[] for _ in seqs]
     laws: list[list[Tensor]] = [[] for _ in seqs]
     rows = [i for i, depth in enumerate(depths) if depth > 0]
     closing: list[int] = []
-    choose = Chooser(seqs, sample=sample, confident=confidence_threshold > 0)
+    ends = floors(len(seqs), confidence_threshold, budgets)
+    asked = any(end.is_asked for end in ends)
+    choose = Chooser(seqs, sample=sample, confident=asked)
+    surenesses = [[1.0] for _ in seqs]  # of each node, the pending token's first
+    survivals = [1.0] * len(seqs)
     tokens = [seqs[i].pending for i in rows]
     step = 0
     while rows or closing:
@@ -62,7 +70,9 @@ def grow_chains(
             drafted[i].append(token)
             if law is not None:
                 laws[i].append(law)
-            if step < depths[i] and sure >= confidence_threshold:
+            surenesses[i].append(sure)
+            survivals[i] *= sure
+            if step < depths[i] and sure >= ends[i].token and survivals[i] >= ends[i].path:
                 open_rows.append(i)
                 open_tokens.append(token)
             elif feed_last:
@@ -70,6 +80,10 @@ def grow_chains(
                 shut_tokens.append(token)
         rows, closing, tokens = open_rows, shut_rows, open_tokens + shut_tokens
     return [
-        chain([seq.pending, *path], torch.stack(law) if law else None)
-        for seq, path, law in zip(seqs, drafted, laws, strict=True)
+        chain(
+            [seq.pending, *path],
+            torch.stack(law) if law else None,
+            confidence=torch.tensor(sure) if asked else None,
+        )
+        for seq, path, law, sure in zip(seqs, drafted, laws, surenesses, strict=True)
     ]

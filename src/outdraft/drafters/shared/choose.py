@@ -79,8 +79,8 @@ class Chooser:
                 token = seq.draft_coins(seq).draw(law, len(path), len(path))[0]
                 made.laws.append(law)
             made.tokens.append(token)
-            # A greedy law is one-hot, so its own mass says nothing: the raw probability does.
-            source = torch.softmax(logits[j].float(), -1) if seq.request.params.greedy else law
+            # The law of an argmax is one-hot or was not drawn from, so its mass says nothing: the raw probability does.
+            source = torch.softmax(logits[j].float(), -1) if self._argmax[i] else law
             made.confidences.append(float(source[token]) if self._confident else 1.0)
         return made
 

@@ -13,7 +13,7 @@ from collections.abc import Sequence as Seq
 import torch
 
 from outdraft.cache.config import CacheConfig
-from outdraft.drafters.shared.branches import BranchContext, Branches
+from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.context import CachedContext
 from outdraft.nn.segment import Segment
 

@@ -174,7 +174,13 @@ class DraftModel:
         """Whether `chain` is there: the native kernels hold the decoder."""
         return self._native is not None
 
-    def chain(self, seqs: Seq[Readable], depths: Seq[int], draws: Seq[Draw | None]) -> Chains:
+    def chain(
+        self,
+        seqs: Seq[Readable],
+        depths: Seq[int],
+        draws: Seq[Draw | None],
+        floors: Seq[tuple[float, float]] | None = None,
+    ) -> Chains:
         """Read, and guess `depths[i]` tokens of each text, in one call; all rows stay guesses until the next."""
         assert self._native is not None
         todo, ids = self._unread(seqs), [seq.id for seq in seqs]
@@ -182,7 +188,8 @@ class DraftModel:
         self._cache.extend(ids, [depth - 1 for depth in depths])  # room for the steps
         starts = [len(self._texts[seq].ids) for seq in ids]
         positions = [start + i for start, new in zip(starts, todo, strict=True) for i in range(len(new))]
-        found = self._native.chain([token for new in todo for token in new], positions, context, depths, draws)
+        tokens = [token for new in todo for token in new]
+        found = self._native.chain(tokens, positions, context, depths, draws, floors=floors)
         for seq, new, path in zip(ids, todo, found.tokens, strict=True):
             self._texts[seq].guess = list(enumerate([*new, *path[:-1]], start=-1))
         return found

@@ -45,13 +45,11 @@ public:
         for (int i = 0; i < pass_.num_layers; i++) {
             const int index = pass_.layers[i];
             const LayerWeights& layer = model_.layers[index];
-            attention(layer, index);
-            feed_forward(layer);
-            add_to_hidden(space_.narrow.get());
-            if (pass_.taps && pass_.taps[i])
-                each_row([&](int r) {
-                    std::memcpy(pass_.taps[i] + offset(r), pass_.hidden + offset(r), sizeof(float) * shape_.hidden);
-                });
+            const int skipped = pass_.skipped ? pass_.skipped[i] : 0;
+            if (!(skipped & 1)) attention(layer, index, pass_.queries ? pass_.queries[i] : nullptr);
+            if (pass_.middles) keep_hidden(pass_.middles[i]);
+            if (!(skipped & 2)) feed_forward(layer);
+            if (pass_.taps) keep_hidden(pass_.taps[i]);
         }
     }
 
@@ -60,6 +58,10 @@ private:
     template <class Work>
     void each_row(Work work) {
         for (int r = id_; r < pass_.rows; r += team_) work(r);
+    }
+    void keep_hidden(float* to) {
+        if (!to) return;
+        each_row([&](int r) { std::memcpy(to + offset(r), pass_.hidden + offset(r), sizeof(float) * shape_.hidden); });
     }
     // Rows are handed from member to member here: the same rows are always the same member's, so that no barrier is
     // needed between two steps that go row by row.
@@ -77,7 +79,7 @@ private:
         });
     }
 
-    void attention(const LayerWeights& layer, int index) {
+    void attention(const LayerWeights& layer, int index, float* queries) {
         norm_into(layer.attn_norm.get(), layer.qkv);
         barrier_.wait();
         product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, share_);
@@ -87,7 +89,11 @@ private:
         attend_spans(layer, index);
         barrier_.wait();
         const int size = shape_.heads * shape_.head_dim;
-        each_row([&](int r) { prepare(layer.out, space_.mixed.get() + std::size_t(r) * size, operand_, r); });
+        each_row([&](int r) {
+            if (queries)
+                std::memcpy(queries + std::size_t(r) * size, space_.qkv.get() + std::size_t(r) * qkv_size_, sizeof(float) * size);
+            prepare(layer.out, space_.mixed.get() + std::size_t(r) * size, operand_, r);
+        });
         barrier_.wait();
         product(layer.out, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
@@ -107,6 +113,7 @@ private:
         barrier_.wait();
         product(layer.down, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
+        add_to_hidden(space_.narrow.get());
     }
 
     // Norm and turn queries and keys; keys and values go to their slots. The members share rows and heads.

@@ -4,6 +4,8 @@
 #include "forward.h"
 #include "sample.h"
 
+#include <vector>
+
 namespace OD_ISA {
 
 using outdraft::Entrance;
@@ -86,7 +88,7 @@ static inline void advance(Guesser& g, const Feed& feed) {
     }
     enter(g, feed);
     run(*g.body, Pass{g.space.hidden.get(), cos, sin, feed.rows, feed.spans, feed.num_spans, g.space.layers.get(),
-                      g.num_layers, nullptr});
+                      g.num_layers, nullptr, nullptr, nullptr, feed.skipped});
 }
 
 // states [rows, hidden] -> logits [rows, vocab].
@@ -147,12 +149,17 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
         return count;
     };
     int live = n;
+    std::vector<float> survival(chain.floors ? n : 0, 1.0f);
+    std::vector<char> unsure(chain.floors ? n : 0);
+    *chain.made = 0;
     for (int step = 0; live > 0; step++) {
         for (int s = 0; s < live && chain.states; s++)
             std::memcpy(chain.states + (std::size_t(s) * chain.stride + step) * size, line(g.space.states, s, size),
                         sizeof(float) * size);
-        const int open = deeper(step);
+        const bool over = chain.floors && std::all_of(unsure.begin(), unsure.begin() + deeper(step), [](char c) { return c; });
+        const int open = over ? 0 : deeper(step);
         if (!open) break;
+        *chain.made = step + 1;
         score(g, g.space.states.get(), open, g.space.logits.get());
         g.body->team->run([&](int id) {
             for (int s = id; s < open; s += g.body->team->size()) {
@@ -163,6 +170,10 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
                 int token = q ? draw(row, q, vocab, law, chain.keys[at]) : choose_best(row, vocab);
                 if (step && tokens[s] < 0) token = -1;
                 tokens[s] = chain.tokens[at] = token;
+                if (!chain.floors) continue;
+                const float sure = token < 0 ? 0.0f : q ? q[token] : probability(row, vocab, token);
+                chain.sure[at] = sure, survival[s] *= sure;
+                if (sure < chain.floors[2 * s] || survival[s] < chain.floors[2 * s + 1]) unsure[s] = 1;
             }
         });
         live = chain.feed_last ? open : deeper(step + 1);

@@ -52,6 +52,7 @@ struct Feed {
     const std::int32_t* wanted;  // which rows' states and logits are
     int num_wanted;
     float *states, *logits;  // [wanted, hidden], [wanted, vocab]; null: none
+    const std::uint8_t* skipped;  // of each layer, as in Pass
 };
 
 // How a token is chosen from logits. The law is that of `sampling/warp.py`.
@@ -73,6 +74,9 @@ struct GuessChain {
     std::int32_t* tokens;        // [spans, stride]; -1 from a row on whose logits are not finite
     float* const* q;             // [spans] rows [stride, vocab] that the laws are left in, or null
     float* states;               // [spans, stride, hidden] of the last rows, or null
+    const float* floors;         // [spans, 2] least probability of a token, of a path; null: never asked
+    float* sure;                 // [spans, stride] each token's probability, where floors are
+    std::int32_t* made;          // [1] steps chosen: once every span has passed below its floor the chain ends
 };
 
 }  // namespace outdraft

@@ -49,7 +49,10 @@ struct Pass {
     int num_spans;
     const std::int32_t* layers;  // which, in order
     int num_layers;
-    float* const* taps;  // after layers[i]: [rows, hidden] or null
+    float* const* taps;     // after layers[i]: [rows, hidden] or null
+    float* const* middles;  // the same, after its attention
+    float* const* queries;  // of layers[i], turned: [rows, heads * head_dim] or null
+    const std::uint8_t* skipped;  // of layers[i]: 1 without attention, 2 without feed-forward; null: all run
 };
 
 struct Feed;

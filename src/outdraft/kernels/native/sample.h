@@ -67,6 +67,17 @@ static inline int draw(const float* x, float* law, int size, const Law& how, std
     return race(law, size, key);
 }
 
+// The raw probability of the best token.
+static inline float probability(const float* x, int size, int best) {
+    f32x16 total = {};
+    for (int i = 0; i < size; i += 16) {
+        float line[16];
+        for (int j = 0; j < 16; j++) line[j] = i + j < size ? x[i + j] : -INFINITY;
+        total += exp(load(line) - x[best]);
+    }
+    return 1.0f / sum(total);
+}
+
 // The `count` best tokens in order, of equal ones the first, with their log probabilities where they are wanted; false:
 // no finite logits.
 static inline bool top_tokens(const float* x, int size, int count, std::int32_t* tokens, float* log_probs) {

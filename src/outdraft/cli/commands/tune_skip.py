@@ -1,0 +1,152 @@
+"""`outdraft tune-skip`: find the sublayers that a model may leave out when it drafts for itself.
+
+The command writes texts and judges sets; the search is `drafters/draft_verify/tune.py`.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.options import argument, flag
+from outdraft.core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from outdraft.core.skip import Skip
+    from outdraft.engine.llm import LLM
+    from outdraft.engine.stats import RequestStats
+    from outdraft.models.config import ModelConfig
+
+SUMMARY = "find which sublayers a model may skip when it drafts for itself"
+EPILOG = """The result is for the drafter draft_verify. Trials are kept beside it (FILE.trials): run the command
+again, and it goes on where it was. Needs the extra outdraft[tune]. Examples:
+  outdraft tune-skip zoo:target --out skip.json
+  outdraft tune-skip MODEL --out skip.json --prompts prompts.txt --trials 500
+  outdraft generate "Once" --model MODEL --drafter draft_verify --drafter-options skip=skip.json"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """Which model, on which texts, and how long to search."""
+
+    model: str | None = argument(None, "a Hugging Face directory, a GGUF file, a cached name, or zoo:NAME")
+    out: str | None = flag(None, "the file to write", metavar="FILE")
+    prompts: str | None = flag(
+        None, "a text with a prompt a line; without it, pieces of the standard library", metavar="FILE"
+    )
+    num_prompts: int = flag(4, "prompts that are continued in each trial")
+    max_tokens: int = flag(64, "tokens that are written of each")
+    trials: int = flag(200, "sets to try in all; the paper tries up to 1000")
+    objective: str = flag(
+        "speed",
+        "what a set is worth: speed, in measured tokens per second; or modelled, the speed-up that acceptance and the "
+        "bytes read would give, which repeats on a busy machine",
+        choices=("speed", "modelled"),
+    )
+    num_speculative_tokens: int = flag(8, "draft tokens at most", short="-k")
+    confidence_threshold: float = flag(0.8, "a less probable token ends the chain")
+    seed: int = flag(0, "of the search")
+    json: bool = flag(False, "machine output: out, score, objective, num_trials, attention, mlp")
+
+
+def run(options: Options) -> int:
+    """Search, write, and say what was found."""
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.progress import progress_bar
+    from outdraft.drafters.draft_verify.tune import Tuned, tune
+    from outdraft.drafters.shared.skip_sets import save_skip
+    from outdraft.engine.llm import LLM
+    from outdraft.engine.variant import network_of
+
+    if options.model is None or options.out is None:
+        raise ConfigError("tune-skip needs a model and a place: outdraft tune-skip MODEL --out FILE")
+    for name in ("num_prompts", "max_tokens", "trials", "num_speculative_tokens"):
+        if getattr(options, name) < 1:
+            raise ConfigError(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
+    out = Path(options.out).expanduser()
+    if not out.parent.is_dir():
+        raise ConfigError(f"--out {out}: {out.parent} is no directory; make it first")
+    llm = LLM(
+        options.model, drafter="draft_verify", num_speculative_tokens=options.num_speculative_tokens,
+        drafter_options={"confidence_threshold": options.confidence_threshold},
+    )  # fmt: skip
+    config = network_of(llm.engine.parts).config
+    console = make_console(stderr=options.json)
+    with progress_bar(console, options.trials, "trials") as bar:
+        known = 0
+
+        def tell(best: Tuned) -> None:
+            nonlocal known
+            bar(f"best {best.score:.3f}, {len(best.skip)} sublayers left out", best.num_trials - known)
+            known = best.num_trials
+
+        best = tune(
+            judge(llm, config, options),
+            config.num_layers,
+            trials=options.trials,
+            journal=out.with_name(f"{out.name}.trials"),
+            name=repr(replace(options, trials=0, json=False)),  # other settings are another search
+            seed=options.seed,
+            tell=tell,
+        )
+    notes = {"score": best.score, "objective": options.objective, "num_trials": best.num_trials}
+    save_skip(best.skip, config.num_layers, out, model=str(options.model), **notes)
+    if options.json:
+        write_json({"out": str(out), **notes, "attention": sorted(best.skip.attention), "mlp": sorted(best.skip.mlp)})
+    else:
+        console.print(
+            f"{out}: {len(best.skip)} of {2 * config.num_layers} sublayers left out, {options.objective} "
+            f"{best.score:.3f} after {best.num_trials} trials",
+            markup=False,
+        )
+    return 0
+
+
+def judge(llm: "LLM", config: "ModelConfig", options: Options) -> "Callable[[Skip], float]":
+    """What a skip set is worth: a function that writes the texts with it."""
+    from outdraft.core.params import SamplingParams
+    from outdraft.drafters.draft_verify.drafter import DraftVerifyDrafter
+    from outdraft.testing.prompts import identity_prompts
+
+    drafter = llm.engine.parts.drafter
+    assert isinstance(drafter, DraftVerifyDrafter)
+    params = SamplingParams(max_tokens=options.max_tokens, ignore_eos=True)
+    prompts: list[Any] = list(read_prompts(options.prompts)) if options.prompts else [
+        {"prompt_token_ids": ids}
+        for ids in identity_prompts(
+            llm.codec, options.num_prompts, vocab_size=config.vocab_size, max_len=config.max_len // 4
+        )
+    ]  # fmt: skip
+
+    def worth(skip: "Skip") -> float:
+        drafter.skip = skip
+        stats: list[RequestStats] = [llm.generate(prompt, params).stats for prompt in prompts[: options.num_prompts]]
+        tokens = sum(one.num_tokens for one in stats)
+        if options.objective == "speed":
+            return tokens / sum(sum(one.times.values()) for one in stats)
+        passes = sum(one.num_steps for one in stats)
+        drafted = sum(one.num_draft_tokens for one in stats)
+        return tokens / (passes + drafted * step_cost(skip, config))
+
+    return worth
+
+
+def step_cost(skip: "Skip", config: "ModelConfig") -> float:
+    """The share of a pass's weights that a draft step reads."""
+    attention = config.hidden_size * config.head_dim * 2 * (config.num_heads + config.num_kv_heads)
+    mlp = config.hidden_size * config.intermediate_size * (3 if config.gated_mlp else 2)
+    head = config.hidden_size * config.vocab_size
+    whole = config.num_layers * (attention + mlp) + head
+    return (whole - len(skip.attention) * attention - len(skip.mlp) * mlp) / whole
+
+
+def read_prompts(path: str) -> list[str]:
+    """The lines of a text that say anything."""
+    try:
+        lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--prompts {path} is not a readable UTF-8 text: {error}") from error
+    prompts = [line for line in lines if line.strip()]
+    if not prompts:
+        raise ConfigError(f"--prompts {path} holds no prompt: write one a line")
+    return prompts

@@ -1,0 +1,130 @@
+"""A bandit over drafter and length: play what has made most tokens a second, and what is not known well enough.
+
+Hou et al., "BanditSpec: adaptive speculative decoding via bandit algorithms", 2025, https://arxiv.org/abs/2505.15141.
+
+    ucb    play the arm with the greatest  rate + exploration * sqrt(2 ln t / n)      rate = its tokens / its seconds
+    exp3   play arm i with probability     (1 - g) w_i / sum w + g / K                w_i *= exp(g reward / (p_i K))
+
+Rewards are rates over the best rate seen, so they lie in [0, 1]; seconds are measured. A rate is a ratio of sums, not
+a mean of ratios: long rounds count as long. `discount` below 1 forgets, for texts that change. One arm is played for a
+whole batch, so that its time is its own. It knows nothing of how lengths are related, so it learns slowly. Data in:
+sequences and events; data out: one budget each.
+"""
+
+import math
+import random
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Literal
+
+from outdraft.control.shared.limits import allowed, check_range
+from outdraft.core.errors import ConfigError
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BanditOptions:
+    """Raises `ConfigError` naming what is out of range."""
+
+    num_speculative_tokens: int = 16  # lengths beyond it are left out
+    lengths: Seq[int] = (0, 1, 2, 4, 8)  # 0 is plain decoding
+    algorithm: Literal["ucb", "exp3"] = "ucb"
+    exploration: float = 0.2  # ucb: weight of the bonus; exp3: g
+    discount: float = 1.0  # weight of the past, each round
+    seed: int = 0  # exp3's dice; no text depends on them
+
+    def __post_init__(self) -> None:
+        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
+        if not self.lengths or min(self.lengths) < 0:
+            raise ConfigError(f"lengths={self.lengths!r}: give at least one, all at least 0")
+        if self.algorithm not in ("ucb", "exp3"):
+            raise ConfigError(f"algorithm={self.algorithm!r}: it is 'ucb' or 'exp3'")
+        check_range("exploration", self.exploration, 0)
+        check_range("discount", self.discount, 0.5, 1)
+
+
+class BanditPolicy:
+    """Sums of each arm, over all sequences of the engine."""
+
+    def __init__(self, options: BanditOptions, num_arms: int) -> None:
+        self._options = options
+        lengths = sorted({min(k, options.num_speculative_tokens) for k in options.lengths})
+        self.arms = [(arm, k) for arm in range(num_arms) for k in lengths if k or not arm]
+        self.plays = [0.0] * len(self.arms)
+        self.tokens = [0.0] * len(self.arms)
+        self.seconds = [0.0] * len(self.arms)
+        self._logs = [0.0] * len(self.arms)  # log w of exp3
+        self._chances = [1 / len(self.arms)] * len(self.arms)
+        self._dice = random.Random(options.seed)
+        self._most = 0.0
+        self._played: int | None = None
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """One arm for all."""
+        played = self._ucb() if self._options.algorithm == "ucb" else self._exp3()
+        arm, depth = self.arms[played]
+        budgets = [Budget(depth=allowed(seq, depth), arm=arm) for seq in seqs]
+        # The end of a text cuts a guess short: such a round says nothing of its length.
+        self._played = played if all(budget.depth == depth for budget in budgets) else None
+        return budgets
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """Enter the reward."""
+        played, self._played = self._played, None
+        times = events[0].times
+        seconds = len(events) * (times.draft + times.target + times.rest)
+        if played is None or seconds <= 0 or any(event.num_certain for event in events):
+            return
+        tokens = sum(len(event.tokens) for event in events)
+        for sums in (self.plays, self.tokens, self.seconds):
+            sums[:] = [value * self._options.discount for value in sums]
+        self.plays[played] += 1
+        self.tokens[played] += tokens
+        self.seconds[played] += seconds
+        rate = tokens / seconds
+        self._most = max(self._most * self._options.discount, rate)
+        if self._options.algorithm == "exp3":
+            gain = self._options.exploration * rate / self._most
+            self._logs[played] += gain / (self._chances[played] * len(self.arms))
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Remembers no sequence."""
+
+    def _ucb(self) -> int:
+        """Each arm once, then by its upper confidence bound."""
+        if (fresh := next((i for i, count in enumerate(self.plays) if count < 0.5), None)) is not None:
+            return fresh
+        total = math.log(max(sum(self.plays), 2))
+        rates = [made / took for made, took in zip(self.tokens, self.seconds, strict=True)]
+        best, weight = max(rates), self._options.exploration
+        bounds = [rate / best + weight * math.sqrt(2 * total / n) for rate, n in zip(rates, self.plays, strict=True)]
+        return bounds.index(max(bounds))
+
+    def _exp3(self) -> int:
+        top, count, even = max(self._logs), len(self.arms), min(1.0, self._options.exploration)
+        weights = [math.exp(log - top) for log in self._logs]
+        total = sum(weights)
+        self._chances = [(1 - even) * weight / total + even / count for weight in weights]
+        return self._dice.choices(range(count), self._chances)[0]
+
+
+def build(options: BanditOptions, arms: Seq[str]) -> BanditPolicy:
+    """A drafter without arms is one arm."""
+    return BanditPolicy(options, max(1, len(arms)))
+
+
+METHOD = Method(
+    name="bandit",
+    kind="policy",
+    summary="UCB or EXP3 over drafter and length; the reward is tokens a measured second",
+    build=build,
+    options=BanditOptions,
+    paper=Paper(
+        title="BanditSpec: adaptive speculative decoding via bandit algorithms",
+        year=2025,
+        link="https://arxiv.org/abs/2505.15141",
+    ),
+)

@@ -1,0 +1,95 @@
+"""Draft while some branch is likely enough to survive; how likely is learned from what became of the last guess.
+
+Xu et al., "EdgeLLM: fast on-device LLM inference with speculative decoding", 2024 (first "LLMCad", 2023,
+https://arxiv.org/abs/2309.04255). The branch with the greatest acceptance probability is expanded next, and drafting
+falls back to verification once the cumulative probability of the best branch is below theta:
+
+    whole guess accepted   theta * fall      the drafter is doing better than it thinks: go on longer
+    any rejection          theta * rise      it is over-confident: verify earlier
+
+The order of expansion is the drafter's (best paths first); a branch ends by `Budget.survival`. Data in: sequences and
+events; data out: one budget each, with a theta for every sequence.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from outdraft.control.shared.limits import allowed, check_range
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+
+_RANGE = (0.02, 0.95)  # of theta: it must be able to come back
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchPacingOptions:
+    """Raises `ConfigError` naming what is out of range."""
+
+    num_speculative_tokens: int = 16  # the deepest guess
+    nodes: int | None = None  # draft nodes in all, for trees; None: the drafter's own choice
+    theta: float = 0.5  # at the start
+    fall: float = 0.9  # factor after a guess accepted whole
+    rise: float = 1.1  # factor after a rejection
+
+    def __post_init__(self) -> None:
+        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
+        if self.nodes is not None:
+            check_range("nodes", self.nodes, 1)
+        check_range("theta", self.theta, *_RANGE)
+        check_range("fall", self.fall, 0.1, 1)
+        check_range("rise", self.rise, 1, 10)
+
+
+class BranchPacingPolicy:
+    """Theta of each sequence."""
+
+    def __init__(self, options: BranchPacingOptions) -> None:
+        self._options = options
+        self._thetas: dict[int, float] = {}
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """Deep, as long as a branch is likely enough."""
+        options = self._options
+        return [
+            Budget(
+                depth=allowed(seq, options.num_speculative_tokens),
+                nodes=options.nodes,
+                survival=self._thetas.setdefault(seq.id, options.theta),
+            )
+            for seq in seqs
+        ]
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """Pace each sequence by its last guess."""
+        for event in events:
+            theta = self._thetas.get(event.seq_id)
+            if theta is None or not event.draft_depth:
+                continue
+            theta *= self._options.rise if event.rejected else self._options.fall
+            self._thetas[event.seq_id] = min(max(theta, _RANGE[0]), _RANGE[1])
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Forget the thetas."""
+        for seq in seqs:
+            self._thetas.pop(seq.id, None)
+
+
+def build(options: BranchPacingOptions, arms: Seq[str]) -> BranchPacingPolicy:
+    """Asks the first arm."""
+    return BranchPacingPolicy(options)
+
+
+METHOD = Method(
+    name="branch_pacing",
+    kind="policy",
+    summary="draft while a branch is likely enough to survive, paced by the last guesses",
+    build=build,
+    options=BranchPacingOptions,
+    paper=Paper(
+        title="EdgeLLM: fast on-device LLM inference with speculative decoding",
+        year=2024,
+        link="https://arxiv.org/abs/2309.04255",
+    ),
+)

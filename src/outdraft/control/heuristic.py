@@ -1,0 +1,80 @@
+"""Two more after a guess that was accepted whole, one fewer after any other: Hugging Face's "heuristic" schedule.
+
+Gante, "Assisted generation: a new direction toward low-latency text generation", 2023,
+https://huggingface.co/blog/assisted-generation. Data in: sequences and events; data out: one budget each, with a depth
+of its own for every sequence.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from outdraft.control.shared.limits import allowed, check_range
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeuristicOptions:
+    """Raises `ConfigError` naming what is out of range."""
+
+    num_speculative_tokens: int = 20  # the deepest guess
+    start: int = 5  # the first one
+    rise: int = 2
+    fall: int = 1
+
+    def __post_init__(self) -> None:
+        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
+        for name in ("start", "rise", "fall"):
+            check_range(name, getattr(self, name), 1)
+
+
+class HeuristicPolicy:
+    """The depth of each sequence."""
+
+    def __init__(self, options: HeuristicOptions) -> None:
+        self._options = options
+        self._depths: dict[int, int] = {}
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """The depth of the moment."""
+        most = self._options.num_speculative_tokens
+        return [
+            Budget(depth=allowed(seq, min(most, self._depths.setdefault(seq.id, self._options.start)))) for seq in seqs
+        ]
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """Rise and fall; a round in which nothing was drafted says nothing."""
+        options = self._options
+        for event in events:
+            depth = self._depths.get(event.seq_id)
+            if depth is None or not event.draft_depth:
+                continue
+            whole = event.num_accepted == event.draft_depth
+            depth = min(depth + options.rise, max(1, options.num_speculative_tokens)) if whole else depth - options.fall
+            self._depths[event.seq_id] = max(1, depth)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Forget the depths."""
+        for seq in seqs:
+            self._depths.pop(seq.id, None)
+
+
+def build(options: HeuristicOptions, arms: Seq[str]) -> HeuristicPolicy:
+    """Asks the first arm."""
+    return HeuristicPolicy(options)
+
+
+METHOD = Method(
+    name="heuristic",
+    kind="policy",
+    summary="two tokens more after a guess accepted whole, one fewer after any other",
+    build=build,
+    options=HeuristicOptions,
+    paper=Paper(
+        title="Assisted generation: a new direction toward low-latency text generation",
+        year=2023,
+        link="https://huggingface.co/blog/assisted-generation",
+    ),
+)

@@ -1,0 +1,112 @@
+"""A depth that follows its sequence's last rounds: shorter where whole guesses fail, longer where most is accepted.
+
+Over a window of rounds,
+
+    share of rounds in which nothing was accepted   above `too_many_lost`   -> one token less
+    mean share of a guess that was accepted         above `enough_kept`     -> one token more
+
+and after a change the window must tell something new for `pause` rounds (hysteresis). Data in: sequences and events;
+data out: one budget each.
+"""
+
+from collections import deque
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+from outdraft.control.shared.limits import allowed, check_range
+from outdraft.core.errors import ConfigError
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method
+from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HistoryOptions:
+    """Raises `ConfigError` naming what is out of range."""
+
+    num_speculative_tokens: int = 8  # the deepest guess
+    least: int = 3  # the shallowest
+    start: int = 5
+    window: int = 16  # rounds
+    too_many_lost: float = 0.4
+    enough_kept: float = 0.8
+    pause: int = 4  # rounds
+
+    def __post_init__(self) -> None:
+        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
+        for name in ("least", "start", "window"):
+            check_range(name, getattr(self, name), 1)
+        for name in ("too_many_lost", "enough_kept"):
+            check_range(name, getattr(self, name), 0, 1)
+        check_range("pause", self.pause, 0)
+
+
+@dataclass(slots=True)
+class _State:
+    depth: int
+    kept: deque[float] = field(default_factory=deque)  # share of each guess that was accepted
+    since_change: int = 0
+
+
+class HistoryPolicy:
+    """A window for each sequence."""
+
+    def __init__(self, options: HistoryOptions) -> None:
+        if options.least > options.num_speculative_tokens > 0:
+            raise ConfigError(
+                f"least={options.least} is more than num_speculative_tokens={options.num_speculative_tokens}"
+            )
+        self._options = options
+        self._states: dict[int, _State] = {}
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """The depth of the moment."""
+        budgets = []
+        for seq in seqs:
+            state = self._states.get(seq.id)
+            if state is None:
+                state = self._states[seq.id] = _State(self._options.start, deque(maxlen=self._options.window))
+            budgets.append(Budget(depth=allowed(seq, min(state.depth, self._options.num_speculative_tokens))))
+        return budgets
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """Enter each guess, and step once where the window says so."""
+        for event in events:
+            state = self._states.get(event.seq_id)
+            if state is not None and event.draft_depth:
+                state.kept.append(event.num_accepted / event.draft_depth)
+                self._step(state)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Forget the windows."""
+        for seq in seqs:
+            self._states.pop(seq.id, None)
+
+    def _step(self, state: _State) -> None:
+        options, count = self._options, len(state.kept)
+        state.since_change += 1
+        if count < options.window or state.since_change <= options.pause:
+            return
+        change = 0
+        if sum(share == 0 for share in state.kept) / count > options.too_many_lost:
+            change = -1
+        elif sum(state.kept) / count > options.enough_kept:
+            change = 1
+        depth = min(max(state.depth + change, options.least), options.num_speculative_tokens)
+        if depth != state.depth:
+            state.depth, state.since_change = depth, 0
+
+
+def build(options: HistoryOptions, arms: Seq[str]) -> HistoryPolicy:
+    """Asks the first arm."""
+    return HistoryPolicy(options)
+
+
+METHOD = Method(
+    name="history",
+    kind="policy",
+    summary="a depth that follows a window of the last rounds, with hysteresis",
+    build=build,
+    options=HistoryOptions,
+)

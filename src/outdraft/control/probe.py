@@ -1,0 +1,101 @@
+"""A switch: no speculation while too little is accepted, and a few rounds of it now and then to see whether that holds.
+
+TensorRT-LLM turns speculation off where acceptance falls below a threshold; here it is tried again every `every`
+rounds. Acceptance is accepted / (accepted + rejections) over the last `window` rounds, which does not depend on the
+depth. Data in: sequences and events; data out: one budget each, with a switch for every sequence.
+"""
+
+from collections import deque
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+from outdraft.control.shared.limits import allowed, check_range
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method
+from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProbeOptions:
+    """Raises `ConfigError` naming what is out of range."""
+
+    num_speculative_tokens: int = 5
+    least: float = 0.3  # acceptance below which speculation is off
+    window: int = 32  # rounds with a guess
+    every: int = 256  # plain rounds before it is tried again
+    trial: int = 8  # rounds of a trial, after which it is judged by them
+
+    def __post_init__(self) -> None:
+        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
+        check_range("least", self.least, 0, 1)
+        for name in ("window", "every", "trial"):
+            check_range(name, getattr(self, name), 1)
+
+
+@dataclass(slots=True)
+class _Switch:
+    last: deque[tuple[int, bool]] = field(default_factory=deque)  # accepted tokens, rejected
+    plain: int = 0  # rounds left without a guess
+    needed: int = 0  # rounds before it may be judged
+
+
+class ProbePolicy:
+    """A switch for each sequence."""
+
+    def __init__(self, options: ProbeOptions) -> None:
+        self._options = options
+        self._switches: dict[int, _Switch] = {}
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """The depth, or nothing while the switch is off."""
+        budgets = []
+        for seq in seqs:
+            switch = self._switches.get(seq.id)
+            if switch is None:
+                options = self._options
+                switch = self._switches[seq.id] = _Switch(deque(maxlen=options.window), needed=options.window)
+            depth = 0 if switch.plain else self._options.num_speculative_tokens
+            budgets.append(Budget(depth=allowed(seq, depth)))
+        return budgets
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """Judge what was accepted, or count down to the next trial."""
+        for event in events:
+            switch = self._switches.get(event.seq_id)
+            if switch is None or not event.tokens:
+                continue
+            if switch.plain:
+                switch.plain -= 1
+            elif event.draft_depth:
+                switch.last.append((event.num_accepted, event.rejected))
+                self._judge(switch)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Forget the switches."""
+        for seq in seqs:
+            self._switches.pop(seq.id, None)
+
+    def _judge(self, switch: _Switch) -> None:
+        if len(switch.last) < switch.needed:
+            return
+        accepted = sum(count for count, _ in switch.last)
+        rejected = sum(was for _, was in switch.last)
+        if accepted < self._options.least * (accepted + rejected):
+            switch.last.clear()
+            switch.plain = self._options.every
+            switch.needed = min(self._options.trial, self._options.window)
+
+
+def build(options: ProbeOptions, arms: Seq[str]) -> ProbePolicy:
+    """Asks the first arm."""
+    return ProbePolicy(options)
+
+
+METHOD = Method(
+    name="probe",
+    kind="policy",
+    summary="off while too little is accepted, tried again every so many rounds",
+    build=build,
+    options=ProbeOptions,
+)

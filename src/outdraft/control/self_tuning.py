@@ -1,0 +1,94 @@
+"""A confidence threshold that tunes itself, so that a wanted share of the drafted tokens is accepted.
+
+Zhang et al., "Draft & Verify: lossless large language model acceleration via self-speculative decoding", 2023,
+https://arxiv.org/abs/2309.08168. After each round, with m the share accepted of what was drafted,
+
+    r <- b1 r + (1 - b1) m
+    h <- b2 h + (1 - b2) h'      h' = h + e if r < wanted;  h if the guess was as deep as allowed;  h - e otherwise
+
+Data in: sequences and events; data out: one budget each. Every sequence tunes its own threshold.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from outdraft.control.shared.limits import allowed, check_range
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SelfTuningOptions:
+    """The paper's settings. Raises `ConfigError` naming what is out of range."""
+
+    num_speculative_tokens: int = 8  # the deepest guess
+    threshold: float = 0.8  # h at the start; the paper: 0.8 greedy, 0.5 sampled
+    wanted: float = 0.9  # share of drafted tokens to be accepted
+    step: float = 0.01  # e
+    keep_share: float = 0.5  # b1
+    keep_threshold: float = 0.9  # b2
+
+    def __post_init__(self) -> None:
+        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
+        for name in ("threshold", "wanted", "step", "keep_share", "keep_threshold"):
+            check_range(name, getattr(self, name), 0, 1)
+
+
+class SelfTuningPolicy:
+    """Threshold and smoothed share of each sequence."""
+
+    def __init__(self, options: SelfTuningOptions) -> None:
+        self._options = options
+        self._states: dict[int, tuple[float, float]] = {}  # sequence -> h, r
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """As deep as allowed, until less sure than the threshold of the moment."""
+        start = (self._options.threshold, 0.0)
+        deepest = self._options.num_speculative_tokens
+        return [
+            Budget(depth=allowed(seq, deepest), confidence=self._states.setdefault(seq.id, start)[0]) for seq in seqs
+        ]
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """Move each threshold towards the wanted share."""
+        for event in events:
+            if event.seq_id in self._states and event.draft_depth:
+                self._states[event.seq_id] = self._tune(*self._states[event.seq_id], event)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Forget the thresholds."""
+        for seq in seqs:
+            self._states.pop(seq.id, None)
+
+    def _tune(self, threshold: float, share: float, event: StepEvent) -> tuple[float, float]:
+        options = self._options
+        accepted = min(event.num_accepted / event.draft_depth, 1.0)
+        share = options.keep_share * share + (1 - options.keep_share) * accepted
+        aim = threshold
+        if share < options.wanted:
+            aim += options.step
+        elif event.draft_depth < options.num_speculative_tokens:
+            aim -= options.step
+        threshold = options.keep_threshold * threshold + (1 - options.keep_threshold) * aim
+        return min(max(threshold, 0.0), 1.0), share
+
+
+def build(options: SelfTuningOptions, arms: Seq[str]) -> SelfTuningPolicy:
+    """Asks the first arm."""
+    return SelfTuningPolicy(options)
+
+
+METHOD = Method(
+    name="self_tuning",
+    kind="policy",
+    summary="a confidence threshold that holds the share of accepted tokens near a target",
+    build=build,
+    options=SelfTuningOptions,
+    paper=Paper(
+        title="Draft & Verify: lossless large language model acceleration via self-speculative decoding",
+        year=2023,
+        link="https://arxiv.org/abs/2309.08168",
+    ),
+)

@@ -1,0 +1,1 @@
+"""What several policies need: measured costs, acceptance that forgets, the speed-up formulas, limits of a request."""

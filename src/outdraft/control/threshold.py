@@ -1,0 +1,64 @@
+"""Stop drafting after a token of which the drafter is unsure: its probability is below h. The token itself is kept.
+
+Hugging Face's `assistant_confidence_threshold` (h = 0.4); Kangaroo (Liu et al., 2024, https://arxiv.org/abs/2404.18911)
+stops at 0.6, SWIFT (Xia et al., 2024, https://arxiv.org/abs/2410.06916) at 0.8. Keeping the unsure token is what makes
+it exact: whether a drawn token is kept must not depend on its own value. Data in: sequences; data out: one budget each.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from outdraft.control.shared.limits import allowed, check_range
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ThresholdOptions:
+    """Raises `ConfigError` naming what is out of range."""
+
+    num_speculative_tokens: int = 20  # the deepest guess
+    threshold: float = 0.4  # h
+
+    def __post_init__(self) -> None:
+        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
+        check_range("threshold", self.threshold, 0, 1)
+
+
+class ThresholdPolicy:
+    """Stateless: the drafter's own confidence decides."""
+
+    def __init__(self, options: ThresholdOptions) -> None:
+        self._options = options
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """Deep, until the drafter is unsure."""
+        deepest, threshold = self._options.num_speculative_tokens, self._options.threshold
+        return [Budget(depth=allowed(seq, deepest), confidence=threshold) for seq in seqs]
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """Learns nothing."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Remembers nothing."""
+
+
+def build(options: ThresholdOptions, arms: Seq[str]) -> ThresholdPolicy:
+    """Asks the first arm."""
+    return ThresholdPolicy(options)
+
+
+METHOD = Method(
+    name="threshold",
+    kind="policy",
+    summary="guess until the drafter is less sure than a threshold",
+    build=build,
+    options=ThresholdOptions,
+    paper=Paper(
+        title="Kangaroo: lossless self-speculative decoding via double early exiting",
+        year=2024,
+        link="https://arxiv.org/abs/2404.18911",
+    ),
+)

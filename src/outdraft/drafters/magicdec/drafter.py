@@ -1,0 +1,96 @@
+"""The whole target drafts over a view of a fixed number of its own keys and values; all of them verify.
+
+    draft    pending -> [target over sinks + window, or what SnapKV chose] -> t1 -> t2 ...
+    verify   [target over the whole text]
+
+Chen et al., "MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative decoding",
+2024, https://arxiv.org/abs/2408.11049. Data in: sequences; data out: chains with the laws they were drawn from (none at
+temperature 0).
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Literal
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
+from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
+from outdraft.drafters.shared.own_network import target_network
+from outdraft.drafters.shared.sparse_view import SparseViews, last_queries
+
+Select = Literal["streaming", "snapkv"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MagicDecOptions(OwnChainOptions):
+    """Which rows, how many. Raises `ConfigError` naming what is out of range."""
+
+    select: Select = "streaming"  # the first rows and the last; or "snapkv", what the last rows look at
+    budget: int = 512  # rows that are chosen
+    sinks: int = 4  # first rows that "streaming" keeps
+    observe: int = 32  # last rows whose queries "snapkv" asks
+    refresh: int = 128  # tokens after which rows are chosen anew; until then the view grows with the text
+
+    def __post_init__(self) -> None:
+        OwnChainOptions.__post_init__(self)
+        if self.select not in ("streaming", "snapkv"):
+            raise ConfigError(f"select={self.select!r}: it is 'streaming' or 'snapkv'")
+        least = self.sinks if self.select == "streaming" else self.observe
+        if self.sinks < 0 or self.observe < 1 or self.budget <= least:
+            name = "sinks" if self.select == "streaming" else "observe"
+            raise ConfigError(f"budget={self.budget}, {name}={least}: the budget must hold more rows than {name}")
+        if self.refresh < 1:
+            raise ConfigError(f"refresh={self.refresh}: must be at least 1")
+
+
+class MagicDecDrafter:
+    """A view for each sequence, brought up to the text before each guess."""
+
+    needs = Needs(layers=True, weights=True, rows=True)
+
+    def __init__(self, options: MagicDecOptions, port: TargetPort) -> None:
+        self.views = SparseViews(port)
+        self._options = options
+        self._port = port
+        self._network = target_network(port)
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """An empty view for each."""
+        for seq in seqs:
+            self.views.add(seq)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A chain over the views."""
+        for seq, budget in zip(seqs, budgets, strict=True):
+            if budget.depth > 0:
+                self._bring_up(seq)
+        return grow_own_chains(seqs, budgets, self._network, self.views.tentative, self._options)
+
+    def _bring_up(self, seq: Sequence) -> None:
+        options = self._options
+        if not self.views.is_due(seq, options.budget, options.refresh):
+            self.views.follow(seq)
+        elif options.select == "snapkv" and seq.num_cached + options.observe <= seq.max_len:
+            queries = last_queries(self._port, seq, options.observe)
+            self.views.choose(seq, lambda layer, keys: snapkv_rows(keys, queries[layer], options.budget))
+        else:
+            rows = streaming_rows(seq.num_cached, options.sinks, options.budget, self._port.device)
+            self.views.choose(seq, lambda layer, keys: rows)
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """The target's cache says all."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Forget the views."""
+        for seq in seqs:
+            self.views.free(seq)
+
+
+def build(options: MagicDecOptions, port: TargetPort) -> MagicDecDrafter:
+    """Over the target that is served."""
+    return MagicDecDrafter(options, port)

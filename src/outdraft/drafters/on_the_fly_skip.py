@@ -1,0 +1,122 @@
+"""While the prompt is read, find out which attentions hardly change what goes through them; draft without those.
+
+    cosine of the state before and after each attention sublayer, mean over the prompt's rows
+    layer       0     1     2     3     4     5
+    cosine     .61   .98   .96   .99   .93   .97       threshold .97, slack .01: drop 1 and 3, and 2 beside them
+
+Metel et al., "Draft on the fly: adaptive self-speculative decoding using cosine similarity", 2024,
+https://arxiv.org/abs/2410.01028. No search and no extra pass: the states are taps of the passes that read the prompt.
+The paper's two structural rules are not public; ours: the first and the last layer stay, and a neighbour of what is
+dropped may be a little less alike.
+Data in: sequences; data out: chains with the laws they were drawn from (none at temperature 0).
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method, Paper
+from outdraft.core.sequence import Sequence
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.core.target import Needs, TargetPort, after_attention
+from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
+from outdraft.drafters.shared.own_network import target_network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OnTheFlySkipOptions(OwnChainOptions):
+    """What counts as unchanged. Raises `ConfigError` naming what is out of range."""
+
+    threshold: float = 0.97  # an attention whose output is at least so like its input is dropped
+    slack: float = 0.01  # beside a dropped one, so much less alike will do
+    keep_ends: bool = True  # the first and the last layer are never touched
+
+    def __post_init__(self) -> None:
+        OwnChainOptions.__post_init__(self)
+        if not -1 <= self.threshold <= 1:
+            raise ConfigError(f"threshold={self.threshold}: a cosine is between -1 and 1")
+        if self.slack < 0:
+            raise ConfigError(f"slack={self.slack}: must be at least 0")
+
+
+class OnTheFlySkipDrafter:
+    """A skip set for each sequence, from its own prompt."""
+
+    def __init__(self, options: OnTheFlySkipOptions, port: TargetPort) -> None:
+        layers = range(port.num_layers)
+        self.needs = Needs(prompt_taps=(*layers, *map(after_attention, layers)), layers=True, weights=True)
+        self._options = options
+        self._port = port
+        self._network = target_network(port)
+        self._sums: dict[int, Tensor] = {}  # [L] cosines of the prompt rows so far
+        self._skips: dict[int, Skip] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Nothing is known yet."""
+        for seq in seqs:
+            self._skips[seq.id] = NO_SKIP
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A chain without the dropped attentions; none where nothing was dropped, for it would cost what plain does."""
+        skips = [self._skips[seq.id] for seq in seqs]
+        own = [budget if skip else replace(budget, depth=0) for skip, budget in zip(skips, budgets, strict=True)]
+        return grow_own_chains(seqs, own, self._network, self._port.tentative, self._options, skips)
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Measure the prompt's rows; when it is read, choose."""
+        for one in seen:
+            if after_attention(0) not in one.hidden:
+                continue
+            cosines = torch.stack([self._cosine(one, layer) for layer in range(self._port.num_layers)])
+            key = one.seq.id
+            self._sums[key] = self._sums[key] + cosines if key in self._sums else cosines
+            if one.draft is not None:
+                mean = self._sums.pop(key) / (one.start + one.num_committed)
+                self._skips[key] = choose(mean.tolist(), self._options)
+
+    @staticmethod
+    def _cosine(one: Seen, layer: int) -> Tensor:
+        before, after = one.hidden[layer].float(), one.hidden[after_attention(layer)].float()
+        return F.cosine_similarity(before, after, dim=-1).sum()
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Forget the sets."""
+        for seq in seqs:
+            self._sums.pop(seq.id, None)
+            self._skips.pop(seq.id, None)
+
+
+def choose(cosines: list[float], options: OnTheFlySkipOptions) -> Skip:
+    """The attentions to drop, given each layer's cosine."""
+    last = len(cosines) - 1
+    inner = range(1, last) if options.keep_ends else range(last + 1)
+    dropped = {i for i in inner if cosines[i] >= options.threshold}
+    near = options.threshold - options.slack
+    beside = {i for i in inner if cosines[i] >= near and dropped & {i - 1, i + 1}}
+    return Skip(attention=frozenset(dropped | beside))
+
+
+def build(options: OnTheFlySkipOptions, port: TargetPort) -> OnTheFlySkipDrafter:
+    """Over the target that is served."""
+    return OnTheFlySkipDrafter(options, port)
+
+
+METHOD = Method(
+    name="on_the_fly_skip",
+    kind="drafter",
+    summary="the target without the attentions that hardly change this prompt",
+    build=build,
+    options=OnTheFlySkipOptions,
+    paper=Paper(
+        title="Draft on the fly: adaptive self-speculative decoding using cosine similarity",
+        year=2024,
+        link="https://arxiv.org/abs/2410.01028",
+    ),
+)

@@ -1,0 +1,103 @@
+"""Hold several drafters, ask the one that the budget names, and keep all of them in step with the text.
+
+    budget.arm  0 -> ngram          every one sees begin, observe and end; only the named one is asked to guess,
+                1 -> draft_model    and none on a budget of 0
+
+A drafter that is not asked does next to nothing: memories of their own catch up with the text when they are next asked.
+What "auto", "routing" and "bandit" choose among (docs/policies.md). Data in: sequences and budgets; data out: drafts.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Any
+
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.registry import Method
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.nested import build_nested
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeveralOptions:
+    """Which drafters. Raises `ConfigError` unless there is at least one."""
+
+    drafters: Seq[str | Mapping[str, Any]] = ("ngram", "lookahead")  # names, or {"method": name, option: value, ...}
+
+    def __post_init__(self) -> None:
+        if isinstance(self.drafters, str | Mapping) or not self.drafters:
+            raise ConfigError(f"drafters={self.drafters!r}: give a list, for example ['ngram', {{'method': 'eagle'}}]")
+
+
+class SeveralDrafter:
+    """One arm for each inner drafter, in the order given."""
+
+    def __init__(self, inner: Seq[tuple[Drafter, Method]]) -> None:
+        self.drafters = [drafter for drafter, _ in inner]
+        self.methods = [method for _, method in inner]
+        needs = [drafter.needs for drafter in self.drafters]
+        self.needs = Needs(
+            taps=tuple(sorted({tap for need in needs for tap in need.taps})),
+            layers=any(need.layers for need in needs),
+            resume_layer=max(need.resume_layer for need in needs),
+            weights=any(need.weights for need in needs),
+            same_vocab=all(need.same_vocab for need in needs),
+        )
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """For all."""
+        for drafter in self.drafters:
+            drafter.begin(seqs)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """Each sequence's guess by the drafter that its budget names; raises `ConfigError` if there is none."""
+        drafts = [chain([seq.pending]) for seq in seqs]
+        for arm in sorted({budget.arm for budget in budgets if budget.depth > 0}):
+            if arm >= len(self.drafters):
+                raise ConfigError(f"the policy asks for arm {arm}, there are {len(self.drafters)} drafters")
+            own = [i for i, budget in enumerate(budgets) if budget.depth > 0 and budget.arm == arm]
+            made = self.drafters[arm].propose([seqs[i] for i in own], [budgets[i] for i in own])
+            for i, draft in zip(own, made, strict=True):
+                drafts[i] = draft
+        return drafts
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """For all, whoever guessed."""
+        for drafter in self.drafters:
+            drafter.observe(seen)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """For all."""
+        for drafter in self.drafters:
+            drafter.end(seqs)
+
+
+def build(options: SeveralOptions, port: TargetPort) -> SeveralDrafter:
+    """Build every inner drafter over the same target. Raises `CapabilityError` where one would blind another."""
+    made = SeveralDrafter([build_nested(described, port) for described in options.drafters])
+    for method, drafter in zip(made.methods, made.drafters, strict=True):
+        low = [tap for tap in drafter.needs.taps if tap < made.needs.resume_layer]
+        if low:
+            raise CapabilityError(
+                f"drafter {method.name!r} taps layer {low[0]}, and another one restarts the target behind layer "
+                f"{made.needs.resume_layer}, so it would not see that: leave one of the two out of 'drafters'"
+            )
+    return made
+
+
+def arms(drafter: SeveralDrafter) -> tuple[str, ...]:
+    """The inner drafters' names; a repeated one is numbered."""
+    names = [method.name for method in drafter.methods]
+    return tuple(
+        name if names.count(name) == 1 else f"{name}#{1 + names[:i].count(name)}" for i, name in enumerate(names)
+    )
+
+
+def describe(drafter: SeveralDrafter) -> dict[str, Any]:
+    """What each inner drafter says of itself, by arm."""
+    inner = zip(arms(drafter), drafter.drafters, drafter.methods, strict=True)
+    return {"arms": {name: dict(method.describe(one)) for name, one, method in inner}}

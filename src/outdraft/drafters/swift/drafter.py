@@ -1,0 +1,109 @@
+"""The target drafts with sublayers left out, and in each round tries another set beside the text.
+
+    text    ... a b c d e f g | pending        the last tokens once more in one parallel pass that skips a set,
+    again       a b c d e f                    as tentative rows behind the text; its argmaxes b' c' d' ... against
+    score       how many of b c d e f g        what the target wrote; the set that agrees best drafts
+
+Xia et al., "SWIFT: on-the-fly self-speculative decoding for LLM inference acceleration", 2024,
+https://arxiv.org/abs/2410.06916. Data in: sequences; data out: chains, or chains with siblings. The search belongs to
+the drafter, not to a request: its state stays. Which set drafts depends on text that is written, never on a guess.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.skip import Skip
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.limits import usable_nodes
+from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
+from outdraft.drafters.shared.own_network import target_network
+from outdraft.drafters.swift.search import Search, SearchOptions
+from outdraft.drafters.swift.siblings import add_siblings
+from outdraft.kernels.choice import best_tokens
+
+_WIDEST = 10  # children of a node
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SwiftOptions(SearchOptions, OwnChainOptions):
+    """The search, and how its best set drafts. Raises `ConfigError` naming what is out of range."""
+
+    confidence_threshold: float = 0.8  # a token less probable than this is kept and ends the chain
+    context: int = 32  # tokens written, at least, before there is a score; so many are compared
+    search: bool = True  # off: the alternating set drafts
+    siblings: bool = False  # the next best tokens beside the chain; worth it where rows of a pass are nearly free
+
+    def __post_init__(self) -> None:
+        OwnChainOptions.__post_init__(self)
+        SearchOptions.__post_init__(self)
+        if self.context < 1:
+            raise ConfigError(f"context={self.context}: at least one token must be compared")
+
+
+class SwiftDrafter:
+    """One search for all requests; no state of a request."""
+
+    needs = Needs(layers=True, weights=True)
+
+    def __init__(self, options: SwiftOptions, port: TargetPort) -> None:
+        self.search = Search(options, port.num_layers)
+        self._options = options
+        self._port = port
+        self._network = target_network(port)
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Nothing to prepare: the target has read the prompt."""
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """One trial of the search while it goes on, then guesses by the best set so far."""
+        if self._options.search and not self.search.is_over:
+            self._try_one([seq for seq, budget in zip(seqs, budgets, strict=True) if budget.depth > 0])
+        skips = [self.search.best] * len(seqs)
+        options = self._options
+        if not options.siblings:
+            return grow_own_chains(seqs, budgets, self._network, self._port.tentative, options, skips)
+        steps: list[list[Tensor]] = [[] for _ in seqs]
+
+        def keep(rows: list[int], logits: Tensor) -> None:
+            for i, row in zip(rows, logits, strict=True):
+                steps[i].append(row)
+
+        chains = grow_own_chains(seqs, budgets, self._network, self._port.tentative, options, skips, keep)
+        return [
+            add_siblings(seq, path, rows, usable_nodes(seq, budget, _WIDEST * len(rows)), options.sample)
+            for seq, budget, path, rows in zip(seqs, budgets, chains, steps, strict=True)
+        ]
+
+    def _try_one(self, seqs: Seq[Sequence]) -> None:
+        """A trial on one of the sequences that have written enough and have room for its rows."""
+        count = self._options.context
+        able = [seq for seq in seqs if seq.num_output >= count and seq.num_cached + count <= seq.max_len]
+        if able:
+            seq = able[self.search.num_trials % len(able)]
+            self.search.trial(lambda skip: self._agreement(seq, count, skip))
+
+    def _agreement(self, seq: Sequence, count: int, skip: Skip) -> float:
+        """The share of the last `count` tokens that a pass with this set would have guessed."""
+        start = seq.num_cached - count
+        ids, places = seq.tokens[start : start + count], range(start, start + count)
+        logits = self._network.logits(ids, places, self._port.again([seq], [count]), range(count), skip)
+        guessed: list[int] = best_tokens(logits) or logits.argmax(-1).tolist()
+        return sum(ours == theirs for ours, theirs in zip(guessed, seq.tokens[-count:], strict=True)) / count
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """The text itself is all there is to learn from."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Nothing to drop."""
+
+
+def build(options: SwiftOptions, port: TargetPort) -> SwiftDrafter:
+    """Over the target that is served."""
+    return SwiftDrafter(options, port)

@@ -1,0 +1,97 @@
+"""A search for the skip set whose draft agrees best with the text: mostly random sets, now and then a model's advice.
+
+    trial 1 2 3 ... 24 random | 25 the set of largest mean + 2.5 sigma | 26 ... random
+    ends when a score is high enough, nothing better came for long, or enough was tried
+
+Xia et al., "SWIFT", 2024, https://arxiv.org/abs/2410.06916: the settings are theirs. All sets are of one size, so that
+the score alone compares them. Data in: scores; data out: the set to try next and the best one so far.
+"""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.drafters.shared.skip_sets import alternating
+from outdraft.drafters.swift.surrogate import advise
+
+
+@dataclass(frozen=True, kw_only=True)  # without slots, so that it can be joined with other options
+class SearchOptions:
+    """How long to search and for what. Raises `ConfigError` naming what is out of range."""
+
+    ratio: float = 0.45  # of the sublayers are left out
+    keep_ends: bool = True  # the first and the last layer are never touched
+    max_trials: int = 1000
+    max_fruitless: int = 300  # trials since the best one
+    enough: float = 0.95  # a score that ends the search
+    advice_every: int = 25  # trials from one advice of the surrogate to the next
+    seed: int = 0  # of the random sets
+
+    def __post_init__(self) -> None:
+        if not 0 < self.ratio < 1:
+            raise ConfigError(f"ratio={self.ratio}: must be between 0 and 1")
+        for name in ("max_trials", "max_fruitless", "advice_every"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+
+
+class Search:
+    """One search for a target of `num_layers` layers."""
+
+    def __init__(self, options: SearchOptions, num_layers: int) -> None:
+        inner = range(1, num_layers - 1) if options.keep_ends else range(num_layers)
+        self._options = options
+        self._sublayers = [(layer, half) for layer in inner for half in (0, 1)]  # half 0: attention, 1: feed-forward
+        self._size = min(len(self._sublayers), max(1, round(options.ratio * len(self._sublayers))))
+        self._rng = random.Random(options.seed)
+        self._tried: list[tuple[list[bool], float]] = []
+        self._since_best = 0
+        self.best = alternating(num_layers, options.ratio)
+        self.best_score = -1.0  # of nothing yet
+
+    @property
+    def num_trials(self) -> int:
+        """Sets scored so far."""
+        return len(self._tried)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether the best set stands."""
+        options = self._options
+        return (
+            not self._sublayers
+            or self.num_trials >= options.max_trials
+            or self._since_best >= options.max_fruitless
+            or self.best_score > options.enough
+        )
+
+    def trial(self, score: Callable[[Skip], float]) -> None:
+        """Score one more set: the first one is that which the search began with."""
+        chosen = self._next()
+        skip = self._skip(chosen) if self._tried or not self.best else self.best
+        value = score(skip)
+        self._tried.append((chosen, value))
+        self._since_best += 1
+        if value > self.best_score:
+            self.best, self.best_score, self._since_best = skip, value, 0
+
+    def _next(self) -> list[bool]:
+        if not self._tried and self.best:
+            return [layer in (self.best.mlp if half else self.best.attention) for layer, half in self._sublayers]
+        if self._tried and len(self._tried) % self._options.advice_every == 0:
+            return advise(self._tried, [self._random() for _ in range(256)])
+        return self._random()
+
+    def _random(self) -> list[bool]:
+        count = len(self._sublayers)
+        left_out = set(self._rng.sample(range(count), self._size))
+        return [i in left_out for i in range(count)]
+
+    def _skip(self, chosen: list[bool]) -> Skip:
+        halves: tuple[set[int], set[int]] = (set(), set())
+        for (layer, half), out in zip(self._sublayers, chosen, strict=True):
+            if out:
+                halves[half].add(layer)
+        return Skip(frozenset(halves[0]), frozenset(halves[1])) if any(chosen) else NO_SKIP

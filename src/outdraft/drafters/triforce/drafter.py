@@ -1,0 +1,178 @@
+"""Two levels: a small drafter guesses for the target over retrieved keys, whose tokens are the guess for the target.
+
+    small     t1 t2 t3 | t4 ...          a nested drafter, on the text and what is drafted so far
+    middle    t1 t2 y  | ...             the target over a retrieval view: draws each token itself; a small guess that
+                                         says the same token saves a pass
+    target    t1 t2 y ...                all keys: the engine's own verification
+
+The middle level samples at every node and keeps what the small one has guessed right. So a drafted token follows the
+view's own law given what stands before it, whatever the small drafter said, and that law is the `q` that the engine's
+rule needs. Sun et al., "TriForce: lossless acceleration of long sequence generation with hierarchical speculative
+decoding", 2024, https://arxiv.org/abs/2404.11912. Data in: sequences; data out: chains with laws.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import Draft, chain, host_tree
+from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.choose import Chooser, Sample, check_sample
+from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.nested import build_nested
+from outdraft.drafters.shared.own_network import target_network
+from outdraft.drafters.shared.sparse_view import SparseViews, last_queries
+from outdraft.drafters.triforce.retrieve import retrieve_rows
+from outdraft.sampling.coins import KeyedDraftCoins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TriForceOptions:
+    """The levels. Raises `ConfigError` naming what is out of range."""
+
+    draft: str | Mapping[str, Any] = field(default_factory=lambda: {"method": "draft_model"})  # the small drafter
+    draft_depth: int = 3  # tokens that it guesses at once
+    budget: int = 4096  # rows of the view
+    chunk: int = 8  # rows that are kept or left together
+    refresh: int = 512  # tokens after which the view is retrieved anew
+    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
+
+    def __post_init__(self) -> None:
+        check_sample(self.sample)
+        for name in ("draft_depth", "chunk", "refresh"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        if self.budget < 2 * self.chunk:
+            raise ConfigError(f"budget={self.budget}: must hold two chunks of chunk={self.chunk} rows")
+
+
+class TriForceDrafter:
+    """A view for each sequence; the small drafter keeps its own memory."""
+
+    needs = Needs(layers=True, weights=True, rows=True)
+
+    def __init__(self, options: TriForceOptions, port: TargetPort, small: Drafter) -> None:
+        self.views = SparseViews(port)
+        self.num_passes = 0  # of the middle level
+        self._options = options
+        self._port = port
+        self._small = small
+        self._network = target_network(port)
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """An empty view, and whatever the small drafter needs."""
+        for seq in seqs:
+            self.views.add(seq)
+        self._small.begin(seqs)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """Chains that the middle level wrote."""
+        depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+        drafted: list[list[int]] = [[] for _ in seqs]
+        laws: list[list[Tensor]] = [[] for _ in seqs]
+        choose = Chooser(seqs, sample=self._options.sample, confident=False)
+        rows = [i for i, depth in enumerate(depths) if depth > 0]
+        for i in rows:
+            self._bring_up(seqs[i])
+        while rows:
+            guesses = self._guess(rows, seqs, depths, drafted)
+            logits = self._score(
+                [seqs[i] for i in rows], [drafted[i] for i in rows], guesses, [depths[i] for i in rows]
+            )
+            for i, guess, own in zip(rows, guesses, logits, strict=True):
+                for j, row in enumerate(own):
+                    chosen = choose([i], row[None], drafted)
+                    drafted[i].append(chosen.tokens[0])
+                    laws[i] += [law for law in chosen.laws if law is not None]
+                    if j == len(guess) or guess[j] != chosen.tokens[0]:
+                        break
+            rows = [i for i in rows if len(drafted[i]) < depths[i]]
+        return [
+            chain([seq.pending, *path], torch.stack(law) if law else None)
+            for seq, path, law in zip(seqs, drafted, laws, strict=True)
+        ]
+
+    def _guess(
+        self, rows: list[int], seqs: Seq[Sequence], depths: list[int], drafted: list[list[int]]
+    ) -> list[list[int]]:
+        """What the small drafter thinks comes next; one token is the middle level's in any case."""
+        rooms = [min(self._options.draft_depth, depths[i] - len(drafted[i]) - 1) for i in rows]
+        asked = [j for j, room in enumerate(rooms) if room > 0]
+        guesses: list[list[int]] = [[] for _ in rows]
+        if asked:
+            texts = [_going_on(seqs[rows[j]], drafted[rows[j]]) for j in asked]
+            found = self._small.propose(texts, [Budget(depth=rooms[j], nodes=rooms[j]) for j in asked])
+            for j, draft in zip(asked, found, strict=True):
+                guesses[j] = _eldest(draft)
+        return guesses
+
+    def _score(
+        self, seqs: Seq[Sequence], drafted: list[list[int]], guesses: list[list[int]], depths: list[int]
+    ) -> list[Tensor]:
+        """Logits [1 + guessed, V] after the last drafted token and after each guess: one pass over the views."""
+        self.num_passes += 1
+        tokens: list[int] = []
+        places: list[int] = []
+        for seq, path, guess in zip(seqs, drafted, guesses, strict=True):
+            first = len(seq.tokens) - 1 + len(path)
+            tokens += [(path or [seq.pending])[-1], *guess]
+            places += range(first, first + 1 + len(guess))
+        counts = [1 + len(guess) for guess in guesses]
+        offsets = [len(path) for path in drafted]
+        rooms = [depth - offset for depth, offset in zip(depths, offsets, strict=True)]
+        context = self.views.extend(seqs, offsets, counts, rooms)
+        logits = self._network.logits(tokens, places, context, range(len(tokens)))
+        return list(logits.split(counts))  # type: ignore[no-untyped-call]
+
+    def _bring_up(self, seq: Sequence) -> None:
+        options = self._options
+        if self.views.is_due(seq, options.budget, options.refresh) and seq.num_cached < seq.max_len:
+            queries = last_queries(self._port, seq, 1)
+            self.views.choose(
+                seq, lambda layer, keys: retrieve_rows(keys, queries[layer][0], options.budget, options.chunk)
+            )
+        else:
+            self.views.follow(seq)
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """The text says all; what was judged is not the small drafter's guess."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Forget views and small memories."""
+        for seq in seqs:
+            self.views.free(seq)
+        self._small.end(seqs)
+
+
+def _going_on(seq: Sequence, path: list[int]) -> Sequence:
+    """The sequence as if `path` were text. Its draws race on the noise of the nodes that they guess."""
+    coins, depth = seq.draft_coins(seq), len(path)
+    below = coins.below(depth) if isinstance(coins, KeyedDraftCoins) else coins
+    return replace(seq, tokens=[*seq.tokens, *path], draft_coins=lambda _: below)
+
+
+def _eldest(draft: Draft) -> list[int]:
+    """The tokens along first children."""
+    tree, node, path = host_tree(draft), 0, []
+    while tree.children[node]:
+        node = tree.children[node][0]
+        path.append(tree.tokens[node])
+    return path
+
+
+def build(options: TriForceOptions, port: TargetPort) -> TriForceDrafter:
+    """Build the small drafter beside the target; it must bear a text that loses its end again."""
+    small, method = build_nested(options.draft, port)
+    if not getattr(small, "rewinds", False):
+        raise CapabilityError(
+            f"drafter 'triforce' takes guessed text back, which {method.name!r} cannot follow: nest 'draft_model'"
+        )
+    return TriForceDrafter(options, port, small)

@@ -1,0 +1,170 @@
+"""Every policy of the catalogue: it changes cost, never the text nor its law, whatever its clock says.
+
+Texts are compared with the naive oracle's under scripted clocks; sampled texts of a drafter that heeds every budget
+(floors for tokens and paths included) are judged by chi-square, and a drafter that drops unsure tokens must fail there.
+"""
+
+import random
+from dataclasses import replace
+from itertools import product
+
+import pytest
+import torch
+from contracts.sides import twin
+from control.world import World, drive, sequence
+
+from outdraft.core.draft import chain
+from outdraft.core.events import StepTimes
+from outdraft.core.params import SamplingParams
+from outdraft.core.registry import find, make_options, names
+from outdraft.core.request import Request
+from outdraft.core.target import Needs
+from outdraft.decode.step import Parts
+from outdraft.drafters.shared.chain import grow_chains
+from outdraft.engine.loop import Engine
+from outdraft.sampling.warp import warp_nodes
+from outdraft.testing.fakes import AuditedTarget, TableTarget
+from outdraft.testing.sample_law import judge_counts
+from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.subject import Subject, run
+from outdraft.verify.auto import Auto
+from outdraft.verify.block import METHOD as BLOCK
+
+POLICIES = names("policy")
+QUICK = {"roc": {"every": 1}, "history": {"window": 4, "pause": 0}, "probe": {"window": 4, "every": 6, "trial": 2},
+         "hardware_tree": {"every": 4}}  # fmt: skip
+EXTRA = {"bandit": {"algorithm": "exp3"}}
+
+
+def build(name, arms=("a",), **options):
+    method = find("policy", name)
+    return method.build(make_options(method, {**QUICK.get(name, {}), **options}), arms)
+
+
+class Clocked:
+    """A policy whose seconds are thrown, not measured."""
+
+    def __init__(self, policy, seed):
+        self.policy, self.dice = policy, random.Random(seed)
+        self.plan, self.end = policy.plan, policy.end
+
+    def update(self, events):
+        times = StepTimes(draft=self.dice.random(), target=self.dice.random(), rest=self.dice.random() / 9)
+        self.policy.update([replace(event, times=times) for event in events])
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory):
+    def side(target, directory):
+        return {"drafters": [{"method": "draft_model", "width": 2, **twin(target, directory)}, "ngram"]}
+
+    return Subject(DrafterRow(drafter="several", side=side), tmp_path_factory.mktemp("side"))
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_text_depends_on_it(subject, name):
+    """Greedy and seeded, alone and in a batch where requests have limits and wishes of their own, on two clocks."""
+    prompts = [((5, 6, 7, 8) * 4, 20, None), ((1, 2, 3), 14, 2), (tuple(range(30)), 9, 0), ((9,), 1, None)]
+    for params in ({}, {"temperature": 1.0, "seed": 7}):
+        requests = [
+            Request(prompt_token_ids=p, params=SamplingParams(max_tokens=n, **params), num_speculative_tokens=k)
+            for p, n, k in prompts
+        ]
+        wanted = [subject.oracle(request) for request in requests]
+        for seed in range(2):
+            policy = build(name, ("draft_model", "ngram"), **(EXTRA.get(name, {}) if seed else {}))
+            engine = subject.engine(policy=Clocked(policy, seed), verifier=Auto())
+            outcomes = run(engine, requests)
+            assert [outcome.seq.output for outcome in outcomes] == wanted
+            again = run(engine, requests[:1])[0]  # with what it has learned
+            assert again.seq.output == wanted[0]
+            assert outcomes[2].stats.num_draft_tokens == 0  # its own wish
+            deepest = max(event.draft_depth for event in outcomes[1].events)
+            assert deepest <= 2 or name == "fixed"
+            assert outcomes[0].stats.num_draft_tokens > 0
+            kept = [value for key, value in vars(policy).items() if isinstance(value, dict) and 0 in value]
+            assert not kept, "it remembers a sequence that is over"
+
+
+class TableDrafter:
+    """Chains drawn from a table, ended where the budget says; `drops`: the unsure token is thrown away (a fault)."""
+
+    needs = Needs()
+
+    def __init__(self, table, drops=False):
+        self.table, self.drops = table, drops
+
+    def begin(self, seqs):
+        pass
+
+    def propose(self, seqs, budgets):
+        texts = [list(seq.tokens[:-1]) for seq in seqs]
+
+        def feed(step, rows, tokens, num_open):
+            for row, token in zip(rows, tokens, strict=True):
+                texts[row].append(token)
+            return torch.stack([self.table.next_logits(texts[row]) for row in rows[:num_open]])
+
+        depths = [budget.depth for budget in budgets]
+        drafts = grow_chains(seqs, depths, feed, sample="match", budgets=budgets)
+        if not self.drops:
+            return drafts
+        return [self._shorter(draft, budget) for draft, budget in zip(drafts, budgets, strict=True)]
+
+    def _shorter(self, draft, budget):
+        if draft.confidence is None or draft.num_nodes == 1 or draft.confidence[-1] >= budget.confidence:
+            return draft
+        return chain(draft.tokens[:-1], draft.q[: draft.num_nodes - 1])
+
+    def observe(self, seen):
+        pass
+
+    def end(self, seqs):
+        pass
+
+
+VOCAB, LENGTH, TEXTS = 5, 3, 450
+
+
+def law_of(policy, drops=False):
+    """Write short sampled texts by token rejection in one engine; the verdict on their law."""
+    p, q = TableTarget(vocab_size=VOCAB, seed=1), TableTarget(vocab_size=VOCAB, seed=1, sharpness=1.5)
+    rule = BLOCK.build(BLOCK.options())
+    engine = Engine(
+        Parts(target=AuditedTarget(p), drafter=TableDrafter(q, drops), verifier=rule, policy=Clocked(policy, 1))
+    )
+    params = [SamplingParams(max_tokens=LENGTH, temperature=1.0, seed=i) for i in range(TEXTS)]
+    outcomes = run(engine, [Request(prompt_token_ids=(1, 2), params=each) for each in params])
+    contexts = [c for n in range(LENGTH) for c in product(range(VOCAB), repeat=n)]
+    index = {context: i for i, context in enumerate(contexts)}
+    counts = torch.zeros(len(contexts), VOCAB, dtype=torch.float64)
+    for outcome in outcomes:
+        for n, token in enumerate(outcome.seq.output):
+            counts[index[tuple(outcome.seq.output[:n])], token] += 1
+    seq = outcomes[0].seq
+    laws = torch.stack([warp_nodes(seq, p.next_logits([1, 2, *c])[None], [[]])[0].double() for c in contexts])
+    return judge_counts(counts, laws, 0), sum(outcome.stats.num_draft_tokens for outcome in outcomes)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_no_law_depends_on_it(name):
+    verdict, drafted = law_of(build(name))
+    assert verdict.passes, verdict
+    assert drafted > TEXTS / 9
+
+
+def test_a_drafter_that_drops_unsure_tokens_is_caught():
+    verdict, _ = law_of(build("threshold", threshold=0.5), drops=True)
+    assert not verdict.passes, verdict
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_arms_and_depths_stay_in_range(name):
+    """With three arms, a limit and a clock: every budget is one that the drafter can be asked."""
+    policy = build(name, ("a", "b", "c"), num_speculative_tokens=4)
+    world = World([0.9, 0.2, 0.6], [0.01, 0.3, 0.1])
+    run = drive(policy, world, 200, [sequence(i) for i in range(3)])
+    for budgets in run.budgets:
+        assert all(0 <= budget.depth <= 4 and 0 <= budget.arm < 3 for budget in budgets)
+    nothing = drive(build(name, num_speculative_tokens=0, **({"least": 1} if name == "history" else {})), world, 20)
+    assert all(budget.depth == 0 for (budget,) in nothing.budgets)

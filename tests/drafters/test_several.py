@@ -1,0 +1,130 @@
+"""Several drafters behind one: any arm at any time leaves text, law and memories as they should be."""
+
+import json
+
+import pytest
+from contracts.rows.eagle import eagle_net
+from contracts.rows.early_exit import exit_head
+from contracts.sides import twin
+
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
+from outdraft.core.request import Request
+from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.subject import Subject, run, state_size
+from outdraft.verify.auto import Auto
+
+PROMPTS = ((5, 6, 7, 8) * 4, (1, 2, 3), tuple(range(30)), (9,))
+SETTINGS = [{}, {"temperature": 1.0, "seed": 7}]
+
+
+def all_of_them(target, directory):
+    """Every kind of drafter: without state, with a cache of its own, on taps, in the target's cache, with probes."""
+    sides = []
+    for name, side in (("draft_model", twin), ("eagle", high_eagle), ("early_exit", exit_head)):
+        place = directory / name
+        place.mkdir(exist_ok=True)
+        sides.append({"method": name, **side(target, place)})
+    return {"drafters": ["ngram", *sides, "lookahead"]}
+
+
+def high_eagle(target, directory):
+    """Like the contract's, but its taps stand behind the exit layer."""
+    side = eagle_net(target, directory)
+    config = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**config, "taps": [1, 2]}))
+    return side
+
+
+class InTurn:
+    """Another arm for each sequence and round; now and then nobody."""
+
+    def __init__(self, arms=5):
+        self.arms = arms
+        self.planned = []
+
+    def plan(self, seqs):
+        turns = [seq.id + seq.num_output for seq in seqs]
+        self.planned = [Budget(depth=turn * 7 % 5, arm=turn % self.arms) for turn in turns]
+        return self.planned
+
+    def update(self, events):
+        pass
+
+    def end(self, seqs):
+        pass
+
+
+@pytest.fixture(scope="module")
+def subject(tmp_path_factory):
+    return Subject(DrafterRow(drafter="several", side=all_of_them), tmp_path_factory.mktemp("side"))
+
+
+@pytest.mark.parametrize("params", SETTINGS)
+def test_any_arm_at_any_time_writes_the_same_text(subject, params):
+    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=24, **params)) for p in PROMPTS]
+    for order in (requests, requests[::-1]):
+        outcomes = run(subject.engine(policy=InTurn(), verifier=Auto(), recheck=True), order)
+        assert [outcome.seq.output for outcome in outcomes] == [subject.oracle(request) for request in order]
+        assert sum(outcome.stats.num_draft_tokens for outcome in outcomes) > 20
+
+
+def test_it_needs_what_its_drafters_need(subject):
+    engine = subject.engine()
+    drafter = engine.parts.drafter
+    assert drafter.needs.taps == (1, 2) and drafter.needs.layers and drafter.needs.weights
+    assert subject.method.arms(drafter) == ("ngram", "draft_model", "eagle", "early_exit", "lookahead")
+    assert set(subject.method.describe(drafter)["arms"]["draft_model"]) >= {"kernels", "variant"}
+
+
+def test_ended_sequences_leave_nothing(subject):
+    engine = subject.engine(policy=InTurn())
+    before = state_size(engine.parts.drafter, [engine.parts.target, engine.parts.target.target])
+    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=12)) for p in PROMPTS]
+    sizes = []
+    for _ in range(2):
+        run(engine, requests)
+        sizes.append(state_size(engine.parts.drafter, [engine.parts.target, engine.parts.target.target]))
+    assert before <= sizes[0] == sizes[1]
+
+
+def test_an_arm_that_is_not_asked_runs_nothing_and_catches_up(tmp_path):
+    """No pass of the draft model while look-up guesses; afterwards its guess is that of one that always guessed."""
+    row = DrafterRow(drafter="several", side=lambda target, place: {
+        "drafters": ["ngram", {"method": "draft_model", **twin(target, place)}]})  # fmt: skip
+    subject = Subject(row, tmp_path)
+    passes = {}
+    for name, arms in (("late", [0] * 6 + [1] * 6), ("always", [1] * 12)):
+
+        class Script(InTurn):
+            def plan(self, seqs, left=iter(arms)):  # noqa: B008
+                return [Budget(depth=1, arm=next(left, 1)) for _ in seqs]
+
+        engine = subject.engine(policy=Script())
+        model = engine.parts.drafter.drafters[1].model
+        passes[name], forward = [], model._run
+        model._run = lambda *given, name=name, forward=forward: passes[name].append(len(given[0])) or forward(*given)
+        request = Request(prompt_token_ids=(5, 6, 7, 8) * 4, params=SamplingParams(max_tokens=30))
+        outcome = run(engine, [request])[0]
+        assert outcome.seq.output == subject.oracle(request)
+        passes[name].append([e.num_accepted for e in outcome.events][-2:])
+    assert len(passes["late"]) < len(passes["always"]) and passes["late"][0] > 16  # one pass over all that was missed
+    assert passes["late"][-1] == passes["always"][-1]
+
+
+def test_bad_options(subject, tmp_path):
+    with pytest.raises(ConfigError, match="give a list"):
+        Subject(DrafterRow(drafter="several", options={"drafters": "ngram"}), tmp_path)
+    with pytest.raises(ConfigError, match="unknown drafter 'engram', did you mean 'ngram'"):
+        Subject(DrafterRow(drafter="several", options={"drafters": ["engram"]}), tmp_path).engine()
+    policy = InTurn(arms=9)
+    with pytest.raises(ConfigError, match=r"asks for arm [5-8], there are 5 drafters"):
+        run(subject.engine(policy=policy), [Request(prompt_token_ids=p) for p in PROMPTS])
+    with pytest.raises(
+        CapabilityError, match=r"'eagle' taps layer 0, and another one restarts the target behind layer 1"
+    ):
+        blind = {"drafters": [{"method": "eagle", **eagle_net(subject.decoder, tmp_path)}, "early_exit"]}
+        Subject(DrafterRow(drafter="several", options=blind), tmp_path).engine()
+    same = Subject(DrafterRow(drafter="several", options={"drafters": ["ngram", {"method": "ngram"}]}), tmp_path)
+    assert same.method.arms(same.engine().parts.drafter) == ("ngram#1", "ngram#2")

@@ -1,0 +1,81 @@
+"""TriForce: planted chunks are retrieved, the small drafter changes passes but no token, the law is the view's own."""
+
+import pytest
+import torch
+from contracts.sides import twin
+from drafters.drafting import make, sequence, write
+
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.policy import Budget
+from outdraft.drafters.triforce.retrieve import retrieve_rows
+from outdraft.engine.runner import Runner
+from outdraft.testing.tiny import tiny_model
+
+MODEL = tiny_model(layers=3, vocab=31)
+PROMPTS = ([1, 2, 3] * 7, [4, 4], [5, 6] * 15)
+
+
+@pytest.fixture(autouse=True)
+def as_in_the_loop():
+    with torch.inference_mode():
+        yield
+
+
+@pytest.fixture
+def small(tmp_path):
+    return {"method": "draft_model", **twin(MODEL, tmp_path)}
+
+
+def test_the_planted_chunk_is_retrieved():
+    keys = torch.randn(2, 67, 8, generator=torch.Generator().manual_seed(1)) * 0.1
+    queries = torch.ones(4, 8)
+    keys[0, 24:32] += 1.0  # chunk 3 for the first head, chunk 6 for the second
+    keys[1, 48:56] += 1.0
+    rows = retrieve_rows(keys, queries, budget=19, chunk=8)
+    for head, planted in ((0, 24), (1, 48)):
+        assert rows[head].tolist() == [*range(8), *range(planted, planted + 8), 64, 65, 66]
+    assert retrieve_rows(keys, queries, budget=1000, chunk=8).tolist() == [list(range(67))] * 2
+
+
+def test_a_budget_that_holds_the_text_is_always_accepted(small):
+    shares = []
+    for budget in (80, 4):
+        runner = Runner(MODEL)
+        drafter = make("triforce", runner, draft=small, budget=budget, chunk=2, refresh=3)
+        events = write([sequence(p, max_tokens=24) for p in PROMPTS], runner, drafter, k=5).events
+        shares.append(sum(e.num_accepted for e in events) / sum(e.num_draft_tokens for e in events))
+        assert not drafter.views._copied and drafter._small.model.is_empty
+    assert shares[0] > 0.9 and shares[1] < 0.8
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.9}, {"temperature": 0.9, "coupled": True}])
+def test_the_small_drafter_saves_passes_and_changes_no_token(small, params, tmp_path):
+    """The chain is what the view alone draws, token by token, with the law that it was drawn from."""
+    runner = Runner(MODEL)
+    seqs = [sequence(p, k=0, max_tokens=40, **params) for p in PROMPTS]
+    with pytest.raises(ZeroDivisionError):
+        write(seqs, runner, make("none"), each_step=lambda live: live[-1].num_output < 2 or 1 / 0)
+    options = {"budget": 8, "chunk": 2}
+    drafter, alone = make("triforce", runner, draft=small, **options), make("magicdec", runner)
+    drafter.begin(seqs)
+    alone.views, views = drafter.views, drafter.views
+    budgets = [Budget(depth=depth) for depth in (6, 4, 1)]
+    drafts = drafter.propose(seqs, budgets)
+    alone._bring_up = views.follow
+    for draft, plain in zip(drafts, alone.propose(seqs, budgets), strict=True):
+        assert torch.equal(draft.tokens, plain.tokens)
+        assert (draft.q is None) == (plain.q is None) == (not params)
+        if draft.q is not None:
+            torch.testing.assert_close(draft.q, plain.q, atol=1e-9, rtol=0)
+    assert [draft.num_nodes for draft in drafts] == [7, 5, 2]
+    assert drafter.num_passes < 6
+    again = drafter.propose(seqs[:1], budgets[:1])[0]  # what the small one took for text is taken back
+    assert torch.equal(again.tokens, drafts[0].tokens)
+
+
+def test_what_it_refuses():
+    with pytest.raises(CapabilityError, match=r"'ngram' cannot follow: nest 'draft_model'"):
+        make("triforce", Runner(MODEL), draft="ngram")
+    for bad in ({"draft_depth": 0}, {"chunk": 0}, {"refresh": 0}, {"budget": 10}, {"sample": "x"}):
+        with pytest.raises(ConfigError, match=next(iter(bad))):
+            make("triforce", Runner(MODEL), **bad)

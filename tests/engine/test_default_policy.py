@@ -1,0 +1,34 @@
+"""Which policy runs where none is named, and that a request's wish reaches it."""
+
+import pytest
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.params import SamplingParams
+from outdraft.engine.llm import LLM
+from outdraft.engine.speculative_config import Speculation, from_mapping
+
+
+def test_auto_unless_a_number_is_named():
+    assert Speculation().pacing == "auto"
+    assert Speculation(num_speculative_tokens=0).pacing == "fixed"
+    assert Speculation(num_speculative_tokens=3, policy="auto").pacing == "auto"
+    assert from_mapping({"method": "ngram"}).pacing == "auto"
+    assert from_mapping({"method": "ngram", "num_speculative_tokens": 4}).pacing == "fixed"
+    assert from_mapping({"method": "ngram", "policy": "roc"}).pacing == "roc"
+
+
+def test_the_engine_is_built_so():
+    plain = LLM("zoo:target")
+    assert plain.config["policy"]["name"] == "auto"
+    both = plain.with_drafter("several", policy="auto", num_speculative_tokens=3)
+    assert both.config["policy"]["num_speculative_tokens"] == 3 and list(both.config["drafter"]["arms"]) == [
+        "ngram",
+        "lookahead",
+    ]
+    params = SamplingParams(max_tokens=40)
+    prompt = "It was late. It was late. It was late. It was"
+    texts = [llm.generate(prompt, params) for llm in (plain, both, plain.with_drafter("ngram"))]
+    assert texts[0].token_ids == texts[1].token_ids == texts[2].token_ids
+    assert texts[2].metrics["speculative_decoding"]["num_draft_tokens"] > 0
+    with pytest.raises(ConfigError, match="unknown policy 'autos', did you mean 'auto'"):
+        plain.with_drafter("ngram", policy="autos")
