@@ -9,7 +9,8 @@ from outdraft.engine.speculative_config import Speculation, from_mapping
 
 
 def test_auto_unless_a_number_is_named():
-    assert Speculation().pacing == "auto"
+    assert Speculation().pacing == "fixed"  # nothing is ever drafted
+    assert Speculation(drafter="ngram").pacing == "auto"
     assert Speculation(num_speculative_tokens=0).pacing == "fixed"
     assert Speculation(num_speculative_tokens=3, policy="auto").pacing == "auto"
     assert from_mapping({"method": "ngram"}).pacing == "auto"
@@ -19,7 +20,8 @@ def test_auto_unless_a_number_is_named():
 
 def test_the_engine_is_built_so():
     plain = LLM("zoo:target")
-    assert plain.config["policy"]["name"] == "auto"
+    assert plain.config["policy"]["name"] == "fixed"
+    assert plain.with_drafter("ngram").config["policy"]["name"] == "auto"
     both = plain.with_drafter("several", policy="auto", num_speculative_tokens=3)
     assert both.config["policy"]["num_speculative_tokens"] == 3 and list(both.config["drafter"]["arms"]) == [
         "ngram",

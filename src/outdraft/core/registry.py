@@ -37,7 +37,7 @@ class Method:
     paper: Paper | None = None
     describe: Callable[[Any], Mapping[str, Any]] = lambda built: {}  # what it chose itself, for the resolved config
     arms: Callable[[Any], tuple[str, ...]] = lambda built: ()  # drafter: the names a policy may choose among
-    shapes: tuple[str, ...] = ("chain",)  # drafter: what it can propose; verifier: what it can judge
+    shapes: tuple[str, ...] = ("chain",)  # drafter: what it can propose, () nothing; verifier: what it can judge
     soft: Callable[[Any], bool] = lambda options: False  # verifier: judges greedy requests by laws at temperature 1
 
     @property

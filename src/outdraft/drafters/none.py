@@ -50,4 +50,5 @@ METHOD = Method(
     summary="plain decoding, the baseline: nothing is drafted",
     build=build,
     options=NoneOptions,
+    shapes=(),
 )

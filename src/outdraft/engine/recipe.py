@@ -53,7 +53,7 @@ class Recipe:
         width = getattr(make_options(method, self.drafter.options), "width", None)
         if method.shapes == ("chain",) or width == 1:
             return "chain"
-        return "tree" if width is not None or method.shapes == ("tree",) else " or ".join(method.shapes)
+        return "tree" if width is not None or method.shapes == ("tree",) else " or ".join(method.shapes) or "nothing"
 
     def describe(self) -> dict[str, Any]:
         """For the resolved configuration: name, paper, and whether the target is the paper's own."""

@@ -18,13 +18,13 @@ _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speculation:
-    """What drafts, how much, and which rule judges. No policy named: "fixed" with the k that is named, else "auto"."""
+    """What drafts, how much, and which rule judges."""
 
     drafter: str = "none"
     drafter_options: Mapping[str, Any] = field(default_factory=dict)
     verifier: str = "auto"
     verifier_options: Mapping[str, Any] = field(default_factory=dict)
-    policy: str | None = None  # None: auto, or fixed with a num_speculative_tokens
+    policy: str | None = None  # None: auto; fixed with a num_speculative_tokens, or where nothing is ever drafted
     policy_options: Mapping[str, Any] = field(default_factory=dict)
     num_speculative_tokens: int | None = None
     recipe: Mapping[str, Any] = field(default_factory=dict)  # `Recipe.describe()` of the recipe it came from
@@ -32,7 +32,8 @@ class Speculation:
     @property
     def pacing(self) -> str:
         """The policy's name."""
-        return self.policy or ("auto" if self.num_speculative_tokens is None else "fixed")
+        is_open = self.num_speculative_tokens is None and find("drafter", self.drafter).shapes
+        return self.policy or ("auto" if is_open else "fixed")
 
 
 def from_mapping(config: Mapping[str, Any]) -> Speculation:
