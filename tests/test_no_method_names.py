@@ -15,7 +15,19 @@ from outdraft.core.registry import KINDS, names
 SOURCE = Path(__file__).parents[1] / "src/outdraft"
 FILES = sorted(path for part in ("decode", "engine") for path in (SOURCE / part).rglob("*.py"))
 CATALOGUE = {name for kind in KINDS for name in names(kind)}
-ORDINARY = {"none", "auto", "fixed", "block", "greedy", "coupled", "sequential", "rejection", "several"}
+ORDINARY = {
+    "none",
+    "auto",
+    "fixed",
+    "block",
+    "greedy",
+    "coupled",
+    "sequential",
+    "rejection",
+    "several",
+    "rest",
+    "suffix",
+}
 SAID_ON_PURPOSE = {  # where a user's word happens to be a method's, and why
     "engine/spelling.py": {"draft_model"},  # an argument of `LLM`, spelled as elsewhere
     "engine/llm.py": {"draft_model"},  # the same

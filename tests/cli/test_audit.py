@@ -88,7 +88,9 @@ def test_rules_that_do_not_couple_promise_no_seeded_text(plain: LLM):
 
 def test_a_crude_fault_stands_in_where_a_subtle_one_shows_nothing(plain: LLM, tiny: Path):
     """At T=1.5 the toy target rarely gives anything the 0.3 from which the subtle fault departs."""
-    drafts = {name: plain.with_drafter("ngram", verifier=rule) for name, rule in FAULTS.items()}
+    drafts = {
+        name: plain.with_drafter("ngram", verifier=rule, num_speculative_tokens=5) for name, rule in FAULTS.items()
+    }
     setting = Setting(name="T", sampling={"temperature": 1.5})
     check, effort = auditor(plain, samples=256).power(drafts, setting)
     assert check.passed and "'keep everything' is caught" in check.detail and effort > 1

@@ -65,10 +65,10 @@ def test_seeded_sampling_is_compared_and_unseeded_is_not(outdraft, tiny: Path, s
 
 
 def test_another_text_is_a_failed_row(outdraft, tiny: Path, suite: Path, tmp_path: Path):
-    """A planted rule that keeps whatever is drafted."""
+    """A planted rule that keeps whatever is drafted, and says that it is lossless."""
     ran = outdraft("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 12, "--no-curve",
                    "--no-plots", "--out", tmp_path / "a.jsonl", "--method",
-                   "ngram:k=4,verifier=outdraft.testing.accept_all:METHOD", "--json")  # fmt: skip
+                   "ngram:k=4,verifier=outdraft.testing.accept_all:LIAR", "--json")  # fmt: skip
     made = json.loads(ran.out)
     assert ran.code == 1 and made["failed"], ran.err
     assert "FAILED" in ran.err

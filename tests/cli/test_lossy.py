@@ -65,9 +65,9 @@ def test_soft_rules_judge_greedy_text_by_how_probable_it_is(tiny: Path):
     greedy = SamplingParams(max_tokens=24)
     wanted = plain.generate("one two one two", greedy).token_ids
     strict, loose = (
-        plain.with_drafter("ngram", verifier="rollback", verifier_options={"threshold": nats}).generate(
-            "one two one two", greedy
-        )
+        plain.with_drafter(
+            "ngram", verifier="rollback", verifier_options={"threshold": nats}, num_speculative_tokens=5
+        ).generate("one two one two", greedy)
         for nats in (0.0, 50.0)
     )
     assert strict.token_ids == wanted and strict.stats.num_draft_tokens and not strict.stats.num_accepted_tokens

@@ -20,7 +20,7 @@ from outdraft.testing.tiny import TINY_ARCHITECTURES
 
 SHAPES = (
     "ngram-tree", "lookahead", "draft_model-twin", "draft_model-tree", "early_exit", "eagle", "draft_verify",
-    "magicdec-snapkv", "triforce",
+    "magicdec-snapkv",
 )  # fmt: skip
 ROW_OF = {row.name: row for row in ROWS}
 

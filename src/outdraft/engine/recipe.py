@@ -2,7 +2,7 @@
 
     [paper]                  title, year, link; may be left out
     [drafter]                name, and its options under [drafter.options]
-    [verifier]  [policy]     likewise; without them "auto" and the default policy
+    [verifier]  [policy]     likewise; without them "auto"
     modifies_target = true   the paper trains the target too: lossless then means "as that target"
 
 Data in: a name of the catalogue (a file in `outdraft/recipes`), or the path of a user's own file; data out: a `Recipe`.
@@ -16,10 +16,9 @@ from typing import Any
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.registry import Method, Paper, find, make_options, near_miss
-from outdraft.engine.speculative_config import Speculation
 
 FOLDER = Path(__file__).parents[1] / "recipes"
-_DEFAULTS = {"drafter": "", "verifier": "auto", "policy": Speculation().policy}
+_DEFAULTS = {"drafter": "", "verifier": "auto", "policy": "auto"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

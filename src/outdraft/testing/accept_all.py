@@ -16,6 +16,14 @@ def accept_all(case: Case) -> Verdict:
     return case.verdict(node, case.coins.draw(case.p[node], depth))
 
 
+LIAR = Method(
+    name="liar",
+    kind="verifier",
+    summary="the same, and says that it is lossless",
+    build=lambda options: PerDraft(accept_all),
+    options=NoOptions,
+    shapes=("chain", "tree"),
+)
 METHOD = Method(
     name="accept_all",
     kind="verifier",

@@ -162,7 +162,10 @@ class Auditor:
                     detail = (
                         f"planted in the rule's place, {fault!r} is caught: {size}, p = {found.p_value:.1g}{missed}"
                     )
-                    return Check(name="power", passed=True, detail=detail), MAX_EFFORT if missed else effort
+                    # Caught early is also luck: the effort for the real rule has a margin.
+                    return Check(name="power", passed=True, detail=detail), MAX_EFFORT if missed else min(
+                        MAX_EFFORT, 2 * effort
+                    )
                 effort *= 2
             missed += f"; {fault!r} changes so little here that {size} do not show it (p = {found.p_value:.2g})"
         detail = f"no planted fault is caught{missed}: take more prompts and tokens"

@@ -12,4 +12,5 @@ ROWS = [
         options={"bias": 0, "min_match": 3, "otherwise": "contracts.stutter:METHOD"},
         side=datastore,
     ),
+    DrafterRow(drafter="sam", label="sam_decoding", options={"otherwise": "contracts.stutter:METHOD"}),
 ]

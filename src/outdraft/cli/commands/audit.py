@@ -105,10 +105,13 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
         num_laws=2 * len(suspects) * sum(not setting.greedy for setting in settings),
     )
     for suspect in suspects:
+        words = suspect.words
+        if not options.engine.policy and not (options.engine.recipe and not options.all):
+            words = {**words, "policy": "fixed"}  # guesses are what is audited, whether they pay or not
         try:
-            spec = options.engine.speculate(plain, **suspect.words, **planted)
+            spec = options.engine.speculate(plain, **words, **planted)
             faulty = {
-                name: options.engine.speculate(plain, **suspect.words, verifier=rule, verifier_options={})
+                name: options.engine.speculate(plain, **words, verifier=rule, verifier_options={})
                 for name, rule in FAULTS.items()
             }
         except OutdraftError as error:
