@@ -1,6 +1,7 @@
 """Every drafter on one prompt, over one loaded target: passes saved, and where guesses were refused."""
 
 from outdraft import LLM, SamplingParams
+from outdraft.core.errors import OutdraftError
 from outdraft.core.registry import names
 
 params = SamplingParams(max_tokens=48)
@@ -8,8 +9,12 @@ plain = LLM("zoo:target")
 expected = plain.generate("The captain said", params).token_ids
 
 for drafter in names("drafter"):
-    result = plain.with_drafter(drafter).generate("The captain said", params)
+    try:
+        result = plain.with_drafter(drafter, num_speculative_tokens=4).generate("The captain said", params)
+    except OutdraftError as error:  # a file of its own is missing, and it says which
+        print(f"{drafter:15} {error}")
+        continue
     stats = result.stats
     shares = " ".join(f"{share:.2f}" for share in stats.acceptance_by_position)
     same = "identical" if result.token_ids == expected else "DIFFERENT"
-    print(f"{drafter:12} {stats.tau:.2f} tokens a pass, {same}, accepted by position: {shares}")
+    print(f"{drafter:15} {stats.tau:.2f} tokens a pass, {same}, accepted by position: {shares}")

@@ -74,7 +74,7 @@ def test_the_small_drafter_saves_passes_and_changes_no_token(small, params, tmp_
 
 
 def test_what_it_refuses():
-    with pytest.raises(CapabilityError, match=r"'ngram' cannot follow: nest 'draft_model'"):
+    with pytest.raises(CapabilityError, match=r"'ngram' cannot follow here: nest 'draft_model'"):
         make("triforce", Runner(MODEL), draft="ngram")
     for bad in ({"draft_depth": 0}, {"chunk": 0}, {"refresh": 0}, {"budget": 10}, {"sample": "x"}):
         with pytest.raises(ConfigError, match=next(iter(bad))):

@@ -12,6 +12,8 @@ from kernels.test_stack import make
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
+from outdraft.core.skip import Skip
+from outdraft.core.target import after_attention
 from outdraft.kernels.library import library
 from outdraft.models.load import load_network, open_weights, save_model
 from outdraft.models.native import NativeDecoder
@@ -23,6 +25,10 @@ from outdraft.nn.quant import QuantConfig
 from outdraft.testing.tiny import random_decoder, tiny_config
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+
+SKIP = Skip(attention=frozenset({1}), mlp=frozenset({1, 4}))
+MIDDLE = after_attention(2)
+ALL_OF_TWO = Skip(attention=frozenset({0, 5}), mlp=frozenset({0, 5}))
 
 
 @pytest.fixture(autouse=True)
@@ -101,7 +107,14 @@ def test_any_budget_any_layers(tmp_path, share, changes):
     streamed = load_streamed(directory, budget)
     assert streamed.units.held_bytes <= budget and (share < 1) == bool(streamed.units.streamed)
     assert streamed.num_parameters == whole.num_parameters
-    for how in ({}, {"stop": 2}, {"start": 3}, {"layers": (0, 2, 5), "taps": (3,)}, {"layers": (5, 1)}, {}):
+    for how in (
+        {},
+        {"stop": 2},
+        {"start": 3},
+        {"skip": SKIP, "taps": (3, after_attention(2))},
+        {"skip": ALL_OF_TWO},
+        {},
+    ):
         assert equal(run(whole, **how), run(streamed, **how)), how
 
 

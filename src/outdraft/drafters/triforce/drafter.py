@@ -173,7 +173,7 @@ def build(options: TriForceOptions, port: TargetPort) -> TriForceDrafter:
     small, method = build_nested(options.draft, port)
     if not getattr(small, "rewinds", False):
         raise CapabilityError(
-            f"drafter 'triforce' takes guessed text back, which {method.name!r} cannot follow here: nest 'draft_model', and "
-            "on a GPU decode with exact=True"
+            f"drafter 'triforce' takes guessed text back, which {method.name!r} cannot follow here: nest "
+            "'draft_model', and on a GPU decode with exact=True"
         )
     return TriForceDrafter(options, port, small)
