@@ -3,6 +3,7 @@
 import pytest
 from contracts.spec_rows import ROWS
 
+from outdraft.core.drafter import forget
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.testing.contract import CHECKS, sampled_law_is_the_targets
@@ -29,3 +30,14 @@ def test_the_suite_sees_drafts(subject):
     prompt = (5, 6, 7, 8) * 4
     outcome = run(subject.engine(), [Request(prompt_token_ids=prompt, params=SamplingParams(max_tokens=40))])[0]
     assert (outcome.stats.num_draft_tokens > 0) == (subject.row.drafter != "none")
+
+
+@pytest.mark.parametrize("name", ["recycling", "suffix", "pia"])
+def test_what_requests_leave_behind_can_be_forgotten(name, tmp_path):
+    """A repeated prompt is drafted for as a new one, which it is not before."""
+    row = next(row for row in ROWS if row.drafter == name)
+    engine = Subject(row, tmp_path).engine()
+    request = Request(prompt_token_ids=(5, 6, 7, 8) * 2, params=SamplingParams(max_tokens=24))
+    first, again = (run(engine, [request])[0].stats.num_draft_tokens for _ in range(2))
+    forget(engine.parts.drafter)
+    assert run(engine, [request])[0].stats.num_draft_tokens == first != again

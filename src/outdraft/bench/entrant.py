@@ -54,7 +54,8 @@ class Ours:
     def time_text(
         self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None, *, references: Seq[Seq[int]] = ()
     ) -> Timed:
-        """Through the engine's own stream."""
+        """Through the engine's own stream. No text profits from having been written before."""
+        self.llm.forget()
         return time_text(self.llm, ids, params, meter, references=references)
 
     def forget_peak(self) -> None:

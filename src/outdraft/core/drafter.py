@@ -64,6 +64,19 @@ class RunsAhead(Drafter, Protocol):
         ...
 
 
+class Remembers(Drafter, Protocol):
+    """A drafter that learns from one request for the next; one that holds such a drafter passes the word on."""
+
+    def forget(self) -> None:
+        """Drop what earlier requests have left behind; asked between requests."""
+        ...
+
+
+def forget(drafter: Drafter) -> None:
+    """Have a drafter forget, if it is one that remembers."""
+    getattr(drafter, "forget", lambda: None)()
+
+
 class Rewinds(Drafter, Protocol):
     """A drafter that others may ask about texts that never come to be."""
 

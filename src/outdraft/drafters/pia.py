@@ -169,6 +169,10 @@ class PiaDrafter:
             if (own := self._own.pop(seq.id, None)) is not None:
                 self._enter(seq, own, len(seq.tokens))
 
+    def forget(self) -> None:
+        """Earlier outputs are gone."""
+        self._outputs = BranchTrie()
+
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         own = self._own[seq.id]
         self._enter(seq, own, len(seq.tokens) - self._options.branch + 1)

@@ -15,7 +15,7 @@ import numpy as np
 
 from outdraft.codecs.text import TextCodec
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.drafter import Drafter, Seen, forget
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.registry import Method, Paper
@@ -124,6 +124,10 @@ class SamDrafter:
         self._inner.end(seqs)
         for seq in seqs:
             self._own.pop(seq.id, None)
+
+    def forget(self) -> None:
+        """The inner drafter's."""
+        forget(self._inner)
 
     def _copy(self, seq: Sequence, budget: Budget) -> Draft | None:
         own = self._own[seq.id]

@@ -86,6 +86,10 @@ class SuffixDrafter:
             if self._earlier.num_texts > self._options.max_sequences:
                 self._earlier.evict()
 
+    def forget(self) -> None:
+        """Earlier outputs are gone."""
+        self._earlier = make_suffix_tree(self._options.depth)
+
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         options = self._options
         depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, options.nodes)

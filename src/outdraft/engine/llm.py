@@ -16,6 +16,7 @@ import torch
 
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
+from outdraft.core.drafter import forget
 from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
@@ -242,6 +243,11 @@ class LLM:
                     yield writers[0].chunks.popleft()
         finally:
             await asyncio.to_thread(self._withdraw, writers)
+
+    def forget(self) -> None:
+        """Have the drafter drop what it learned from requests that are over: a repeated prompt begins as a new one."""
+        with self._lock:
+            forget(self.engine.parts.drafter)
 
     def _submit(self, prompts: Seq[Prompt], params: Any, per_request: Mapping[str, Any]) -> list[Writer]:
         """Check every request, then queue them all; nothing is queued if one is bad."""

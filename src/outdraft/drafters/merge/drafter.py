@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from outdraft.core.draft import Draft, host_tree
-from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.drafter import Drafter, Seen, forget
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -92,6 +92,11 @@ class MergeDrafter:
             drafter.end(seqs)
         for seq in seqs:
             self._guesses.pop(seq.id, None)
+
+    def forget(self) -> None:
+        """Everyone."""
+        for drafter in self.drafters:
+            forget(drafter)
 
     def _check(self, draft: Draft, lane: int) -> None:
         for name in ("roles", "mask", "embeds", "resume"):

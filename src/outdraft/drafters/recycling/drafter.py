@@ -68,6 +68,10 @@ class RecyclingDrafter:
     def end(self, seqs: Seq[Sequence]) -> None:
         """Nothing is kept for one sequence."""
 
+    def forget(self) -> None:
+        """No successor is known."""
+        self._matrix[:] = -1
+
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         tree, matrix = self._tree, self._matrix
         depth = min(usable_depth(seq, budget), len(tree.ends) - 1)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.drafter import Drafter, Seen, forget
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.registry import Method
@@ -42,7 +42,9 @@ class SeveralDrafter:
         needs = [drafter.needs for drafter in self.drafters]
         self.needs = Needs(
             taps=tuple(sorted({tap for need in needs for tap in need.taps})),
+            prompt_taps=tuple(sorted({tap for need in needs for tap in need.prompt_taps})),
             layers=any(need.layers for need in needs),
+            rows=any(need.rows for need in needs),
             resume_layer=max(need.resume_layer for need in needs),
             weights=any(need.weights for need in needs),
             same_vocab=all(need.same_vocab for need in needs),
@@ -74,6 +76,11 @@ class SeveralDrafter:
         """For all."""
         for drafter in self.drafters:
             drafter.end(seqs)
+
+    def forget(self) -> None:
+        """For all."""
+        for drafter in self.drafters:
+            forget(drafter)
 
 
 def build(options: SeveralOptions, port: TargetPort) -> SeveralDrafter:

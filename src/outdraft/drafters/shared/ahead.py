@@ -19,7 +19,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain, host_tree
-from outdraft.core.drafter import Rewinds, Seen
+from outdraft.core.drafter import Rewinds, Seen, forget
 from outdraft.core.errors import CapabilityError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
@@ -152,3 +152,7 @@ class AheadDrafter:
         self.inner.end(seqs)
         for seq in seqs:
             self._standing.pop(seq.id, None)
+
+    def forget(self) -> None:
+        """The inner drafter's."""
+        forget(self.inner)
