@@ -14,7 +14,7 @@ from outdraft.analysis.plots.cost import draw_cost
 from outdraft.analysis.plots.roofline import draw_roofline
 from outdraft.analysis.plots.speedup import draw_speedup, speedup_limits
 from outdraft.analysis.plots.split import draw_split
-from outdraft.analysis.plots.style import INK, QUIET, colours_of, new_figure
+from outdraft.analysis.plots.style import INK, QUIET, colours_of, new_figure, short
 from outdraft.analysis.records import PLAIN, Records
 from outdraft.analysis.summary import ALL, Cell
 from outdraft.analysis.words import how_measured, what_measured, where_measured
@@ -50,7 +50,7 @@ def _overview(records: Records, cells: Seq[Cell]) -> Figure:
     figure = new_figure(12.5, top + 4.3)
     height = figure.get_size_inches()[1]
     grid = figure.add_gridspec(
-        2, 1, height_ratios=[top, 2.6], left=0.105, right=0.985, top=1 - 1.05 / height, bottom=0.75 / height,
+        2, 1, height_ratios=[top, 2.6], left=_margin(methods), right=0.985, top=1 - 1.05 / height, bottom=0.75 / height,
         hspace=1.0 / (top / 2 + 1.3),
     )  # fmt: skip
     upper, lower = grid[0, 0], grid[1, 0]
@@ -75,13 +75,18 @@ def _speedups(records: Records, cells: Seq[Cell]) -> Figure:
     figure = new_figure(12.5, num_lines * line + 1.2)
     height = figure.get_size_inches()[1]
     grid = figure.add_gridspec(
-        num_lines, 1, left=0.105, right=0.985, top=1 - 1.05 / height, bottom=0.75 / height, hspace=0.42
+        num_lines, 1, left=_margin(methods), right=0.985, top=1 - 1.05 / height, bottom=0.75 / height, hspace=0.42
     )
     for number in range(num_lines):
         part = shown[number * per_line : (number + 1) * per_line]
         _speedup_line(figure, grid[number].subgridspec(1, per_line, wspace=0.07), cells, part, records)
     _caption(figure, records, cells)
     return figure
+
+
+def _margin(methods: Seq[str]) -> float:
+    """Room on the left for the longest name, as a share of the width."""
+    return max(0.105, 0.0058 * max((len(short(method)) for method in methods), default=0) + 0.012)
 
 
 def _speedup_line(figure: Figure, grid: Any, cells: Seq[Cell], groups: Seq[str], records: Records) -> None:

@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 
 from matplotlib.axes import Axes
 
-from outdraft.analysis.plots.style import GAIN, HALO, INK, LOSS, Colours, tidy
+from outdraft.analysis.plots.style import GAIN, HALO, INK, LOSS, Colours, short, tidy
 from outdraft.analysis.summary import ALL, Cell
 
 
@@ -34,7 +34,7 @@ def draw_speedup(
     tidy(axes, _title(cells))
     axes.set_xlim(low, high)
     axes.set_ylim(-0.6, len(methods) - 0.3)
-    axes.set_yticks(range(len(methods)), labels=list(methods)[::-1])
+    axes.set_yticks(range(len(methods)), labels=[short(method) for method in methods][::-1])
 
 
 def _title(cells: Seq[Cell]) -> str:

@@ -4,7 +4,7 @@ from collections.abc import Sequence as Seq
 
 from matplotlib.axes import Axes
 
-from outdraft.analysis.plots.style import HALO, INK, PARTS, tidy
+from outdraft.analysis.plots.style import HALO, INK, PARTS, short, tidy
 from outdraft.analysis.records import PLAIN
 from outdraft.analysis.summary import Cell
 
@@ -26,7 +26,7 @@ def draw_split(axes: Axes, cells: Seq[Cell], methods: Seq[str]) -> None:
     tidy(axes, "Time of a token")
     axes.set_xlim(0, 1.14 * max(start, default=1.0))
     axes.set_ylim(-0.6, len(shown) - 0.4)
-    axes.set_yticks(places, labels=["plain" if method == PLAIN else method for method in shown])
+    axes.set_yticks(places, labels=["plain" if method == PLAIN else short(method) for method in shown])
     axes.set_xlabel("milliseconds a token")
     axes.legend(fontsize=7.5, frameon=False, ncols=3, loc="upper right", bbox_to_anchor=(1.03, 1.145),
                 handlelength=0.9, handletextpad=0.4, columnspacing=0.9)  # fmt: skip

@@ -17,6 +17,7 @@ _PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "h")
 PARTS = {"draft": "#e69f00", "target": "#0072b2", "rest": "#b8b8b8"}
 HALO = [withStroke(linewidth=2.2, foreground="white")]  # figures stay readable on a line
+LONGEST_NAME = 26
 Colours = dict[str, str]
 
 
@@ -30,6 +31,11 @@ def marker_of(methods: Seq[str], method: str) -> str:
     """A mark for each method, for prints without colour."""
     drafters = [one for one in methods if one != PLAIN]
     return _MARKERS[drafters.index(method) % len(_MARKERS)] if method in drafters else "o"
+
+
+def short(method: str) -> str:
+    """A name that fits beside a picture."""
+    return method if len(method) <= LONGEST_NAME else method[: LONGEST_NAME - 1] + "\u2026"
 
 
 def new_figure(width: float, height: float) -> Figure:
