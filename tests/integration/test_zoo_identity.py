@@ -7,6 +7,7 @@ import pytest
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.registry import names
+from outdraft.drafters.shared.datastore.build import build_datastore
 
 PROMPTS = [
     "The",
@@ -38,8 +39,18 @@ def wanted(plain) -> dict[int, list[tuple[int, ...]]]:
     return {n: [plain.generate(p, s).token_ids for p, s in zip(PROMPTS, settings(n), strict=True)] for n in (12, 64)}
 
 
-def check(plain: LLM, wanted: list[tuple[int, ...]], drafter: str, depth: int, num_tokens: int) -> None:
-    llm = plain.with_drafter(drafter, num_speculative_tokens=depth)
+@pytest.fixture(scope="module")
+def options(plain, tmp_path_factory) -> dict[str, dict[str, str]]:
+    """What a drafter cannot do without: a datastore of the prompts."""
+    path = tmp_path_factory.mktemp("store") / "prompts"
+    build_datastore(path, [list(plain.encode(prompt)) for prompt in PROMPTS], plain.codec)
+    return {"rest": {"datastore": str(path)}}
+
+
+def check(
+    plain: LLM, wanted: list[tuple[int, ...]], drafter: str, own: dict[str, str], depth: int, num_tokens: int
+) -> None:
+    llm = plain.with_drafter(drafter, own, num_speculative_tokens=depth)
     params = settings(num_tokens)
     assert [r.token_ids for r in llm.generate(PROMPTS, params)] == wanted, f"{drafter}, k={depth}, batch of 7"
     for prompt, setting, ids in zip(PROMPTS, params, wanted, strict=True):
@@ -47,16 +58,16 @@ def check(plain: LLM, wanted: list[tuple[int, ...]], drafter: str, depth: int, n
 
 
 @pytest.mark.parametrize("drafter", names("drafter"))
-def test_same_seed_same_text(plain, wanted, drafter):
+def test_same_seed_same_text(plain, wanted, options, drafter):
     for depth in (1, 4, 8):
-        check(plain, wanted[12], drafter, depth, 12)
+        check(plain, wanted[12], drafter, options.get(drafter, {}), depth, 12)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("drafter", names("drafter"))
 @pytest.mark.parametrize("depth", DEPTHS)
-def test_same_seed_same_text_long(plain, wanted, drafter, depth):
-    check(plain, wanted[64], drafter, depth, 64)
+def test_same_seed_same_text_long(plain, wanted, options, drafter, depth):
+    check(plain, wanted[64], drafter, options.get(drafter, {}), depth, 64)
 
 
 def test_another_seed_is_another_text(plain, wanted):
