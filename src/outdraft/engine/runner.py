@@ -24,7 +24,7 @@ from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
 from outdraft.nn.branches import BranchContext, Branches
-from outdraft.nn.context import AttentionContext, CachedContext, CausalContext, Segment
+from outdraft.nn.context import AttentionContext, CachedContext, Segment
 
 
 class Runner:
@@ -168,10 +168,8 @@ class Runner:
         out = self.run(ids.flatten(), positions, self._aside(n, length))
         return self.decoder.logits(out[length - 1 :: length])
 
-    def _aside(self, n: int, length: int) -> AttentionContext:
-        """n texts of `length` rows each; the kernels need a cache, so they get one of their own."""
-        if self.native is None:
-            return CausalContext(n, length)
+    def _aside(self, n: int, length: int) -> CachedContext:
+        """n texts of `length` rows each, over a cache of their own."""
         cache = CacheConfig().build(*self.kv_shape, self.dtype, self.device, length)
         segments = []
         for i in range(n):
@@ -204,7 +202,7 @@ class Runner:
     @torch.inference_mode()
     def pass_seconds(self, num_rows: int) -> float:
         """Seconds of a pass over so many rows, measured now."""
-        return measure_pass(self.decoder, self.cache, num_rows, exact=self.exact)
+        return measure_pass(self.decoder, self._aside(1, num_rows), num_rows)
 
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
         """One row of each sequence, `offset` places after the pending one, with room for `rooms[i]` rows from it on."""

@@ -13,14 +13,17 @@ constexpr int kFewRows = 2;  // at most so many do not fill the unit
 constexpr int kLine = 4 * kBlock;  // bytes between two lines of a packed block
 constexpr int kStep = kTileRows * kLine;  // bytes of a block that one step takes
 
-// Tiles 0-3 hold sums [rows, 16], tiles 4 and 5 activations [rows, 64 bytes], tiles 6 and 7 weights [16, 64 bytes].
-static inline void configure_tiles(int rows) {
+// Tiles 0-3 hold sums [rows, 16], tiles 4 and 5 activations [rows, line bytes], tiles 6 and 7 weights [line / 4, 64 bytes].
+static inline void configure_tiles(int rows, int line = 64) {
     struct alignas(64) {
         std::uint8_t palette = 1, start = 0, reserved[14] = {};
         std::uint16_t bytes[16] = {};
         std::uint8_t rows[16] = {};
     } config;
-    for (int i = 0; i < 8; i++) config.bytes[i] = 64, config.rows[i] = i < 6 ? rows : kTileRows;
+    for (int i = 0; i < 8; i++) {
+        config.bytes[i] = std::uint16_t(i == 4 || i == 5 ? line : 64);
+        config.rows[i] = std::uint8_t(i < 6 ? rows : line / 4);
+    }
     asm volatile("" ::"r"(&config) : "memory");  // GCC 12 thinks that only its first bytes are read
     _tile_loadconfig(&config);
 }

@@ -15,19 +15,6 @@ namespace OD_ISA {
 constexpr int kManyNarrow = 11, kManyWide = 4;  // from so many rows on it pays, for steps of 32 and of 128
 constexpr int kSoon = 2048;  // bytes that are asked for in time: the first cache holds little besides the tiles
 
-// Tiles 0-3 hold sums [rows, 16], tiles 4 and 5 activations [rows, line], tiles 6 and 7 bytes of weights [line / 4, 64].
-static inline void configure_grouped(int rows, int line) {
-    struct alignas(64) {
-        std::uint8_t palette = 1, start = 0, reserved[14] = {};
-        std::uint16_t bytes[16] = {};
-        std::uint8_t rows[16] = {};
-    } config;
-    for (int i = 0; i < 6; i++) config.bytes[i] = std::uint16_t(i < 4 ? 64 : line), config.rows[i] = std::uint8_t(rows);
-    for (int i = 6; i < 8; i++) config.bytes[i] = 64, config.rows[i] = std::uint8_t(line / 4);
-    asm volatile("" ::"r"(&config) : "memory");  // GCC 12 thinks that only its first bytes are read
-    _tile_loadconfig(&config);
-}
-
 // R rows of one strip of 16 outputs: steps of 128 inputs if Wide, else of 32.
 template <bool Nibbles, bool Wide, int R>
 class StripProduct {
@@ -132,27 +119,17 @@ static inline void amx_tile(const Matrix& m, int block, const Operand& x, int ro
 
 // A member's share; the operand has room for whole tiles of rows.
 static inline void amx_grouped(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
-    alignas(64) float edge[kTileRows * kBlock];
     const int tiles = (rows + kTileRows - 1) / kTileRows, height = (rows + tiles - 1) / tiles;
-    configure_grouped(height, m.step == kWideGroup ? 64 : 32);
-    share.each(m.blocks(), [&](int block) {
-        const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
-        for (int row = 0; row < rows; row += height) {
-            const int wanted = rows - row < height ? rows - row : height;
-            const bool whole = width == kBlock;
-            float* to = whole ? out + std::size_t(row) * stride + first : edge;
-            const std::size_t step = whole ? stride : kBlock;
-            switch (height) {
+    configure_tiles(height, m.step == kWideGroup ? 64 : 32);
+    each_block(m, rows, out, stride, share, [&](int block, int row, int left, float* to, std::size_t step) {
+        const int wanted = left < height ? left : height;
+        switch (height) {
 #define OD_CASE(R) case R: amx_tile<R>(m, block, x, row, wanted, to, step); break;
-                OD_CASE(16) OD_CASE(15) OD_CASE(14) OD_CASE(13) OD_CASE(12) OD_CASE(11) OD_CASE(10) OD_CASE(9) OD_CASE(8)
-                OD_CASE(7) OD_CASE(6) OD_CASE(5) OD_CASE(4) OD_CASE(3)
+            OD_CASE(16) OD_CASE(15) OD_CASE(14) OD_CASE(13) OD_CASE(12) OD_CASE(11) OD_CASE(10) OD_CASE(9) OD_CASE(8)
+            OD_CASE(7) OD_CASE(6) OD_CASE(5) OD_CASE(4)
 #undef OD_CASE
-            }
-            for (int r = 0; r < wanted; r++) {
-                float* line = out + std::size_t(row + r) * stride + first;
-                write_line(m, first, width, whole ? line : edge + r * kBlock, line);
-            }
         }
+        return wanted;
     });
     _tile_release();
 }

@@ -11,6 +11,8 @@ namespace OD_ISA {
 
 using outdraft::Share;
 
+constexpr int kMostRows = 16;  // of a tile
+
 template <int R>
 static inline void tile_bf16(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
     const int k_size = m.num_in;
@@ -86,20 +88,28 @@ static inline void write_line(const Matrix& m, int first, int width, const float
         for (int i = 0; i < width; i++) to[i] += m.bias[first + i];
 }
 
-// A member's share of the outputs: out [R, stride], stride >= N.
-static inline void tile_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
+// A member's share of the outputs, out [R, stride], stride >= N. `tile(block, row, left, to, step)` writes 64 outputs of
+// some of the `left` rows from `row` on to lines that are `step` apart, and returns how many rows it did.
+template <class Tile>
+static inline void each_block(const Matrix& m, int rows, float* out, std::size_t stride, Share& share, Tile tile) {
     share.each(m.blocks(), [&](int block) {
         const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
         for (int row = 0; row < rows;) {
-            float edge[kTallGrouped][kBlock];
+            alignas(64) float edge[kMostRows][kBlock];
             const bool whole = width == kBlock;
             float* to = whole ? out + std::size_t(row) * stride + first : edge[0];
-            const int done = tiles(m, block, x, row, rows - row, to, whole ? stride : kBlock);
+            const int done = tile(block, row, rows - row, to, whole ? stride : std::size_t(kBlock));
             for (int r = 0; r < done; r++, row++) {
                 float* line = out + std::size_t(row) * stride + first;
                 write_line(m, first, width, whole ? line : edge[r], line);
             }
         }
+    });
+}
+
+static inline void tile_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
+    each_block(m, rows, out, stride, share, [&](int block, int row, int left, float* to, std::size_t step) {
+        return tiles(m, block, x, row, left, to, step);
     });
 }
 
