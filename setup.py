@@ -39,6 +39,7 @@ FLAGS += ["-ffp-contract=off"]  # a row's bits must not depend on which tile it 
 LINK = ["-pthread"]
 if wanted := os.environ.get("OUTDRAFT_SANITIZE"):
     FLAGS += [f"-fsanitize={wanted}", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-O1", "-g"]
+    FLAGS += ["-fno-wrapv"]  # Python's own flags hide signed overflow from the sanitizer
     LINK += [f"-fsanitize={wanted}"]
 AVX512 = ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"]
 AMX = [*AVX512, "-mamx-tile", "-mamx-bf16", "-mamx-int8"]

@@ -26,6 +26,7 @@ HOST_READS = {
     "nn/segment.py": "a draft's own mask, once a pass",
     "verify/shared/case.py": "on a GPU the one read of a greedy round: what was drafted, what is best, is it finite",
     "verify/greedy.py": "one best token a node, read together",
+    "models/native.py": "the positions of a pass on a CPU, for the kernels",
     "engine/graphed.py": "a pass's tokens and positions where they are on the host already",
     "nn/attention/rows.py": "a draft's own mask, on the host",
     "verify/block.py": "one number a node, read together",
@@ -41,6 +42,7 @@ HOST_READS = {
     "drafters/on_the_fly_skip.py": "a number a layer, once a prompt",
     "drafters/swift/drafter.py": "the best tokens of a trial, where the kernels do not find them",
     "drafters/swift/siblings.py": "the tokens beside a chain",
+    "drafters/ssd.py": "the likeliest tokens of a bent law",
 }
 ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
 

@@ -119,6 +119,9 @@ def test_compare_tells_change_from_noise(tmp_path: Path):
     other = make_records({"none": 1.0, "ngram k=8": 2.2}, machine={"cpu": "another"})
     notes = compare_sheet(before, read_records(write(tmp_path / "c.jsonl", other))).notes
     assert any("machine cpu" in note for note in notes) and any("only in the first" in note for note in notes)
+    rounded = [{**row, "config": {**row["config"], "dtype": "float16"}} for row in make_records() if "config" in row]
+    notes = compare_sheet(before, read_records(write(tmp_path / "e.jsonl", rounded))).notes
+    assert any(note.startswith("engine dtype: ") and note.endswith("float16") for note in notes)
     stranger = read_records(write(tmp_path / "d.jsonl", make_records(suites={"else": 1.0})))
     with pytest.raises(ConfigError, match="in common"):
         compare(before, stranger)

@@ -61,10 +61,13 @@ def test_a_cascade_costs_less_than_the_model_it_accelerates():
 
 
 def test_overlapped_drafting():
-    always = theory.overlapped_speedup(1.0, hit_tokens=4, miss_tokens=1, draft_time=0.8, backup_time=9)
+    always = theory.asynchronous_speedup(1.0, hit_tokens=4, miss_tokens=1, draft_time=0.8, backup_time=9)
     assert always == 4, "a draft that hides behind the pass is free"
-    never = theory.overlapped_speedup(0.0, hit_tokens=9, miss_tokens=3, draft_time=0.8, backup_time=0.5)
+    never = theory.asynchronous_speedup(0.0, hit_tokens=9, miss_tokens=3, draft_time=0.8, backup_time=0.5)
     assert never == pytest.approx(3 / 1.5), "and without hits it is serial drafting"
+    h, hit, miss = 0.7, 5.0, 3.0
+    slow = theory.asynchronous_speedup(h, hit_tokens=hit, miss_tokens=miss, draft_time=1.5, backup_time=0.3)
+    assert slow == pytest.approx((h * hit + (1 - h) * miss) / (1.5 + (1 - h) * 0.3))
 
 
 def test_lockstep_batches():
@@ -121,6 +124,21 @@ def test_sheet_and_predictions(tmp_path: Path):
     assert one.best_speedup >= max(1, one.expected_speedup) and one.tau == pytest.approx(64 / 30)
     assert prediction_sheet(predictions).rows[0][0] == predictions[0].method
     assert not predict(read_records(write(tmp_path / "bare.jsonl", make_records()))), "no depth was fixed, so no k"
+
+
+@pytest.mark.parametrize("density, rows", [(0.5, 3), (1.25, 6)])
+def test_a_prediction_counts_nodes_and_not_levels(density: float, rows: int, tmp_path: Path):
+    """Half of all passes without a draft gain half as much; a tree gains as a chain, and its pass has more rows."""
+    policy = {"name": "fixed", "num_speculative_tokens": 4}
+    records = make_records({"none": 1.0, "draft_model k=4": 1.4}, num_draft_tokens=round(30 * 4 * density))
+    for record in records[:-1]:
+        record["config"] = {**record["config"], "policy": policy}
+    curve = records[-1]
+    (one,) = predict(read_records(write(tmp_path / "made.jsonl", records)))
+    gained = min(1.0, density) * (theory.expected_tokens(34 / 54, 4) - 1)
+    v = curve["seconds"][curve["rows"].index(rows)] / curve["seconds"][0]
+    assert one.density == density and one.expected_tau == pytest.approx(1 + gained)
+    assert one.expected_speedup == pytest.approx((1 + gained) / (4 * one.draft_cost + v))
 
 
 def test_picture(tmp_path: Path):

@@ -124,6 +124,12 @@ def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):
         assert (tmp_path / f"a{end}.png").stat().st_size > 10_000
 
 
+def test_when_no_prompt_fits_the_error_says_so(outdraft, tiny: Path, suite: Path, tmp_path: Path):
+    ran = outdraft("bench", "--model", tiny, "--suite", suite, "--max-tokens", 5000, "--no-curve", "--out",
+                   tmp_path / "a.jsonl", "--method", "ngram")  # fmt: skip
+    assert ran.code == 2 and "no prompt fits" in ran.err and "lower --max-tokens" in ran.err
+
+
 @pytest.mark.parametrize(
     "words, says",
     [

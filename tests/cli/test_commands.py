@@ -41,10 +41,15 @@ def test_generate_json(outdraft, tiny: Path):
         (("generate", "x", "--drafter", "ngram", "--drafter-options", "max_ngrm=2"), "did you mean 'max_ngram'"),
         (("generate", "x", "-k", "-1"), "num_speculative_tokens=-1"),
         (("generate", "x", "--logit-bias", "a=b"), "logit_bias"),
-        (("generate", "x", "--tempreature", "1"), "unrecognized arguments"),
+        (("generate", "x", "--tempreature", "1"), "did you mean '--temperature'"),
+        (("generate", "x", "y"), "unrecognized argument 'y'"),
+        (("generate", "x", "--drafter", "ngram", "--drafter-options", "max_ngram=two"), "must be a whole number"),
+        (("generate", "x", "--device", "gpu"), "device='gpu' cannot be used here"),
+        (("generate", "half \udcff"), "half a character"),
         (("audit",), "nothing to prove"),
         (("audit", "--drafter", "ngram", "--samples", "1"), "at least"),
         (("demo", "--max-tokens", "1"), "max_tokens=1"),
+        (("demo", "--seconds", "nan"), "seconds=nan"),
         (("nothing",), "invalid choice"),
     ],
 )
@@ -53,6 +58,24 @@ def test_errors_are_one_line_and_exit_2(outdraft, tiny: Path, words: tuple[str, 
     ran = outdraft(*words, *model)
     assert ran.code == 2 and ran.out == ""
     assert says in ran.err and ran.err.count("\n") == 1 and ran.err.startswith("outdraft")
+
+
+def test_a_place_that_cannot_be_written_is_one_line(outdraft, tiny: Path, tmp_path: Path):
+    (tmp_path / "file").touch()
+    for words in (("quantize", tiny, "--out", tmp_path / "file" / "new", "--group-size", 0),
+                  ("datastore", "build", tmp_path, "--model", tiny, "--text", __file__)):  # fmt: skip
+        ran = outdraft(*words)
+        assert ran.code == 2 and ran.err.startswith(f"outdraft {words[0]}: ") and ran.err.count("\n") == 1
+        assert str(tmp_path) in ran.err and "choose another place" in ran.err
+
+
+def test_input_that_is_no_text(tiny: Path):
+    for words in (["generate"], ["chat"]):
+        ran = subprocess.run(
+            [sys.executable, "-m", "outdraft.cli.main", *words, "--model", str(tiny)], input=b"\xff\xfe\n",
+            capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+        )  # fmt: skip
+        assert ran.returncode == 2 and b"not UTF-8" in ran.stderr and ran.stderr.count(b"\n") == 1
 
 
 def test_a_model_that_is_not_there(outdraft, tmp_path: Path):

@@ -45,6 +45,8 @@ def test_refusals_are_our_errors():
         ChatTemplate("{% if %}", {})
     with pytest.raises(RequestError, match="empty"):
         render_chat(None, [])
+    with pytest.raises(RequestError, match=r"lacks \['content'\]"):
+        render_chat(None, [*TALK, {"role": "user"}])
 
 
 def test_the_sandbox_holds():

@@ -12,7 +12,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers
 from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.text import TextCodec
-from outdraft.codecs.token_bytes import byte_of_character
+from outdraft.codecs.token_bytes import byte_of_character, read_spelling
 from outdraft.core.errors import ModelLoadError
 
 ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -78,6 +78,18 @@ def test_byte_fallback_round_trip(llama_style: TextCodec, text: str):
     ids = llama_style.encode(text)
     assert ids[0] == llama_style.bos_token_id
     assert llama_style.decode(ids) == text == llama_style._tokenizer.decode(ids)
+
+
+def test_a_text_that_goes_on_keeps_its_space(llama_style: TextCodec):
+    ids = llama_style.encode("a b", add_special=False)
+    assert llama_style.decode(ids) == "a b" and llama_style.decode(ids, continues=True) == " a b"
+
+
+@pytest.mark.parametrize("start", [0, 1])
+def test_a_decoder_strips_what_it_says(start: int):
+    mark = {"type": "Replace", "pattern": {"String": "▁"}, "content": " "}
+    steps = [mark, {"type": "Strip", "content": " ", "start": start, "stop": 0}]
+    assert read_spelling({"type": "Sequence", "decoders": steps}).strips_space == (start == 1)
 
 
 @given(ids=st.lists(st.sampled_from([3 + 0xE2, 3 + 0x82, 3 + 0xAC, 3 + 0x41, 259, 260, 262]), max_size=12))

@@ -37,17 +37,36 @@ def twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"model": str(directory / "twin")}
 
 
+def greedy_text(target: Decoder, prompt: list[int], count: int) -> list[int]:
+    """The prompt, and the tokens that the target writes behind it."""
+    text = list(prompt)
+    for _ in range(count):
+        with torch.inference_mode():
+            logits = target(torch.tensor(text), torch.arange(len(text)), CausalContext(1, len(text)))
+        text.append(int(logits[-1].argmax()))
+    return text
+
+
+def its_own_text(target: Decoder) -> tuple[tuple[int, ...], ...]:
+    """A document that holds what the target writes after a prompt that repeats itself."""
+    prompt = [token % target.config.vocab_size for token in (5, 6, 7, 8) * 4]
+    return (tuple(greedy_text(target, prompt, 40)),)
+
+
+def quiet_middle(vocab_size: int, dtype: torch.dtype) -> Decoder:
+    """A target of three layers; the attention of the middle one adds next to nothing."""
+    made = tiny_model(layers=3, vocab=vocab_size, dtype=dtype, seed=1, exact=False)
+    made.layers[1].out.weight.mul_(0.001)
+    made.set_exact(True)
+    return made
+
+
 def datastore(target: Decoder, directory: Path) -> Mapping[str, Any]:
     """Some of the target's own greedy text, and as much noise that every pair of tokens is found."""
     vocab, generator = target.config.vocab_size, torch.Generator().manual_seed(7)
     documents = [torch.randint(vocab, (2 * vocab * vocab,), generator=generator).tolist()]
     for first in range(min(vocab, 10)):
-        text = [first, *range(5), first]
-        for _ in range(20):
-            with torch.inference_mode():
-                hidden = target(torch.tensor(text), torch.arange(len(text)), CausalContext(1, len(text)))
-            text.append(int(hidden[-1].argmax()))
-        documents += [text] * 3
+        documents += [greedy_text(target, [first, *range(5), first], 20)] * 3
     build_datastore(directory / "store", documents, IdsOnly(vocab_size=vocab))
     return {"datastore": str(directory / "store")}
 

@@ -1,10 +1,14 @@
 """Every drafter of the table against every assertion of the contract suite."""
 
+from dataclasses import replace
+
 import pytest
 from contracts.spec_rows import ROWS
 
-from outdraft.core.drafter import forget
+from outdraft.core.drafter import arm_of, forget
+from outdraft.core.events import StepTimes
 from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.testing.contract import CHECKS, sampled_law_is_the_targets
 from outdraft.testing.subject import Subject, run
@@ -30,6 +34,40 @@ def test_the_suite_sees_drafts(subject):
     prompt = (5, 6, 7, 8) * 4
     outcome = run(subject.engine(), [Request(prompt_token_ids=prompt, params=SamplingParams(max_tokens=40))])[0]
     assert (outcome.stats.num_draft_tokens > 0) == (subject.row.drafter != "none")
+
+
+class Peeking:
+    """A policy that looks at a guess of every arm, deeper or flatter than it will ask for, before each round."""
+
+    def __init__(self, depths):
+        self.depths, self.arm = depths, None
+
+    def plan(self, seqs):
+        for seq in seqs:
+            for depth in self.depths:
+                self.arm.peek(seq, Budget(depth=depth))
+        return [Budget(depth=3)] * len(seqs)
+
+    def update(self, events):
+        pass
+
+    end = update
+
+
+def test_a_peek_leaves_no_trace(subject):
+    """Of the drafters that may be peeked at: every round is as it would have been."""
+    drafter = subject.engine().parts.drafter
+    if arm_of(drafter, "a").peek is None:
+        return
+    prompts = [(5, 6, 7, 8) * 4, (1, 2, 3, 1, 2), tuple(range(30))]
+    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=30)) for p in prompts]
+    runs = []
+    for depths in ((), (1, 9), (16,)):
+        policy = Peeking(depths)
+        engine = subject.engine(policy=policy)
+        policy.arm = arm_of(engine.parts.drafter, "a")
+        runs.append([[replace(e, times=StepTimes()) for e in one.events] for one in run(engine, requests)])
+    assert runs[0] == runs[1] == runs[2]
 
 
 @pytest.mark.parametrize("name", ["recycling", "suffix", "pia"])

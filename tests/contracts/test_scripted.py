@@ -1,5 +1,7 @@
 """The loop under scripted drafters: how much is accepted is known before the run, so every counter is too."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
@@ -162,7 +164,10 @@ def test_audit_catches_a_careless_loop(table):
         audited.begin(seq)
     with pytest.raises(AuditError, match="without a pass"):
         audited.commit(seq, [0])
-    audited.forward(pack([seq], [chain([seq.pending])]))
+    packed = pack([seq], [chain([seq.pending])])
+    with pytest.raises(AuditError, match="positions"):
+        audited.forward(replace(packed, positions=packed.positions + 1))
+    audited.forward(packed)
     with pytest.raises(AuditError, match="prompt row"):
         audited.commit(seq, [0, 2, 3, 4])
     seq.num_cached = 2

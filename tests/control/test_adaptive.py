@@ -83,10 +83,13 @@ def test_the_bandits_bound_is_ucbs():
     assert BanditPolicy(BanditOptions(num_speculative_tokens=3), 1).arms == [(0, k) for k in (0, 1, 2, 3)]
 
 
-def test_a_discounted_bandit_picks_anew_after_a_swap():
+@pytest.mark.parametrize(("discount", "late"), [(0.99, 1), (1.0, 0)])
+def test_a_bandit_picks_anew_after_a_swap_if_it_forgets(discount, late):
+    """With so little exploration one that remembers everything stays: the discount alone brings it over."""
     world = World([lambda n, s: 0.9 if n < 1500 else 0.1, lambda n, s: 0.1 if n < 1500 else 0.9], [0.02, 0.02])
-    run = drive(BanditPolicy(BanditOptions(lengths=(0, 4), discount=0.99), 2), world, 3000)
-    for start, arm in ((200, 0), (1700, 1)):
+    options = BanditOptions(lengths=(0, 4), discount=discount, exploration=0.05)
+    run = drive(BanditPolicy(options, 2), world, 3000)
+    for start, arm in ((200, 0), (1700, late)):
         played = [(b.arm, b.depth) for (b,) in run.budgets[start : start + 1300]]
         assert played.count((arm, 4)) > 0.75 * len(played)
 

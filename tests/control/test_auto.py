@@ -9,11 +9,14 @@ from control.world import World, drive, sequence
 from outdraft.control.auto.batch import divide_depths
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.fixed import FixedOptions, FixedPolicy
+from outdraft.control.shared.acceptance import Outlook
+from outdraft.core.draft import chain
 from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Arm
 
 
 def auto(num_arms=1, **options):
-    return AutoPolicy(AutoOptions(**options), num_arms)
+    return AutoPolicy(AutoOptions(**options), [Arm(name=str(arm)) for arm in range(num_arms)])
 
 
 @pytest.mark.parametrize("alpha", [0.0, 0.3, 0.6, 0.8, 0.95])
@@ -66,6 +69,78 @@ def test_changes_arms_with_the_text():
     assert shares[1] > 0.85 and shares[0] < 0.25
     made = sum(t / world.best(n)[0] for n, t in enumerate(run.tokens) if n % 300 > 60)
     assert made / sum(s for n, s in enumerate(run.seconds) if n % 300 > 60) > 0.93
+
+
+def test_a_free_arm_is_watched_and_taken_up_at_once():
+    """A look-up that begins to be right: without a look at its guesses only a probe, some rounds later, would tell."""
+    turn, rounds = 200, 420
+
+    def chances(number, seq):
+        return 1.0 if number >= turn else 0.0
+
+    waits = []
+    for watched in (False, True):
+        now = [0]
+
+        def peek(seq, budget, now=now):
+            return chain([1] * (1 + budget.depth) if now[0] >= turn else [1] + [9] * budget.depth)
+
+        policy = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=peek if watched else None), Arm(name="model")])
+        world, seqs, first = World([chances, 0.7], [0.0001, 0.05]), [sequence()], None
+        for number in range(rounds):
+            now[0] = number
+            budgets = policy.plan(seqs)
+            policy.update(world.step(seqs, budgets, number))
+            if first is None and number >= turn and budgets[0].depth and budgets[0].arm == 0:
+                first = number
+            if watched and 40 < number < turn:
+                assert budgets[0].arm == 1 or not budgets[0].depth  # it never pays for a probe
+        waits.append(first - turn)
+    assert waits[1] <= 6 < 8 <= waits[0]
+
+
+def test_what_a_request_forbids_is_not_held_against_a_watched_arm():
+    """One that is always right is never said to have stopped where it was not asked to go on."""
+    depths = set()
+
+    def peek(seq, budget):
+        depths.add(budget.depth)
+        return chain([1] * (1 + budget.depth))
+
+    policy = AutoPolicy(AutoOptions(num_speculative_tokens=3), [Arm(name="look-up", peek=peek), Arm(name="oracle")])
+    drive(policy, World([1.0, 1.0], [0.001, 0.0]), 80, [sequence(0, asks=0), sequence(1, asks=1), sequence(2)])
+    assert depths == {1, 3}
+    assert Outlook(policy._arms[0].hazards, 32).survivals(4)[-1] > 0.9
+
+
+def test_of_a_large_batch_some_are_watched_in_turn():
+    """A look that costs a hundredth of a pass: no more than two a round, and everybody has a turn."""
+    rounds, asked = [], []
+
+    def peek(seq, budget):
+        asked.append(seq.id)
+        return chain([1])
+
+    policy = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=peek), Arm(name="model")])
+    world, seqs = World([0.0, 0.7], [0.002, 0.01], slope=0.0), [sequence(i) for i in range(10)]
+    for number in range(80):
+        asked.clear()
+        budgets = policy.plan(seqs)
+        policy.update(world.step(seqs, budgets, number))
+        rounds.append(list(asked))
+    assert max(map(len, rounds)) == 2 and {one for own in rounds for one in own} == set(range(10))
+
+
+def test_an_arm_that_costs_is_not_watched():
+    asked = []
+
+    def peek(seq, budget):
+        asked.append(budget)
+        return chain([1])
+
+    policy = AutoPolicy(AutoOptions(), [Arm(name="a", peek=peek), Arm(name="b")])
+    drive(policy, World([0.5, 0.8], [0.2, 0.05]), 60)
+    assert not asked
 
 
 def test_a_drafter_that_has_nothing_to_say_costs_nothing():

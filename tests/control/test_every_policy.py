@@ -4,9 +4,11 @@ Texts are compared with the naive oracle's under scripted clocks; sampled texts 
 (floors for tokens and paths included) are judged by chi-square, and a drafter that drops unsure tokens must fail there.
 """
 
+import gc
 import random
-from dataclasses import replace
+from dataclasses import fields, replace
 from itertools import product
+from types import FunctionType, ModuleType
 
 import pytest
 import torch
@@ -16,6 +18,7 @@ from control.world import World, drive, sequence
 from outdraft.core.draft import chain
 from outdraft.core.events import StepTimes
 from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Arm
 from outdraft.core.registry import find, make_options, names
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
@@ -38,7 +41,7 @@ EXTRA = {"bandit": {"algorithm": "exp3"}}
 
 def build(name, arms=("a",), **options):
     method = find("policy", name)
-    return method.build(make_options(method, {**QUICK.get(name, {}), **options}), arms)
+    return method.build(make_options(method, {**QUICK.get(name, {}), **options}), [Arm(name=arm) for arm in arms])
 
 
 class Clocked:
@@ -46,7 +49,11 @@ class Clocked:
 
     def __init__(self, policy, seed):
         self.policy, self.dice = policy, random.Random(seed)
-        self.plan, self.end = policy.plan, policy.end
+        self.plan, self.ended = policy.plan, []
+
+    def end(self, seqs):
+        self.ended += [seq.id for seq in seqs]
+        self.policy.end(seqs)
 
     def update(self, events):
         times = StepTimes(draft=self.dice.random(), target=self.dice.random(), rest=self.dice.random() / 9)
@@ -72,18 +79,17 @@ def test_no_text_depends_on_it(subject, name):
         ]
         wanted = [subject.oracle(request) for request in requests]
         for seed in range(2):
-            policy = build(name, ("draft_model", "ngram"), **(EXTRA.get(name, {}) if seed else {}))
-            engine = subject.engine(policy=Clocked(policy, seed), verifier=Auto())
+            policy = Clocked(build(name, ("draft_model", "ngram"), **(EXTRA.get(name, {}) if seed else {})), seed)
+            engine = subject.engine(policy=policy, verifier=Auto())
             outcomes = run(engine, requests)
             assert [outcome.seq.output for outcome in outcomes] == wanted
             again = run(engine, requests[:1])[0]  # with what it has learned
             assert again.seq.output == wanted[0]
+            assert sorted(policy.ended) == [outcome.seq.id for outcome in (*outcomes, again)]
             assert outcomes[2].stats.num_draft_tokens == 0  # its own wish
             deepest = max(event.draft_depth for event in outcomes[1].events)
             assert deepest <= 2 or name == "fixed"
             assert outcomes[0].stats.num_draft_tokens > 0
-            kept = [value for key, value in vars(policy).items() if isinstance(value, dict) and 0 in value]
-            assert not kept, "it remembers a sequence that is over"
 
 
 class TableDrafter:
@@ -156,6 +162,48 @@ def test_no_law_depends_on_it(name):
 def test_a_drafter_that_drops_unsure_tokens_is_caught():
     verdict, _ = law_of(build("threshold", threshold=0.5), drops=True)
     assert not verdict.passes, verdict
+
+
+def held(root, numbers):
+    """Which of `numbers` can be reached from an object, through attributes and containers of any kind."""
+    found, seen, open_ = set(), set(), [root]
+    while open_:
+        thing = open_.pop()
+        if isinstance(thing, int) and thing in numbers:
+            found.add(thing)
+        elif id(thing) not in seen and not isinstance(thing, (type, ModuleType, FunctionType)):
+            seen.add(id(thing))
+            open_ += gc.get_referents(thing)
+    return found
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_it_forgets_sequences_that_are_over(name):
+    policy, world = build(name, ("a", "b")), World([0.9, 0.2], [0.01, 0.3])
+    ids = {100_000 + i for i in range(3)}
+    over = [sequence(i) for i in ids]
+    drive(policy, world, 60, over)
+    policy.plan(over)  # cancelled between plan and update
+    policy.end(over)
+    drive(policy, world, 20, [sequence(7)])
+    assert not held(policy, ids)
+
+
+def test_a_policy_that_does_not_forget_is_caught():
+    policy = build("estimator", ("a", "b"))
+    policy.costs.forget = lambda seq: None
+    drive(policy, World([0.9, 0.2], [0.01, 0.3]), 9, [sequence(100_000)])
+    policy.end([sequence(100_000)])
+    assert held(policy, {100_000}) == {100_000}
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_nodes_stay_within_their_limit(name):
+    """From the first round on, and whatever the other options begin with."""
+    method = find("policy", name)
+    for limit in {field.name for field in fields(method.options)} & {"nodes", "max_nodes", "batch_nodes"}:
+        run = drive(method.build(make_options(method, {limit: 3}), ("a",)), World([0.9], [0.01]), 100)
+        assert all(budget.nodes is not None and budget.nodes <= 3 for (budget,) in run.budgets), limit
 
 
 @pytest.mark.parametrize("name", POLICIES)

@@ -1,46 +1,12 @@
-"""Sequoia's search equals brute force over all small trees, and its choice follows what a pass costs."""
+"""The tree's size follows measured rates and what a pass costs; the search itself: tests/decode/test_best_trees.py."""
 
 import random
-from functools import cache
 
-import numpy as np
 import pytest
 from control.world import sequence
 
 from outdraft.control.hardware_tree.policy import HardwareTreeOptions, HardwareTreePolicy
-from outdraft.control.hardware_tree.search import best_tokens
 from outdraft.core.events import StepEvent, StepTimes
-
-
-@cache
-def trees(size, depth):
-    """Every ordered tree of `size` nodes and at most this depth, as nested tuples of children."""
-    return [()] if size == 1 else forests(size - 1, depth - 1) if depth > 0 else []
-
-
-@cache
-def forests(size, depth):
-    if size == 0:
-        return [()]
-    return [
-        (first, *rest) for n in range(1, size + 1) for first in trees(n, depth) for rest in forests(size - n, depth)
-    ]
-
-
-def tokens(tree, rates):
-    if len(tree) > len(rates):
-        return -np.inf
-    return 1 + sum(rates[rank] * tokens(child, rates) for rank, child in enumerate(tree))
-
-
-@pytest.mark.parametrize("rates", [(0.6, 0.2, 0.1), (0.5, 0.3), (0.9,), (0.4, 0.3, 0.2, 0.1)])
-def test_the_search_equals_brute_force(rates):
-    table = best_tokens(rates, 8, 4)
-    for depth in range(5):
-        for size in range(1, 9):
-            every = [tokens(tree, rates) for tree in trees(size, depth)]
-            assert table[depth, size] == pytest.approx(max(every, default=-np.inf)), (depth, size)
-    assert (table[:, 0] == -np.inf).all()
 
 
 def drive(policy, *, slope, ranks, draft=0.05, rounds=400, seed=0):

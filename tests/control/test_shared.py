@@ -6,7 +6,7 @@ import pytest
 from control.world import sequence
 
 from outdraft.analysis.theory import best_length
-from outdraft.control.shared.acceptance import Hazards
+from outdraft.control.shared.acceptance import Hazards, Outlook
 from outdraft.control.shared.costs import Choice, Costs
 from outdraft.control.shared.curve import Curve
 from outdraft.control.shared.limits import allowed
@@ -51,6 +51,21 @@ def test_nothing_is_drafted_where_alpha_is_less_than_c():
             assert (depth == 0) == (alpha < cost)
 
 
+def test_a_batch_pays_for_all_its_rows():
+    """Four alike: the depth of one whose costs are a quarter of the batch's, and four times its tokens a second."""
+    passing, drafting = lambda rows: 1 + 0.03 * rows**1.5, lambda k: 0.1 + 0.05 * k
+    batch = best_depth(constant(0.8), draft_cost=drafting, pass_cost=passing, nodes=lambda k: 2 * k, count=4)
+    share = best_depth(
+        constant(0.8),
+        draft_cost=lambda k: drafting(k) / 4,
+        pass_cost=lambda r: passing(4 * r) / 4,
+        nodes=lambda k: 2 * k,
+    )
+    assert batch == pytest.approx(share)
+    alone = best_depth(constant(0.8), draft_cost=drafting, pass_cost=passing, nodes=lambda k: 2 * k)
+    assert batch[0] < alone[0] and batch[1] > alone[1]
+
+
 def test_a_dent_in_a_curve_is_no_top():
     pass_cost = {1: 1.0, 2: 1.0, 3: 1.6, 4: 1.0, 5: 1.0}.get
     assert best_depth([0.9, 0.8, 0.7, 0.6], draft_cost=lambda k: 0.01 * k, pass_cost=pass_cost)[0] == 4
@@ -74,32 +89,85 @@ def test_a_curve_learns_kinks_noise_and_drift():
     assert 1.6 * truth(1) < curve(1) < 2.2 * truth(1)
 
 
+@pytest.mark.parametrize("first", [0.1, 1.0, 10.0])
+def test_a_first_measurement_that_was_none_is_forgotten(first):
+    """The first guess of a text is often none at all, and a first pass warms the machine up."""
+    dice, curve = random.Random(1), Curve(0.1, 0.9)
+    curve.add(4, 1.8 * first)
+    for number in range(300):
+        x = 4 if number < 250 or number % 2 else 8
+        curve.add(x, (0.2 + 0.4 * x) * dice.uniform(0.95, 1.05) * (1.6 if dice.random() < 0.05 else 1))
+    for x in (4, 8):
+        assert curve(x) == pytest.approx(0.2 + 0.4 * x, rel=0.06)
+    assert curve(12) == pytest.approx(5.0, rel=0.2)
+
+
 def test_hazards_are_those_of_the_rounds():
-    hazards, plan = Hazards(1e9), [(4, 4), (4, 0), (4, 2), (2, 2), (3, 1)]
-    for depth, accepted in plan:
-        hazards.add(depth, accepted)
+    hazards, state = Hazards(1e9), 1
+    for depth, accepted in [(4, 4), (4, 0), (4, 2), (2, 2), (3, 1)]:
+        hazards.add(state, depth, accepted)
     stops, reached = [1, 1, 1, 0], [5, 4, 2, 1]
-    rate = (3 + 1) / (4 + 1 + 3 + 2 + 2 + 4)
-    wanted = [(s + 4 * rate) / (r + 4) for s, r in zip(stops, reached, strict=True)]
-    assert hazards.hazards(4) == pytest.approx(wanted) and hazards.hazards(5)[4] == pytest.approx(rate)
-    assert hazards.survivals(2)[1] == pytest.approx((1 - wanted[0]) * (1 - wanted[1]))
+    anywhere = (3 + 1) / (12 + 4)
+    later = (2 + 4 * anywhere) / (7 + 4)
+    wanted = [
+        (s + 4 * (later if i else anywhere)) / (r + 4) for i, (s, r) in enumerate(zip(stops, reached, strict=True))
+    ]
+    assert hazards.hazards(state, 4) == pytest.approx(wanted)
+    assert hazards.hazards(state, 6)[4:] == pytest.approx([later] * 2)  # deeper than ever asked
+    assert hazards.hazards(0, 2) == pytest.approx([anywhere] * 2)  # a state never seen
 
 
-def test_hazards_forget_and_lean_on_others():
-    common, dice = Hazards(200), random.Random(3)
-    own = Hazards(32, common)
-    for _ in range(300):
-        common.add(4, 0)
-    assert own.survivals(1)[0] < 0.1  # nothing of its own yet
-    for _ in range(100):
-        own.add(4, next((i for i in range(4) if dice.random() > 0.9), 4))
-    assert own.survivals(1)[0] > 0.8
-    for _ in range(40):
+def throw(dice, depth, alpha):
+    return next((i for i in range(depth) if dice.random() > alpha), depth)
+
+
+def test_a_text_leans_on_others_and_goes_its_own_way():
+    common, dice = Hazards(300), random.Random(3)
+    others = Outlook(common, 32)
+    for _ in range(400):
+        others.add(4, throw(dice, 4, 0.5))
+    own = Outlook(common, 32)
+    assert 0.35 < own.survivals(1)[0] < 0.65  # nothing of its own yet
+    for _ in range(60):
+        own.add(4, throw(dice, 4, 0.95))
+    assert own.survivals(1)[0] > 0.7
+    for _ in range(60):
         own.add(1, 0)
-    assert own.survivals(1)[0] < 0.35
-    for _ in range(20_000):  # weights begin anew before they overflow
+    assert own.survivals(1)[0] < 0.3
+    for _ in range(40_000):  # weights begin anew before they overflow
         own.add(2, 1)
-    assert own.hazards(2)[0] < 0.08 < 0.8 < own.hazards(2)[1]
+    assert own.survivals(2)[0] > 0.9 > 0.1 > own.survivals(2)[1]
+
+
+def test_the_last_round_tells_of_the_next():
+    """Copies come in runs: after a guess that was right another one is likely, whatever the mean is."""
+    common, dice, wrong, right = Hazards(1e4), random.Random(4), [], []
+    own = Outlook(common, 32)
+    for number in range(600):
+        lucky = number // 6 % 2
+        (right if lucky and number % 6 > 1 else wrong if number % 6 > 1 else []).append(own.survivals(2)[1])
+        own.add(6, 6 if lucky else throw(dice, 6, 0.1))
+    assert min(right[60:]) > 0.6 > 0.4 > max(wrong[60:])
+
+
+def test_what_was_not_seen_weighs_less():
+    common = Hazards(300)
+    for _ in range(100):
+        Outlook(common, 32).add(4, 2)
+    own = Outlook(common, 32)
+    usual = own.survivals(1)[0]
+    for _ in range(20):
+        own.add(4, 0)
+    low = own.survivals(1)[0]
+    for _ in range(400):
+        own.miss()
+    assert low < own.survivals(1)[0] and own.survivals(1)[0] == pytest.approx(common_start(common), abs=1e-3)
+    assert low < 0.3 < usual
+
+
+def common_start(common):
+    """What a new text begins with."""
+    return Outlook(common, 32).survivals(1)[0]
 
 
 def event(seq, *, rows, draft=0.0, target=1.0, certain=0, tokens=1):

@@ -64,3 +64,8 @@ def test_a_chunk_that_ends_before_the_pending_token_has_no_nodes():
 def test_chain_pads_the_law_of_the_last_node():
     draft = chain([1, 2, 3], q=torch.full((2, 5), 0.2))
     assert draft.q is not None and draft.q.shape == (3, 5) and draft.parents.tolist() == [-1, 0, 1]
+
+
+def test_how_much_of_a_text_a_tree_foretold():
+    tree = host_tree(Draft(tokens=torch.tensor([9, 1, 2, 3, 4]), parents=torch.tensor([-1, 0, 1, 0, 3])))
+    assert [tree.count_right(told) for told in ([1, 2, 5], [3, 4], [3, 2], [2, 1], [])] == [2, 2, 1, 0, 0]

@@ -11,10 +11,18 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
 from outdraft.decode.step import Parts, step
+from outdraft.drafters.shared.tree import GREEDY
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.testing.table_target import TableTarget
 
 _ids = itertools.count()
+
+
+def best_children(logits, width, temperature=GREEDY):
+    """The best tokens of a node, with the log probabilities that a deterministic tree scores them by."""
+    best = torch.log_softmax(logits, -1).topk(width)
+    scores = best.values if temperature == 1 else torch.log_softmax(best.values / temperature, -1)
+    return list(zip(best.indices.tolist(), scores.tolist(), strict=True))
 
 
 def sequence(prompt, *, max_len=4096, seed=0, coupled=False, eos=(), k=None, references=(), **params):
@@ -111,6 +119,13 @@ def make(name, port=None, **options):
     """A drafter by name."""
     method = find("drafter", name)
     return method.build(make_options(method, options), port)
+
+
+def run_pending(seqs, runner, **part):
+    """Hidden states [B, D] after each sequence's pending token, which stays uncached."""
+    ids, places = [seq.pending for seq in seqs], [len(seq.tokens) - 1 for seq in seqs]
+    context = runner.tentative(seqs, 0, [1] * len(seqs))
+    return runner.run(torch.tensor(ids), torch.tensor(places), context, **part)
 
 
 def states(drafter):

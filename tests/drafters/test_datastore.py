@@ -38,9 +38,18 @@ def test_paths_add_up_to_the_counts_again(path):
     assert [(one.tokens, one.count) for one in found] == [([3], 0), ([3, 3], 1), ([3, 4], 1)]
 
 
-@pytest.mark.parametrize("documents", [[[1, 6]], [[-1]], [], [[], []], ["text"]])
-def test_nothing_is_left_of_a_failure(tmp_path, documents):
-    with pytest.raises(ConfigError):
+@pytest.mark.parametrize(
+    ("documents", "says"),
+    [
+        ([[1, 6]], r"document 1 has ids outside of 0\.\.5"),
+        ([[1], [-1]], r"document 2 has ids outside of 0\.\.5"),
+        ([], "hold no token"),
+        ([[], []], "hold no token"),
+        (["text"], "name the model"),
+    ],
+)
+def test_nothing_is_left_of_a_failure(tmp_path, documents, says):
+    with pytest.raises(ConfigError, match=says):
         build_datastore(tmp_path / "store", documents, ENCODER)
     assert not list(tmp_path.iterdir())
 

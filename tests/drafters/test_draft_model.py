@@ -94,13 +94,13 @@ def audit(made, decoder=DECODER):
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 0.8}])
 @pytest.mark.parametrize("noise", [0.0, 0.3, 9.0])  # accepts all, some, hardly any
-@pytest.mark.parametrize("width", [1, 2])
-def test_memory_stays_in_step_with_the_text(params, noise, width):
-    made = audit(drafter(width=width))
+@pytest.mark.parametrize("shape", [{}, {"width": 2}, {"beam": 3}], ids=str)
+def test_memory_stays_in_step_with_the_text(params, noise, shape):
+    made = audit(drafter(**shape))
     seqs = [sequence(p, max_tokens=30, seed=i, **params) for i, p in enumerate(([1, 2, 3], [4], [5, 6, 7, 8, 9]))]
     run = write(seqs, DecoderTarget(DECODER, noise), made, k=3)
     if noise == 0 and not params:
-        assert run.tokens_per_pass > 3.4
+        assert run.tokens_per_pass > (3.0 if "beam" in shape else 3.4)  # of a beam the likeliest nodes, deep or not
     assert made.model.is_empty
 
 
@@ -134,10 +134,10 @@ def test_a_long_prompt_is_read_in_chunks():
     made.propose([seq], [Budget(depth=2)])
 
 
-@pytest.mark.parametrize("width", [1, 3])
-def test_a_batch_does_not_change_a_guess(width):
+@pytest.mark.parametrize("shape", [{}, {"width": 3}, {"beam": 3}], ids=str)
+def test_a_batch_does_not_change_a_guess(shape):
     def guesses(texts, depths):
-        made = drafter(width=width)
+        made = drafter(**shape)
         seqs = [sequence(t, seed=11, temperature=1.0) for t in texts]
         made.begin(seqs)
         return made.propose(seqs, [Budget(depth=d, nodes=9) for d in depths])
@@ -157,6 +157,17 @@ def test_budgets():
             draft = made.propose([seq], [Budget(depth=depth, nodes=nodes)])[0]
             assert max(host_tree(draft).depths) <= depth
             assert nodes is None or draft.num_nodes - 1 <= nodes
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.8}], ids=str)
+def test_a_beam_has_so_many_nodes_on_a_level(params):
+    made, seq = drafter(beam=3), sequence([1, 2, 3], **params)
+    made.begin([seq])
+    for depth, nodes, size in ((4, None, 12), (4, 5, 5), (1, None, 3), (0, None, 0)):
+        draft = made.propose([seq], [Budget(depth=depth, nodes=nodes)])[0]
+        assert draft.num_nodes == 1 + size
+        if params and size == 12:
+            assert torch.bincount(torch.tensor(host_tree(draft).depths)).tolist() == [1, 3, 3, 3, 3]
 
 
 def test_the_draft_models_own_context_is_respected():
@@ -196,7 +207,16 @@ def test_build_loads_and_checks_the_vocabulary(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "bad", [{"width": 0}, {"quantization": "int2"}, {"sample": "maybe"}, {"confidence_threshold": 1.5}]
+    "bad",
+    [
+        {"width": 0},
+        {"beam": -1},
+        {"beam": 3, "width": 2},
+        {"beam": 3, "replacement": True},
+        {"quantization": "int2"},
+        {"sample": "maybe"},
+        {"confidence_threshold": 1.5},
+    ],
 )
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):

@@ -7,6 +7,8 @@ import torch
 from drafters.drafting import sequence, write
 
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.shared.draft_model import DraftModel
+from outdraft.testing.accept_all import METHOD as ACCEPT_ALL
 from outdraft.testing.table_target import TableTarget
 from outdraft.verify.rejection import METHOD as REJECTION
 
@@ -14,10 +16,10 @@ V = 8
 TARGET = TableTarget(vocab_size=V, order=0, sharpness=1.0, seed=1)  # ignores the past: acceptance is i.i.d.
 
 
-class TableModel:
+class TableModel(DraftModel):
     """A draft model that ignores the past, too."""
 
-    max_len, runs_chains = 4096, False
+    runs_chains = False
 
     def __init__(self, logits):
         self.logits = logits
@@ -26,6 +28,9 @@ class TableModel:
 
     def free(self, seq): ...
 
+    def room(self, tokens):
+        return 4096
+
     def read(self, seqs):
         return self.logits.repeat(len(seqs), 1)
 
@@ -33,20 +38,31 @@ class TableModel:
         return self.logits.repeat(len(seqs), 1)
 
 
-@pytest.mark.parametrize("sharpness", [0.3, 1.0])
-@pytest.mark.parametrize("k", [1, 4])
-def test_acceptance_and_tokens_a_pass(sharpness, k):
+def deviations(sharpness, k, rule):
+    """Acceptance and tokens a pass against the formulas, in standard errors."""
     logits = TARGET.table + sharpness * torch.randn(V, generator=torch.Generator().manual_seed(5), dtype=torch.float64)
     made = DraftModelDrafter(DraftModelOptions(), TableModel(logits))
     p, q = torch.softmax(TARGET.table, -1), torch.softmax(logits, -1)
     alpha = float(torch.minimum(p, q).sum())
     seqs = [sequence([1, 2], seed=seed, temperature=1.0, max_tokens=120) for seed in range(10)]
-    run = write(seqs, TARGET, made, k=k, rule=REJECTION.build(None))
+    run = write(seqs, TARGET, made, k=k, rule=rule.build(None))
     rounds = [e for e in run.events if e.draft_depth == k and e.finish_reason is None]
     accepted, rejected = sum(e.num_accepted for e in rounds), sum(e.rejected for e in rounds)
     examined = accepted + rejected
-    assert abs(accepted / examined - alpha) < 3 * math.sqrt(alpha * (1 - alpha) / examined)
     mean = (1 - alpha ** (k + 1)) / (1 - alpha)
     square = sum((n + 1) ** 2 * alpha**n * ((1 - alpha) if n < k else 1) for n in range(k + 1))
     found = sum(len(e.tokens) for e in rounds) / len(rounds)
-    assert abs(found - mean) < 3 * math.sqrt((square - mean**2) / len(rounds))
+    return (
+        abs(accepted / examined - alpha) / math.sqrt(alpha * (1 - alpha) / examined),
+        abs(found - mean) / math.sqrt((square - mean**2) / len(rounds)),
+    )
+
+
+@pytest.mark.parametrize("sharpness", [0.3, 1.0])
+@pytest.mark.parametrize("k", [1, 4])
+def test_acceptance_and_tokens_a_pass(sharpness, k):
+    assert max(deviations(sharpness, k, REJECTION)) < 3
+
+
+def test_a_rule_that_accepts_too_much_is_noticed():
+    assert min(deviations(0.3, 4, ACCEPT_ALL)) > 5

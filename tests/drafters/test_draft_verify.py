@@ -4,7 +4,7 @@ import json
 
 import pytest
 import torch
-from drafters.drafting import make, sequence, write
+from drafters.drafting import make, run_pending, sequence, write
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
@@ -58,7 +58,7 @@ def test_an_empty_set_draws_from_the_targets_own_law():
         write([seq], runner, drafter, each_step=lambda _: 1 / 0)
     (draft,) = drafter.propose([seq], [Budget(depth=2)])
     (none,) = drafter.propose([seq], [Budget(depth=0)])
-    expected = torch.softmax(runner.logits(runner.run_layers([seq], torch.tensor([seq.pending]), 0)) / 0.8, -1)[0]
+    expected = torch.softmax(runner.logits(run_pending([seq], runner)) / 0.8, -1)[0]
     torch.testing.assert_close(draft.q[0], expected.to(draft.q.dtype), atol=1e-6, rtol=0)
     assert draft.num_nodes == 3 and none.num_nodes == 1
 

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from drafters.drafting import sequence, write
+from drafters.drafting import best_children, sequence, write
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import ConfigError
@@ -118,8 +118,8 @@ def test_tree_is_the_best_by_path_probability():
         best = sorted(level, key=lambda path: -level[path])[:3]
         level = {}
         for path in best:
-            logs = torch.log_softmax(fresh_logits(seq.tokens, list(path)), -1)
-            level |= {(*path, t): sum_of(found, path) + float(logs[t]) for t in logs.topk(3).indices.tolist()}
+            children = best_children(fresh_logits(seq.tokens, list(path)), 3)
+            level |= {(*path, token): sum_of(found, path) + log_prob for token, log_prob in children}
         found |= level
     tree = host_tree(draft)
     paths = {tuple(tree.tokens[v] for v in tree.path(node)) for node in range(1, draft.num_nodes)}

@@ -4,14 +4,14 @@ import math
 
 import pytest
 import torch
-from drafters.drafting import sequence
+from drafters.drafting import best_children, sequence
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import NumericsError
 from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import Floor
 from outdraft.drafters.shared.shapes import Beam, Levels, num_nodes
-from outdraft.drafters.shared.tree import Tree
+from outdraft.drafters.shared.tree import GREEDY, Tree
 from outdraft.testing.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=9, order=2, sharpness=1.2)
@@ -38,16 +38,15 @@ def paths(draft):
     return {tuple(tree.tokens[v] for v in tree.path(node)) for node in range(1, draft.num_nodes)}
 
 
-def brute_force(tokens, depth, nodes, width, beam):
+def brute_force(tokens, depth, nodes, width, beam, temperature=GREEDY):
     """Every child of every expanded node with its path probability; the best `nodes` of them."""
     level, found = {(): 0.0}, {}
     for _ in range(depth):
         best = sorted(level, key=lambda path: -level[path])[:beam]
         children = {}
         for path in best:
-            logs = torch.log_softmax(TABLE.next_logits([*tokens, *path]), -1)
-            for token in logs.topk(width).indices.tolist():
-                children[(*path, token)] = level[path] + float(logs[token])
+            for token, log_prob in best_children(TABLE.next_logits([*tokens, *path]), width, temperature):
+                children[(*path, token)] = level[path] + log_prob
         found |= children
         level = children
     return set(sorted(found, key=lambda path: -found[path])[:nodes])
@@ -60,6 +59,10 @@ def test_tree_is_the_best_by_path_probability(nodes, width, beam):
         draft = grow([sequence(tokens)], depth=4, nodes=nodes, width=width, beam=beam)[0]
         assert draft.q is None
         assert paths(draft) == brute_force(tokens, 4, nodes, width, beam)
+        warm = grow([sequence(tokens, temperature=0.9)], sample="greedy", depth=4, nodes=nodes, width=width, beam=beam)[
+            0
+        ]
+        assert paths(warm) == brute_force(tokens, 4, nodes, width, beam, temperature=0.9)  # a request's own
 
 
 def test_different_sequences_have_different_trees():
@@ -114,6 +117,29 @@ def test_unsure_nodes_are_kept_but_not_expanded():
         path = [1, 2] + [tree.tokens[v] for v in tree.path(tree.parents[node])]
         prob = float(torch.softmax(TABLE.next_logits(path), -1)[tree.tokens[node]])
         assert prob >= 0.3 or not tree.children[node]
+
+
+@pytest.mark.parametrize("width", [1, 3])
+@pytest.mark.parametrize("params", [{}, {"temperature": 1.0}, {"temperature": 0.7}])
+def test_unsure_paths_are_kept_but_not_expanded(width, params):
+    """A path's floor is in the guesser's probabilities, at whatever temperature paths are ranked."""
+    ended = 0
+    for seed in range(8):
+        seq = sequence([1, seed], seed=seed, **params)
+        whole = Tree(seq, Beam(width, 9), max_depth=4, max_nodes=99, floor=Floor(path=0.2))
+        draft = grow_trees([whole], feed, sample="match")[0]
+        tree = host_tree(draft)
+        for node in range(1, draft.num_nodes):
+            line = [0, *tree.path(node)]
+            probs = [TABLE.next_logits([1, seed, *(tree.tokens[v] for v in line[1:i])]) for i in range(1, len(line))]
+            sure = math.prod(
+                float(torch.softmax(row / params.get("temperature", 1.0), -1)[tree.tokens[v]])
+                for row, v in zip(probs, line[1:], strict=True)
+            )
+            if tree.depths[node] < 4:
+                assert (sure >= 0.2) == bool(tree.children[node])
+                ended += sure < 0.2
+    assert ended
 
 
 def test_masked_tokens_are_never_proposed():

@@ -6,8 +6,10 @@ import pytest
 import torch
 from drafters.drafting import make, sequence, states, write
 
+from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.verdict import Verdict
 from outdraft.testing.table_target import TableTarget
 
 FILLS = {"pad": {"fill": "constant"}, "random": {"fill": "random"}, "copy": {"fill": "prompt"}}
@@ -86,10 +88,25 @@ def test_what_the_budget_hides_waits_in_the_window():
     assert drafter.propose([seq], [Budget(depth=9)])[0].tokens.tolist() == [2, 4, 4, 4, 4, 4]
     assert drafter.propose([seq], [Budget(depth=9, nodes=1)])[0].tokens.tolist() == [2, 4]
     assert drafter.propose([seq], [Budget(depth=0)])[0].num_nodes == 1
+    drafter._states[seq.id].window = [4, 5, 6, 7, 8]
+    draft = drafter.propose([seq], [Budget(depth=2)])[0]
+    answers = torch.eye(9)[[0, 1, 3]]  # 0 in the place of 4: that is the next pending token
+    seq.tokens.append(0)
+    drafter.observe(
+        [Seen(seq=seq, start=1, num_committed=1, draft=draft, logits=answers, verdict=Verdict((), 0, False))]
+    )
+    assert drafter.propose([seq], [Budget(depth=9)])[0].tokens.tolist() == [0, 1, 3, 7, 8, 4]
     plain, short = sequence([1, 2]), sequence([1, 2])
     write([plain], target, make("none"))
     write([short], target, make("jacobi", port(9), window=5), k=2)
     assert short.output == plain.output
+
+
+@pytest.mark.parametrize(("fill", "among"), [("prompt", {1, 2, 4}), ("random", set(range(9))), ("constant", {5})])
+def test_fill_tokens(fill, among):
+    drafter, seq = make("jacobi", port(9), window=64, fill=fill, fill_token=5), sequence([1, 2, 4])
+    drafter.begin([seq])
+    assert set(drafter._states[seq.id].window) == among
 
 
 @pytest.mark.parametrize("bad", [{"window": 0}, {"fill": "zeros"}, {"fill_token": 9}, {"fill_token": -1}])

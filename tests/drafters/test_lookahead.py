@@ -88,17 +88,35 @@ def test_the_pool_never_exceeds_its_bound_while_running():
     write([sequence([1, 2, 3, 1]), sequence([0])], target, drafter, each_step=check)
 
 
-def test_budgets():
+@pytest.mark.parametrize(
+    ("depth", "nodes", "num_verify", "num_probes"),
+    [
+        (2, None, 6, 4),
+        (1, None, 3, 4),
+        (2, 10, 6, 4),
+        (2, 5, 1, 4),
+        (2, 4, 0, 4),
+        (2, 3, 3, 0),
+        (2, 0, 0, 0),
+        (0, 9, 0, 0),
+    ],
+)
+def test_budgets(depth, nodes, num_verify, num_probes):
+    """Three tuples of the prompt follow the pending token; a window that does not fit whole is left out."""
     drafter = make("lookahead", window=4, ngram=3)
-    seq = sequence([1, 2, 1, 2, 1, 2, 1])
+    seq = sequence([1, 2, 3, 1, 4, 5, 1, 6, 7, 1])
     drafter.begin([seq])
-    for depth, nodes in ((0, None), (3, 0), (1, 5), (3, 2), (2, 30), (2, None)):
-        draft = drafter.propose([seq], [Budget(depth=depth, nodes=nodes)])[0]
-        tree = host_tree(draft)
-        verify = [i for i, role in enumerate(draft.roles) if role == Role.VERIFY] if draft.roles is not None else []
-        assert draft.num_nodes == 1 or nodes is None or draft.num_nodes - 1 <= nodes
-        assert all(tree.depths[i] <= depth for i in verify)
-    assert drafter.propose([seq], [Budget(depth=0)])[0].num_nodes == 1
+    draft = drafter.propose([seq], [Budget(depth=depth, nodes=nodes)])[0]
+    roles = [Role.VERIFY] * draft.num_nodes if draft.roles is None else draft.roles.tolist()
+    assert (roles.count(Role.VERIFY) - 1, roles.count(Role.PROBE)) == (num_verify, num_probes)
+    below = host_tree(draft).depths
+    assert all(below[i] <= depth for i, role in enumerate(roles) if role == Role.VERIFY)
+
+
+def test_the_window_starts_from_tokens_of_the_prompt_that_do_not_end_it():
+    drafter, seq = make("lookahead", window=9), sequence([5, 5, 6, 5, 7, 5], eos=(5,))
+    drafter.begin([seq])
+    assert set(drafter._states[seq.id].window.levels[0]) == {6, 7}
 
 
 def test_the_window_stays_inside_the_context():

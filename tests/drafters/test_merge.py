@@ -14,9 +14,11 @@ from outdraft.core.verdict import Verdict
 from outdraft.drafters.merge.drafter import MergeDrafter
 from outdraft.drafters.merge.join import join
 from outdraft.drafters.shared.lanes import in_lane
+from outdraft.engine.runner import Runner
 from outdraft.models.load import save_model
 from outdraft.testing.enumerate_law import exact_law, target_law, total_variation
 from outdraft.testing.tables import drafts_from, random_table
+from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import Auto
 
 V = 23
@@ -127,8 +129,18 @@ def test_two_draft_models_stay_in_step(tmp_path):
 
 
 def test_needs_are_everyones():
-    made = MergeDrafter([Fixed(None, taps=(1, 2)), Fixed(None, taps=(0, 2), weights=True, same_vocab=False)], "ab")
-    assert made.needs == Needs(taps=(0, 1, 2), weights=True)
+    made = MergeDrafter([Fixed(None, taps=(1, 2)), Fixed(None, taps=(0, 2), prompt_taps=(-1, 3))], "ab")
+    assert made.needs == Needs(taps=(0, 1, 2), prompt_taps=(-1, 3))
+    with pytest.raises(CapabilityError, match="'a' taps layer -1, and another one restarts the target behind layer 1"):
+        MergeDrafter([Fixed(None, taps=(2, -1)), Fixed(None, resume_layer=1)], "ab")
+
+
+def test_a_drafter_that_listens_to_prompts_drafts_when_merged():
+    model = tiny_model(layers=4, vocab=31)
+    with torch.inference_mode():
+        made = make("merge", runner := Runner(model), drafters=({"method": "on_the_fly_skip", "threshold": 0.5},))
+        run = write([sequence([1, 2, 3], max_tokens=12)], runner, made)
+    assert sum(event.num_draft_tokens for event in run.events) > 0
 
 
 def test_refusals():

@@ -1,6 +1,7 @@
 """N-Grammys: tables that equal direct computation, a build that stops and goes on, and text and tables that add up."""
 
 import logging
+import os
 import random
 
 import numpy as np
@@ -119,10 +120,36 @@ def test_the_users_cache_directory(port, tmp_path, monkeypatch):
     assert len(list((tmp_path / "outdraft" / "ngrammys").iterdir())) == 1
 
 
-def test_a_directory_that_cannot_be_made(port, tmp_path):
+def test_a_place_that_cannot_be_written_to_is_named_before_the_work(port, tmp_path):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ConfigError, match="cache_dir"):
-        make("ngrammys", port, cache_dir=str(tmp_path / "file"))
+    cache.load_tables(port.score, VOCAB, width=16, directory=str(tmp_path / "taken"))
+    (kept,) = (tmp_path / "taken").iterdir()
+    kept.unlink()
+    kept.mkdir()  # a folder where the file is wanted: not even root can replace it
+    port.num_scored = 0
+    for place in (tmp_path / "file", tmp_path / "file" / "below", kept.parent):
+        with pytest.raises(ConfigError, match=rf"cache_dir='{place}' cannot be written to: .*; name another directory"):
+            make("ngrammys", port, cache_dir=str(place))
+    assert port.num_scored == 3 * 16  # the fingerprints'
+    assert [*kept.parent.iterdir()] == [kept]  # nothing half written
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_place_is_named(port, tmp_path):
+    tmp_path.chmod(0o500)
+    with pytest.raises(ConfigError, match="Permission denied"):
+        make("ngrammys", port, cache_dir=str(tmp_path))
+
+
+def test_a_disk_that_fills_leaves_what_was_kept(port, tmp_path, monkeypatch):
+    def full(path, **arrays):
+        path.write_bytes(b"half")
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(cache.np, "savez", full)
+    with pytest.raises(ConfigError, match="No space left"):
+        make("ngrammys", port, cache_dir=str(tmp_path))
+    assert not [*tmp_path.iterdir()]
 
 
 def test_text_first_then_the_table(port, tmp_path):
@@ -140,6 +167,26 @@ def test_text_first_then_the_table(port, tmp_path):
     assert one.propose([seq], [Budget(depth=1)])[0].tokens[1:].tolist() == [2]
     drafter.end([seq])
     assert all(not state for state in states(drafter).values())
+
+
+def text_rows(port, text, **options):
+    """What the text alone brings for the next token."""
+    drafter, seq = make("ngrammys", port, table="none", **options), sequence(text)
+    drafter.begin([seq])
+    return drafter.propose([seq], [Budget(depth=1)])[0].tokens[1:].tolist()
+
+
+def test_so_many_tokens_must_match_and_no_fewer(port):
+    text = [1, 2, 3, 9, 2, 4, 5, 2]  # "5 2" is new, "2" is not
+    assert text_rows(port, text, query=1) == [4, 3]
+    assert text_rows(port, text, query=2) == []
+    assert text_rows(port, [*text, 6, 1, 2], query=2) == [3]
+
+
+def test_the_latest_places_of_a_common_token_are_compared_and_no_more(port):
+    """Of sixty-four places; older ones are not looked at, however often they agreed."""
+    assert text_rows(port, [1, 7] * 100 + [1, 8] * 64 + [1]) == [8]
+    assert text_rows(port, [1, 7] * 100 + [1, 8] * 63 + [1]) == [8, 7]
 
 
 def mixed_stream(port):

@@ -7,9 +7,11 @@ import pytest
 import torch
 from drafters.drafting import make, sequence, write
 
+from outdraft.core.draft import chain
+from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.drafters.recycling.template import template
+from outdraft.drafters.recycling.template import share, template
 from outdraft.testing.table_target import TableTarget
 
 VOCAB = 40
@@ -69,6 +71,23 @@ def test_rows_equal_the_best_logits_after_one_pass():
     assert sizes[0] == 1 and max(sizes) > 40 and repeats  # nothing known at first; some tokens stood in several nodes
 
 
+class OnDevice(torch.Tensor):
+    """Tokens as a GPU drafter leaves them: the host must ask for them."""
+
+    def numpy(self):
+        raise TypeError("not on the host")
+
+    def cpu(self):
+        return self.as_subclass(torch.Tensor)
+
+
+def test_it_learns_from_another_drafters_guess_on_a_gpu():
+    drafter, logits = make("recycling", Port()), torch.randn(2, VOCAB)
+    guess = chain(torch.tensor([3, 4]).as_subclass(OnDevice))
+    drafter.observe([Seen(seq=sequence([1, 3]), start=0, num_committed=1, draft=guess, logits=logits)])
+    assert drafter._matrix[3].tolist() == logits[0].topk(8).indices.tolist()
+
+
 def test_unseen_rows_are_left_out():
     drafter = make("recycling", Port())
     assert draft(drafter, 2).num_nodes == 1
@@ -83,7 +102,7 @@ def test_unseen_rows_are_left_out():
 
 def test_budgets_keep_the_most_promising_nodes():
     drafter = make("recycling", Port())
-    drafter._matrix[:VOCAB] = torch.rand(VOCAB, VOCAB).topk(8).indices.numpy()
+    drafter._matrix[:VOCAB] = np.random.default_rng(1).random((VOCAB, VOCAB)).argsort(-1)[:, :8]
     whole = draft(drafter, 2)
     assert whole.num_nodes == 81
     assert draft(drafter, 2, depth=2).num_nodes == 30
@@ -95,6 +114,32 @@ def test_budgets_keep_the_most_promising_nodes():
     assert draft(drafter, 2, nodes=1).tokens[1] == drafter._matrix[2, 0]
     near_the_end = sequence([1, 2], max_len=5)
     assert drafter.propose([near_the_end], [Budget(depth=6)])[0].num_nodes == 4
+
+
+def promises(drafter, found):
+    """Of each node but the pending one: the product of the shares of the ranks on its path, best first."""
+    tokens, made = found.tokens.tolist(), [1.0]
+    for token, parent in zip(tokens[1:], found.parents.tolist()[1:], strict=True):
+        made.append(made[parent] * share(drafter._matrix[tokens[parent]].tolist().index(token)))
+    return sorted(made[1:], reverse=True)
+
+
+@pytest.mark.parametrize("seen", [range(VOCAB), range(0, VOCAB, 3)], ids=["all", "a third"])
+def test_a_node_budget_keeps_the_most_promising_of_the_seen(seen):
+    drafter = make("recycling", Port())
+    drafter._matrix[list(seen)] = np.random.default_rng(1).random((len(seen), VOCAB)).argsort(-1)[:, :8]
+    whole = promises(drafter, draft(drafter, seen[1]))
+    assert len(whole) > 10 and len(set(whole)) > 5
+    for nodes in range(len(whole) + 1):
+        assert promises(drafter, draft(drafter, seen[1], nodes=nodes)) == pytest.approx(whole[:nodes])
+
+
+def test_forgetting_leaves_nothing_to_guess_from():
+    target, drafter = TableTarget(vocab_size=VOCAB, seed=3), make("recycling", Port())
+    write([sequence([5, 6, 7], max_tokens=20)], target, drafter, k=6)
+    assert any(draft(drafter, token).num_nodes > 1 for token in range(VOCAB))
+    drafter.forget()
+    assert all(draft(drafter, token).num_nodes == 1 for token in range(VOCAB))
 
 
 def test_the_second_request_takes_few_passes():

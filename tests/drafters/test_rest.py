@@ -51,7 +51,11 @@ def test_budgets_keep_the_heaviest(store):
 
 
 def test_ids_beyond_the_datastore_end_the_query(store):
+    """10 is how the datastore writes the border between documents, which no text of the target's can match."""
     assert guess(store, [1, 10, 2, 3]).num_nodes == 5
+    assert guess(store, [6, 10, 9]).num_nodes == 1  # "6 border 9" stands there, "9" alone is too short
+    assert guess(store, [6, 10, 9], min_match=1).tokens.tolist() == [9, 2, 3, 4, 7]
+    assert guess(store, [9, 2, 3, 10]).num_nodes == 1
 
 
 def test_a_known_text_is_recited(store, tmp_path):

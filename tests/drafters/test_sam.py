@@ -47,6 +47,8 @@ def test_the_datastore_has_to_know_more(tmp_path):
     told = {"port": Port(), "datastore": str(tmp_path / "store"), "depth": 3}
     assert guess(text, bias=0, **told) == [5]
     assert guess(text, bias=1, **told) == [9, 9, 2]
+    assert guess([0, 2, 3, 4], bias=1, **told) == [5]  # the request itself has no match at all
+    assert guess([0, 2, 3, 4], bias=2, **told) == []
     assert guess([9, 6, 7], bias=0, **told) == []
 
 
@@ -57,6 +59,7 @@ def test_the_other_drafter_is_asked_where_the_match_is_short():
     drafter.observe([Seen(seq=seq, start=0, num_committed=0) for seq in seqs])
     drafts = drafter.propose(seqs, [Budget(depth=2), Budget(depth=1)])
     assert [draft.tokens.tolist() for draft in drafts] == [[4, 4, 4], [5, 8]]
+    assert drafter._inner.observed == {seq.id: 1 for seq in seqs}
     drafter.end(seqs)
     assert not drafter._inner.observed
 

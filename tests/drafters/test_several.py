@@ -1,16 +1,19 @@
 """Several drafters behind one: any arm at any time leaves text, law and memories as they should be."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from contracts.rows.eagle import eagle_net
 from contracts.rows.early_exit import exit_head
 from contracts.sides import twin
+from contracts.spec_rows import ROWS
 
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
+from outdraft.core.target import Needs
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run, state_size
 from outdraft.verify.auto import Auto
@@ -70,11 +73,43 @@ def test_any_arm_at_any_time_writes_the_same_text(subject, params):
         assert sum(outcome.stats.num_draft_tokens for outcome in outcomes) > 20
 
 
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
+def test_every_drafter_gets_along_with_another(row, tmp_path):
+    """Beside look-up, which guesses in its stead every other time: it must tell its own guesses from others'."""
+
+    def both(target, directory):
+        return {"drafters": [{"method": row.drafter, **row.options, **row.side(target, directory)}, "ngram"]}
+
+    beside = replace(row, drafter="several", side=both, options={})
+    try:
+        subject = Subject(beside, tmp_path)
+        engine = subject.engine(policy=InTurn(arms=2), verifier=Auto())
+    except CapabilityError as error:
+        pytest.skip(str(error))
+    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=24)) for p in PROMPTS]
+    outcomes = run(engine, requests)
+    assert [outcome.seq.output for outcome in outcomes] == [subject.oracle(request) for request in requests]
+
+
+@pytest.mark.parametrize("name", ["pearl", "run_ahead", "ssd"])
+def test_what_works_beside_the_pass_is_refused(name, tmp_path):
+    """Inside another it would never get to guess, and nobody would be told."""
+    row = next(row for row in ROWS if row.drafter == name)
+
+    def inside(target, directory):
+        return {"drafters": [{"method": name, **row.options, **row.side(target, directory)}]}
+
+    with pytest.raises(CapabilityError, match=f"{name}.*name it alone"):
+        Subject(replace(row, drafter="several", side=inside, options={}), tmp_path).engine()
+
+
 def test_it_needs_what_its_drafters_need(subject):
     engine = subject.engine()
     drafter = engine.parts.drafter
-    assert drafter.needs.taps == (1, 2) and drafter.needs.layers and drafter.needs.weights
-    assert subject.method.arms(drafter) == ("ngram", "draft_model", "eagle", "early_exit", "lookahead")
+    assert drafter.needs == Needs(taps=(1, 2), resume_layer=1)
+    arms = subject.method.arms(drafter)
+    assert [arm.name for arm in arms] == ["ngram", "draft_model", "eagle", "early_exit", "lookahead"]
+    assert [arm.peek is not None for arm in arms] == [True, False, False, False, False]
     assert set(subject.method.describe(drafter)["arms"]["draft_model"]) >= {"kernels", "variant"}
 
 
@@ -102,9 +137,9 @@ def test_an_arm_that_is_not_asked_runs_nothing_and_catches_up(tmp_path):
                 return [Budget(depth=1, arm=next(left, 1)) for _ in seqs]
 
         engine = subject.engine(policy=Script())
-        model = engine.parts.drafter.drafters[1].model
-        passes[name], forward = [], model._run
-        model._run = lambda *given, name=name, forward=forward: passes[name].append(len(given[0])) or forward(*given)
+        network = engine.parts.drafter.drafters[1].model._network
+        passes[name], score = [], network.logits
+        network.logits = lambda *given, rows=passes[name], score=score: rows.append(len(given[0])) or score(*given)
         request = Request(prompt_token_ids=(5, 6, 7, 8) * 4, params=SamplingParams(max_tokens=30))
         outcome = run(engine, [request])[0]
         assert outcome.seq.output == subject.oracle(request)
@@ -114,7 +149,7 @@ def test_an_arm_that_is_not_asked_runs_nothing_and_catches_up(tmp_path):
 
 
 def test_bad_options(subject, tmp_path):
-    with pytest.raises(ConfigError, match="give a list"):
+    with pytest.raises(ConfigError, match="must be a list"):
         Subject(DrafterRow(drafter="several", options={"drafters": "ngram"}), tmp_path)
     with pytest.raises(ConfigError, match="unknown drafter 'engram', did you mean 'ngram'"):
         Subject(DrafterRow(drafter="several", options={"drafters": ["engram"]}), tmp_path).engine()
@@ -127,4 +162,4 @@ def test_bad_options(subject, tmp_path):
         blind = {"drafters": [{"method": "eagle", **eagle_net(subject.decoder, tmp_path)}, "early_exit"]}
         Subject(DrafterRow(drafter="several", options=blind), tmp_path).engine()
     same = Subject(DrafterRow(drafter="several", options={"drafters": ["ngram", {"method": "ngram"}]}), tmp_path)
-    assert same.method.arms(same.engine().parts.drafter) == ("ngram#1", "ngram#2")
+    assert [arm.name for arm in same.method.arms(same.engine().parts.drafter)] == ["ngram#1", "ngram#2"]

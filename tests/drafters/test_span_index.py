@@ -77,3 +77,9 @@ def test_branches_are_continuations_that_differ():
     draft = look_up(index, sequence([7]), Budget(depth=2), max_nodes=9, max_branches=2)
     assert draft.tokens.tolist() == [7, 1, 2, 3]
     assert index.read == 4
+
+
+def test_a_common_span_is_not_read_to_its_end():
+    index = Known(*[([1], 1)] * 100)
+    assert look_up(index, sequence([7]), Budget(depth=2), max_nodes=9, max_branches=2).num_nodes == 2
+    assert index.read == 16

@@ -84,6 +84,13 @@ def test_references_are_copied_from():
     assert drafter.propose([seq], [Budget(depth=5)])[0].tokens.tolist() == [2, 3, 4]
 
 
+def test_references_end_where_they_end():
+    drafter, seq = make("suffix"), sequence([9, 1, 2])
+    object.__setattr__(seq.request, "references", ((5, 1, 2), (3, 4)))
+    drafter.begin([seq])
+    assert drafter.propose([seq], [Budget(depth=5)])[0].num_nodes == 1
+
+
 def test_budgets_and_confidence():
     drafter = make("suffix", factor=9.0)
     for output in ([1, 2, 3, 4, 5], [1, 2, 3, 6, 7], [1, 2, 3, 6, 8]):

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from drafters.drafting import make, sequence, write
+from drafters.drafting import make, run_pending, sequence, write
 
 from outdraft.core.draft import chain, host_tree
 from outdraft.core.errors import ConfigError
@@ -18,6 +18,7 @@ from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=4, vocab=31)
+SKIPS = [Skip(mlp=frozenset({i})) for i in range(4)] + [Skip(attention=frozenset({i})) for i in range(4)]
 PROMPTS = ([1, 2, 3], [4], [5, 6] * 5)
 
 
@@ -61,10 +62,24 @@ def test_a_trial_scores_what_the_skipped_network_would_have_said():
     with pytest.raises(ZeroDivisionError):
         write([seq], runner, drafter, k=0, each_step=lambda live: len(live[0].tokens) < 15 or 1 / 0)
     assert drafter._agreement(seq, 8, Skip()) == 1.0
-    by_hand = make("draft_verify", runner, skip_mlp=(1, 2))
-    # The parallel pass reads the new rows of its own kind, as a chain of the same draft would.
-    same = drafter._agreement(seq, 8, by_hand.skip)
-    assert same < 1.0 and (same * 8).is_integer()
+    agreements = [drafter._agreement(seq, 8, skip) for skip in SKIPS]
+    assert agreements == [agreement_by_steps(seq, 8, skip) for skip in SKIPS]
+    assert len(set(agreements)) > 2
+
+
+def agreement_by_steps(seq, count, skip):
+    """The same, one token after another by the skipped network, over full rows of the text before."""
+    start, runner = seq.num_cached - count, Runner(MODEL)
+    before = sequence(seq.tokens[:start])
+    with pytest.raises(ZeroDivisionError):
+        write([before], runner, make("none"), k=0, each_step=lambda _: 1 / 0)
+    assert before.tokens == seq.tokens[: start + 1]
+    agreed = 0
+    for i in range(count):
+        context = runner.tentative([before], i, [1])
+        hidden = runner.run(torch.tensor([seq.tokens[start + i]]), torch.tensor([start + i]), context, skip=skip)
+        agreed += int(runner.logits(hidden).argmax()) == seq.tokens[start + i + 1]
+    return agreed / count
 
 
 def test_a_planted_redundant_layer_is_found_within_200_trials():
@@ -121,8 +136,8 @@ def test_advice_goes_where_scores_were_high():
     tried = [([bool(i >> bit & 1) for bit in range(6)], 0.0) for i in range(0, 64, 3)]
     tried = [(chosen, score(chosen)) for chosen, _ in tried]
     good, bad = [True] * 3 + [False] * 3, [False] * 3 + [True] * 3
-    assert advise(tried, [bad, good]) == good
-    assert advise([(bad, 0.5), (bad, 0.5)], [bad, good]) == good  # what is unknown is tried
+    assert advise(tried, [bad, good]) == 1
+    assert advise([(bad, 0.5), (bad, 0.5)], [bad, good]) == 1  # what is unknown is tried
 
 
 def test_siblings_are_the_next_best_and_fit_the_room():
@@ -151,9 +166,8 @@ def test_drawn_siblings_hand_over_the_law_and_the_chain_goes_first():
         assert len(set(drawn)) == len(drawn)
         if drawn:
             assert drawn == seq.draft_coins(seq).draw(tree.q[node], node, node, len(drawn))
-    expected = warp_nodes(
-        seq, runner.logits(runner.run_layers([seq], tree.tokens[:1], 0, None, drafter.search.best)), [[]]
-    )
+    hidden = run_pending([seq], runner, skip=drafter.search.best)
+    expected = warp_nodes(seq, runner.logits(hidden), [[]])
     torch.testing.assert_close(tree.q[0], expected[0].to(tree.q.dtype), atol=1e-6, rtol=0)
 
 

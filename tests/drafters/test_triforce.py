@@ -9,6 +9,7 @@ from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.triforce.retrieve import retrieve_rows
 from outdraft.engine.runner import Runner
+from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=3, vocab=31)
@@ -73,8 +74,21 @@ def test_the_small_drafter_saves_passes_and_changes_no_token(small, params, tmp_
     assert torch.equal(again.tokens, drafts[0].tokens)
 
 
+@pytest.mark.parametrize("params", [{}, {"presence_penalty": 2.0}, {"repetition_penalty": 2.5, "temperature": 0.7}])
+def test_a_small_drafter_that_is_the_target_guesses_all_with_its_penalties(params, tmp_path):
+    save_model(MODEL, tmp_path)
+    runner = Runner(MODEL)
+    drafter = make("triforce", runner, draft={"method": "draft_model", "model": str(tmp_path)}, budget=200)
+    seq = sequence([1, 2, 3] * 7, k=0, **params)
+    with pytest.raises(ZeroDivisionError):
+        write([seq], runner, make("none"), each_step=lambda live: live[0].num_output < 5 or 1 / 0)
+    drafter.begin([seq])
+    assert drafter.propose([seq], [Budget(depth=16)])[0].num_nodes == 17
+    assert drafter.num_passes == 4  # of three guesses and one more token each
+
+
 def test_what_it_refuses():
-    with pytest.raises(CapabilityError, match=r"'ngram' cannot follow here: nest 'draft_model'"):
+    with pytest.raises(CapabilityError, match=r"triforce asks .*'ngram' cannot go back here: choose a draft_model"):
         make("triforce", Runner(MODEL), draft="ngram")
     for bad in ({"draft_depth": 0}, {"chunk": 0}, {"refresh": 0}, {"budget": 10}, {"sample": "x"}):
         with pytest.raises(ConfigError, match=next(iter(bad))):

@@ -15,7 +15,7 @@ from outdraft.decode.step import Parts
 from outdraft.engine.elastic import ElasticEngine
 from outdraft.engine.memory import Memory
 from outdraft.engine.precision import ElasticOptions, Ladder
-from outdraft.engine.variant import Variant
+from outdraft.engine.variant import Variant, network_of
 from outdraft.kernels.library import library
 from outdraft.models.load import save_model
 from outdraft.models.quantize import quantize_decoder
@@ -202,7 +202,7 @@ def test_a_model_goes_down_and_up_and_every_result_names_its_law(target_dir, dra
     llm = LLM(target_dir, precision="elastic", precision_options={"min_free": 0.2}, **options)
     frees = chain((50, 10, 10, 50, 90, 90), repeat(90))
     llm.engine.ladder.read = lambda: Memory(free=next(frees) * 10**9, total=100 * 10**9)
-    gone = weakref.ref(llm._decoder)
+    gone = weakref.ref(network_of(llm.engine.parts))
     made, levels, drafts = [], [], []
     for _ in range(6):
         made.append(llm.generate(PROMPTS[0], GREEDY))
@@ -220,6 +220,24 @@ def test_a_model_goes_down_and_up_and_every_result_names_its_law(target_dir, dra
 
 
 @native
+def test_a_failed_change_is_told_at_the_front_door_too(target_dir, monkeypatch):
+    llm = LLM(target_dir, precision="elastic")
+    llm.engine.ladder.read = lambda: Memory(free=1, total=100)
+    good = llm.engine._load
+
+    def broken(level):
+        raise ModelLoadError("the file is gone")
+
+    monkeypatch.setattr(llm.engine, "_load", broken)
+    for _ in range(2):
+        with pytest.raises(ModelLoadError, match="gone"):
+            llm.generate(PROMPTS[0], GREEDY)
+    assert llm.lossless
+    monkeypatch.setattr(llm.engine, "_load", good)
+    assert llm.generate(PROMPTS[0], GREEDY).variant == "int4-g32-mixed"
+
+
+@native
 def test_new_weights_get_all_the_threads(target_dir):
     before = torch.get_num_threads()
     torch.set_num_threads(2)
@@ -227,7 +245,7 @@ def test_new_weights_get_all_the_threads(target_dir):
         llm = LLM(target_dir, precision="elastic")
         llm.engine.ladder.read = lambda: Memory(free=1, total=100)
         assert llm.generate(PROMPTS[0], GREEDY).variant == "int4-g32-mixed"
-        assert llm._decoder.stack.threads == 2
+        assert network_of(llm.engine.parts).stack.threads == 2
     finally:
         torch.set_num_threads(before)
 
@@ -254,7 +272,8 @@ def test_another_drafter_keeps_the_weights_of_the_moment(target_dir):
     llm.engine.ladder.read = lambda: Memory(free=next(low, 90) * 10**9, total=100 * 10**9)
     llm.generate(PROMPTS[0], GREEDY)
     other = llm.with_drafter("ngram")
-    assert other.config["precision"] == {"name": "mixed"} and other._decoder is llm._decoder
+    assert other.config["precision"] == {"name": "mixed"}
+    assert network_of(other.engine.parts) is network_of(llm.engine.parts)
     llm.generate(PROMPTS[0], GREEDY)
     assert llm.config["precision"]["level"] == "full"
     assert other.generate(PROMPTS[0], GREEDY).variant == "int4-g32-mixed"

@@ -16,7 +16,7 @@ from outdraft.testing.contract.ends import context_end, ends_inside_a_run
 from outdraft.testing.contract.ground import PROMPTS
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
-from outdraft.testing.tiny import TINY_ARCHITECTURES
+from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
 
 SHAPES = (
     "ngram-tree", "lookahead", "draft_model-twin", "draft_model-tree", "early_exit", "eagle", "draft_verify",
@@ -75,7 +75,11 @@ def test_ends(check, tmp_path):
 @pytest.mark.parametrize("architecture", TINY_ARCHITECTURES)
 def test_every_architecture(architecture, tmp_path):
     """Windows, biases, norms of heads, learned positions: through the same static tensors."""
-    row = DrafterRow(drafter="ngram", architecture=architecture, options={"width": 2})
+
+    def target(vocab_size, dtype):
+        return tiny_model(architecture, vocab=vocab_size, dtype=dtype, seed=1)
+
+    row = DrafterRow(drafter="ngram", target=target, options={"width": 2})
     write_and_compare(Called(row, tmp_path), requests(12)[2:4])
 
 

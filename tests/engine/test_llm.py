@@ -1,4 +1,4 @@
-"""The front door: prompts of every kind, streams, async, cancelling, statistics, and errors before any work."""
+"""The front door: streams, async, cancelling, statistics, and errors before any work."""
 
 import asyncio
 
@@ -8,6 +8,7 @@ import torch
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError, NumericsError, RequestError
 from outdraft.core.events import Source
+from outdraft.engine.variant import network_of
 
 GREEDY = SamplingParams(max_tokens=24)
 SEEDED = SamplingParams(max_tokens=24, temperature=1.0, seed=5)
@@ -21,14 +22,6 @@ def llm(model_dir) -> LLM:
 @pytest.fixture(scope="module")
 def fast(llm) -> LLM:
     return llm.with_drafter("ngram", num_speculative_tokens=4)
-
-
-def test_a_prompt_may_be_text_a_mapping_or_ids(llm):
-    ids = llm.codec.encode("hello")
-    results = llm.generate(["hello", {"prompt": "hello"}, {"prompt_token_ids": ids}], GREEDY)
-    assert len({r.token_ids for r in results}) == 1 and len(results[0].token_ids) == 24
-    assert results[0].text == llm.codec.decode(results[0].token_ids, continues=True)
-    assert results[0].finish_reason == "length" and results[0].prompt_token_ids == tuple(ids)
 
 
 @pytest.mark.parametrize("params", [GREEDY, SEEDED])
@@ -60,7 +53,7 @@ def test_leaving_a_stream_cancels_the_request(fast):
     stream = fast.stream("abc", GREEDY)
     next(stream)
     stream.close()
-    assert not fast.engine.has_work and not fast._writers
+    assert not fast.engine.has_work and not fast._callers._writers
 
 
 def test_async_callers_share_the_batch_and_get_their_own_text(llm, fast):
@@ -119,15 +112,10 @@ def test_a_wrong_speculative_config_names_the_cure(model_dir, config, named):
         LLM(model_dir, dtype="float32", speculative_config=config)
 
 
-@pytest.mark.parametrize(
-    "prompt,named",
-    [("", "empty"), ({"prompt_token_ids": []}, "empty"), ({"prompt_token_ids": [999]}, "999"),
-     ("x" * 5000, "5000 tokens"), ({"text": "x"}, "'text'"), (7, "int")],
-)  # fmt: skip
-def test_a_bad_prompt_is_refused_before_any_work(llm, prompt, named):
-    with pytest.raises(RequestError, match=named):
-        llm.generate(["fine", prompt], GREEDY)
-    assert not llm.engine.has_work
+@pytest.mark.parametrize("words", [{"max_num_seqs": 0}, {"max_model_len": 0}, {"max_model_len": -4}])
+def test_an_engine_without_room_is_refused(model_dir, words):
+    with pytest.raises(ConfigError, match=f"{next(iter(words))}=.*at least 1"):
+        LLM(model_dir, **words)
 
 
 def test_a_negative_draft_length_is_refused(fast):
@@ -152,7 +140,7 @@ def test_missing_directory(tmp_path):
 def test_nan_logits_end_the_request_with_an_error_that_says_so(model_dir):
     broken = LLM(model_dir, dtype="float32")
     with torch.no_grad():
-        broken._decoder.final_norm.weight[0] = torch.nan
+        network_of(broken.engine.parts).final_norm.weight[0] = torch.nan
     with pytest.raises(NumericsError, match="damaged"):
         broken.generate("abc", GREEDY)
     assert not broken.engine.has_work
@@ -173,16 +161,3 @@ def test_the_cache_is_chosen_and_named(model_dir, llm):
         LLM(model_dir, kv_cache="ring")
     with pytest.raises(ConfigError, match="kv_cache_dtype='fp8': it is one of auto, int8"):
         LLM(model_dir, kv_cache_dtype="fp8")
-
-
-def test_references_of_a_prompt_and_of_all(llm, monkeypatch):
-    seen = []
-    add = llm.engine.add
-    monkeypatch.setattr(llm.engine, "add", lambda request, stop: seen.append(request) or add(request, stop))
-    one = SamplingParams(max_tokens=1)
-    llm.generate([{"prompt": "a", "references": ["own", [5, 6]]}, "b"], one, references=["shared"])
-    own, shared = (tuple(llm.codec.encode(text)) for text in ("own", "shared"))
-    assert [request.references for request in seen] == [(own, (5, 6), shared), (shared,)]
-    for prompt in ({"references": ["x"]}, {"prompt": "a", "prompt_token_ids": [1]}, {"prompt": "a", "references": "x"}):
-        with pytest.raises(RequestError, match="references"):
-            llm.generate(prompt, one)

@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from drafters.drafting import sequence
+from drafters.drafting import run_pending, sequence
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.draft import chain
@@ -75,4 +75,4 @@ def test_the_network_runs_over_copied_rows(model):
         ids, places = [seq.pending for seq in seqs], [seq.num_cached for seq in seqs]
         context = own.extend([seq.id for seq in seqs], [1, 1])
         over_copies = runner.run(torch.tensor(ids), torch.tensor(places), context)
-        assert torch.equal(over_copies, runner.run_layers(seqs, torch.tensor(ids), 0))
+        assert torch.equal(over_copies, run_pending(seqs, runner))

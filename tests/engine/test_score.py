@@ -1,4 +1,4 @@
-"""Scoring short texts aside: what the model says of each by itself, while nothing that lives is touched."""
+"""Passes aside: short texts are scored each by itself, passes are timed, and nothing that lives is touched."""
 
 import copy
 
@@ -6,6 +6,7 @@ import pytest
 import torch
 from kernels.test_stack import make
 
+from outdraft.cache.config import CacheConfig
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.runner import Runner
@@ -46,11 +47,15 @@ def test_on_the_kernels(length):
         assert torch.equal(row, runner.score(text[None])[0])  # the bits do not depend on the others
 
 
-def test_a_live_sequence_goes_on_undisturbed():
+@pytest.mark.parametrize("layout", ["static", "paged"])
+def test_a_live_sequence_goes_on_undisturbed(layout):
     subject = Subject(DrafterRow(drafter="none"), None)
-    engine, request = subject.engine(), Request(prompt_token_ids=(5, 6, 7), params=SamplingParams(max_tokens=12))
-    seq = engine.add(request)
+    engine = subject.engine(cache=CacheConfig(layout=layout))
+    request = Request(prompt_token_ids=(5, 6, 7), params=SamplingParams(max_tokens=12))
+    seq, runner = engine.add(request), engine.parts.target.target
     while engine.has_work:
         engine.step()
-        engine.parts.target.target.score(TEXTS)
+        runner.score(TEXTS)
+        assert runner.pass_seconds(33) > 0
+        runner.cache.check()
     assert seq.output == subject.oracle(request)

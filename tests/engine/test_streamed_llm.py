@@ -37,9 +37,14 @@ def streamed(directory, tmp_path_factory):
         yield LLM(directory, weights_memory="150KiB")
 
 
+@pytest.fixture(scope="module")
+def tables(tmp_path_factory):
+    return tmp_path_factory.mktemp("tables")
+
+
 @needs_kernels
 @pytest.mark.parametrize("params", WAYS.values(), ids=WAYS)
-def test_the_text_is_the_resident_models(directory, streamed, params):
+def test_the_text_is_the_resident_models(directory, streamed, params, tables):
     network = network_of(streamed.engine.parts)
     assert isinstance(network, StreamedDecoder)
     assert network.units.held_bytes <= 150 * 1024 < network.pass_bytes / 2
@@ -49,6 +54,7 @@ def test_the_text_is_the_resident_models(directory, streamed, params):
     for drafter, options in (
         ("none", {}),
         ("ngram", {}),
+        ("ngrammys", {"cache_dir": str(tables)}),
         ("draft_model", {"model": str(directory), "width": 2}),
         ("pearl", {"drafter": inner}),
         ("run_ahead", {"drafter": inner}),
@@ -61,8 +67,20 @@ def test_the_text_is_the_resident_models(directory, streamed, params):
         found = llm.generate(PROMPTS, params)
         assert [one.token_ids for one in found] == [one.token_ids for one in whole], drafter
         assert [one.logprobs for one in found] == [one.logprobs for one in whole], drafter
-        if drafter not in ("none", "ngram"):
+        if drafter not in ("none", "ngram", "ngrammys"):
             assert sum(one.stats.num_accepted_tokens for one in found) > 10, drafter
+
+
+@needs_kernels
+@pytest.mark.parametrize("length", [1, 3])
+def test_texts_scored_aside_are_the_resident_models(directory, streamed, length):
+    """Between passes of a text that lives: layers come and go, bits stay."""
+    texts = torch.randint(0, 61, (9, length), generator=torch.Generator().manual_seed(1))
+    wanted = LLM(directory).engine.parts.target.score(texts)
+    assert wanted.shape == (9, 61) and wanted.std() > 0
+    streamed.generate(PROMPTS[:1], WAYS["greedy"])
+    for _ in range(2):
+        assert torch.equal(streamed.engine.parts.target.score(texts), wanted)
 
 
 @needs_kernels

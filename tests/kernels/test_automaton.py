@@ -54,3 +54,14 @@ def test_the_latest_place_counts(kind):
 def test_without_the_kernels_the_reference_serves(monkeypatch):
     monkeypatch.setenv("OUTDRAFT_KERNELS", "off")
     assert isinstance(make_automaton(), AutomatonReference)
+
+
+@native
+def test_the_cursor_of_another_automaton_is_an_error():
+    longer, shorter, cursor = NativeAutomaton(), NativeAutomaton(), Cursor()
+    longer.extend(range(1000))
+    longer.read(cursor, range(1000))
+    for ask in (lambda: shorter.read(cursor, [1]), lambda: shorter.end(cursor), lambda: shorter.end(Cursor(-1, 0))):
+        with pytest.raises(RuntimeError, match="native kernels"):
+            ask()
+    assert (cursor.state, cursor.length) == (1000, 1000)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from outdraft.kernels.choice import top_ids, top_tokens
+from outdraft.kernels.choice import best_law, best_tokens, top_ids, top_tokens
 from outdraft.kernels.library import wanted_kind
 
 native = pytest.mark.skipif(wanted_kind() is None, reason="the native kernels are not built or switched off")
@@ -21,6 +21,25 @@ def test_the_best_few(size, count):
     logits, count = torch.randn(9, size), min(size, count)
     assert top_ids(logits, count).tolist() == ranked(logits, count).tolist()
     assert top_ids(logits.double(), count).tolist() == ranked(logits, count).tolist()  # by PyTorch
+
+
+@native
+@pytest.mark.parametrize("size", [1, 7, 16, 31, 64, 200, 4096])
+@pytest.mark.parametrize("count", [2, 1000])
+def test_the_best_and_its_law(size, count):
+    torch.manual_seed(size)
+    logits = torch.randint(0, count, (30, size)).float()  # of two values: many equals
+    logits[0] = -torch.inf
+    logits[0, -1] = -1.0
+    best = ranked(logits, 1)[:, 0]
+    assert best_tokens(logits) == best.tolist()
+    assert torch.equal(best_law(logits), torch.nn.functional.one_hot(best, size).float())
+    for bad in (torch.nan, torch.inf):
+        wrong = logits.clone()
+        wrong[3, size // 2] = bad
+        assert best_tokens(wrong) is None and best_law(wrong) is None
+    wrong[3] = -torch.inf
+    assert best_tokens(wrong) is None
 
 
 @native
@@ -46,3 +65,9 @@ def test_a_row_without_finite_logits():
     logits[1] = torch.nan
     assert top_tokens(logits, 3) is None
     assert top_ids(logits, 3)[0].tolist() == ranked(logits, 3)[0].tolist()
+
+
+@native
+@pytest.mark.parametrize("count", [0, 8])
+def test_more_than_there_are_is_left_to_pytorch(count):
+    assert top_tokens(torch.randn(3, 7), count) is None

@@ -10,8 +10,9 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draft_cache import DraftCache
-from outdraft.kernels.guesser import Draw
+from outdraft.kernels.guesser import Draw, Residual
 from outdraft.kernels.library import library
+from outdraft.kernels.matrix import Weight
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
@@ -171,3 +172,46 @@ def test_floors_tell_how_sure_and_end_chains_that_all_fell(decoder, drawn):
     last = run(decoder, [4], draws[:1], TEXTS[:1], floors=[(1.1, 0.0)], feed_last=True, states=True)
     free = run(decoder, [4], draws[:1], TEXTS[:1], feed_last=True, states=True)
     assert len(last.tokens[0]) == 1 and torch.equal(last.states[0, :2], free.states[0, :2])
+
+
+def one_cache(decoder):
+    config = decoder.config
+    shape = (config.num_layers, config.num_kv_heads, config.head_dim)
+    cache = DraftCache(*shape, torch.bfloat16, torch.device("cpu"), 256, exact=True)
+    cache.add(0)
+    return cache
+
+
+def test_a_deep_tree_fed_level_by_level_is_the_chain(decoder):
+    """A path may be far longer than the pass has rows."""
+    path = [(7 * i + 3) % 100 for i in range(220)]
+    cache, guesser = one_cache(decoder), guess_with(decoder)
+    for i, token in enumerate(path):
+        _, logits = guesser.feed([token], [i], cache.branch([0], [[list(range(i))]]), [0])
+    _, wanted = guesser.feed(path, range(len(path)), one_cache(decoder).extend([0], [len(path)]), [len(path) - 1])
+    assert torch.equal(logits, wanted)
+
+
+def test_a_row_may_be_wanted_more_than_once(decoder):
+    up, down = (Weight(bits=16, values=torch.ones(64, 64, dtype=torch.bfloat16)) for _ in range(2))
+    guesser = guess_with(decoder, exit=Residual(up=up, down=down, norm=torch.ones(64)), eps=1e-5)
+    states, logits = guesser.feed([3, 1], [0, 1], one_cache(decoder).extend([0], [2]), [1] * 40)
+    assert (states == states[0]).all() and (logits == logits[0]).all()
+
+
+@pytest.mark.parametrize("feed_last", [False, True])
+def test_a_chain_that_fell_below_its_floor_costs_no_pass_more(decoder, feed_last):
+    """The last token's row is written only for who asks."""
+    cache = one_cache(decoder)
+    context = cache.extend([0], [3])
+    cache.extend([0], [5])
+    keys = cache.rows.memory(0).keys  # [L, pages, Hkv, 16, d]
+    keys.fill_(9)
+    guess_with(decoder).chain([3, 1, 4], range(3), context, [4], [None], floors=[(1.1, 0.0)], feed_last=feed_last)
+    written = (keys[:, 0] != 9).any(-1).flatten(0, 1)  # [L * Hkv, 16]
+    assert (written == (torch.arange(16) < 3 + feed_last)).all()
+
+
+def test_layers_that_are_not_there_are_an_error(decoder):
+    with pytest.raises(RuntimeError, match="layers that are not there"):
+        guess_with(decoder, num_layers=3)

@@ -100,3 +100,9 @@ def test_the_comparison_notices_a_wrong_scale():
 def test_inputs_must_come_in_steps():
     with pytest.raises(CapabilityError, match="steps of 32"):
         Weight(bits=16, values=torch.zeros(4, 40, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("group", [16, 48, 96])
+def test_groups_that_the_kernels_do_not_know_are_refused(group):
+    with pytest.raises(CapabilityError, match=f"groups of {group}"):
+        Weight(bits=8, values=torch.zeros(5, 64, dtype=torch.int8), scales=torch.zeros(5, 4), group=group)

@@ -107,6 +107,17 @@ def test_logits_are_those_of_pytorch(shape):
     assert tolerance < 0.05 * float(expected.abs().mean())
 
 
+@pytest.mark.parametrize("shape", SHAPES)
+def test_no_rows_have_no_logits(shape):
+    decoder = make(shape)
+    width, vocab = decoder.config.hidden_size, decoder.config.vocab_size
+    native = NativeDecoder(decoder)
+    for product in (native.logits, native.head):
+        assert product(torch.empty(0, width)).shape == (0, vocab)
+    none = torch.empty(0, width)
+    native.stack.run(none, [], none, none, [], range(2))  # nor has a pass anything to do
+
+
 @each_cache
 @pytest.mark.parametrize("shape", SHAPES)
 def test_a_pass_of_many_rows_has_the_bits_of_one_at_a_time(shape, kind):
@@ -248,3 +259,16 @@ def test_a_released_decoder_gave_its_weights_away():
     assert native.pass_bytes == other.pass_bytes
     ids = torch.arange(9)
     assert torch.equal(Feeder(native).feed(ids), Feeder(other).feed(ids))
+
+
+@each_cache
+def test_a_state_that_is_not_finite_stays_its_own(kind):
+    """What one text leaves in the kernels' buffers, another must not meet."""
+    decoder = NativeDecoder(make("grouped"))
+    ids = torch.arange(5)
+    alone = Feeder(decoder, kind).feed(ids)
+    sick = Feeder(decoder, kind)
+    sick.cache.reserve(0, 40)
+    context = CachedContext(sick.cache, [Segment(seq=0, start=0, stop=40, base=0)])
+    decoder.run(torch.full((40, 64), float("nan")), torch.arange(40), context)
+    assert torch.equal(Feeder(decoder, kind).feed(ids), alone)

@@ -8,9 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from outdraft.core.errors import ConfigError
 from outdraft.kernels.library import library
 from outdraft.kernels.suffix_array import (
     Corpus,
+    CorpusAnswer,
     CorpusQuery,
     look_up,
     look_up_reference,
@@ -123,3 +125,39 @@ def test_native_and_reference_agree_also_on_a_sample_of_the_hits(text, context, 
     query = CorpusQuery(min_match=1, max_hits=max_hits, max_nodes=max_nodes, depth=3)
     corpus = make_corpus(text)
     assert look_up(corpus, context, query) == look_up_reference(corpus, context, query)
+
+
+@pytest.mark.parametrize("ask", [look_up_reference, pytest.param(look_up, marks=native)])
+def test_an_empty_corpus_knows_nothing(ask):
+    assert ask(make_corpus([]), [1, 2, 3], CorpusQuery(min_match=1)) == CorpusAnswer()
+
+
+@native
+@pytest.mark.parametrize("wrong", [-1, 6, 2**31 - 1, -(2**31)])
+def test_a_damaged_order_is_an_error(wrong):
+    corpus = make_corpus([1, 2, 3, 1, 2, END])
+    corpus.order[:] = wrong
+    with pytest.raises(RuntimeError, match="order of the suffixes is damaged"):
+        look_up(corpus, [1, 2], CorpusQuery())
+    corpus = make_corpus([1, 2, 3, 1, 2, END])
+    corpus.order[3] = wrong  # a hit or a step of the search
+    with pytest.raises(RuntimeError, match="damaged"):
+        look_up(corpus, [2], CorpusQuery(min_match=1))
+
+
+@native
+def test_arrays_that_the_kernels_cannot_read_are_errors():
+    tokens, order = np.arange(6, dtype=np.int32), np.empty(6, dtype=np.int32)
+    for bad_tokens, bad_order in (
+        (tokens.astype(np.int64), order), (tokens[::2], order[:3]), (tokens, order[:5]), (tokens, order[::-1]),
+    ):  # fmt: skip
+        with pytest.raises(ValueError, match="int32"):
+            sort_suffixes(bad_tokens, bad_order, 6)
+    with pytest.raises(ValueError, match="int32"):
+        look_up(Corpus(tokens=tokens, order=order[:5], end=6), [1, 2], CorpusQuery())
+
+
+@pytest.mark.parametrize("name", ["min_match", "max_match", "max_hits", "depth", "max_nodes"])
+def test_a_query_for_nothing_is_an_error(name):
+    with pytest.raises(ConfigError, match=f"{name}=0"):
+        CorpusQuery(**{name: 0})

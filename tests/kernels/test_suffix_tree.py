@@ -7,7 +7,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outdraft.kernels.library import library
-from outdraft.kernels.suffix_tree import GuessLimits, NativeSuffixTree, SuffixTrieReference, make_suffix_tree
+from outdraft.kernels.suffix_tree import (
+    GuessLimits,
+    NativeSuffixTree,
+    SuffixTrieReference,
+    TreeGuess,
+    make_suffix_tree,
+)
 
 native = pytest.mark.skipif(library() is None, reason="the kernels are not built")
 KINDS = [SuffixTrieReference, pytest.param(NativeSuffixTree, marks=native)]
@@ -129,3 +135,31 @@ def test_the_open_text_predicts_itself(kind):
 def test_without_the_kernels_the_reference_serves(monkeypatch):
     monkeypatch.setenv("OUTDRAFT_KERNELS", "off")
     assert isinstance(make_suffix_tree(4), SuffixTrieReference)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("depth", [0, -3])
+def test_a_tree_without_depth_is_an_error(kind, depth):
+    with pytest.raises(RuntimeError, match=f"at least 1, not {depth}"):
+        kind(depth)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("depth", [2**31 - 1, 2**40])
+def test_any_depth_is_enough_for_a_short_text(kind, depth):
+    tree = kind(depth)
+    for text in ([1, 2, 3, 1, 2, 4], [], [1, 2]):
+        tree.extend(text)
+        tree.close()
+    assert tree.count([1, 2]) == 3 and tree.count([1, 2, 3, 1, 2, 4]) == 1
+    guess = tree.guess([9, 3, 1, 2], GuessLimits(max_nodes=4, max_depth=4, factor=2))
+    assert (guess.tokens, guess.match) == ([3, 4, 1, 2], 2)
+    tree.evict()
+    assert tree.count([1, 2]) == 1 and tree.count([3]) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_empty_tree_expects_nothing(kind):
+    tree, limits = kind(4), GuessLimits(max_nodes=4, max_depth=4)
+    tree.extend([])
+    assert tree.guess([1, 2], limits) == tree.guess([], limits) == TreeGuess() and tree.count([1]) == 0

@@ -37,6 +37,7 @@ def model_directory(place: Path, architecture: str = "llama", dtype=torch.bfloat
     [
         ("llama", {"tie": True}),
         ("llama", {"rope": RopeConfig(dim=8, theta=500000.0, kind="llama3", factor=8.0, original_max_len=8192)}),
+        ("llama", {"rope": RopeConfig(dim=8, kind="yarn", factor=4.0, original_max_len=16, beta_fast=8.0)}),
         ("qwen2", {}),
         ("qwen3", {}),
     ],
@@ -49,6 +50,13 @@ def test_not_a_bit_changes(architecture: str, changes: dict, dtype: torch.dtype,
     assert theirs.config.rope == ours.config.rope and theirs.config.tie_embeddings == ours.config.tie_embeddings
     for name, tensor in tensors_of(ours).items():
         assert torch.equal(tensor.float(), tensors_of(theirs)[name].float()), name
+
+
+def test_rotary_options_without_a_place_are_refused(tmp_path: Path):
+    rope = RopeConfig(dim=8, kind="yarn", factor=4.0, original_max_len=16, attention_factor=0.8)
+    directory = model_directory(tmp_path / "model", windows=(), rope=rope)
+    with pytest.raises(ModelLoadError, match="attention_factor"):
+        write_gguf(directory, tmp_path / "model.gguf")
 
 
 def test_kinds_and_vocabulary(tmp_path: Path):

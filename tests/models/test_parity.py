@@ -1,12 +1,14 @@
 """Logits equal transformers' on every architecture, with every option that changes the arithmetic."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
 
 from outdraft.models.load import load_model, save_model
 from outdraft.nn.context import CausalContext
+from outdraft.testing.tiny import random_decoder, tiny_config
 
 transformers = pytest.importorskip("transformers")
 
@@ -92,6 +94,13 @@ def test_transformers_reads_what_we_save(case, tmp_path):
     assert reloaded.config == ours.config
     for name, parameter in ours.named_parameters():
         assert torch.equal(parameter, dict(reloaded.named_parameters())[name]), name
+
+
+@pytest.mark.parametrize("architecture", ["mistral", "qwen2", "qwen3"])
+def test_windows_of_some_layers_are_saved(architecture, tmp_path):
+    ours = random_decoder(replace(tiny_config(architecture), windows=(None, 7)))
+    save_model(ours, tmp_path)
+    assert load_model(tmp_path).config.windows == (None, 7)
 
 
 @pytest.mark.parametrize("case", ["llama-llama3", "llama-yarn", "llama-linear"])

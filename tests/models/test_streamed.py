@@ -171,13 +171,38 @@ def test_errors_name_what_does_not_fit(tmp_path, monkeypatch):
         load_streamed(directory, 1 << 20, dtype="float32")
     packed = packed_file(open_weights(directory)).path
     packed.write_bytes(packed.read_bytes()[:-5])
-    with pytest.raises(ModelLoadError, match="cut short: delete it"):
+    with pytest.raises(ModelLoadError, match=r"cut short or damaged .*: delete it"):
         load_streamed(directory, 1 << 20)
     packed.unlink()
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
     with pytest.raises(ModelLoadError, match="no space left"):
         load_streamed(directory, 1 << 20)
     assert not list(packed.parent.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("what", "damaged"),
+    [
+        (b'{"units"', b'?"units"'),
+        (b'"units"', b'"stinu"'),
+        (b'"embedding"', b'"embodding"'),
+        (b'"crc"', b'"src"'),
+        (b'"units": [', b'"units": 7, "u": ['),
+        (b'{"units"', b'{\xff"units"'),
+        (b"", (1 << 62).to_bytes(8, "little")),
+        (b"", b"\xff" * 8),
+    ],
+    ids=["no JSON", "no units", "no embedding", "no crc", "not a list", "no text", "beyond the end", "beyond all"],
+)
+def test_a_damaged_index_is_named(what, damaged, tmp_path):
+    """The end mark is whole; the index, or where it is said to begin, is not."""
+    directory = save(tmp_path)
+    packed = packed_file(open_weights(directory)).path
+    whole = packed.read_bytes()
+    at = whole.rindex(what) if what else len(whole) - 24
+    packed.write_bytes(whole[:at] + damaged + whole[at + (len(what) or 8) :])
+    with pytest.raises(ModelLoadError, match=rf"{packed.name} is no packed file, .* damaged \(.*: delete it"):
+        packed_file(open_weights(directory))
 
 
 def test_two_threads_may_ask_at_once(tmp_path):

@@ -149,6 +149,7 @@ def test_a_tied_head_may_be_rounded_and_the_embedding_is_not():
         ({"method": "magic"}, ("method='magic'", "rtn")),
         ({"group_size": 128}, ("group_size=128", "64 inputs", "layers.0.qkv")),
         ({"keep": ("lm_haed",)}, ("lm_haed", "lm_head")),
+        ({"keep": ("*",)}, ("'*'", "keep fewer")),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

@@ -40,6 +40,14 @@ def test_the_page_lists_every_recipe_and_no_failure():
     listed = [line.split(" | ")[0].removeprefix("| ") for line in page.splitlines() if PASS in line]
     assert listed == recipe_names()
     assert FAIL not in page and "## Failures" not in page
+    idle = [line.split(" | ")[0].removeprefix("| ") for line in page.splitlines() if line.endswith("| 0 of 0 |")]
+    assert idle == ["none"], "a recipe on whose ground nothing is drafted proves little"
+
+
+def test_a_policy_that_chooses_has_a_drafter_to_choose(tmp_path: Path):
+    """One drafter alone is an arm too: it gets its trials, whatever the clock says."""
+    drafted, _ = columns.count_drafts(bench_of("draft_model", tmp_path, policy=Choice(name="auto")))
+    assert drafted >= 11
 
 
 def test_a_lossy_recipe_is_marked_and_the_rest_is_asked_of_it():

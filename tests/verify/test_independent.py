@@ -2,13 +2,14 @@
 
 import pytest
 import torch
+from verify import measuring
 from verify.laws import PAIRS, rule
+from verify.measuring import CONTEXT
 
 from outdraft.core.draft import Draft
-from outdraft.testing.enumerate_law import exact_law, expected_accepted, target_law, total_variation
+from outdraft.testing.enumerate_law import expected_accepted
 from outdraft.testing.tables import drafts_from, random_table
 
-CONTEXT = [0, 1]
 RULES = ("auto", "multi_draft", "traversal")
 
 
@@ -34,9 +35,8 @@ def independent(laws, *, told=True):
     return propose
 
 
-def deviation(name, target, propose):
-    law = exact_law(rule(name), target, propose, CONTEXT, 3)
-    return total_variation(law, target_law(target, CONTEXT, 3))
+def deviation(name, target, propose, horizon=3, **options):
+    return measuring.deviation(rule(name, **options), (target, None), (), propose=propose, horizon=horizon)
 
 
 @pytest.mark.parametrize("name", RULES)
@@ -56,8 +56,7 @@ def test_children_of_two_drafters(name):
 def test_gates_judge_each_child_by_its_own_row():
     target, a, b = (random_table(4, 2, seed) for seed in (0, 9, 19))
     for gate in ({"ratio": 0.7}, {"confidence": 0.3}, {"threshold": 0.2, "top_k": 3}):
-        law = exact_law(rule("gated", **gate), target, independent([a, b]), CONTEXT, 2)
-        assert total_variation(law, target_law(target, CONTEXT, 2)) < 1e-9
+        assert deviation("gated", target, independent([a, b]), 2, **gate) < 1e-9
 
 
 @pytest.mark.parametrize("name", RULES)

@@ -305,6 +305,23 @@ def test_models_that_are_not_read_from_gguf(tmp_path):
     fails(written(tmp_path / "d.gguf", "llama", lambda w: w.add_uint16("split.count", 3)), "3 parts", "--merge")
 
 
+def test_rotary_options_that_are_not_known(tmp_path):
+    def scaled(writer):
+        writer.add_rope_scaling_type(gguf.RopeScalingType.YARN)
+        writer.add_rope_scaling_attn_factors(0.5)
+        for name in ("head_count", "embedding_length", "context_length", "block_count", "feed_forward_length"):
+            getattr(writer, f"add_{name}")(4)
+
+    fails(written(tmp_path / "m.gguf", "llama", scaled), "llama.rope.scaling.attn_factor=0.5")
+
+
+def test_a_vocabulary_alone_is_no_model(tmp_path):
+    writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
+    writer.add_tensor("output_norm.weight", np.zeros(4, np.float32))
+    finish(writer)
+    fails(tmp_path / "m.gguf", "lacks the tensor 'token_embd.weight'")
+
+
 def test_an_unexpected_tensor(tmp_path):
     extra = {"blk.0.attn_sinks.weight": np.zeros(4, np.float32)}
     fails(write_gguf(model_of(), tmp_path / "m.gguf", **extra), "blk.0.attn_sinks.weight")

@@ -102,10 +102,10 @@ def _total(table: Table) -> float:
 
 
 def _other_changes(before: Records, after: Records) -> list[str]:
-    """Whatever of model, machine and sampling is not the same."""
-    notes = []
-    for what in ("model", "machine", "sampling"):
-        old, new = getattr(before.rows[0], what), getattr(after.rows[0], what)
+    """Whatever of model, machine, engine and sampling is not the same."""
+    notes, setup = [], after.rows[0].setup
+    for what, old in before.rows[0].setup.items():
+        new = setup[what]
         for key in dict.fromkeys([*old, *new]):
             if old.get(key) != new.get(key):
                 notes.append(f"{what} {key}: {old.get(key)} -> {new.get(key)}")

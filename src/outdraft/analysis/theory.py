@@ -60,15 +60,16 @@ def cascade_cost(alpha: float, k: int, *, draft_cost: float, pass_cost: float) -
     return (k * draft_cost + pass_cost) / expected_tokens(alpha, k)
 
 
-def overlapped_speedup(
+def asynchronous_speedup(
     hit_rate: float, *, hit_tokens: float, miss_tokens: float, draft_time: float, backup_time: float
 ) -> float:
     """Of drafting while the target verifies (Saguaro, 2026): the next draft is ready with chance `hit_rate`.
 
-    A hit costs the longer of draft and pass, a miss the pass and the back-up draft after it.
+    Each round costs the longer of its pass and of what is prepared beside it (`draft_time`), a miss also the back-up
+    draft before its pass. Without misses this is drafting in parallel (PEARL, 2024).
     """
     tokens = hit_rate * hit_tokens + (1 - hit_rate) * miss_tokens
-    return tokens / (hit_rate * max(1.0, draft_time) + (1 - hit_rate) * (1 + backup_time))
+    return tokens / (max(1.0, draft_time) + (1 - hit_rate) * backup_time)
 
 
 def lockstep_tokens(alpha: float, k: int, batch: int) -> float:

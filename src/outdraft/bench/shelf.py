@@ -4,7 +4,6 @@ A place is named for a fingerprint of what the thing is made of, so other weight
 written beside its place and moved there when it is whole: what was interrupted leaves nothing that looks finished.
 """
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -12,14 +11,14 @@ from typing import Any
 
 from outdraft.bench.fingerprint import digest
 from outdraft.core.errors import ConfigError
+from outdraft.core.user_cache import user_cache
 
 
 class Shelf:
     """Things by name, in the directory `root` (default: `outdraft` in the user's cache)."""
 
     def __init__(self, root: str | Path | None = None) -> None:
-        home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        self.root = Path(root).expanduser() if root is not None else home / "outdraft"
+        self.root = Path(root).expanduser() if root is not None else user_cache()
 
     def get(self, name: str, made_of: Any, make: Callable[[Path], object]) -> Path:
         """The path of what `make(path)` writes (a file or a directory); made now if it is not there.

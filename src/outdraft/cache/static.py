@@ -6,7 +6,7 @@
 To kernels a block is pages that happen to stand in a row.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -23,6 +23,22 @@ class Block(Slots):
     """One sequence's memory."""
 
     planes: Planes  # [L, Hkv, capacity]
+    memory: KVMemory = field(init=False)  # the same, cut into pages
+
+    def __post_init__(self) -> None:
+        self.hold(self.planes)
+
+    def hold(self, planes: Planes) -> None:
+        """The sequence's rows stand here from now on."""
+        self.planes = planes
+        count = self.capacity // PAGE
+        keys, values, *scales = (
+            plane.view(*plane.shape[:2], count, PAGE, *plane.shape[3:]).transpose(1, 2) for plane in planes.tensors()
+        )
+        self.memory = KVMemory(
+            keys=keys, values=values, table=torch.arange(count, dtype=torch.int32),
+            key_scales=scales[0] if scales else None, value_scales=scales[1] if scales else None,
+        )  # fmt: skip
 
     @property
     def capacity(self) -> int:
@@ -44,16 +60,7 @@ class StaticCache(SlotCache[Block]):
 
     def memory(self, seq: int) -> KVMemory:
         """The block, cut into pages."""
-        entry = self._entries[seq]
-        count = entry.capacity // PAGE
-        keys, values, *scales = (
-            plane.view(*plane.shape[:2], count, PAGE, *plane.shape[3:]).transpose(1, 2)
-            for plane in entry.planes.tensors()
-        )
-        return KVMemory(
-            keys=keys, values=values, table=torch.arange(count, dtype=torch.int32),
-            key_scales=scales[0] if scales else None, value_scales=scales[1] if scales else None,
-        )  # fmt: skip
+        return self._entries[seq].memory
 
     def check(self) -> None:
         """Raise `AssertionError` if an invariant broke."""
@@ -87,7 +94,7 @@ class StaticCache(SlotCache[Block]):
             capacity *= 2
         grown = self._allocate(capacity)
         grown.copy(_slots(0, entry.stop), entry.planes, _slots(0, entry.stop))
-        entry.planes = grown
+        entry.hold(grown)
 
     def _move(self, entry: Block, sources: list[int], target: int) -> None:
         source = torch.tensor(sources, device=self.format.device)

@@ -17,8 +17,9 @@ from typing import Any, NoReturn
 
 from outdraft import __version__
 from outdraft.cli import commands
-from outdraft.cli.options import add_flags, build
+from outdraft.cli.options import add_flags, build, flag_names
 from outdraft.core.errors import OutdraftError
+from outdraft.core.registry import near_miss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,7 +68,12 @@ def make_parser() -> argparse.ArgumentParser:
 def main(words: Seq[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
     parser = make_parser()
-    given = parser.parse_args(words)
+    given, unknown = parser.parse_known_args(words)
+    if unknown:
+        word = unknown[0].partition("=")[0]
+        known = flag_names(find_command(given.command).options) if given.command else []
+        asked = _Parser(prog=f"outdraft {given.command}") if given.command else parser
+        asked.error(f"unrecognized argument {word!r}{near_miss(word, known)}")
     if given.command is None:
         parser.print_help()
         return 0
@@ -79,12 +85,15 @@ def main(words: Seq[str] | None = None) -> int:
     except OutdraftError as error:
         _complain(f"outdraft {command.name}: {error}")
         return 2
-    except KeyboardInterrupt:
-        _complain("")
-        return 130
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not fail again
         return 141
+    except OSError as error:
+        _complain(f"outdraft {command.name}: {error}; choose another place, or make room there")
+        return 2
+    except KeyboardInterrupt:
+        _complain("")
+        return 130
 
 
 class _Parser(argparse.ArgumentParser):

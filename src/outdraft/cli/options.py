@@ -78,6 +78,16 @@ def flag_name(field_name: str) -> str:
     return field_name.rstrip("_").replace("_", "-")
 
 
+def flag_names(options: type) -> list[str]:
+    """Every flag of `options`, and of the dataclasses in it."""
+    hints = get_type_hints(options)
+    names: list[str] = []
+    for one in fields(options):
+        hint = hints[one.name]
+        names += flag_names(hint) if is_dataclass(hint) else [f"--{flag_name(one.name)}"]  # type: ignore[arg-type]
+    return names
+
+
 def default_of(one: "Field[Any]") -> Any:
     """The value of a field that is not given."""
     return one.default_factory() if one.default_factory is not MISSING else one.default

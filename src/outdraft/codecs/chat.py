@@ -76,6 +76,8 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
     """The documented fallback for models without a template: a transcript, system text first, no special tokens."""
     lines = []
     for message in messages:
+        if missing := {"role", "content"} - set(message):
+            raise RequestError(f"a message has a role and its content; {dict(message)!r:.60} lacks {sorted(missing)}")
         role = str(message["role"])
         lines.append(
             str(message["content"]) + "\n" if role == "system" else f"{role.capitalize()}: {message['content']}"

@@ -18,7 +18,7 @@ from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from outdraft.codecs.chat import ChatTemplate
 from outdraft.codecs.token_bytes import read_spelling
-from outdraft.core.errors import ModelLoadError
+from outdraft.core.errors import ModelLoadError, RequestError
 
 
 class TextCodec:
@@ -67,7 +67,12 @@ class TextCodec:
             raise ModelLoadError(f"{directory.name}: {error}") from error
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
-        """Ids of `text`. The end token is never added: it would end what is to be continued."""
+        """Ids of `text`. The end token is never added: it would end what is to be continued.
+
+        Raises `RequestError` where the text has halves of characters, as bytes that are no UTF-8 leave them.
+        """
+        if not text.isascii() and (half := next((c for c in text if "\ud800" <= c <= "\udfff"), None)):
+            raise RequestError(f"the text holds {half!r}, half a character: it was not read as UTF-8")
         if self._add_bos is None or not add_special:
             return list(self._tokenizer.encode(text, add_special_tokens=add_special).ids)
         ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)

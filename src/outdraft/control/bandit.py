@@ -17,10 +17,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Literal
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.errors import ConfigError
-from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.events import StepEvent, step_times
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -37,13 +38,13 @@ class BanditOptions:
     seed: int = 0  # exp3's dice; no text depends on them
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
+        check_range(self, "num_speculative_tokens", least=0)
         if not self.lengths or min(self.lengths) < 0:
             raise ConfigError(f"lengths={self.lengths!r}: give at least one, all at least 0")
         if self.algorithm not in ("ucb", "exp3"):
             raise ConfigError(f"algorithm={self.algorithm!r}: it is 'ucb' or 'exp3'")
-        check_range("exploration", self.exploration, 0)
-        check_range("discount", self.discount, 0.5, 1)
+        check_range(self, "exploration", least=0)
+        check_range(self, "discount", least=0.5, most=1)
 
 
 class BanditPolicy:
@@ -74,8 +75,8 @@ class BanditPolicy:
     def update(self, events: Seq[StepEvent]) -> None:
         """Enter the reward."""
         played, self._played = self._played, None
-        times = events[0].times
-        seconds = len(events) * (times.draft + times.target + times.rest)
+        times = step_times(events)
+        seconds = times.draft + times.target + times.rest
         if played is None or seconds <= 0 or any(event.num_certain for event in events):
             return
         tokens = sum(len(event.tokens) for event in events)
@@ -111,9 +112,9 @@ class BanditPolicy:
         return self._dice.choices(range(count), self._chances)[0]
 
 
-def build(options: BanditOptions, arms: Seq[str]) -> BanditPolicy:
-    """A drafter without arms is one arm."""
-    return BanditPolicy(options, max(1, len(arms)))
+def build(options: BanditOptions, arms: Seq[Arm]) -> BanditPolicy:
+    """One arm for each drafter to choose among."""
+    return BanditPolicy(options, len(arms))
 
 
 METHOD = Method(

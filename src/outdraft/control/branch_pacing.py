@@ -14,9 +14,10 @@ events; data out: one budget each, with a theta for every sequence.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -34,12 +35,11 @@ class BranchPacingOptions:
     rise: float = 1.1  # factor after a rejection
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        if self.nodes is not None:
-            check_range("nodes", self.nodes, 1)
-        check_range("theta", self.theta, *_RANGE)
-        check_range("fall", self.fall, 0.1, 1)
-        check_range("rise", self.rise, 1, 10)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "nodes", least=1)
+        check_range(self, "theta", least=_RANGE[0], most=_RANGE[1])
+        check_range(self, "fall", least=0.1, most=1)
+        check_range(self, "rise", least=1, most=10)
 
 
 class BranchPacingPolicy:
@@ -76,7 +76,7 @@ class BranchPacingPolicy:
             self._thetas.pop(seq.id, None)
 
 
-def build(options: BranchPacingOptions, arms: Seq[str]) -> BranchPacingPolicy:
+def build(options: BranchPacingOptions, arms: Seq[Arm]) -> BranchPacingPolicy:
     """Asks the first arm."""
     return BranchPacingPolicy(options)
 

@@ -4,16 +4,16 @@ Li et al., "EAGLE-2: faster inference of language models with dynamic draft tree
 https://arxiv.org/abs/2406.16858: the most probable paths of a level are expanded for `num_speculative_tokens` levels,
 and the best `nodes` of all are verified (60 with the root). Expansion and ranking are the drafter's
 (`drafters/shared/growth.py`), how many survive is decided here: `batch_nodes` is what one pass may verify, so a larger
-batch gets smaller trees, and paths less probable than `survival` are not expanded. Data in: sequences; data out: one
-budget each.
+batch gets smaller trees. Data in: sequences; data out: one budget each.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -25,13 +25,10 @@ class DynamicTreeOptions:
     num_speculative_tokens: int = 6  # levels; the paper: 5 to 7
     nodes: int = 59  # draft nodes of one tree, at most
     batch_nodes: int = 240  # draft nodes of all trees of a pass, at most
-    survival: float = 0.0  # a path less probable than this is not expanded; 0: all are
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        check_range("nodes", self.nodes, 1)
-        check_range("batch_nodes", self.batch_nodes, 1)
-        check_range("survival", self.survival, 0, 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "nodes", "batch_nodes", least=1)
 
 
 class DynamicTreePolicy:
@@ -44,10 +41,7 @@ class DynamicTreePolicy:
         """The same limits for each sequence."""
         options = self._options
         nodes = min(options.nodes, max(1, options.batch_nodes // max(1, len(seqs))))
-        return [
-            Budget(depth=allowed(seq, options.num_speculative_tokens), nodes=nodes, survival=options.survival)
-            for seq in seqs
-        ]
+        return [Budget(depth=allowed(seq, options.num_speculative_tokens), nodes=nodes) for seq in seqs]
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learns nothing."""
@@ -56,7 +50,7 @@ class DynamicTreePolicy:
         """Remembers nothing."""
 
 
-def build(options: DynamicTreeOptions, arms: Seq[str]) -> DynamicTreePolicy:
+def build(options: DynamicTreeOptions, arms: Seq[Arm]) -> DynamicTreePolicy:
     """Asks the first arm."""
     return DynamicTreePolicy(options)
 

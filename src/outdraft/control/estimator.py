@@ -16,10 +16,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.costs import PLAIN, Choice, Costs
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -34,10 +35,10 @@ class EstimatorOptions:
     retry: int = 32  # rounds after which an arm out of use guesses one token
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        check_range("window", self.window, 1)
-        check_range("start", self.start, 0, 1)
-        check_range("retry", self.retry, 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "window", least=1)
+        check_range(self, "start", least=0, most=1)
+        check_range(self, "retry", least=1)
 
 
 class Alpha:
@@ -121,14 +122,15 @@ class EstimatorPolicy:
             return min(4, deepest), float("inf")  # measure it
         return best_depth(
             [alpha**k for k in range(1, deepest + 1)],
-            draft_cost=lambda k: draft(k) / count,
-            pass_cost=lambda rows: passes(count * rows) / count,
+            draft_cost=draft,
+            pass_cost=passes,
+            count=count,
         )
 
 
-def build(options: EstimatorOptions, arms: Seq[str]) -> EstimatorPolicy:
-    """A drafter without arms is one arm."""
-    return EstimatorPolicy(options, max(1, len(arms)))
+def build(options: EstimatorOptions, arms: Seq[Arm]) -> EstimatorPolicy:
+    """One arm for each drafter to choose among."""
+    return EstimatorPolicy(options, len(arms))
 
 
 METHOD = Method(

@@ -8,9 +8,10 @@ A round emits at most depth + 1 tokens, so near the end of a text the depth shri
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -23,12 +24,8 @@ class FixedOptions:
     max_nodes: int | None = None  # draft nodes in all, for trees; None: the drafter's own choice
 
     def __post_init__(self) -> None:
-        if self.num_speculative_tokens < 0:
-            raise ConfigError(
-                f"num_speculative_tokens={self.num_speculative_tokens}: must be at least 0 (0 is plain decoding)"
-            )
-        if self.max_nodes is not None and self.max_nodes < 0:
-            raise ConfigError(f"max_nodes={self.max_nodes}: must be at least 0, or absent for the drafter's own choice")
+        check_range(self, "num_speculative_tokens", least=0, note="0 is plain decoding")
+        check_range(self, "max_nodes", least=0, note="or absent for the drafter's own choice")
 
 
 class FixedPolicy:
@@ -39,7 +36,12 @@ class FixedPolicy:
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The request's own k, else the option's; never more than can still be emitted."""
-        return [Budget(depth=self._depth(seq), nodes=self._options.max_nodes) for seq in seqs]
+        k, nodes = self._options.num_speculative_tokens, self._options.max_nodes
+        asked = [seq.request.num_speculative_tokens for seq in seqs]
+        return [
+            Budget(depth=allowed(seq, k if own is None else own), nodes=nodes)
+            for seq, own in zip(seqs, asked, strict=True)
+        ]
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learns nothing."""
@@ -47,14 +49,8 @@ class FixedPolicy:
     def end(self, seqs: Seq[Sequence]) -> None:
         """Remembers nothing."""
 
-    def _depth(self, seq: Sequence) -> int:
-        wanted = seq.request.num_speculative_tokens
-        if wanted is None:
-            wanted = self._options.num_speculative_tokens
-        return max(0, min(wanted, seq.room - 1))
 
-
-def build(options: FixedOptions, arms: Seq[str]) -> FixedPolicy:
+def build(options: FixedOptions, arms: Seq[Arm]) -> FixedPolicy:
     """The fixed policy."""
     return FixedPolicy(options)
 

@@ -8,9 +8,10 @@ of its own for every sequence.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -25,9 +26,8 @@ class HeuristicOptions:
     fall: int = 1
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        for name in ("start", "rise", "fall"):
-            check_range(name, getattr(self, name), 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "start", "rise", "fall", least=1)
 
 
 class HeuristicPolicy:
@@ -61,7 +61,7 @@ class HeuristicPolicy:
             self._depths.pop(seq.id, None)
 
 
-def build(options: HeuristicOptions, arms: Seq[str]) -> HeuristicPolicy:
+def build(options: HeuristicOptions, arms: Seq[Arm]) -> HeuristicPolicy:
     """Asks the first arm."""
     return HeuristicPolicy(options)
 

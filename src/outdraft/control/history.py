@@ -13,10 +13,11 @@ from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method
 from outdraft.core.sequence import Sequence
 
@@ -34,12 +35,10 @@ class HistoryOptions:
     pause: int = 4  # rounds
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        for name in ("least", "start", "window"):
-            check_range(name, getattr(self, name), 1)
-        for name in ("too_many_lost", "enough_kept"):
-            check_range(name, getattr(self, name), 0, 1)
-        check_range("pause", self.pause, 0)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "least", "start", "window", least=1)
+        check_range(self, "too_many_lost", "enough_kept", least=0, most=1)
+        check_range(self, "pause", least=0)
 
 
 @dataclass(slots=True)
@@ -98,7 +97,7 @@ class HistoryPolicy:
             state.depth, state.since_change = depth, 0
 
 
-def build(options: HistoryOptions, arms: Seq[str]) -> HistoryPolicy:
+def build(options: HistoryOptions, arms: Seq[Arm]) -> HistoryPolicy:
     """Asks the first arm."""
     return HistoryPolicy(options)
 

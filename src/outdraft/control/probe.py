@@ -9,9 +9,10 @@ from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method
 from outdraft.core.sequence import Sequence
 
@@ -27,10 +28,9 @@ class ProbeOptions:
     trial: int = 8  # rounds of a trial, after which it is judged by them
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        check_range("least", self.least, 0, 1)
-        for name in ("window", "every", "trial"):
-            check_range(name, getattr(self, name), 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "least", least=0, most=1)
+        check_range(self, "window", "every", "trial", least=1)
 
 
 @dataclass(slots=True)
@@ -87,7 +87,7 @@ class ProbePolicy:
             switch.needed = min(self._options.trial, self._options.window)
 
 
-def build(options: ProbeOptions, arms: Seq[str]) -> ProbePolicy:
+def build(options: ProbeOptions, arms: Seq[Arm]) -> ProbePolicy:
     """Asks the first arm."""
     return ProbePolicy(options)
 

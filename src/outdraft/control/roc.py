@@ -16,9 +16,10 @@ from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -36,11 +37,11 @@ class RocOptions:
     every: int = 4  # rounds between two choices
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        check_range("threshold", self.threshold, 0, 1)
-        check_range("miss_weight", self.miss_weight, 0)
-        check_range("window", self.window, 8)
-        check_range("every", self.every, 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "threshold", least=0, most=1)
+        check_range(self, "miss_weight", least=0)
+        check_range(self, "window", least=8)
+        check_range(self, "every", least=1)
 
 
 class RocPolicy:
@@ -89,7 +90,7 @@ def best_threshold(pairs: Seq[tuple[float, bool]], miss_weight: float, present: 
     return best
 
 
-def build(options: RocOptions, arms: Seq[str]) -> RocPolicy:
+def build(options: RocOptions, arms: Seq[Arm]) -> RocPolicy:
     """Asks the first arm."""
     return RocPolicy(options)
 

@@ -12,9 +12,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.control.shared.costs import PLAIN, Choice, Costs
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -28,9 +29,8 @@ class RoutingOptions:
     retry: int = 32  # rounds after which an arm out of use is asked once
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        check_range("window", self.window, 1)
-        check_range("retry", self.retry, 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "window", "retry", least=1)
 
 
 class _Route:
@@ -100,9 +100,9 @@ class RoutingPolicy:
         return best
 
 
-def build(options: RoutingOptions, arms: Seq[str]) -> RoutingPolicy:
-    """A drafter without arms is one arm."""
-    return RoutingPolicy(options, max(1, len(arms)))
+def build(options: RoutingOptions, arms: Seq[Arm]) -> RoutingPolicy:
+    """One arm for each drafter to choose among."""
+    return RoutingPolicy(options, len(arms))
 
 
 METHOD = Method(

@@ -12,9 +12,10 @@ Data in: sequences and events; data out: one budget each. Every sequence tunes i
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -31,9 +32,8 @@ class SelfTuningOptions:
     keep_threshold: float = 0.9  # b2
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        for name in ("threshold", "wanted", "step", "keep_share", "keep_threshold"):
-            check_range(name, getattr(self, name), 0, 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "threshold", "wanted", "step", "keep_share", "keep_threshold", least=0, most=1)
 
 
 class SelfTuningPolicy:
@@ -75,7 +75,7 @@ class SelfTuningPolicy:
         return min(max(threshold, 0.0), 1.0), share
 
 
-def build(options: SelfTuningOptions, arms: Seq[str]) -> SelfTuningPolicy:
+def build(options: SelfTuningOptions, arms: Seq[Arm]) -> SelfTuningPolicy:
     """Asks the first arm."""
     return SelfTuningPolicy(options)
 

@@ -8,9 +8,10 @@ it exact: whether a drawn token is kept must not depend on its own value. Data i
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 
@@ -23,8 +24,8 @@ class ThresholdOptions:
     threshold: float = 0.4  # h
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        check_range("threshold", self.threshold, 0, 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "threshold", least=0, most=1)
 
 
 class ThresholdPolicy:
@@ -45,7 +46,7 @@ class ThresholdPolicy:
         """Remembers nothing."""
 
 
-def build(options: ThresholdOptions, arms: Seq[str]) -> ThresholdPolicy:
+def build(options: ThresholdOptions, arms: Seq[Arm]) -> ThresholdPolicy:
     """Asks the first arm."""
     return ThresholdPolicy(options)
 

@@ -14,6 +14,7 @@ others may be among further rows of q, below the N.
 A chain is a tree of width one; plain decoding is the tree of node 0 alone.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -93,6 +94,16 @@ class HostTree:
     def is_chain(self) -> bool:
         """Whether no node has two acceptable children."""
         return all(len(c) <= 1 for c in self.children)
+
+    def count_right(self, tokens: Seq[int]) -> int:
+        """How many of these tokens, which came after the pending one, a path from the root foretells."""
+        node = 0
+        for depth, token in enumerate(tokens):
+            right = next((child for child in self.children[node] if self.tokens[child] == token), None)
+            if right is None:
+                return depth
+            node = right
+        return len(tokens)
 
     def path(self, node: int) -> list[int]:
         """Node indices from below the root to `node`."""

@@ -8,7 +8,8 @@ from typing import Protocol
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.registry import Method
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
@@ -75,6 +76,24 @@ class Remembers(Drafter, Protocol):
 def forget(drafter: Drafter) -> None:
     """Have a drafter forget, if it is one that remembers."""
     getattr(drafter, "forget", lambda: None)()
+
+
+class Peeks(Drafter, Protocol):
+    """A drafter whose guesses cost next to nothing, so that a policy may look at one that nobody uses."""
+
+    peeks: bool  # `propose` looks at the tokens alone, and leaves no trace but what it reads of them
+
+
+def arm_of(drafter: Drafter, name: str) -> Arm:
+    """The drafter as a policy sees it."""
+    if not getattr(drafter, "peeks", False):
+        return Arm(name=name)
+    return Arm(name=name, peek=lambda seq, budget: drafter.propose([seq], [budget])[0])
+
+
+def arms_of(method: Method, drafter: Drafter) -> tuple[Arm, ...]:
+    """Whom a policy may choose among: the drafters that it holds, or itself alone."""
+    return method.arms(drafter) or (arm_of(drafter, method.name),)
 
 
 class Rewinds(Drafter, Protocol):

@@ -1,5 +1,6 @@
 """What one step did for one sequence: the record that streams, statistics, policies and benches read."""
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import StrEnum
 
@@ -17,7 +18,7 @@ class Source(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepTimes:
-    """Seconds of one step over the whole batch."""
+    """Seconds of one step: one sequence's share, the batch's divided by its size. `step_times` is the whole step's."""
 
     draft: float = 0.0
     target: float = 0.0
@@ -43,3 +44,12 @@ class StepEvent:
     rejected: bool = False  # the path ended at a rejection, not at a leaf
     num_replayed: int | None = None  # rows computed again to settle a decision; None: none was in doubt
     times: StepTimes = StepTimes()
+
+
+def step_times(events: Seq[StepEvent]) -> StepTimes:
+    """Seconds of a whole step, from its events, one for each sequence of the batch."""
+    return StepTimes(
+        draft=sum(event.times.draft for event in events),
+        target=sum(event.times.target for event in events),
+        rest=sum(event.times.rest for event in events),
+    )

@@ -1,9 +1,11 @@
 """The contract of a policy: how much to guess, decided before drafting, for each sequence. 0 is plain decoding."""
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
+from outdraft.core.draft import Draft
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 
@@ -17,6 +19,14 @@ class Budget:
     confidence: float = 0.0  # a token of which the drafter is less sure is kept and ends its branch; 0: never
     survival: float = 0.0  # the same for a path: it ends where the product of its tokens' probabilities falls below
     arm: int = 0  # which of the drafter's arms is to guess (`Method.arms`); a drafter without arms does not look
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Arm:
+    """One choice of who guesses: a drafter, or one of those that it holds."""
+
+    name: str
+    peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess for next to nothing, which nobody need use
 
 
 class Policy(Protocol):

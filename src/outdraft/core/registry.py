@@ -9,9 +9,13 @@ import pkgutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, fields
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any, get_type_hints
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.option_types import fits, in_words
+
+if TYPE_CHECKING:
+    from outdraft.core.policy import Arm  # its torch would delay `outdraft --help`
 
 KINDS: Mapping[str, str] = {"drafter": "outdraft.drafters", "verifier": "outdraft.verify", "policy": "outdraft.control"}
 
@@ -36,7 +40,7 @@ class Method:
     options: type  # a frozen dataclass, every field with a default
     paper: Paper | None = None
     describe: Callable[[Any], Mapping[str, Any]] = lambda built: {}  # what it chose itself, for the resolved config
-    arms: Callable[[Any], tuple[str, ...]] = lambda built: ()  # drafter: the names a policy may choose among
+    arms: "Callable[[Any], tuple[Arm, ...]]" = lambda built: ()  # drafter: whom a policy may choose among; (): itself
     shapes: tuple[str, ...] = ("chain",)  # drafter: what it can propose, () nothing; verifier: what it can judge
     soft: Callable[[Any], bool] = lambda options: False  # verifier: judges greedy requests by laws at temperature 1
 
@@ -73,7 +77,8 @@ def find(kind: str, name: str) -> Method:
 
 
 def make_options(method: Method, given: Mapping[str, Any]) -> Any:
-    """The plug-in's options from a mapping; unknown keys are errors that name the near miss.
+    """The plug-in's options from a mapping; unknown keys are errors that name the near miss, and
+    so are values of another type than the field's.
 
     A field may carry other names that users know: `field(metadata={"aliases": ("prompt_lookup_max",)})`.
     """
@@ -90,6 +95,10 @@ def make_options(method: Method, given: Mapping[str, Any]) -> Any:
             raise ConfigError(
                 f"unknown option {key!r} of {method.kind} {method.name!r}{near_miss(key, [*known, *other])}{listed}"
             )
+    hints = get_type_hints(method.options)
+    for key, value in chosen.items():
+        if not fits(value, hints[key]):
+            raise ConfigError(f"{key}={value!r} of {method.kind} {method.name!r} must be {in_words(hints[key])}")
     return method.options(**chosen)
 
 

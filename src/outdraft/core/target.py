@@ -1,8 +1,8 @@
 """The target as the algorithm sees it, and as a drafter may see it.
 
 `Target` scores packed rows. `TargetPort` is the small door for drafters that are part of the target (self-speculation,
-heads): they declare in `Needs` what they will use, the engine checks it once at start and serves it; a model knows
-nothing of methods, and a method never touches a model.
+heads). What they want to hear of the target's passes they declare in `Needs`, which is checked once at start. A model
+knows nothing of methods, and a method never touches a model.
 """
 
 from collections.abc import Callable, Mapping
@@ -29,15 +29,11 @@ def after_attention(layer: int) -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Needs:
-    """What a drafter needs of the target, declared once."""
+    """What a drafter needs of the target's passes, declared once. The port serves everyone."""
 
     taps: tuple[int, ...] = ()  # hidden states after so many layers, for every committed row, in `observe`
     prompt_taps: tuple[int, ...] = ()  # the same, of passes that read a prompt only
-    layers: bool = False  # `TargetPort.run_layers`, `run`, `tentative` and `again`
-    rows: bool = False  # `TargetPort.rows`: the keys and values of the text
     resume_layer: int = 0  # its drafts restart the target behind so many layers, where taps before them see nothing
-    weights: bool = False  # `TargetPort.embed`, `logits`, `head` and `score`
-    same_vocab: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +85,7 @@ class Target(Protocol):
 
 
 class TargetPort(Protocol):
-    """What a drafter may use of the target, as far as its `Needs` say so."""
+    """What a drafter may use of the target."""
 
     vocab_size: int
     hidden_size: int
@@ -127,17 +123,11 @@ class TargetPort(Protocol):
         """Seconds of a pass over `num_rows` rows of one short text, measured now; for those who weigh costs."""
         ...
 
-    def run_layers(
-        self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int | None = None, skip: Skip = NO_SKIP
-    ) -> Tensor:
-        """Run one token of each sequence through layers [0, stop), all by default: ids [B] -> hidden [B, D].
-
-        The tokens stand `offset` places after the pending one, and see the tentative rows of earlier calls.
-        """
-        ...
-
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> Any:
-        """The attention context of such a pass (`nn.context`), with room for `rooms[i]` rows from its own on."""
+        """The attention context (`nn.context`) of one token of each sequence, `offset` places after the pending one.
+
+        It sees the tentative rows of earlier calls; there is room for `rooms[i]` rows from its own on.
+        """
         ...
 
     def again(self, seqs: Seq[Sequence], counts: Seq[int]) -> Any:
@@ -151,7 +141,7 @@ class TargetPort(Protocol):
     def run(
         self, ids: Tensor, positions: Tensor, context: Any, *, stop: int | None = None, skip: Skip = NO_SKIP
     ) -> Tensor:
-        """The target's layers over any context, a drafter's own cache included: ids, positions [N] -> hidden [N, D]."""
+        """Layers [0, stop), all by default, over any context, a drafter's own cache included: [N], [N] -> [N, D]."""
         ...
 
     def rows(self, seq: Sequence, layer: int) -> tuple[Tensor, Tensor]:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.packing import PackedDrafts
-from outdraft.kernels.choice import best_tokens
+from outdraft.kernels.choice import best_law
 from outdraft.sampling.warp import poisoned_one_hot, tree_paths, warp_nodes
 
 
@@ -17,9 +17,9 @@ def target_laws(packed: PackedDrafts, logits: Tensor, *, soft: bool = False) -> 
     judged = [(i, seq, tree) for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)) if tree]
     asked = [seq.request.params for _, seq, _ in judged]
     if not soft and all(params.greedy and not params.edits_logits for params in asked):
-        best = best_tokens(logits)
-        if best is not None:
-            return torch.zeros_like(logits).scatter_(-1, torch.tensor(best)[:, None], 1.0)
+        law = best_law(logits)
+        if law is not None:
+            return law
         if judged and logits.device.type != "cpu":
             return poisoned_one_hot(logits, logits.amax(-1))
     laws = []

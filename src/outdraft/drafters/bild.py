@@ -11,19 +11,15 @@ data out: chains without a law.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-import torch
-from torch import Tensor
-
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.choose import best_tokens
 from outdraft.drafters.shared.draft_model import DraftModel
-from outdraft.drafters.shared.limits import usable_depth
+from outdraft.drafters.shared.limits import floors, usable_depth
 from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
 
 
@@ -35,8 +31,7 @@ class BildOptions(ModelOptions):
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)
-        if not 0 <= self.fallback_threshold <= 1:
-            raise ConfigError(f"fallback_threshold={self.fallback_threshold}: must be between 0 and 1")
+        check_range(self, "fallback_threshold", least=0, most=1)
 
 
 class BildDrafter:
@@ -55,26 +50,15 @@ class BildDrafter:
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence; nothing where the first token is unsure already."""
-        depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-        written: list[list[int]] = [[] for _ in seqs]
-        sure: list[list[float]] = [[1.0] for _ in seqs]
-        rows = [i for i, depth in enumerate(depths) if depth > 0]
-        step = 0
-        while rows:
-            logits = self._feed(seqs, rows, written, step)
-            chosen = zip(rows, *best_tokens(seqs, rows, logits, confident=True), strict=True)
-            rows, step = [], step + 1
-            for i, token, confidence in chosen:
-                if confidence < max(self._threshold, budgets[i].confidence):
-                    continue
-                written[i].append(token)
-                sure[i].append(confidence)
-                if step < depths[i]:
-                    rows.append(i)
-        return [
-            chain([seq.pending, *path], confidence=torch.tensor(each))
-            for seq, path, each in zip(seqs, written, sure, strict=True)
+        depths = [
+            min(usable_depth(seq, budget), self.model.room(seq.tokens))
+            for seq, budget in zip(seqs, budgets, strict=True)
         ]
+        drafts = self.model.grow_chains(
+            seqs, depths, sample="greedy", confidence_threshold=self._threshold, budgets=budgets
+        )
+        ends = floors(len(seqs), self._threshold, budgets)
+        return [_without_unsure(draft, end.token) for draft, end in zip(drafts, ends, strict=True)]
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The text says what was accepted."""
@@ -84,13 +68,12 @@ class BildDrafter:
         for seq in seqs:
             self.model.free(seq.id)
 
-    def _depth(self, seq: Sequence, budget: Budget) -> int:
-        return max(0, min(usable_depth(seq, budget), self.model.max_len + 1 - len(seq.tokens)))
 
-    def _feed(self, seqs: Seq[Sequence], rows: list[int], written: list[list[int]], step: int) -> Tensor:
-        if step == 0:
-            return self.model.read([seqs[i] for i in rows])
-        return self.model.guess([seqs[i].id for i in rows], [written[i][-1] for i in rows], step)
+def _without_unsure(draft: Draft, least: float) -> Draft:
+    """The chain less its last token, if that is what ended it."""
+    if draft.confidence is None or draft.confidence[-1] >= least:
+        return draft
+    return chain(draft.tokens[:-1], confidence=draft.confidence[:-1])
 
 
 def build(options: BildOptions, port: TargetPort) -> BildDrafter:

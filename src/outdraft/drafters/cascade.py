@@ -26,6 +26,7 @@ from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
@@ -60,8 +61,7 @@ class CascadeOptions:
             )
         if any(length < 0 for row in self.lengths for length in row):
             raise ConfigError(f"lengths={self.lengths}: must be at least 0")
-        if self.leniency < 1:
-            raise ConfigError(f"leniency={self.leniency}: must be at least 1")
+        check_range(self, "leniency", least=1)
 
 
 class Reviewer(Protocol):

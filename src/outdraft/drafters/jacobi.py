@@ -21,6 +21,7 @@ from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
@@ -39,8 +40,7 @@ class JacobiOptions:
     seed: int = 0  # of the random choices
 
     def __post_init__(self) -> None:
-        if self.window < 1:
-            raise ConfigError(f"window={self.window}: must be at least 1 guess")
+        check_range(self, "window", least=1)
         if self.fill not in FILLS:
             raise ConfigError(f"fill={self.fill!r} is not known: take {', '.join(FILLS)}")
 

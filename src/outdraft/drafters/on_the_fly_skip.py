@@ -20,14 +20,14 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Needs, TargetPort, after_attention
+from outdraft.drafters.shared.draft_network import target_network
 from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
-from outdraft.drafters.shared.own_network import target_network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,10 +40,8 @@ class OnTheFlySkipOptions(OwnChainOptions):
 
     def __post_init__(self) -> None:
         OwnChainOptions.__post_init__(self)
-        if not -1 <= self.threshold <= 1:
-            raise ConfigError(f"threshold={self.threshold}: a cosine is between -1 and 1")
-        if self.slack < 0:
-            raise ConfigError(f"slack={self.slack}: must be at least 0")
+        check_range(self, "threshold", least=-1, most=1, note="it is a cosine")
+        check_range(self, "slack", least=0)
 
 
 class OnTheFlySkipDrafter:
@@ -51,7 +49,7 @@ class OnTheFlySkipDrafter:
 
     def __init__(self, options: OnTheFlySkipOptions, port: TargetPort) -> None:
         layers = range(port.num_layers)
-        self.needs = Needs(prompt_taps=(*layers, *map(after_attention, layers)), layers=True, weights=True)
+        self.needs = Needs(prompt_taps=(*layers, *map(after_attention, layers)))
         self._options = options
         self._port = port
         self._network = target_network(port)

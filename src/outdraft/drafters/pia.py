@@ -15,10 +15,11 @@ from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.span_index import Continuation, look_up
+from outdraft.drafters.shared.span_index import Continuation, look_up, paths
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +44,7 @@ class PiaOptions:
             raise ConfigError(f"nodes={self.nodes}, max_nodes={self.max_nodes}: need at least 1 and {self.branch}")
         if not 0 <= self.decay < 1:
             raise ConfigError(f"decay={self.decay}: must be at least 0 and less than 1")
-        if self.prompt_weight < 0:
-            raise ConfigError(f"prompt_weight={self.prompt_weight}: must be at least 0")
+        check_range(self, "prompt_weight", least=0)
 
 
 class _Node:
@@ -114,27 +114,25 @@ class BranchIndex:
                 return
 
     def _heaviest(self, found: list[tuple[_Node, float]], depth: int) -> Iterator[Continuation]:
-        """Paths to the heaviest nodes, weighted by what no longer path accounts for."""
-        heap: list[tuple[float, int, tuple[int, ...], list[tuple[_Node, float]]]] = [(0.0, 0, (), found)]
-        kept: dict[tuple[int, ...], float] = {}
-        born = 0
-        while heap and len(kept) <= self.options.nodes:
-            negated, _, path, nodes = heappop(heap)
-            kept[path] = -negated
-            if path:
-                kept[path[:-1]] += negated
-            if len(path) == depth:
-                continue
+        """Paths to the heaviest nodes of both tries in one."""
+        heap: list[tuple[float, int, int, int, int, list[tuple[_Node, float]]]] = []
+        tokens, parents, counts = list[int](), list[int](), list[float]()
+        born, at, level, nodes = 0, -1, 0, found
+        while True:
             below: dict[int, list[tuple[_Node, float]]] = {}
-            for node, weight in nodes:
+            for node, weight in nodes if level < depth else ():
                 for token, child in node.children.items():
                     below.setdefault(token, []).append((child, weight))
             for token, children in below.items():
                 born += 1
-                heappush(heap, (-sum(node.count * weight for node, weight in children), born, (*path, token), children))
-        for path, weight in kept.items():
-            if path:
-                yield Continuation(path, max(0.0, weight))
+                heappush(heap, (-sum(n.count * weight for n, weight in children), born, at, level + 1, token, children))
+            if not heap or len(tokens) == self.options.nodes:
+                return paths(tokens, parents, counts)
+            negated, _, parent, level, token, nodes = heappop(heap)
+            at = len(tokens)
+            tokens.append(token)
+            parents.append(parent)
+            counts.append(-negated)
 
 
 class PiaDrafter:

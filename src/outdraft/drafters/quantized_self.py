@@ -21,8 +21,8 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.draft_network import loaded_network
 from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
-from outdraft.drafters.shared.own_network import loaded_network
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import load_network
@@ -49,7 +49,7 @@ class QuantizedSelfOptions(OwnChainOptions):
 class QuantizedSelfDrafter:
     """Holds the rounded weights beside the target's; no state between rounds."""
 
-    needs = Needs(layers=True)
+    needs = Needs()
 
     def __init__(self, options: QuantizedSelfOptions, port: TargetPort, network: Network) -> None:
         self.network = network

@@ -8,15 +8,15 @@ Data in: token ids, the pending one included; data out: a deterministic tree. Th
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.codecs.text import TextCodec
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.datastore.file import Datastore, open_datastore
+from outdraft.drafters.shared.datastore.file import Datastore, open_for
 from outdraft.drafters.shared.datastore.index import DatastoreIndex
 from outdraft.drafters.shared.span_index import look_up
 from outdraft.kernels.suffix_array import CorpusQuery
@@ -37,15 +37,14 @@ class RestOptions:
             raise ConfigError(
                 f"min_match={self.min_match}, max_match={self.max_match}: need 1 <= min_match <= max_match"
             )
-        for name in ("max_hits", "nodes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        check_range(self, "max_hits", "nodes", least=1)
 
 
 class RestDrafter:
     """Without state: the datastore is read-only."""
 
     needs = Needs()
+    peeks = True
 
     def __init__(self, options: RestOptions, store: Datastore) -> None:
         self._nodes = options.nodes
@@ -81,9 +80,7 @@ def build(options: RestOptions, port: TargetPort) -> RestDrafter:
             "drafter 'rest' looks things up in a datastore: make one with `outdraft datastore build FILE --model MODEL "
             "--data DIRECTORY`, and name it in the drafter's option datastore=FILE"
         )
-    store = open_datastore(options.datastore)
-    store.check_vocabulary(port.vocab_size, port.codec.fingerprint if isinstance(port.codec, TextCodec) else "")
-    return RestDrafter(options, store)
+    return RestDrafter(options, open_for(options.datastore, port))
 
 
 METHOD = Method(

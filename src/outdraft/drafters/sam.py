@@ -13,20 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from outdraft.codecs.text import TextCodec
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Drafter, Seen, forget
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetPort
-from outdraft.drafters.shared.datastore.file import open_datastore
+from outdraft.drafters.shared.datastore.file import open_for
+from outdraft.drafters.shared.lookup_drafter import Known
 from outdraft.drafters.shared.nested import build_nested
-from outdraft.drafters.shared.span_index import Continuation, look_up
+from outdraft.drafters.shared.span_index import BORDER, Continuation, copy_on, look_up
 from outdraft.kernels.automaton import Automaton, Cursor, make_automaton
-
-_BORDER = -1  # between two texts: no continuation crosses it
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,10 +39,8 @@ class SamOptions:
     otherwise: str | Mapping[str, Any] = "none"  # the drafter asked then, e.g. {"method": "eagle"}
 
     def __post_init__(self) -> None:
-        if self.min_match < 1:
-            raise ConfigError(f"min_match={self.min_match}: must be at least 1")
-        if self.bias < 0:
-            raise ConfigError(f"bias={self.bias}: must be at least 0")
+        check_range(self, "min_match", least=1)
+        check_range(self, "bias", least=0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +60,6 @@ class RequestIndex:
     text: list[int] = field(default_factory=list)
     automaton: Automaton = field(default_factory=make_automaton)
     cursor: Cursor = field(default_factory=Cursor)
-    entered: int = 0  # tokens of the sequence in it
 
     def extend(self, tokens: Seq[int]) -> None:
         """The request goes on."""
@@ -81,14 +76,10 @@ class RequestIndex:
     def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
         """What followed; a copy that reaches the end of the request goes on with itself (text in a loop)."""
         if self.static is not None and self.cursor.length - self.bias > self.automaton.match:
-            start = self.static.automaton.end(self.cursor) + 1
-            copied = list(self.static.text[start : start + depth])
+            copied = copy_on(self.static.text, self.static.automaton.end(self.cursor) + 1, depth)
         else:
-            start = self.automaton.match_end + 1
-            copied = self.text[start : start + depth]
-            period = len(copied)
-            copied += [copied[i % period] for i in range(period, depth)]
-        yield Continuation(copied[: copied.index(_BORDER)] if _BORDER in copied else copied)
+            copied = copy_on(self.text, self.automaton.match_end + 1, depth, wrap=True)
+        yield Continuation(copied)
 
 
 class SamDrafter:
@@ -97,15 +88,16 @@ class SamDrafter:
     def __init__(self, options: SamOptions, static: StaticText | None, inner: Drafter) -> None:
         self.needs = inner.needs
         self._options, self._static, self._inner = options, static, inner
-        self._own: dict[int, RequestIndex] = {}
+        self._own: dict[int, Known[RequestIndex]] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An automaton for each, of its references at first."""
         self._inner.begin(seqs)
         for seq in seqs:
-            own = self._own[seq.id] = RequestIndex(self._static, self._options.bias)
+            index = RequestIndex(self._static, self._options.bias)
             for reference in seq.request.references:
-                own.extend([*reference, _BORDER])
+                index.extend([*reference, BORDER])
+            self._own[seq.id] = Known(index)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A copy where the match is long enough, else the inner drafter's guess."""
@@ -130,21 +122,18 @@ class SamDrafter:
         forget(self._inner)
 
     def _copy(self, seq: Sequence, budget: Budget) -> Draft | None:
-        own = self._own[seq.id]
-        own.extend(seq.tokens[own.entered :])
-        own.entered = len(seq.tokens)
-        if own.match < self._options.min_match:
+        index = self._own[seq.id].follow(seq)
+        if index.match < self._options.min_match:
             return None
-        return look_up(own, seq, budget, max_nodes=budget.depth, max_branches=1)
+        return look_up(index, seq, budget, max_nodes=budget.depth, max_branches=1)
 
 
 def build(options: SamOptions, port: TargetPort) -> SamDrafter:
     """Read the datastore into an automaton, and build the other drafter."""
     static = None
     if options.datastore:
-        store = open_datastore(options.datastore)
-        store.check_vocabulary(port.vocab_size, port.codec.fingerprint if isinstance(port.codec, TextCodec) else "")
-        text = array("i", np.where(store.corpus.tokens == store.corpus.end, _BORDER, store.corpus.tokens).tobytes())
+        corpus = open_for(options.datastore, port).corpus
+        text = array("i", np.where(corpus.tokens == corpus.end, BORDER, corpus.tokens).tobytes())
         static = StaticText(text=text, automaton=make_automaton())
         static.automaton.extend(text)
     return SamDrafter(options, static, build_nested(options.otherwise, port)[0])

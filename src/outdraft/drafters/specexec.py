@@ -17,20 +17,19 @@ from dataclasses import dataclass
 from heapq import heappop, heappush, heappushpop
 from math import log
 
-from torch import Tensor
-
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.shared.draft_model import DraftModel
 from outdraft.drafters.shared.growth import grow_trees
-from outdraft.drafters.shared.limits import Floor, floors, usable_depth, usable_nodes
+from outdraft.drafters.shared.limits import MAX_NODES, Floor, floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.tree import Shape, Tree
+from outdraft.drafters.shared.tree import GREEDY, Shape, Tree
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,16 +41,18 @@ class SpecExecOptions(ModelOptions):
     branch: int = 16  # children of a node, at most
     decay: float = 0.95  # a path loses this factor at every level
     min_log_prob: float = -10.0  # paths that score less are not added
+    temperature: float = GREEDY  # at which paths of a greedy request are scored; a sampled one has its own
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)
-        for name, most in (("nodes", 4096), ("beams", 1024), ("branch", 1024)):
-            if not 1 <= getattr(self, name) <= most:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be between 1 and {most}")
+        check_range(self, "nodes", least=1, most=MAX_NODES)
+        check_range(self, "beams", "branch", least=1, most=1024)
         if not 0 < self.decay <= 1:
             raise ConfigError(f"decay={self.decay}: must be above 0 and at most 1")
         if not self.min_log_prob < 0:
             raise ConfigError(f"min_log_prob={self.min_log_prob}: must be below 0")
+        if not self.temperature > 0:
+            raise ConfigError(f"temperature={self.temperature}: must be above 0")
 
 
 class BestFirst(Shape):
@@ -103,25 +104,22 @@ class SpecExecDrafter:
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A tree for each sequence that has a budget."""
 
-        def feed(level: int, trees: list[Tree]) -> Tensor:
-            return self.model.read([tree.seq for tree in trees]) if level == 0 else self.model.branch(trees)
-
         ends = floors(len(seqs), 0.0, budgets)
         return grow_trees(
             [self._tree(seq, budget, end) for seq, budget, end in zip(seqs, budgets, ends, strict=True)],
-            feed,
+            self.model.feed_trees,
             sample="greedy",
         )
 
     def _tree(self, seq: Sequence, budget: Budget, floor: Floor) -> Tree:
         options = self._options
         nodes = usable_nodes(seq, budget, options.nodes)
-        depth = max(0, min(usable_depth(seq, budget), self.model.max_len + 1 - len(seq.tokens)))
+        depth = min(usable_depth(seq, budget), self.model.room(seq.tokens))
         shape = BestFirst(
             nodes=nodes, beams=options.beams, branch=options.branch, decay=options.decay,
             min_log_prob=options.min_log_prob,
         )  # fmt: skip
-        return Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=floor)
+        return Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=floor, temperature=options.temperature)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The text says what was accepted."""

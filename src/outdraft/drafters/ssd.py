@@ -8,8 +8,9 @@ Kumar et al., "Speculative speculative decoding", 2026, https://arxiv.org/abs/26
     prepared          outcome -> chain
 
 The likeliest outcome comes first: all accepted; then, place by place, what the draft also had in mind there. On a miss
-a short chain is drafted while the target waits (the back-up). Saguaro's bent q, which makes rejections predictable at
-the cost of more of them, is not here. Data in: sequences and an inner drafter with trees; data out: chains.
+a short chain is drafted while the target waits (the back-up). Saguaro's sampling bends the law that a chain is drawn
+from: less mass on its likeliest tokens, so that a rejection puts one of those in the place of what was rejected. Data
+in: sequences and an inner drafter with trees; data out: chains.
 """
 
 from collections import deque
@@ -18,10 +19,12 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from torch import Tensor
+
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Rewinds, Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
@@ -43,12 +46,12 @@ class SsdOptions:
     )  # its other guesses are the outcomes prepared for
     outcomes: int = 6  # prepared in a round, at most
     backup: int | None = None  # draft tokens after a miss; None: as many as the budget allows
+    saguaro: float = 1.0  # C, the factor on the likeliest tokens of the law that is drawn from; 1: unbent
 
     def __post_init__(self) -> None:
-        if self.outcomes < 1:
-            raise ConfigError(f"outcomes={self.outcomes}: must be at least 1")
-        if self.backup is not None and self.backup < 0:
-            raise ConfigError(f"backup={self.backup}: must be at least 0 (0 waits for the next pass)")
+        check_range(self, "outcomes", least=1)
+        check_range(self, "backup", least=0, note="0 waits for the next pass")
+        check_range(self, "saguaro", least=0, most=1, note="1 leaves the law as it is")
 
 
 @dataclass(slots=True)
@@ -89,19 +92,19 @@ class SsdDrafter:
             if ready is None:
                 missed.append((seq, budget))
         if missed:
-            for (seq, _), draft in zip(missed, self._back_up(missed), strict=True):
-                self._rounds[seq.id].guess = first_path(draft)
+            for (seq, _), guess in zip(missed, self._back_up(missed), strict=True):
+                self._rounds[seq.id].guess = guess
         return [
             self._rounds[seq.id].guess.draft(seq.pending, budget) for seq, budget in zip(seqs, budgets, strict=True)
         ]
 
-    def _back_up(self, missed: Seq[tuple[Sequence, Budget]]) -> list[Draft]:
+    def _back_up(self, missed: Seq[tuple[Sequence, Budget]]) -> list[Guess]:
         limit = self._options.backup
         budgets = [
             replace(budget, depth=budget.depth if limit is None else min(limit, budget.depth), nodes=None)
             for _, budget in missed
         ]
-        return self.inner.propose([seq for seq, _ in missed], budgets)
+        return self._guess([seq for seq, _ in missed], budgets)
 
     def ahead(self, seqs: Seq[Sequence], drafts: Seq[Draft], is_over: Callable[[], bool]) -> None:
         """Prepare, likeliest outcome first, until there are enough or the pass is over."""
@@ -138,7 +141,40 @@ class SsdDrafter:
         budgets = [self._rounds[seq.id].budget for seq, _ in asked]
         budgets = [replace(budget, depth=budget.depth + more, nodes=None) for budget in budgets]
         texts = [imagine(seq, tokens) for seq, tokens in asked]
-        return [first_path(draft) for draft in self.inner.propose(texts, budgets)] if texts else []
+        return self._guess(texts, budgets, num_keys=more)
+
+    def _guess(self, texts: Seq[Sequence], budgets: Seq[Budget], num_keys: int = 0) -> list[Guess]:
+        """A chain behind each text. The first `num_keys` tokens only name an outcome: nobody judges them."""
+        made = [Guess() for _ in texts]
+        bent = [i for i, seq in enumerate(texts) if self._bends(seq)]
+        plain = [i for i in range(len(texts)) if i not in bent]
+        if plain:
+            drafts = self.inner.propose([texts[i] for i in plain], [budgets[i] for i in plain])
+            for i, draft in zip(plain, drafts, strict=True):
+                made[i] = first_path(draft)
+        for depth in range(max((budgets[i].depth for i in bent), default=0)):
+            # A token at a time, since what follows depends on the bent draw. Chains that have ended stay as they are.
+            bent = [i for i in bent if len(made[i].tokens) == depth < budgets[i].depth]
+            so_far = [imagine(texts[i], made[i].tokens) for i in bent]
+            drafts = self.inner.propose(so_far, [replace(budgets[i], depth=1) for i in bent]) if bent else []
+            for i, draft in zip(bent, drafts, strict=True):
+                made[i].extend(self._redraw(texts[i], first_path(draft), depth, is_key=depth < num_keys))
+        return made
+
+    def _bends(self, seq: Sequence) -> bool:
+        """A deterministic guess has no law, and one that shares the target's noise agrees best as it is."""
+        return self._options.saguaro < 1 and not seq.coupled and not seq.request.params.greedy
+
+    def _redraw(self, root: Sequence, guess: Guess, depth: int, *, is_key: bool) -> Guess:
+        """Another token for the one of `guess`, drawn from its law bent at as many tokens as the drafter thought of."""
+        if not guess.laws:
+            return guess
+        law = guess.laws[0]
+        top = law.topk(min(1 + len(guess.others[0]), law.shape[0])).indices
+        likeliest: list[int] = top.tolist()
+        law = bend(law, top, self._options.saguaro)
+        token = likeliest[0] if is_key else root.draft_coins(root).draw(law, depth, depth)[0]
+        return Guess([token], [law], [[other for other in likeliest if other != token]])
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The texts say it all."""
@@ -148,6 +184,14 @@ class SsdDrafter:
         self.inner.end(seqs)
         for seq in seqs:
             self._rounds.pop(seq.id, None)
+
+
+def bend(law: Tensor, top: Tensor, factor: float) -> Tensor:
+    """The law [V] with its entries `top` [F] times `factor`, a law again; as it was if that leaves nothing."""
+    bent = law.clone()
+    bent[top] *= factor
+    mass = bent.sum()
+    return bent / mass if mass > 0 else law
 
 
 def build(options: SsdOptions, port: TargetPort) -> SsdDrafter:

@@ -15,10 +15,12 @@ from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.lookup_drafter import Known
 from outdraft.kernels.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
 
 
@@ -35,30 +37,24 @@ class SuffixOptions:
     tree: bool = True  # False: a chain of the most frequent tokens
 
     def __post_init__(self) -> None:
-        for name, least in (("depth", 2), ("nodes", 1), ("max_sequences", 0), ("factor", 0), ("offset", 0)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
-        if not 0 <= self.min_prob <= 1:
-            raise ConfigError(f"min_prob={self.min_prob}: must be between 0 and 1")
+        check_range(self, "depth", least=2)
+        check_range(self, "nodes", least=1)
+        check_range(self, "max_sequences", "factor", "offset", least=0)
+        check_range(self, "min_prob", least=0, most=1)
         if self.factor == self.offset == 0:
             raise ConfigError("factor=0 and offset=0 allow no draft at all: set one of them")
-
-
-@dataclass(slots=True)
-class _Local:
-    tree: SuffixTree
-    entered: int = 0  # tokens of the sequence in it
 
 
 class SuffixDrafter:
     """Remembers the outputs of finished requests as long as it lives."""
 
     needs = Needs()
+    peeks = True
 
     def __init__(self, options: SuffixOptions) -> None:
         self._options = options
         self._earlier = make_suffix_tree(options.depth)
-        self._own: dict[int, _Local] = {}
+        self._own: dict[int, Known[SuffixTree]] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A tree for each, of its references at first."""
@@ -67,7 +63,7 @@ class SuffixDrafter:
             for reference in seq.request.references:
                 tree.extend(reference)
                 tree.close()
-            self._own[seq.id] = _Local(tree)
+            self._own[seq.id] = Known(tree)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """The better-scored guess of the two trees; the request's own wins ties."""
@@ -93,17 +89,14 @@ class SuffixDrafter:
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         options = self._options
         depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, options.nodes)
-        if depth == 0 or nodes == 0:
+        if depth == 0:
             return chain([seq.pending])
-        own = self._own[seq.id]
-        own.tree.extend(seq.tokens[own.entered :])
-        own.entered = len(seq.tokens)
         limits = GuessLimits(
             max_nodes=nodes, max_depth=depth, factor=options.factor, offset=options.offset,
             min_prob=max(options.min_prob, budget.confidence), width=nodes if options.tree else 1,
         )  # fmt: skip
         context = seq.tokens[-options.depth :]
-        here, there = own.tree.guess(context, limits), self._earlier.guess(context, limits)
+        here, there = self._own[seq.id].follow(seq).guess(context, limits), self._earlier.guess(context, limits)
         return _draft(seq.pending, here if here.score >= there.score else there)
 
 

@@ -34,7 +34,7 @@ class UniversalOptions(ModelOptions):
 class UniversalDrafter:
     """A greedy chain of the draft model, as many of its tokens as the target's would make of them."""
 
-    needs = Needs(same_vocab=False)
+    needs = Needs()
 
     def __init__(self, model: DraftModel, target: Codec, draft: Codec) -> None:
         self.model = model
@@ -77,7 +77,7 @@ class UniversalDrafter:
         if not text.is_whole or not text.ids:
             return 0
         wanted = ceil(depth * len(text.ids) / len(seq.tokens))
-        return max(0, min(wanted, self.model.max_len + 1 - len(text.ids)))
+        return min(wanted, self.model.room(text.ids))
 
     def _write(self, seqs: Seq[Sequence], lengths: list[int]) -> list[list[int]]:
         """The draft model's best tokens, one pass a token over all sequences."""

@@ -47,7 +47,7 @@ class VocabMapOptions(ModelOptions):
 class VocabMapDrafter:
     """A chain in the target's ids, over the tokens that the draft model knows too."""
 
-    needs = Needs(same_vocab=False)
+    needs = Needs()
 
     def __init__(
         self, model: DraftModel, codecs: tuple[Codec, Codec], shared: Mapping[int, int], vocab_size: int, sample: Sample
@@ -79,7 +79,7 @@ class VocabMapDrafter:
             return self._in_target(self.model.guess(ids, [self._draft_id[token] for token in tokens], step))
 
         depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-        return grow_chains(seqs, depths, feed, sample=self._sample)
+        return grow_chains(seqs, depths, feed, sample=self._sample, budgets=budgets)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The text says what was accepted."""
@@ -98,7 +98,7 @@ class VocabMapDrafter:
         text.update(seq.tokens)
         if not text.is_whole or not text.ids:
             return 0
-        return max(0, min(depth, self.model.max_len + 1 - len(text.ids)))
+        return min(depth, self.model.room(text.ids))
 
     def _in_target(self, logits: Tensor) -> Tensor:
         """Draft logits [n, V'] at the target's ids [n, V]; what the draft model does not know is impossible."""

@@ -7,7 +7,7 @@ from typing import Any
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.gguf import codec_from_gguf
 from outdraft.codecs.text import TextCodec
-from outdraft.core.drafter import Drafter
+from outdraft.core.drafter import Drafter, arms_of
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, make_options
 from outdraft.core.target import after_attention
@@ -79,7 +79,7 @@ def build_parts(
         target=runner,
         drafter=drafter,
         verifier=rule.build(options["verifier"]),
-        policy=pacing.build(options["policy"], method.arms(drafter)),
+        policy=pacing.build(options["policy"], arms_of(method, drafter)),
         soft=rule.soft(options["verifier"]),
         guard=guard,
         executor=Overlapped() if hasattr(drafter, "ahead") else Serial(),

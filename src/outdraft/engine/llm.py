@@ -1,40 +1,29 @@
 """The front door: a model, a drafter and a rule behind `generate`, `stream` and their async twins.
 
-Any number of callers may wait at once, from threads or from asyncio: whoever holds the lock steps the engine for all,
-and the events of every request go to that request's own writer.
+What a prompt may be is in `engine/prompts.py`, how several callers share the engine in `engine/callers.py`.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from pathlib import Path
-from threading import Lock
 from typing import Any, Never, overload
 
-import torch
-
 from outdraft.cache.config import CacheConfig
-from outdraft.codecs.text import TextCodec
-from outdraft.core.drafter import forget
-from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
-from outdraft.core.request import Request
-from outdraft.engine.assemble import engine_over, make_engine
+from outdraft.engine.assemble import engine_beside, make_engine
 from outdraft.engine.build import load_codec
+from outdraft.engine.callers import Callers
 from outdraft.engine.elastic import ElasticEngine
 from outdraft.engine.loop import Engine
 from outdraft.engine.memory import read_bytes
-from outdraft.engine.precision import FULL, MIXED
+from outdraft.engine.precision import FULL
+from outdraft.engine.prompts import Prompt, PromptReader
 from outdraft.engine.spelling import WORDS, Words, refuse_unknown
-from outdraft.engine.variant import Setup, build_variant, network_of
+from outdraft.engine.variant import Setup
 from outdraft.engine.writer import Chunk, Result, Writer
-from outdraft.kernels.threads import torch_threads
-from outdraft.models.network import Network
 from outdraft.weights.hub import resolve
-
-Prompt = str | Mapping[str, Any]
-PROMPT_KEYS = ("prompt", "prompt_token_ids", "references")
 
 
 class LLM:
@@ -110,34 +99,29 @@ class LLM:
             speculative_config=speculative_config, draft_model=draft_model, speculative_model=speculative_model,
         ).read()  # fmt: skip
         directory = resolve(str(model))
-        self.codec: TextCodec | None = load_codec(directory)
-        self._max_num_seqs = max_num_seqs
-        self._setup = Setup(
+        setup = Setup(
             directory=directory,
-            codec=self.codec,
+            codec=load_codec(directory),
             dtype=dtype,
             device=device,
             exact=device == "cpu" if exact is None else exact,
             guard=guard,
             enforce_eager=enforce_eager,
             max_len=max_model_len,
+            max_num_seqs=max_num_seqs,
             weights_memory=read_bytes(weights_memory),
             cache=cache,
             speculation=speculation,
         )
-        self._run(*make_engine(self._setup, precision, precision_options, **self._settings()))
+        self._run(setup, *make_engine(setup, precision, precision_options))
 
-    def _settings(self) -> dict[str, Any]:
-        """What an engine is told besides its parts."""
-        stops = frozenset(self.codec.eos_token_ids) if self.codec else frozenset[int]()
-        return {"stops": stops, "max_num_seqs": self._max_num_seqs}
-
-    def _run(self, engine: Engine, config: dict[str, Any]) -> None:
+    def _run(self, setup: Setup, engine: Engine, config: dict[str, Any]) -> None:
+        self.codec = setup.codec
         self.engine = engine
+        self._setup = setup
         self._config = config
-        self._is_native = self._decoder.kernels != "pytorch"
-        self._lock = Lock()
-        self._writers: dict[int, Writer] = {}
+        self._prompts = PromptReader(name=setup.directory.name, codec=setup.codec)
+        self._callers = Callers(engine, setup.codec)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -150,11 +134,7 @@ class LLM:
     @property
     def lossless(self) -> bool:
         """Whether what it writes has the target's law; a lossy verifier says no."""
-        return self.engine.parts.verifier.lossless
-
-    @property
-    def _decoder(self) -> Network:
-        return network_of(self.engine.parts)
+        return self._callers.lossless
 
     def with_drafter(
         self,
@@ -175,13 +155,9 @@ class LLM:
     def with_speculation(self, **words: Any) -> "LLM":
         """Likewise, in any words by which `LLM` is told what drafts: speculative_config, draft_model, recipe, ..."""
         refuse_unknown({word: words[word] for word in words.keys() - WORDS}, LLM.__init__)
+        setup = replace(self._setup, speculation=Words(**words).read())
         other = object.__new__(LLM)
-        other.codec, other._max_num_seqs = self.codec, self._max_num_seqs
-        other._setup = replace(self._setup, speculation=Words(**words).read())
-        precision = self.config["precision"]
-        is_mixed = precision.get("level", precision["name"]) == MIXED
-        variant = build_variant(other._setup, self._decoder)
-        other._run(*engine_over(variant, MIXED if is_mixed else FULL, **other._settings()))
+        other._run(setup, *engine_beside(setup, self.engine, self.config["precision"]))
         return other
 
     @overload
@@ -202,9 +178,9 @@ class LLM:
         writers = self._submit([prompts] if alone else prompts, params, per_request)
         try:
             while not all(writer.finished for writer in writers):
-                self._advance(lambda: all(writer.finished for writer in writers))
+                self._callers.serve(lambda: all(writer.finished for writer in writers))
         finally:
-            self._withdraw(writers)
+            self._callers.leave(writers)
         results = [writer.result() for writer in writers]
         return results[0] if alone else results
 
@@ -214,20 +190,20 @@ class LLM:
         try:
             while not writers[0].finished or writers[0].chunks:
                 if not writers[0].chunks:
-                    self._advance(lambda: bool(writers[0].chunks))
+                    self._callers.serve(lambda: bool(writers[0].chunks))
                 while writers[0].chunks:
                     yield writers[0].chunks.popleft()
         finally:
-            self._withdraw(writers)
+            self._callers.leave(writers)
 
     async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
         """`generate` for one prompt; concurrent calls share the batch."""
         writers = await asyncio.to_thread(self._submit, [prompt], params, per_request)
         try:
             while not writers[0].finished:
-                await asyncio.to_thread(self._advance, lambda: writers[0].finished)
+                await asyncio.to_thread(self._callers.serve, lambda: writers[0].finished)
         finally:
-            await asyncio.to_thread(self._withdraw, writers)
+            await asyncio.to_thread(self._callers.leave, writers)
         return writers[0].result()
 
     async def astream(
@@ -238,88 +214,20 @@ class LLM:
         try:
             while not writers[0].finished or writers[0].chunks:
                 if not writers[0].chunks:
-                    await asyncio.to_thread(self._advance, lambda: bool(writers[0].chunks))
+                    await asyncio.to_thread(self._callers.serve, lambda: bool(writers[0].chunks))
                 while writers[0].chunks:
                     yield writers[0].chunks.popleft()
         finally:
-            await asyncio.to_thread(self._withdraw, writers)
+            await asyncio.to_thread(self._callers.leave, writers)
 
     def forget(self) -> None:
         """Have the drafter drop what it learned from requests that are over: a repeated prompt begins as a new one."""
-        with self._lock:
-            forget(self.engine.parts.drafter)
-
-    def _submit(self, prompts: Seq[Prompt], params: Any, per_request: Mapping[str, Any]) -> list[Writer]:
-        """Check every request, then queue them all; nothing is queued if one is bad."""
-        settings = list(params) if isinstance(params, list | tuple) else [params or SamplingParams()] * len(prompts)
-        if len(settings) != len(prompts):
-            raise RequestError(
-                f"{len(prompts)} prompts but {len(settings)} sampling settings: give one, or one for each"
-            )
-        for_all = tuple(per_request.get("references", ()))
-        requests = [
-            Request(
-                prompt_token_ids=self.encode(prompt),
-                params=setting,
-                **{**per_request, "references": self._references(prompt, for_all)},
-            )
-            for prompt, setting in zip(prompts, settings, strict=True)
-        ]
-        writers: list[Writer] = []
-        with self._lock:
-            try:
-                for request in requests:
-                    writer = Writer(request, self.codec, lossless=self.lossless)
-                    writer.seq = self.engine.add(request, writer.find_stop)
-                    self._writers[writer.seq.id] = writer
-                    writers.append(writer)
-            except OutdraftError:
-                for writer in writers:
-                    self._drop(writer)
-                raise
-        return writers
-
-    def _references(self, prompt: Prompt, for_all: tuple[Any, ...]) -> tuple[tuple[int, ...], ...]:
-        """The prompt's own texts to copy from, then everybody's, as ids."""
-        own = prompt.get("references", ()) if isinstance(prompt, Mapping) else ()
-        if isinstance(own, str):
-            raise RequestError("'references' is a list of texts: write [...] around a single one")
-        texts = [text if isinstance(text, str) else {"prompt_token_ids": text} for text in (*own, *for_all)]
-        return tuple(self.encode(text) for text in texts)
+        self._callers.forget()
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids of a prompt in any of its forms. Raises `RequestError` if it is none."""
-        if isinstance(prompt, Mapping):
-            if len(set(prompt) & {"prompt", "prompt_token_ids"}) != 1 or set(prompt) - set(PROMPT_KEYS):
-                raise RequestError(
-                    "a prompt mapping has one of the keys 'prompt' and 'prompt_token_ids', and 'references' if wanted; "
-                    f"got {sorted(prompt)}"
-                )
-            if "prompt_token_ids" in prompt:
-                return tuple(int(i) for i in prompt["prompt_token_ids"])
-            prompt = prompt["prompt"]
-        if not isinstance(prompt, str):
-            raise RequestError(f"a prompt is a string or a mapping, not {type(prompt).__name__}")
-        if self.codec is None:
-            raise RequestError(
-                f"{self._setup.directory.name} has no tokenizer.json: put the model's own beside it, or give "
-                "{'prompt_token_ids': [...]}"
-            )
-        return tuple(self.codec.encode(prompt))
+        return self._prompts.encode(prompt)
 
-    def _advance(self, served: Callable[[], bool]) -> None:
-        """One step for everybody, unless somebody else's step has `served` the caller while it waited."""
-        with self._lock, torch_threads(1 if self._is_native else torch.get_num_threads()):
-            if served():
-                return
-            for event in self.engine.step():
-                self._writers[event.seq_id].push(event)
-
-    def _withdraw(self, writers: Seq[Writer]) -> None:
-        with self._lock:
-            for writer in writers:
-                self._drop(writer)
-
-    def _drop(self, writer: Writer) -> None:
-        self.engine.cancel(writer.seq)
-        self._writers.pop(writer.seq.id, None)
+    def _submit(self, prompts: Seq[Prompt], params: Any, per_request: Mapping[str, Any]) -> list[Writer]:
+        """Read every prompt, then queue them all; nothing is queued if one is bad."""
+        return self._callers.submit(self._prompts.requests(prompts, params, per_request))

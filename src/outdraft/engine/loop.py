@@ -18,7 +18,7 @@ from outdraft.sampling.coins import draft_coins, verifier_coins
 
 
 class Engine:
-    """The one loop. Not thread-safe: `engine.llm` serialises the callers. `variant` names the target's rounding."""
+    """The one loop. Not thread-safe: `engine.callers` serialises the callers. `variant` names the target's rounding."""
 
     def __init__(
         self,
@@ -58,7 +58,8 @@ class Engine:
         if not 0 <= min(ids) <= max(ids) < target.vocab_size:
             bad = next(i for i in ids if not 0 <= i < target.vocab_size)
             raise RequestError(f"token id {bad} is outside the vocabulary of {target.vocab_size}")
-        for name, chosen in (("logit_bias", params.logit_bias), ("stop_token_ids", params.stop_token_ids)):
+        named = [("logit_bias", params.logit_bias), ("stop_token_ids", params.stop_token_ids)]
+        for name, chosen in (*named, *(("references", text) for text in request.references)):
             for i in chosen:
                 if not 0 <= i < target.vocab_size:
                     raise RequestError(f"{name} names token {i}, outside the vocabulary of {target.vocab_size}")

@@ -12,9 +12,10 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_type_hints
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.option_types import fits, in_words
 from outdraft.core.registry import Method, Paper, find, make_options, near_miss
 
 FOLDER = Path(__file__).parents[1] / "recipes"
@@ -128,11 +129,16 @@ def _paper(raw: Mapping[str, Any], path: Path) -> Paper | None:
     if table is None:
         return None
     where = f"{path}, [paper]"
+    if not isinstance(table, dict):
+        raise ConfigError(f"recipe {path}: paper={table!r} must be a table with title, year and link")
     needed = [one.name for one in fields(Paper)]
     _check_keys(table, needed, where)
     missing = [name for name in needed if name not in table]
     if missing:
         raise ConfigError(f"recipe {where} lacks {', '.join(missing)}")
+    for name, hint in get_type_hints(Paper).items():
+        if not fits(table[name], hint):
+            raise ConfigError(f"recipe {where}: {name}={table[name]!r} must be {in_words(hint)}")
     return Paper(**table)
 
 

@@ -1,8 +1,8 @@
 """The target: a decoder, a cache, and one ragged pass over both. It also serves drafters that are part of the target.
 
 The runner knows shapes, not methods: a draft may restart from hidden states (`Draft.resume`), bring its own mask or
-embeddings, and have probe nodes; a drafter may run some of the layers alone (`run_layers`), whose tentative rows stand
-in the cache exactly where the next pass expects them, or all layers over a cache of its own.
+embeddings, and have probe nodes; a drafter may run some of the layers (`run`), over tentative rows that stand in the
+cache exactly where the next pass expects them (`tentative`), or over a cache of its own.
 """
 
 from collections.abc import Collection
@@ -25,6 +25,7 @@ from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
 from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.context import AttentionContext, CachedContext, Segment
+from outdraft.nn.segment import chain_segments
 
 
 class Runner:
@@ -171,20 +172,10 @@ class Runner:
     def _aside(self, n: int, length: int) -> CachedContext:
         """n texts of `length` rows each, over a cache of their own."""
         cache = CacheConfig().build(*self.kv_shape, self.dtype, self.device, length)
-        segments = []
         for i in range(n):
             cache.add(i)
             cache.reserve(i, length)
-            segments.append(Segment(seq=i, start=i * length, stop=(i + 1) * length, base=0))
-        return CachedContext(cache, segments, self.exact)
-
-    def run_layers(
-        self, seqs: Seq[Sequence], ids: Tensor, offset: int, stop: int | None = None, skip: Skip = NO_SKIP
-    ) -> Tensor:
-        """One token of each sequence, `offset` places after the pending one, through layers [0, stop): -> [B, D]."""
-        context = self.tentative(seqs, offset, [1] * len(seqs))
-        positions = torch.tensor([self.cache.length(seq.id) + offset for seq in seqs])
-        return self.run(ids, positions, context, stop=stop, skip=skip)
+        return CachedContext(cache, chain_segments(range(n), [length] * n, [0] * n), self.exact)
 
     def run(
         self, ids: Tensor, positions: Tensor, context: AttentionContext, *, stop: int | None = None,
@@ -206,11 +197,10 @@ class Runner:
 
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
         """One row of each sequence, `offset` places after the pending one, with room for `rooms[i]` rows from it on."""
-        segments = []
-        for i, (seq, room) in enumerate(zip(seqs, rooms, strict=True)):
+        for seq, room in zip(seqs, rooms, strict=True):
             self.cache.reserve(seq.id, offset + room)
-            segments.append(Segment(seq=seq.id, start=i, stop=i + 1, base=self.cache.length(seq.id) + offset))
-        return CachedContext(self.cache, segments, self.exact)
+        ids, bases = [seq.id for seq in seqs], [self.cache.length(seq.id) + offset for seq in seqs]
+        return CachedContext(self.cache, chain_segments(ids, [1] * len(ids), bases), self.exact)
 
     def again(self, seqs: Seq[Sequence], counts: Seq[int]) -> BranchContext:
         """The last `counts[i]` committed rows once more, written behind the text."""

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.cache.config import CacheConfig
+from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find, near_miss, option_defaults
 from outdraft.decode.step import Parts
@@ -30,16 +31,22 @@ class Setup:
     """What the user asked for."""
 
     directory: Path
-    codec: object | None  # the target's tokenizer
+    codec: TextCodec | None  # the target's tokenizer
     dtype: str
     device: str
     exact: bool
     guard: float | None
     enforce_eager: bool
     max_len: int | None
+    max_num_seqs: int
     weights_memory: int | None = None  # bytes; None: all weights are held
     cache: CacheConfig
     speculation: Speculation
+
+    def __post_init__(self) -> None:
+        for name, value in (("max_model_len", self.max_len), ("max_num_seqs", self.max_num_seqs)):
+            if value is not None and value < 1:
+                raise ConfigError(f"{name}={value} is out of range: it must be at least 1")
 
     @property
     def draft_rounding(self) -> str | None:

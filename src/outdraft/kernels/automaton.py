@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from outdraft.kernels.index_types import CCursor, ids
-from outdraft.kernels.library import check, library, wanted_kind
+from outdraft.kernels.library import check, require_library, wanted_kind
 
 
 @dataclass(slots=True)
@@ -59,9 +59,7 @@ class NativeAutomaton:
     """Through the C interface."""
 
     def __init__(self) -> None:
-        native = library()
-        assert native is not None
-        self._native = native
+        self._native = native = require_library()
         self._handle = check(native.od_automaton_new())
 
     def __del__(self) -> None:
@@ -92,12 +90,14 @@ class NativeAutomaton:
         """Follow."""
         address, length, _held = ids(tokens)
         at = CCursor(cursor.state, cursor.length)
-        self._native.od_automaton_read(self._handle, ctypes.byref(at), address, length)
+        check(self._native.od_automaton_read(self._handle, at, address, length))
         cursor.state, cursor.length = at.state, at.length
 
     def end(self, cursor: Cursor) -> int:
         """Where it is."""
-        return int(self._native.od_automaton_end(self._handle, ctypes.byref(CCursor(cursor.state, cursor.length))))
+        end = ctypes.c_int32()
+        check(self._native.od_automaton_end(self._handle, CCursor(cursor.state, cursor.length), end))
+        return end.value
 
 
 class AutomatonReference:

@@ -14,13 +14,24 @@ from outdraft.kernels.library import library, wanted_kind
 
 def best_tokens(logits: Tensor) -> list[int] | None:
     """The first of the largest of each row."""
+    return _choose(logits, None)
+
+
+def best_law(logits: Tensor) -> Tensor | None:
+    """The one-hot laws of those tokens: [N, V]."""
+    law = torch.empty_like(logits)
+    return None if _choose(logits, law) is None else law
+
+
+def _choose(logits: Tensor, law: Tensor | None) -> list[int] | None:
     kind = _kind(logits)
     native = library()
     if kind is None or native is None:
         return None
     rows, size = logits.shape
     found = (ctypes.c_int32 * rows)()
-    native.od_best_tokens(logits.data_ptr(), rows, size, found, kind.encode())
+    place = law.data_ptr() if law is not None else None
+    native.od_best_tokens(logits.data_ptr(), rows, size, found, place, kind.encode())
     tokens = found[:]
     return None if -1 in tokens else tokens
 

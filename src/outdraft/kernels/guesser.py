@@ -15,9 +15,9 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.kernels.library import CFeed, CGuessChain, CLaw, CLinear, check, library
+from outdraft.kernels.library import CFeed, CGuessChain, CLaw, CLinear, check, require_library
 from outdraft.kernels.matrix import Weight
-from outdraft.kernels.stack import Span, Stack, describe, pointer
+from outdraft.kernels.stack import Span, Stack, describe, ints, pointer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -91,9 +91,7 @@ class Guesser:
         exit: Residual | None = None,
     ) -> None:
         """embedding [V, D] bf16."""
-        native = library()
-        assert native is not None
-        self._native = native
+        self._native = require_library()
         self._kept = (body, head, embedding)  # the library points at them
         self._num_layers = num_layers
         self._width, self._vocab = body.shape.hidden, head.shape.vocab
@@ -119,7 +117,7 @@ class Guesser:
         states = torch.empty(count, self._width)
         logits = torch.empty(count if scored else 0, self._vocab)
         described = self._describe(rows)
-        described.wanted, described.num_wanted = _ints(wanted), count
+        described.wanted, described.num_wanted = ints(wanted), count
         described.states, described.logits = states.data_ptr(), logits.data_ptr() if scored else None
         check(self._native.od_guesser_feed(self._handle, ctypes.byref(described)))
         return states, logits
@@ -160,7 +158,7 @@ class Guesser:
         sure = None if floors is None else (ctypes.c_float * (count * stride))()
         made_steps = ctypes.c_int32()
         chain = CGuessChain(
-            (ctypes.c_int32 * count)(*[depths[i] for i in order]), stride, feed_last, laws, keys, found, q,
+            ints([depths[i] for i in order]), stride, feed_last, laws, keys, found, q,
             pointer(left), least, sure, ctypes.pointer(made_steps),
         )  # fmt: skip
         check(self._native.od_guesser_chain(self._handle, ctypes.byref(described), ctypes.byref(chain)))
@@ -176,11 +174,7 @@ class Guesser:
         spans = rows.spans if order is None else [rows.spans[i] for i in order]
         taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
         return CFeed(
-            len(rows.tokens), len(spans), _ints(rows.tokens), _ints(rows.positions), describe(spans),
+            len(rows.tokens), len(spans), ints(rows.tokens), ints(rows.positions), describe(spans),
             rows.cos.data_ptr(), rows.sin.data_ptr(), pointer(rows.features), taps if rows.taps else None,
             skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
         )  # fmt: skip
-
-
-def _ints(values: Seq[int]) -> "ctypes.Array[ctypes.c_int32]":
-    return (ctypes.c_int32 * len(values))(*values)

@@ -75,10 +75,10 @@ SIGNATURES = {
     "od_automaton_new": (c_void_p, []),
     "od_automaton_free": (None, [c_void_p]),
     "od_automaton_extend": (c_void_p, [c_void_p, c_void_p, c_int]),
-    "od_automaton_read": (None, [c_void_p, POINTER(CCursor), c_void_p, c_int]),
+    "od_automaton_read": (c_void_p, [c_void_p, POINTER(CCursor), c_void_p, c_int]),
     "od_automaton_match": (c_int32, [c_void_p]),
     "od_automaton_match_end": (c_int32, [c_void_p]),
-    "od_automaton_end": (c_int32, [c_void_p, POINTER(CCursor)]),
+    "od_automaton_end": (c_void_p, [c_void_p, POINTER(CCursor), POINTER(c_int32)]),
     "od_automaton_bytes": (c_int64, [c_void_p]),
 }
 

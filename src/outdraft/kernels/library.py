@@ -9,7 +9,7 @@ from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int6
 from functools import cache
 from pathlib import Path
 
-from outdraft.core.errors import ConfigError
+from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.kernels.index_types import SIGNATURES as INDEX_SIGNATURES
 
 _FILE = Path(__file__).parent / "_native.so"
@@ -49,7 +49,7 @@ class CPass(Structure):
     """Pass of native/model.h."""
 
     _fields_ = (
-        ("hidden", c_void_p), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int),
+        ("hidden", c_void_p), ("positions", POINTER(c_int32)), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int),
         ("spans", POINTER(CSpan)), ("num_spans", c_int), ("layers", POINTER(c_int32)), ("num_layers", c_int),
         ("taps", POINTER(c_void_p)), ("middles", POINTER(c_void_p)), ("queries", POINTER(c_void_p)),
         ("skipped", c_char_p),
@@ -94,7 +94,7 @@ _SIGNATURES = {
     "od_model_bytes": (c_int64, [c_void_p]),
     "od_model_unit_bytes": (c_int64, [c_void_p, c_int]),
     "od_model_write_unit": (c_void_p, [c_void_p, c_int, c_void_p]),
-    "od_model_lend_unit": (c_void_p, [c_void_p, c_int, c_void_p]),
+    "od_model_lend_unit": (c_void_p, [c_void_p, c_int, c_void_p, c_int64]),
     "od_model_read": (c_uint64, [c_void_p]),
     "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),
     "od_model_logits": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_void_p]),
@@ -108,7 +108,7 @@ _SIGNATURES = {
     "od_guesser_set_exit": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
     "od_guesser_feed": (c_void_p, [c_void_p, POINTER(CFeed)]),
     "od_guesser_chain": (c_void_p, [c_void_p, POINTER(CFeed), POINTER(CGuessChain)]),
-    "od_best_tokens": (c_void_p, [c_void_p, c_int, c_int, c_void_p, c_char_p]),
+    "od_best_tokens": (c_void_p, [c_void_p, c_int, c_int, c_void_p, c_void_p, c_char_p]),
     "od_top_tokens": (c_void_p, [c_void_p, c_int, c_int, c_int, c_void_p, c_void_p, c_char_p]),
     **INDEX_SIGNATURES,
 }
@@ -126,9 +126,21 @@ def library() -> ctypes.CDLL | None:
     return found
 
 
+def require_library() -> ctypes.CDLL:
+    """The library. Raises `CapabilityError` where it was not built."""
+    native = library()
+    if native is None:
+        raise CapabilityError("the native kernels are not built: reinstall outdraft where a C++17 compiler is")
+    return native
+
+
 def wanted_kind() -> str | None:
     """Which kernels to use: one of `KINDS`, or None for none. Raises `ConfigError` where OUTDRAFT_KERNELS cannot be."""
-    asked = os.environ.get("OUTDRAFT_KERNELS", "")
+    return _kind_for(os.environ.get("OUTDRAFT_KERNELS", ""))
+
+
+@cache
+def _kind_for(asked: str) -> str | None:
     if asked == "off":
         return None
     native = library()
@@ -142,9 +154,7 @@ def wanted_kind() -> str | None:
 
 
 def check(result: int | None) -> int:
-    """The pointer that a function returned; raises `RuntimeError` with the library's own words if it failed."""
+    """What a function returned, pointer or size; raises `RuntimeError` with the library's own words if it failed."""
     if not result:
-        native = library()
-        assert native is not None
-        raise RuntimeError(f"native kernels: {native.od_error().decode()}")
+        raise RuntimeError(f"native kernels: {require_library().od_error().decode()}")
     return result

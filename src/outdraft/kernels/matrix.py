@@ -16,7 +16,7 @@ from torch import Tensor
 
 from outdraft.core.errors import CapabilityError
 from outdraft.kernels import grid
-from outdraft.kernels.library import CLinear, check, library
+from outdraft.kernels.library import CLinear, check, require_library
 
 STEP, WIDE_STEP = 32, 128  # inputs that the kernels take at once
 
@@ -34,6 +34,11 @@ class Weight:
     def __post_init__(self) -> None:
         if self.num_in % STEP:
             raise CapabilityError(f"native kernels take inputs in steps of {STEP}; this weight has {self.num_in}")
+        if self.group and (self.group % STEP or self.num_in % self.group):
+            raise CapabilityError(
+                f"native kernels take groups of {STEP} inputs or of multiples of that which divide {self.num_in}; "
+                f"this weight has groups of {self.group}"
+            )
 
     @property
     def num_out(self) -> int:
@@ -69,10 +74,7 @@ class PackedMatrix:
     """A weight in the kernels' layout."""
 
     def __init__(self, weight: Weight) -> None:
-        native = library()
-        if native is None:
-            raise CapabilityError("the native kernels are not built: reinstall outdraft where a C++17 compiler is")
-        self._native = native
+        self._native = native = require_library()
         self.num_in, self.num_out = weight.num_in, weight.num_out
         self._handle = check(native.od_matrix_new(ctypes.byref(weight.describe())))
 

@@ -1,7 +1,7 @@
 """A decoder's layers and head in packed form: one native call a pass.
 
-Data in: hidden states [N, D] float32, rotary tables [N, rotary], and for each sequence where its rows stand in its
-cache; data out: hidden states, taps, logits. Keys and values of the new rows are left in the cache.
+Data in: hidden states [N, D] float32 and their positions, rotary tables [T, rotary], and for each sequence where its
+rows stand in its cache; data out: hidden states, taps, logits. Keys and values of the new rows are left in the cache.
 """
 
 import ctypes
@@ -15,7 +15,7 @@ from torch import Tensor
 from outdraft.core.cache import KVMemory
 from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.kernels.library import CLinear, CPass, CShape, CSpan, check, library
+from outdraft.kernels.library import CLinear, CPass, CShape, CSpan, check, require_library
 from outdraft.kernels.matrix import Weight
 
 _NONE: Mapping[int, Tensor] = {}
@@ -71,12 +71,9 @@ class Stack:
     """Layers and head on a team of `threads` threads; `kind`: which instruction set, "" = the best."""
 
     def __init__(self, shape: StackShape, num_layers: int, *, threads: int, kind: str = "") -> None:
-        native = library()
-        if native is None:
-            raise CapabilityError("the native kernels are not built: reinstall outdraft where a C++17 compiler is")
         if shape.head_dim % 32 or shape.head_dim > 512 or shape.hidden % 32 or shape.inner % 32:
             raise CapabilityError(f"native kernels need widths in steps of 32 and heads of at most 512: {shape}")
-        self._native = native
+        self._native = native = require_library()
         self.shape = shape
         self.threads = threads
         self.kind = kind or native.od_best_kernels().decode()
@@ -112,18 +109,19 @@ class Stack:
 
     def unit_bytes(self, unit: int) -> int:
         """The size of a unit as one block of bytes. Unit i is layer i, the one behind the last layer is the head."""
-        return int(self._native.od_model_unit_bytes(self.handle, unit))
+        return check(self._native.od_model_unit_bytes(self.handle, unit))
 
     def write_unit(self, unit: int, address: int) -> None:
         """Copy a packed unit to `unit_bytes` bytes of memory."""
         check(self._native.od_model_write_unit(self.handle, unit, address))
 
-    def lend_unit(self, unit: int, address: int) -> None:
+    def lend_unit(self, unit: int, address: int, size: int) -> None:
         """Compute with what `write_unit` wrote, where it lies (at a multiple of 64 bytes), until another is lent.
 
-        The caller keeps the memory; what the unit held before is let go.
+        The caller keeps the memory; what the unit held before is let go. Raises `RuntimeError` where the `size` bytes
+        are no such unit of this shape; then nothing has changed.
         """
-        check(self._native.od_model_lend_unit(self.handle, unit, address))
+        check(self._native.od_model_lend_unit(self.handle, unit, address, size))
 
     @property
     def num_bytes(self) -> int:
@@ -137,6 +135,7 @@ class Stack:
     def run(
         self,
         hidden: Tensor,
+        positions: Seq[int],
         cos: Tensor,
         sin: Tensor,
         spans: Seq[Span],
@@ -147,22 +146,21 @@ class Stack:
         middles: Mapping[int, Tensor] = _NONE,
         queries: Mapping[int, Tensor] = _NONE,
     ) -> None:
-        """The given layers, but for what `skip` leaves out, over hidden [N, D] float32, in place.
+        """The given layers, but for what `skip` leaves out, over hidden [N, D] float32 at `positions`, in place.
 
-        Where to put what layer i leaves: `taps[i]` [N, D] the state after it, `middles[i]` the state after its
-        attention, `queries[i]` [N, H, d] its queries, turned.
+        cos and sin [T, rotary] are of all positions that may come. Where to put what layer i leaves: `taps[i]` [N, D]
+        the state after it, `middles[i]` the state after its attention, `queries[i]` [N, H, d] its queries, turned.
         """
-        described = describe(spans)
         passed = CPass(
-            hidden.data_ptr(), cos.data_ptr(), sin.data_ptr(), hidden.shape[0], described, len(spans),
-            (ctypes.c_int32 * len(layers))(*layers), len(layers),
+            hidden.data_ptr(), ints(positions), cos.data_ptr(), sin.data_ptr(), len(positions),
+            describe(spans), len(spans), ints(layers), len(layers),
             *(_places(kept, layers) for kept in (taps, middles, queries)),
             skip.flags(layers) if skip else None,
         )  # fmt: skip
         check(self._native.od_model_run(self.handle, ctypes.byref(passed)))
 
     def logits(self, hidden: Tensor, *, norm: bool) -> Tensor:
-        """[M, D] float32 -> [M, V] float32; `norm`: the final norm first."""
+        """[M, D] float32 -> [M, V] float32; `norm`: the final norm first. A prompt's inner chunk has no such row."""
         hidden = hidden.contiguous()
         out = torch.empty(hidden.shape[0], self.shape.vocab)
         check(self._native.od_model_logits(self.handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr()))
@@ -192,6 +190,11 @@ def _places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctype
     return (ctypes.c_void_p * len(layers))(*(kept[i].data_ptr() if i in kept else None for i in layers))
 
 
+def ints(values: Seq[int]) -> "ctypes.Array[ctypes.c_int32]":
+    """For the C interface."""
+    return (ctypes.c_int32 * len(values))(*values)
+
+
 def pointer(values: Tensor | None) -> int | None:
     """For the C interface; None is null."""
     return values.data_ptr() if values is not None else None
@@ -204,4 +207,4 @@ def _flatten(paths: Seq[Seq[int]]) -> tuple[ctypes.Array[ctypes.c_int32], ctypes
     for path in paths:
         flat += path
         ends.append(len(flat))
-    return (ctypes.c_int32 * len(ends))(*ends), (ctypes.c_int32 * len(flat))(*flat)
+    return ints(ends), ints(flat)

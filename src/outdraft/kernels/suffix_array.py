@@ -17,8 +17,9 @@ from itertools import groupby
 import numpy as np
 from numpy.typing import NDArray
 
+from outdraft.core.errors import ConfigError
 from outdraft.kernels.index_types import CCorpus, CCorpusAnswer, CCorpusQuery, CSortWatch, ids
-from outdraft.kernels.library import check, library, wanted_kind
+from outdraft.kernels.library import check, require_library, wanted_kind
 
 Ids = NDArray[np.int32]
 _POLL = 0.1  # seconds between looks at a running sort
@@ -35,13 +36,21 @@ class Corpus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CorpusQuery:
-    """What to look for: the longest end of the context, of so many tokens, and what came after it."""
+    """What to look for: the longest end of the context, of so many tokens, and what came after it.
+
+    Raises `ConfigError` for what is below 1.
+    """
 
     min_match: int = 2
     max_match: int = 16
     max_hits: int = 5000  # of more places so many are taken, evenly spread over the order
     depth: int = 10  # tokens of a continuation
     max_nodes: int = 64  # of the trie: the heaviest
+
+    def __post_init__(self) -> None:
+        for name in ("min_match", "max_match", "max_hits", "depth", "max_nodes"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +69,7 @@ def sort_suffixes(tokens: Ids, order: Ids, alphabet: int, tell: Callable[[float]
 
     The end of the text is smaller than any token. Token ids lie in [0, alphabet). `tell` hears the share that is done.
     Beside both arrays it takes at most 2.3 N bytes. A KeyboardInterrupt stops it. Raises `RuntimeError` for an id
-    outside of the alphabet.
+    outside of the alphabet, `ValueError` for arrays that the kernels cannot read.
     """
     if wanted_kind():
         _sort_natively(tokens, order, alphabet, tell)
@@ -86,18 +95,21 @@ def sort_suffixes_reference(tokens: Ids) -> Ids:
 
 
 def look_up(corpus: Corpus, context: Seq[int], query: CorpusQuery) -> CorpusAnswer:
-    """What followed the longest end of `context` that the corpus has."""
+    """What followed the longest end of `context` that the corpus has.
+
+    Raises `RuntimeError` where its order is none (a damaged file), `ValueError` for arrays that kernels cannot read.
+    """
     if not wanted_kind():
         return look_up_reference(corpus, context, query)
-    native = library()
-    assert native is not None
+    native = require_library()
     address, length, _held = ids(context[-query.max_match :])
     tokens, parents, counts = ((ctypes.c_int32 * query.max_nodes)() for _ in range(3))
     asked = CCorpusQuery(
         address, length, query.min_match, query.max_match, query.max_hits, query.depth, query.max_nodes
     )
     answer = CCorpusAnswer(tokens, parents, counts)
-    whole = CCorpus(corpus.tokens.ctypes.data, corpus.order.ctypes.data, len(corpus.tokens), corpus.end)
+    size = len(corpus.tokens)
+    whole = CCorpus(_address(corpus.tokens, size), _address(corpus.order, size), size, corpus.end)
     check(native.od_corpus_look_up(whole, asked, answer))
     n = answer.nodes
     return CorpusAnswer(tokens[:n], parents[:n], counts[:n], answer.match, answer.hits)
@@ -153,14 +165,21 @@ def _heaviest(rows: list[list[int]], max_nodes: int) -> tuple[list[int], list[in
     return tokens, parents, counts
 
 
+def _address(values: Ids, size: int) -> int:
+    if values.dtype != np.int32 or values.shape != (size,) or not values.flags.c_contiguous:
+        raise ValueError(f"{size} int32 in one block are needed, not {values.dtype} {values.shape} {values.strides}")
+    return int(values.ctypes.data)
+
+
 def _sort_natively(tokens: Ids, order: Ids, alphabet: int, tell: Callable[[float], object]) -> None:
-    native = library()
-    assert native is not None
+    native = require_library()
+    size = len(tokens)
+    text, places = _address(tokens, size), _address(order, size)
     watch, failed = CSortWatch(), list[BaseException]()
 
     def work() -> None:
         try:
-            check(native.od_sort_suffixes(tokens.ctypes.data, len(tokens), alphabet, order.ctypes.data, watch))
+            check(native.od_sort_suffixes(text, size, alphabet, places, watch))
         except RuntimeError as error:
             failed.append(error)
 

@@ -15,7 +15,7 @@ from heapq import heappop, heappush
 from typing import Protocol
 
 from outdraft.kernels.index_types import CGuessLimits, CTreeGuess, ids
-from outdraft.kernels.library import check, library, wanted_kind
+from outdraft.kernels.library import check, require_library, wanted_kind
 
 _EVERY = 1 << 30
 
@@ -75,7 +75,7 @@ class SuffixTree(Protocol):
 
 
 def make_suffix_tree(depth: int) -> SuffixTree:
-    """Native, where it is built."""
+    """Native, where it is built; for one thread at a time. Raises `RuntimeError` for a depth below 1."""
     return NativeSuffixTree(depth) if wanted_kind() else SuffixTrieReference(depth)
 
 
@@ -83,11 +83,9 @@ class NativeSuffixTree:
     """A compressed tree; `extend` and `evict` cost O(depth) a token."""
 
     def __init__(self, depth: int) -> None:
-        native = library()
-        assert native is not None
-        self._native = native
+        self._native = native = require_library()
         self.depth = depth
-        self._handle = check(native.od_suffix_tree_new(depth))
+        self._handle = check(native.od_suffix_tree_new(min(depth, _EVERY)))
 
     def __del__(self) -> None:
         if getattr(self, "_handle", None):
@@ -154,6 +152,8 @@ class SuffixTrieReference:
     """One node for every span: the same answers from a page of Python."""
 
     def __init__(self, depth: int) -> None:
+        if depth < 1:
+            raise RuntimeError(f"the depth of a suffix tree is at least 1, not {depth}")
         self.depth = depth
         self._root = _Node()
         self._texts: deque[list[int]] = deque()

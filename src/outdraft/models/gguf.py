@@ -40,6 +40,7 @@ _LAYER = {
     "ffn_down": "mlp.down_proj",
 }
 _DIVISORS = "rope_freqs.weight"  # Llama 3's slowed rotary pairs, as numbers instead of a rule
+_SCALING = ("type", "factor", "original_context_length", "finetuned", "yarn_beta_fast", "yarn_beta_slow")  # are read
 _FOREIGN = ("expert", "scale", "softcap", "nextn", "clamp")  # arithmetic that the shared block does not do
 
 
@@ -134,6 +135,8 @@ class GgufModel(TensorSource):
         for key in self._file.keys(f"{self._arch}."):
             if any(word in key for word in _FOREIGN) and "rope" not in key and self._file.get(key):
                 raise ModelLoadError(f"{self.origin}: {key}={self._file.get(key)!r} is not supported")
+        if "model.embed_tokens.weight" not in self:
+            raise ModelLoadError(f"{self.origin} lacks the tensor 'token_embd.weight': is it a whole model?")
         heads, width = self._count("attention.head_count"), self._count("embedding_length")
         head_dim = self._count("attention.key_length", width // heads)
         if self._count("rope.dimension_count", head_dim) != head_dim:
@@ -175,10 +178,17 @@ class GgufModel(TensorSource):
         kind = self._value("rope.scaling.type", "none")
         if kind == "none":
             return None
+        for key in self._file.keys(f"{self._arch}.rope.scaling."):
+            if key.rpartition(".")[2] not in _SCALING:
+                raise ModelLoadError(
+                    f"{self.origin}: {key}={self._file.get(key)!r} is not supported: take the model's safetensors"
+                )
         return {
             "rope_type": kind,
             "factor": _shortest(self._value("rope.scaling.factor", 1.0)),
             "original_max_position_embeddings": self._count("rope.scaling.original_context_length", max_len),
+            "beta_fast": self._value("rope.scaling.yarn_beta_fast"),
+            "beta_slow": self._value("rope.scaling.yarn_beta_slow"),
         }
 
     def _llama3(self, divisors: Tensor, head_dim: int, theta: float) -> dict[str, object]:

@@ -7,6 +7,7 @@ vocabulary goes along.
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,10 @@ def write_gguf(directory: Path, path: Path) -> None:
         raise ModelLoadError(
             f"{directory}: model_type={raw.get('model_type')!r} cannot be written as GGUF here "
             f"(unquantized {', '.join(ARCHITECTURES)} without windows can): use llama.cpp's convert_hf_to_gguf.py"
+        )
+    if rope != replace(rope, attention_factor=None, mscale=None, mscale_all_dim=None, truncate=True):
+        raise ModelLoadError(
+            f"{directory}: attention_factor, mscale and truncate of its rotary positions cannot be written as GGUF here"
         )
     try:
         gguf: Any = importlib.import_module("gguf")
@@ -96,6 +101,9 @@ def _add_rope(gguf: Any, writer: Any, rope: RopeConfig, max_len: int) -> dict[st
         writer.add_rope_scaling_type(gguf.RopeScalingType(rope.kind))
         writer.add_rope_scaling_factor(rope.factor)
         writer.add_rope_scaling_orig_ctx_len(rope.original_max_len or max_len)
+        if rope.kind == "yarn":
+            writer.add_rope_scaling_yarn_beta_fast(rope.beta_fast)
+            writer.add_rope_scaling_yarn_beta_slow(rope.beta_slow)
     return {}
 
 

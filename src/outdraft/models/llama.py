@@ -57,6 +57,13 @@ def write_common(config: ModelConfig) -> dict[str, object]:
     }
 
 
+def write_windows(config: ModelConfig) -> dict[str, object]:
+    """The sliding window and, where not all layers have it, which do."""
+    kinds = ["full_attention" if window is None else "sliding_attention" for window in config.windows]
+    size = next((window for window in config.windows if window is not None), None)
+    return {"sliding_window": size, **({"layer_types": kinds} if "full_attention" in kinds else {})}
+
+
 def llama_table(config: ModelConfig) -> Iterable[Entry]:
     """Ours from theirs."""
     width = config.head_dim
@@ -97,7 +104,7 @@ def _read_mistral(raw: dict[str, object]) -> ModelConfig:
 
 
 def _write_mistral(config: ModelConfig) -> dict[str, object]:
-    return {**write_common(config), "sliding_window": config.window(0)}
+    return {**write_common(config), **write_windows(config)}
 
 
 IGNORED = ("rotary_emb.inv_freq",)

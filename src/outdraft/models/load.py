@@ -11,7 +11,7 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.gguf import GgufModel
@@ -75,6 +75,11 @@ def load_network(
 
 def _load(path: str | Path, dtype: str | torch.dtype | None, device: str) -> Decoder:
     stored = open_weights(path, dtype)
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # PyTorch raises one or another
+        reason = str(error).splitlines()[0]
+        raise CapabilityError(f"device={device!r} cannot be used here ({reason}): take 'cpu'") from error
     decoder = Decoder(stored.config, stored.dtype, device)
     stored.fill(tensors_of(decoder))
     return decoder.eval().requires_grad_(False)
@@ -220,9 +225,7 @@ def _resolve_names(
     missing = [name for name in wanted if name not in names]
     if missing:
         raise ModelLoadError(f"{source.origin} lacks {len(missing)} tensors, e.g. {', '.join(sorted(missing)[:3])}")
-    unexpected = sorted(
-        name for name in set(source) - set(names.values()) if not name.endswith(kind.ignored or ("\0",))
-    )  # fmt: skip
+    unexpected = sorted(name for name in set(source) - set(names.values()) if not name.endswith(kind.ignored))
     if unexpected:
         raise ModelLoadError(
             f"{source.origin} has {len(unexpected)} tensors that its config.json does not explain, "

@@ -23,7 +23,7 @@ from outdraft.models.network import RunOutput
 from outdraft.nn.context import AttentionContext, WatchedContext
 from outdraft.nn.linear import LinearMap
 from outdraft.nn.quant.linear import QuantLinear
-from outdraft.nn.rope import Rotation
+from outdraft.nn.rope import Rope
 
 
 def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> bool:
@@ -99,8 +99,7 @@ class NativeDecoder:
     ) -> RunOutput:
         """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
         layers = range(start, self.config.num_layers if stop is None else stop)
-        rotation = self.rope.at(positions, torch.float32)
-        return run_packed(self.stack.run, self.config, rotation, h, ctx, layers, skip, taps)
+        return run_packed(self.stack.run, self.config, self.rope, h, positions, ctx, layers, skip, taps)
 
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V] float32."""
@@ -114,15 +113,21 @@ class NativeDecoder:
 def run_packed(
     run: Callable[..., None],
     config: ModelConfig,
-    rotation: Rotation,
+    rope: Rope,
     h: Tensor,
+    positions: Tensor,
     ctx: AttentionContext,
     layers: range,
     skip: Skip,
     taps: Collection[int],
 ) -> RunOutput:
-    """`layers` over h [N, D] by `run`, which takes what `Stack.run` takes; with what `taps` and `ctx` want to keep."""
-    h = h.float().clone()
+    """`layers` over h [N, D] at positions [N] by `run`, which takes what `Stack.run` takes.
+
+    What `taps` and `ctx` want is kept.
+    """
+    h = h.to(torch.float32, copy=True)
+    places = positions.tolist()
+    cos, sin = rope.table(max(places) + 1, h.dtype, h.device)
     taken = {layers.start: h.clone()} if layers.start in taps else {}
     states = {i: torch.empty_like(h) for i in layers if i + 1 in taps}
     middles = {i: torch.empty_like(h) for i in layers if after_attention(i) in taps}
@@ -130,7 +135,7 @@ def run_packed(
     if isinstance(ctx, WatchedContext):
         shape = (len(h), config.num_heads, config.head_dim)
         queries.update({i: torch.empty(shape) for i in layers if i not in skip.attention})
-    run(h, rotation.cos, rotation.sin, spans_of(ctx), layers, skip=skip, taps=states, middles=middles, queries=queries)
+    run(h, places, cos, sin, spans_of(ctx), layers, skip=skip, taps=states, middles=middles, queries=queries)
     taken |= {after_attention(i): state for i, state in middles.items()}
     return RunOutput(hidden=h, taps=taken | {i + 1: state for i, state in states.items()})
 

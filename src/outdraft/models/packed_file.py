@@ -21,6 +21,7 @@ from typing import BinaryIO
 import torch
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.core.user_cache import user_cache
 from outdraft.kernels.stack import Stack
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block as Layer
@@ -56,15 +57,10 @@ def packed_file(stored: StoredWeights, *, cache: Path | None = None) -> PackedFi
             f"weights_memory streams what the native kernels compute, decoders of Llama's shape in bfloat16; "
             f"{path.name} is {kind} in {dtype} (or the kernels are off): leave it out, or give dtype='bfloat16'"
         )
-    place = (cache or cache_directory()) / f"{path.stem}-{_fingerprint(path, stored)}.packed"
+    place = (cache or user_cache("packed")) / f"{path.stem}-{_fingerprint(path, stored)}.packed"
     if not place.exists():
         _make(place, stored)
     return _read_index(place)
-
-
-def cache_directory() -> Path:
-    """`outdraft/packed` in the user's cache (XDG_CACHE_HOME)."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outdraft" / "packed"
 
 
 def _files(path: Path) -> list[Path]:
@@ -139,11 +135,16 @@ def _append(file: BinaryIO, size: int, write: Callable[[int], None]) -> Unit:
 def _read_index(place: Path) -> PackedFile:
     tail = 8 + len(_MARK)
     with place.open("rb") as file:
-        size = file.seek(0, os.SEEK_END)
-        file.seek(max(0, size - tail))
+        file.seek(max(0, file.seek(0, os.SEEK_END) - tail))
         end = file.read(tail)
-        if end[8:] != _MARK:
-            raise ModelLoadError(f"{place} is no packed file, or cut short: delete it, it is made again")
-        file.seek(int.from_bytes(end[:8], "little"))
-        told = json.loads(file.read()[:-tail])
-    return PackedFile(path=place, units=tuple(Unit(**unit) for unit in told["units"]), embedding=told["embedding"])
+        try:
+            if end[8:] != _MARK:
+                raise ValueError("its end mark is missing")
+            file.seek(int.from_bytes(end[:8], "little"))
+            told = json.loads(file.read()[:-tail])
+            units = tuple(Unit(**unit) for unit in told["units"])
+            return PackedFile(path=place, units=units, embedding=told["embedding"])
+        except (ValueError, TypeError, LookupError, OverflowError, OSError) as error:
+            raise ModelLoadError(
+                f"{place} is no packed file, cut short or damaged ({error}): delete it, it is made again"
+            ) from error

@@ -75,6 +75,8 @@ def quantized_shell(decoder: Decoder, config: QuantConfig) -> Decoder:
     shape = replace(decoder.config, quant=config, variant=config.variant)
     shell = Decoder(shape, weight.dtype, weight.device)
     theirs = dict(decoder.named_parameters(remove_duplicate=False))
+    if not quantized_names(shell):
+        raise ConfigError(f"keep={config.keep!r} leaves no linear map to round: keep fewer")
     for name, parameter in shell.named_parameters(remove_duplicate=False):
         parameter.data = theirs[name].data
     return shell.eval().requires_grad_(False)

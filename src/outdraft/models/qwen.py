@@ -5,7 +5,7 @@ Tensor names are Llama's.
 
 from outdraft.models.config import ModelConfig
 from outdraft.models.fields import Fields
-from outdraft.models.llama import IGNORED, llama_table, read_common, write_common
+from outdraft.models.llama import IGNORED, llama_table, read_common, write_common, write_windows
 from outdraft.models.naming import Architecture
 
 
@@ -18,14 +18,10 @@ def _windows(fields: Fields) -> tuple[int | None, ...]:
 
 
 def _write_windows(config: ModelConfig) -> dict[str, object]:
-    sizes = [window for window in config.windows if window is not None]
-    if not sizes:
+    if not config.windows:
         return {"use_sliding_window": False}
-    kinds = ["full_attention" if window is None else "sliding_attention" for window in config.windows]
-    first = kinds.index("sliding_attention")
-    return {
-        "use_sliding_window": True, "sliding_window": sizes[0], "max_window_layers": first, "layer_types": kinds
-    }  # fmt: skip
+    first = next(i for i, window in enumerate(config.windows) if window is not None)
+    return {"use_sliding_window": True, "max_window_layers": first, **write_windows(config)}
 
 
 def _read2(raw: dict[str, object]) -> ModelConfig:

@@ -55,7 +55,7 @@ class StreamedDecoder:
         self._embedding = EmbeddingRows(packed, config.hidden_size)
         self._one_pass = Lock()  # the buffers serve one at a time
         for unit in self.units.resident:
-            self.stack.lend_unit(unit, self.units.bring(unit))
+            self._lend(unit)
 
     @property
     def kernels(self) -> str:
@@ -84,15 +84,17 @@ class StreamedDecoder:
     ) -> RunOutput:
         """Layers start..stop, but for what `skip` leaves out, over h [N, D]; `ctx` must have a cache."""
         layers = range(start, self.config.num_layers if stop is None else stop)
-        rotation = self.rope.at(positions, torch.float32)
         with self._one_pass:
-            return run_packed(self._run, self.config, rotation, h, ctx, layers, skip, taps)
+            return run_packed(self._run, self.config, self.rope, h, positions, ctx, layers, skip, taps)
 
-    def _run(self, h: Tensor, cos: Tensor, sin: Tensor, spans: Sequence[Span], layers: range, **kept: Any) -> None:
+    def _run(
+        self, h: Tensor, places: Sequence[int], cos: Tensor, sin: Tensor, spans: Sequence[Span], layers: range,
+        **kept: Any,
+    ) -> None:  # fmt: skip
         """As `Stack.run`, a call for each layer that is streamed."""
         for together in self._calls(layers):
-            self._lend(together[0])
-            self.stack.run(h, cos, sin, spans, together, **kept)
+            self._bring(together[0])
+            self.stack.run(h, places, cos, sin, spans, together, **kept)
 
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V] float32."""
@@ -104,13 +106,16 @@ class StreamedDecoder:
 
     def _head(self, h: Tensor, *, norm: bool) -> Tensor:
         with self._one_pass:
-            self._lend(self.config.num_layers)
+            self._bring(self.config.num_layers)
             return self.stack.logits(h.float(), norm=norm)
 
-    def _lend(self, unit: int) -> None:
+    def _bring(self, unit: int) -> None:
         """Residents are lent for good."""
         if unit not in self.units.resident:
-            self.stack.lend_unit(unit, self.units.bring(unit))
+            self._lend(unit)
+
+    def _lend(self, unit: int) -> None:
+        self.stack.lend_unit(unit, self.units.bring(unit), self.units.units[unit].size)
 
     def _calls(self, layers: Sequence[int]) -> list[list[int]]:
         """Layers that one native call runs: at most its first is streamed."""

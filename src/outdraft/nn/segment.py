@@ -7,7 +7,9 @@
 Data: parent indices and flags of n rows -> paths, visibility and depths, all on the host, once a pass.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import torch
 from torch import Tensor
@@ -76,3 +78,11 @@ class Segment:
             if parent >= 0:
                 seen[i] |= seen[parent]
         return seen
+
+
+def chain_segments(seqs: Sequence[int], counts: Sequence[int], bases: Sequence[int]) -> list[Segment]:
+    """`counts[i]` rows of cache sequence `seqs[i]` behind its first `bases[i]`, sequence after sequence in the pass."""
+    return [
+        Segment(seq=seq, start=stop - count, stop=stop, base=base)
+        for seq, count, stop, base in zip(seqs, counts, accumulate(counts), bases, strict=True)
+    ]

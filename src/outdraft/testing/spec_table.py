@@ -11,7 +11,20 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from outdraft.models.base import Decoder
+from outdraft.testing.tiny import tiny_model
+
+
+def plain_target(vocab_size: int, dtype: torch.dtype) -> Decoder:
+    """Two layers in the shape of Llama."""
+    return tiny_model(vocab=vocab_size, dtype=dtype, seed=1)
+
+
+def no_documents(target: Decoder) -> tuple[tuple[int, ...], ...]:
+    """Requests bring nothing to copy from."""
+    return ()
 
 
 def nothing(target: Decoder, directory: Path) -> Mapping[str, Any]:
@@ -26,7 +39,8 @@ class DrafterRow:
     drafter: str  # a name of the catalogue, or "package.module:METHOD"
     options: Mapping[str, Any] = field(default_factory=dict)
     side: Callable[[Decoder, Path], Mapping[str, Any]] = nothing
-    architecture: str = "llama"  # of the tiny target
+    target: Callable[[int, torch.dtype], Decoder] = plain_target  # of this vocabulary and precision
+    references: Callable[[Decoder], tuple[tuple[int, ...], ...]] = no_documents  # of every request, given the target
     codec: Callable[[int], object] | None = None  # the tiny target's tokenizer, given the size of its vocabulary
     label: str = ""  # tells rows of one drafter apart
     remembers: bool = False  # keeps state across requests on purpose (a shared pool, a learned table)

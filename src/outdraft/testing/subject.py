@@ -3,6 +3,7 @@
 row -> Subject -> engine(...) -> run(engine, requests) -> [Outcome]        oracle(request) -> the only right answer
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,7 +32,6 @@ from outdraft.testing.audit import AuditedTarget
 from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
 from outdraft.testing.spec_table import DrafterRow
-from outdraft.testing.tiny import tiny_model
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,8 +43,22 @@ class Outcome:
     events: list[StepEvent] = field(default_factory=list)
 
 
+class _Referring(Engine):
+    """Every request comes with these documents."""
+
+    def __init__(self, parts: Parts, *, eos_token_ids: frozenset[int], references: tuple[tuple[int, ...], ...]) -> None:
+        super().__init__(parts, eos_token_ids=eos_token_ids)
+        self._references = references
+
+    def add(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
+        """Accept a request."""
+        return super().add(replace(request, references=self._references), find_stop)
+
+
 class Subject:
     """A row of the table, built. One tiny target is shared by all engines; every engine has a drafter of its own."""
+
+    references: tuple[tuple[int, ...], ...] = ()
 
     def __init__(
         self, row: DrafterRow, directory: Path, *, vocab_size: int = 61, dtype: torch.dtype = torch.float64
@@ -52,7 +66,8 @@ class Subject:
         self.row = row
         self.directory = directory
         self.method = find("drafter", row.drafter)
-        self.decoder: Decoder = tiny_model(row.architecture, vocab=vocab_size, dtype=dtype, seed=1)
+        self.decoder: Decoder = row.target(vocab_size, dtype)
+        self.references = row.references(self.decoder)
         given = {**row.side(self.decoder, directory), **row.options}
         self.options: Any = make_options(self.method, given)
         self.vocab_size = vocab_size
@@ -84,7 +99,7 @@ class Subject:
             verifier=verifier or ReferenceRule(),
             policy=policy or ConstantPolicy(Budget(depth=depth, nodes=nodes)),
         )
-        return Engine(parts, eos_token_ids=eos)
+        return _Referring(parts, eos_token_ids=eos, references=self.references)
 
     def make_runner(self, max_len: int | None, cache: CacheConfig) -> Runner:
         """The target of an engine; a subclass may put another runner on the bench."""

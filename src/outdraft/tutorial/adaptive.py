@@ -11,7 +11,8 @@ from typing import Any
 from outdraft.analysis.theory import best_length, estimate_alpha
 from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
-from outdraft.engine.llm import LLM, Prompt
+from outdraft.engine.llm import LLM
+from outdraft.engine.prompts import Prompt
 from outdraft.engine.writer import Result
 from outdraft.tutorial.complexity import SequenceComplexityEstimator
 

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.core.params import SamplingParams
-from outdraft.engine.llm import LLM, Prompt
+from outdraft.engine.llm import LLM
+from outdraft.engine.prompts import Prompt
 from outdraft.engine.stats import RequestStats
 from outdraft.engine.writer import Chunk
 

@@ -11,7 +11,8 @@ from time import perf_counter
 from typing import Any
 
 from outdraft.core.params import SamplingParams
-from outdraft.engine.llm import LLM, Prompt
+from outdraft.engine.llm import LLM
+from outdraft.engine.prompts import Prompt
 from outdraft.engine.stats import RequestStats
 from outdraft.engine.writer import Result
 from outdraft.tutorial.verification import ProbabilisticVerification

@@ -18,8 +18,9 @@ from outdraft.core.packing import PackedDrafts
 from outdraft.core.registry import Method
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
-from outdraft.verify import block, coupled, greedy, sequential, traversal
+from outdraft.verify import block, greedy, sequential, traversal
 from outdraft.verify.shared.case import Case, NoOptions, make_cases
+from outdraft.verify.shared.own_draws import follow_draws
 
 
 class Auto:
@@ -42,7 +43,7 @@ def _judge(case: Case, best: list[int]) -> Verdict:
     if case.seq.request.params.greedy:
         return greedy.follow(case, best)
     if case.seq.coupled:
-        return coupled.judge(case)
+        return follow_draws(case)
     if case.q is None:
         return sequential.judge(case)
     return block.judge(case) if case.tree.is_chain else traversal.judge(case)

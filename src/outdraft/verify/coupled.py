@@ -8,26 +8,14 @@ lets it; sharing the noise is sound here because the guess cannot change what is
 """
 
 from outdraft.core.registry import Method, Paper
-from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, NoOptions, PerDraft
-
-
-def judge(case: Case) -> Verdict:
-    """One keyed draw at each visited depth."""
-    tree, node, depth = case.tree, 0, 0
-    while True:
-        token = case.coins.draw(case.p[node], depth)
-        child = next((c for c in tree.children[node] if tree.tokens[c] == token), None)
-        if child is None:
-            return case.verdict(node, token)
-        node, depth = child, depth + 1
-
+from outdraft.verify.shared.case import NoOptions, PerDraft
+from outdraft.verify.shared.own_draws import follow_draws
 
 METHOD = Method(
     name="coupled",
     kind="verifier",
     summary="the target's own keyed draw at each node: the same seed gives the same text with any drafter or none",
-    build=lambda options: PerDraft(judge, coupled=True),
+    build=lambda options: PerDraft(follow_draws, coupled=True),
     options=NoOptions,
     paper=Paper(
         title="Coupling without Communication and Drafter-Invariant Speculative Decoding",

@@ -9,10 +9,10 @@ rule is `coupled`'s walk, and exact.
 
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
-from outdraft.core.verdict import Verdict
-from outdraft.verify.shared.case import Case, PerDraft
+from outdraft.verify.shared.case import PerDraft
+from outdraft.verify.shared.own_draws import follow_draws
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,24 +22,12 @@ class DistanceToleranceOptions:
     distance: int = 1  # of token ids; 0 is exact
 
     def __post_init__(self) -> None:
-        if self.distance < 0:
-            raise ConfigError(f"distance={self.distance}: must be at least 0 (0 is the exact rule)")
+        check_range(self, "distance", least=0, note="0 is the exact rule")
 
 
 def build(options: DistanceToleranceOptions) -> PerDraft:
     """The rule with its distance."""
-
-    def judge(case: Case) -> Verdict:
-        tree, node, depth = case.tree, 0, 0
-        while True:
-            token = case.coins.draw(case.p[node], depth)
-            off = {child: abs(tree.tokens[child] - token) for child in tree.children[node]}
-            nearest = min(off, key=lambda child: off[child], default=None)
-            if nearest is None or off[nearest] > options.distance:
-                return case.verdict(node, token)
-            node, depth = nearest, depth + 1
-
-    return PerDraft(judge, lossless=options.distance == 0)
+    return PerDraft(lambda case: follow_draws(case, distance=options.distance), lossless=options.distance == 0)
 
 
 METHOD = Method(

@@ -11,18 +11,13 @@ from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.chain import chain_nodes
+from outdraft.verify.shared.own_draws import follow_draws
 
 
 def judge(case: Case) -> Verdict:
     """Outputs are drawn as far as they are needed."""
-    nodes = chain_nodes(case, "fixed_point")
-    guesses = [case.tree.tokens[node] for node in nodes[1:]]
-    length = 0
-    output = case.coins.draw(case.p[0], 0)
-    while length < len(guesses) and guesses[length] == output:
-        length += 1
-        output = case.coins.draw(case.p[nodes[length]], length)
-    return case.verdict(nodes[length], output)
+    chain_nodes(case, "fixed_point")
+    return follow_draws(case)
 
 
 METHOD = Method(

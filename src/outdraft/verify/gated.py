@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, PerDraft
@@ -33,11 +34,10 @@ class GatedOptions:
     exact: bool = True  # False: a gate that is passed needs no coin (lossy)
 
     def __post_init__(self) -> None:
-        for name in ("top_k", "threshold", "ratio", "confidence"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 0 (0 is no gate)")
-        if not (self.exact or self.top_k or self.threshold or self.ratio or self.confidence):
-            raise ConfigError("exact=False without a gate would keep every guess: set top_k, threshold or ratio")
+        gates = ("top_k", "threshold", "ratio", "confidence")
+        check_range(self, *gates, least=0, note="0 is no gate")
+        if not self.exact and not any(getattr(self, name) for name in gates):
+            raise ConfigError(f"exact=False without a gate would keep every guess: set one of {', '.join(gates)}")
 
 
 def open_tokens(options: GatedOptions, p: Tensor, q: Tensor | float, confidence: Tensor | float) -> Tensor:

@@ -16,7 +16,6 @@ from outdraft.core.packing import PackedDrafts
 from outdraft.core.registry import Method, Paper
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
-from outdraft.kernels import choice
 from outdraft.verify.shared.case import Case, NoOptions, make_cases
 
 
@@ -43,8 +42,7 @@ def best_tokens(cases: Seq[Case], p: Tensor) -> list[int]:
     """[M, V] -> the most probable token at each node."""
     if cases and cases[0].best is not None:
         return cases[0].best
-    found = choice.best_tokens(p)
-    return found if found is not None else cast(list[int], p.argmax(-1).tolist())
+    return cast(list[int], p.argmax(-1).tolist())
 
 
 def follow(case: Case, best: list[int]) -> Verdict:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, PerDraft
@@ -31,8 +31,7 @@ class LeniencyOptions:
     leniency: float = 2.0  # l; 1 is exact
 
     def __post_init__(self) -> None:
-        if self.leniency < 1:
-            raise ConfigError(f"leniency={self.leniency}: must be at least 1 (1 is the exact rule)")
+        check_range(self, "leniency", least=1, note="1 is the exact rule")
 
 
 def build(options: LeniencyOptions) -> PerDraft:

@@ -9,7 +9,7 @@ threshold 0 only a guess of probability 1 is kept, and greedy text is plain deco
 import math
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.relaxed import keep_longest
@@ -22,8 +22,7 @@ class RollbackOptions:
     threshold: float = 5.0  # nats: a guess of which the target is less sure than exp(-threshold) is taken back
 
     def __post_init__(self) -> None:
-        if self.threshold < 0:
-            raise ConfigError(f"threshold={self.threshold}: must be at least 0 nats")
+        check_range(self, "threshold", least=0, note="nats")
 
 
 def build(options: RollbackOptions) -> PerDraft:

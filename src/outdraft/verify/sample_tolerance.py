@@ -8,7 +8,7 @@ is left of p; none: a token of what is left. Out: a path and one more token. Wit
 
 from dataclasses import dataclass
 
-from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.in_turn import judge_in_turn
@@ -21,8 +21,7 @@ class SampleToleranceOptions:
     num_draws: int = 3  # s; 1 is exact
 
     def __post_init__(self) -> None:
-        if self.num_draws < 1:
-            raise ConfigError(f"num_draws={self.num_draws}: must be at least 1 (1 is the exact rule)")
+        check_range(self, "num_draws", least=1, note="1 is the exact rule")
 
 
 def build(options: SampleToleranceOptions) -> PerDraft:

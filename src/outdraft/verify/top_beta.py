@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
@@ -25,10 +25,8 @@ class TopBetaOptions:
     gap: float = 3.0  # nats behind the best
 
     def __post_init__(self) -> None:
-        if self.beta < 1:
-            raise ConfigError(f"beta={self.beta}: must be at least 1 (1 is the best token alone)")
-        if self.gap < 0:
-            raise ConfigError(f"gap={self.gap}: must be at least 0 nats")
+        check_range(self, "beta", least=1, note="1 is the best token alone")
+        check_range(self, "gap", least=0, note="nats")
 
 
 def build(options: TopBetaOptions) -> PerDraft:

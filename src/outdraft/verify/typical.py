@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
@@ -30,9 +30,7 @@ class TypicalOptions:
     delta: float = 0.3  # an unsure target lowers that bar; larger is stricter
 
     def __post_init__(self) -> None:
-        for name in ("epsilon", "delta"):
-            if not getattr(self, name) >= 0:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 0")
+        check_range(self, "epsilon", "delta", least=0)
 
 
 def build(options: TypicalOptions) -> PerDraft:

@@ -8,4 +8,5 @@ ROWS = [
     DrafterRow(drafter="draft_model", side=smaller_model),
     DrafterRow(drafter="draft_model", label="twin", side=twin),
     DrafterRow(drafter="draft_model", label="tree", side=twin, options={"width": 2}),
+    DrafterRow(drafter="draft_model", label="beam", side=twin, options={"beam": 3}),
 ]

@@ -1,5 +1,7 @@
-"""Copies from references; the suite's requests bring none, so here it looks in their own text."""
+"""Copies from a document that holds one of the texts, and from the request's own text."""
+
+from contracts.sides import its_own_text
 
 from outdraft.testing.spec_table import DrafterRow
 
-ROWS = [DrafterRow(drafter="llma", options={"index_output": True})]
+ROWS = [DrafterRow(drafter="llma", references=its_own_text, options={"index_output": True})]

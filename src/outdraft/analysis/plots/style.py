@@ -13,7 +13,7 @@ from outdraft.analysis.records import PLAIN
 
 INK, QUIET, FAINT = "#222222", "#6b6b6b", "#dddddd"
 GAIN, LOSS = "#eef6ee", "#fbf0ee"
-_PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#5d4ea0")
+PALETTE = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#8c564b", "#5d4ea0")
 _MARKERS = ("o", "s", "D", "^", "v", "P", "X", "h")
 PARTS = {"draft": "#e69f00", "target": "#0072b2", "rest": "#b8b8b8"}
 HALO = [withStroke(linewidth=2.2, foreground="white")]  # figures stay readable on a line
@@ -24,7 +24,7 @@ Colours = dict[str, str]
 def colours_of(methods: Seq[str]) -> Colours:
     """A colour for each method."""
     drafters = [method for method in methods if method != PLAIN]
-    return {PLAIN: QUIET} | {method: _PALETTE[i % len(_PALETTE)] for i, method in enumerate(drafters)}
+    return {PLAIN: QUIET} | {method: PALETTE[i % len(PALETTE)] for i, method in enumerate(drafters)}
 
 
 def marker_of(methods: Seq[str], method: str) -> str:

@@ -10,12 +10,11 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, NullLocator, PercentFormatter, ScalarFormatter
 
-from outdraft.analysis.plots.style import GAIN, HALO, INK, LOSS, QUIET, colours_of, marker_of, new_figure, tidy
+from outdraft.analysis.plots.style import GAIN, HALO, INK, LOSS, PALETTE, QUIET, colours_of, marker_of, new_figure, tidy
 from outdraft.analysis.predict import Prediction
 from outdraft.analysis.theory import PassCost, expected_speedup, expected_tokens, flat, lockstep_tokens
 from outdraft.analysis.theory_sheets import best
 
-_COLOURS = ("#d55e00", "#e69f00", "#009e73", "#56b4e9", "#0072b2", "#cc79a7", "#8c564b", "#5d4ea0")
 _BATCHES, _BATCH_K = (1, 2, 4, 8, 16), 5
 
 
@@ -123,4 +122,4 @@ def _against(axes: Axes, predictions: Seq[Prediction]) -> None:
 
 
 def _cycle(items: Seq[float]) -> list[str]:
-    return [_COLOURS[i % len(_COLOURS)] for i in range(len(items))]
+    return [PALETTE[i % len(PALETTE)] for i in range(len(items))]

@@ -124,6 +124,11 @@ def _measure(console: "Console", options: Options) -> int:
         except KeyboardInterrupt:
             console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
             raise
+    if outcome.too_long and outcome.key is None:
+        raise ConfigError(
+            f"no prompt fits: {outcome.too_long[0]} and --max-tokens {plan.params.max_tokens} exceed the context "
+            f"of {plan.subject.plain.config['max_model_len']} tokens; lower --max-tokens, or take another --suite"
+        )
     for note in _notes(outcome):
         console.print(note, style="dim", markup=False)
     more = {"absent": absent, "too_long": outcome.too_long}

@@ -149,7 +149,10 @@ class Chat:
 def _ask(console: "Console") -> str | None:
     """The next line; None at its end. A prompt is shown to people only."""
     if not sys.stdin.isatty():
-        return next(iter(sys.stdin.readline, ""), None)
+        try:
+            return sys.stdin.readline() or None
+        except UnicodeDecodeError as error:
+            raise RequestError(f"standard input is not UTF-8 text: {error}") from error
     import readline  # noqa: F401 - line editing for input()
 
     try:

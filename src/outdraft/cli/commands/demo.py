@@ -1,6 +1,6 @@
 """`outdraft demo`: watch it, then read the figures.
 
-First a few texts, each written plain and speculatively; then every drafter on prose, Python and a prompt that repeats
+First a few texts, each written plain and speculatively; then five drafters on prose, Python and a prompt that repeats
 itself, measured in turn in the same run. Exit code 1 if any drafter's text is not the plain one.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from outdraft.bench.contest import Contest, Score
     from outdraft.engine.llm import LLM
 
-SUMMARY = "the same text twice, plain and speculative; then all drafters compared"
+SUMMARY = "the same text twice, plain and speculative; then five drafters compared"
 EPILOG = "exit code 1 if a drafter's text differs from plain decoding's"
 BARS = " ▁▂▃▄▅▆▇█"
 
@@ -40,6 +40,8 @@ def run(options: Options) -> int:
     """Race, measure, print."""
     if options.max_tokens < 8:
         raise ConfigError(f"max_tokens={options.max_tokens}: a demo needs at least 8")
+    if not options.seconds >= 0:
+        raise ConfigError(f"seconds={options.seconds:g}: it must be at least 0")
     from outdraft.bench.contest import hold
     from outdraft.cli.console import make_console, write_json
     from outdraft.engine.llm import LLM

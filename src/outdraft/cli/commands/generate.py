@@ -60,7 +60,10 @@ def read_prompt(given: str | None) -> str:
     """The prompt, from the command line or from standard input. Raises `RequestError` if it is empty."""
     if given is None and sys.stdin.isatty():
         raise RequestError("no prompt: give it as an argument, or through a pipe")
-    prompt = sys.stdin.read() if given is None else given
+    try:
+        prompt = sys.stdin.read() if given is None else given
+    except UnicodeDecodeError as error:
+        raise RequestError(f"standard input is not UTF-8 text: {error}") from error
     if not prompt.strip():
         raise RequestError("the prompt is empty")
     return prompt.removesuffix("\n") if given is None else prompt

@@ -1,14 +1,21 @@
-"""`outdraft theory`: the formulas of speculative decoding as a table and a picture, alone or beside a bench record."""
+"""`outdraft theory`: the formulas of speculative decoding as a table and a picture, alone or beside a bench record.
+
+With a budget of cached tokens: those of self-speculation over a sparse cache, by context and batch.
+"""
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from importlib import import_module
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 
 if TYPE_CHECKING:
+    from outdraft.analysis.long_context import SparseDraft
     from outdraft.analysis.records import Records
 
 SUMMARY = "what speculation should bring: best draft length and speed-up by acceptance and cost"
@@ -16,6 +23,7 @@ EPILOG = """examples:
   outdraft theory                                            (alpha by c: the best draft length, its speed-up)
   outdraft theory --alpha 0.75 --cost 0.04 --plot theory.png
   outdraft theory --from runs/today.jsonl --plot theory.png  (measured costs; each method beside its prediction)
+  outdraft theory --budget 512 --alpha 0.8 --batch 1 --batch 64  (drafting over 512 cached tokens, by context)
 see docs/theory.md for the formulas"""
 LONGEST = 16  # draft tokens of the picture's curves
 
@@ -29,8 +37,18 @@ class Options:
                                    "... 0.3)", metavar="C")  # fmt: skip
     from_: str | None = flag(None, "a record of `outdraft bench`: its cost of a pass by rows, and its methods' own "
                              "alpha and c", metavar="FILE")  # fmt: skip
+    budget: int | None = flag(None, "cached tokens that a draft step of the target itself reads: the table by context "
+                              "and batch, of the record's target and machine or of 8 billion parameters on an "
+                              "accelerator", metavar="N")  # fmt: skip
+    batch: tuple[int, ...] = flag((), "sequences, with --budget; may be repeated (default: 1 ... 256)", metavar="B")
+    context: tuple[int, ...] = flag((), "cached tokens of each, with --budget; may be repeated (default: 1024 ... "
+                                    "131072)", metavar="N")  # fmt: skip
     plot: str | None = flag(None, "draw the curves (needs matplotlib: pip install 'outdraft[bench]')", metavar="FILE")
-    json: bool = flag(False, "machine output: cells [alpha, cost, best_k, speedup], methods [method, alpha, ...], plot")
+    json: bool = flag(
+        False,
+        "machine output: cells [alpha, cost, best_k, speedup], methods [method, alpha, ...], plot; "
+        "with --budget cells [alpha, batch, context, best_k, speedup], gains [alpha, batch, beyond]",
+    )
 
 
 def run(options: Options) -> int:
@@ -41,14 +59,19 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console, write_json
     from outdraft.cli.sheets import show_sheet
 
+    check_range(options, "alpha", least=0, most=1, note="a chance")
+    check_range(options, "cost", least=0)
+    if inf in options.cost:
+        raise ConfigError("cost=inf: it must be a number of at least 0")
+    check_range(options, "budget", "batch", "context", least=1)
+    if options.budget is None and (options.batch or options.context):
+        raise ConfigError("--batch and --context are of the table by context: give --budget N too")
+    if options.budget is not None and options.cost:
+        raise ConfigError("--cost and --budget do not go together: with a budget the cost of a draft follows from it")
     alphas, costs = options.alpha or ALPHAS, options.cost or COSTS
-    for alpha in alphas:
-        if not 0 <= alpha <= 1:
-            raise ConfigError(f"alpha={alpha:g} is a chance: it must be between 0 and 1")
-    for cost in costs:
-        if cost < 0:
-            raise ConfigError(f"cost={cost:g}: it must be at least 0")
     records = _read(options.from_)
+    if options.budget is not None:
+        return _by_context(options, records)
     pass_cost, longest = _measured_cost(records)
     predictions = predict(records) if records is not None else []
     console = make_console(stderr=options.json)
@@ -58,7 +81,7 @@ def run(options: Options) -> int:
         show_sheet(console, prediction_sheet(predictions))
     if options.plot is not None:
         measured = (what_measured(records), where_measured(records)) if records is not None else None
-        _draw(options.plot, alphas=alphas, costs=costs, cost=costs[len(costs) // 2], pass_cost=pass_cost,
+        _draw(options.plot, "theory", alphas=alphas, costs=costs, cost=costs[len(costs) // 2], pass_cost=pass_cost,
               longest=min(LONGEST, longest), predictions=predictions, measured=measured)  # fmt: skip
         console.print(options.plot, style="dim", markup=False, soft_wrap=True)
     if options.json:
@@ -72,6 +95,53 @@ def run(options: Options) -> int:
             }
         )
     return 0
+
+
+def _by_context(options: Options, records: "Records | None") -> int:
+    """The tables and the picture of a sparse cache."""
+    from outdraft.analysis.theory_sheets import BATCHES, CONTEXTS, context_sheet
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.cli.sheets import show_sheet
+
+    batches, contexts = options.batch or BATCHES, options.context or CONTEXTS
+    console = make_console(stderr=options.json)
+    drafts = [_sparse_draft(options.budget or 1, alpha, records) for alpha in options.alpha or (0.8,)]
+    for draft in drafts:
+        show_sheet(console, context_sheet(draft, batches, contexts))
+    if options.plot is not None:
+        _draw(options.plot, "long_context", draft=drafts[0], batches=batches, contexts=contexts)
+        console.print(options.plot, style="dim", markup=False, soft_wrap=True)
+    if options.json:
+        every = [replace(draft, batch=batch) for draft in drafts for batch in batches]
+        begins = [(one, one.break_even()) for one in every]
+        cells = [(one.alpha, one.batch, context, *one.best(context)) for one in every for context in contexts]
+        names = ("alpha", "batch", "context", "best_k", "speedup")
+        write_json(
+            {
+                "cells": [dict(zip(names, cell, strict=True)) for cell in cells],
+                "gains": [
+                    {"alpha": one.alpha, "batch": one.batch, "beyond": beyond if isfinite(beyond) else None}
+                    for one, beyond in begins
+                ],
+                "plot": options.plot,
+            }
+        )
+    return 0
+
+
+def _sparse_draft(budget: int, alpha: float, records: "Records | None") -> "SparseDraft":
+    """Of the record's target on the record's machine, where there is one."""
+    from outdraft.analysis.long_context import SparseDraft
+
+    if records is None:
+        return SparseDraft(budget=budget, alpha=alpha)
+    curve = records.curve
+    if curve is None:
+        raise ConfigError(f"{records.path} holds no cost of a pass: run `outdraft bench` without --no-curve")
+    return SparseDraft(
+        weight_bytes=curve.weight_bytes, kv_bytes=curve.kv_bytes, row_flops=curve.flops, bandwidth=curve.bandwidth,
+        peak_flops=curve.peak_flops, budget=budget, alpha=alpha,
+    )  # fmt: skip
 
 
 def _read(path: str | None) -> "Records | None":
@@ -89,14 +159,14 @@ def _measured_cost(records: "Records | None") -> tuple[Callable[[int], float], i
     return records.curve.pass_cost, min(32, records.curve.rows[-1] - 1)
 
 
-def _draw(path: str, **what: Any) -> None:
+def _draw(path: str, picture: str, **what: Any) -> None:
     try:
-        from outdraft.analysis.plots.theory import draw_theory
+        draw = getattr(import_module(f"outdraft.analysis.plots.{picture}"), f"draw_{picture}")
     except ImportError as error:
         raise ConfigError("--plot needs matplotlib: pip install 'outdraft[bench]'") from error
     if Path(path).suffix.lower() not in (".png", ".pdf", ".svg"):
         raise ConfigError(f"plot={path!r}: write a file that ends with .png, .pdf or .svg")
     try:
-        draw_theory(Path(path), **what)
+        draw(Path(path), **what)
     except OSError as error:
         raise ConfigError(f"plot={path!r} cannot be written: {error.strerror}") from error

@@ -3,7 +3,8 @@
     measured   t_pass(rows), t_draft(arm, depth)         of the engine, `shared/costs.py`
                S_i(sequence, arm)                         survival of a guess, forgetting, `shared/acceptance.py`
     chosen     max (B + sum of S) / (t_draft + t_pass)    tokens a second of the whole batch
-    explored   with 1.5 % of the time: an arm out of use guesses for one round when its likely loss has been saved up
+    watched    an arm out of use whose guesses cost nothing: what it would have said is compared with the text
+    explored   any other with 1 % of the time: it guesses for one round when its likely loss has been saved up
 
 A probe that pays earns credit for the next one, so a change of the text is followed at once, and arms that never pay
 are looked at ever less than the saved time allows. Data in: sequences and events; data out: one budget each. Times are
@@ -12,21 +13,28 @@ read from events alone, so a scripted clock makes it deterministic; a text never
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from math import ceil
 
-from outdraft.control.auto.arms import Arm
 from outdraft.control.auto.batch import divide_depths
-from outdraft.control.shared.acceptance import Hazards
+from outdraft.control.auto.record import Record
+from outdraft.control.shared.acceptance import Outlook
 from outdraft.control.shared.costs import PLAIN, Choice, Costs
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
+from outdraft.core.draft import HostTree, host_tree
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 
-_SOON, _LATE = 4, 12  # rounds between two plans: after one that changed something, after many that did not
+_PLANNING = 5e-5  # seconds of a plan for one sequence, measured with two arms
+_SHARE = 0.01  # of the time that plans may take
+_PAUSE = 12  # rounds between two plans, at most
 _APART = 4  # rounds between two probes, at least
+_FREE = 0.02  # passes of one row: a guess that costs less may be made for nothing
 _SAVED = 8.0  # passes of one row that may be saved up for probes
 _PROBE_DEPTH = 4
+_NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off needs no probe
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,51 +43,56 @@ class AutoOptions:
 
     num_speculative_tokens: int = 16  # the deepest guess
     memory: float = 32.0  # rounds after which a round counts 1/e in a sequence's acceptance
-    exploration: float = 0.015  # share of the time that probes may cost
+    exploration: float = 0.01  # share of the time that probes may cost
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        check_range("memory", self.memory, 1)
-        check_range("exploration", self.exploration, 0, 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "memory", least=1)
+        check_range(self, "exploration", least=0, most=1)
 
 
 class _Text:
-    """One sequence: its acceptance with each arm, and what is planned for it."""
+    """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
 
-    __slots__ = ("choice", "hazards", "last", "num_rounds")
+    __slots__ = ("choice", "outlooks", "watched")
 
-    def __init__(self, arms: Seq[Arm], memory: float) -> None:
-        self.hazards = [Hazards(memory, arm.hazards) for arm in arms]
+    def __init__(self, records: Seq[Record], memory: float) -> None:
+        self.outlooks = [Outlook(record.hazards, memory) for record in records]
         self.choice = PLAIN
-        self.num_rounds = 0
-        self.last = [0] * len(arms)  # the round in which each arm guessed last
+        self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep
 
-    def add(self, arm: int, depth: int, accepted: int) -> None:
-        """A round in which `arm` guessed."""
-        self.hazards[arm].age(self.num_rounds - self.last[arm] - 1)
-        self.hazards[arm].add(depth, accepted)
-        self.last[arm] = self.num_rounds
+    def learn(self, choice: Choice, tokens: Seq[int], accepted: int) -> None:
+        """A round that emitted `tokens`; `accepted`: of the guess of the chosen arm."""
+        for arm, outlook in enumerate(self.outlooks):
+            if choice.depth and arm == choice.arm:
+                outlook.add(choice.depth, accepted)
+            elif arm in self.watched:
+                asked, guess = self.watched[arm]
+                outlook.add(min(asked, len(tokens)), guess.count_right(tokens[:asked]))
+            else:
+                outlook.miss()
+        self.watched = {}
 
 
 class AutoPolicy:
     """One for an engine: costs and the arms' acceptance are shared, so a new text begins with what others taught."""
 
-    def __init__(self, options: AutoOptions, num_arms: int) -> None:
+    def __init__(self, options: AutoOptions, arms: Seq[Arm]) -> None:
         self._options = options
-        self._arms = [Arm(8 * options.memory) for _ in range(num_arms)]
-        self.costs = Costs(num_arms)
+        self._peeks = {index: arm.peek for index, arm in enumerate(arms) if arm.peek is not None}
+        self._arms = [Record(8 * options.memory) for _ in arms]
+        self.costs = Costs(len(arms))
         self._texts: dict[int, _Text] = {}
         self._chosen: dict[int, Choice] = {}  # of the step under way
         self._planned: list[int] = []  # sequences that the plan was made for
         self._until_plan = 0
-        self._pause = _SOON
         self._rate = 0.0  # tokens a second that the plan promises
         self._credit = 0.0  # seconds saved for probes
         self._since_probe = 0
-        self._turn = 0
+        self._turn = self._first_watched = 0
         self._probe: tuple[int, Choice, float] | None = None  # sequence, what, likely loss in seconds
         self._is_probing = False
-        self._num_plain = 0
+        self._has_been_plain = False
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The plan of the last few rounds, or a new one; cut to what each request allows."""
@@ -104,6 +117,7 @@ class AutoPolicy:
             depth = allowed(seq, min(depth, limit)) if depth else 0
             self._chosen[seq.id] = Choice(arm, depth)
             budgets.append(Budget(depth=depth, arm=arm))
+        self._watch(seqs)
         return budgets
 
     def update(self, events: Seq[StepEvent]) -> None:
@@ -113,15 +127,11 @@ class AutoPolicy:
         for event in events:
             tokens += len(event.tokens)
             arm, depth = self._chosen.pop(event.seq_id, PLAIN)
-            text = self._texts.get(event.seq_id)
-            if text is None:
+            if event.finish_reason is not None or event.seq_id not in self._texts:
                 continue
-            text.num_rounds += 1
-            if not depth or event.finish_reason is not None:
-                continue
-            accepted = min(event.num_accepted, depth)
-            self._arms[arm].add(depth, event.num_nodes - 1, accepted)
-            text.add(arm, depth, accepted)
+            if depth:
+                self._arms[arm].add(depth, event.num_nodes - 1)
+            self._texts[event.seq_id].learn(Choice(arm, depth), event.tokens, min(event.num_accepted, depth))
         if any(event.num_certain for event in events):
             return
         self._since_probe += 1
@@ -150,8 +160,8 @@ class AutoPolicy:
             if (depth := arm.trial) is not None and max(allowed(seq, depth) for seq in seqs) == depth:
                 arm.num_tried += 1
                 return Choice(index, depth)
-        if not self._num_plain:
-            self._num_plain = 1
+        if not self._has_been_plain:
+            self._has_been_plain = True
             return PLAIN
         return None
 
@@ -160,19 +170,14 @@ class AutoPolicy:
         self._planned = [seq.id for seq in seqs]
         limit, count = self._options.num_speculative_tokens, len(seqs)
         passes = self.costs.passes
-        before = [self._texts[seq.id].choice for seq in seqs]
         survivals = []
         for seq in seqs:
             text, deepest = self._texts[seq.id], allowed(seq, limit)
             best, most, alive = PLAIN, 0.0, [0.0]
             for index, arm in enumerate(self._arms):
-                own = text.hazards[index].survivals(deepest)
-                draft = self.costs.drafts[index]
+                own = text.outlooks[index].survivals(deepest)
                 depth, rate = best_depth(
-                    own,
-                    draft_cost=lambda k, draft=draft: draft(k) / count,  # type: ignore[misc]
-                    pass_cost=(lambda rows: passes(count * rows) / count) if count > 1 else passes,
-                    nodes=arm.nodes,
+                    own, draft_cost=self.costs.drafts[index], pass_cost=passes, nodes=arm.nodes, count=count
                 )
                 if rate > most:
                     best, most, alive = Choice(index, depth), rate, own
@@ -181,9 +186,7 @@ class AutoPolicy:
         if count > 1:
             most = self._divide(seqs, survivals)
         self._rate = most
-        choices = [self._texts[seq.id].choice for seq in seqs]
-        self._pause = min(self._pause + 2, _LATE) if choices == before else _SOON
-        self._until_plan = self._pause
+        self._until_plan = min(_PAUSE, ceil(count * _PLANNING / (_SHARE * passes(count))))
         self._prepare_probe(seqs)
 
     def _divide(self, seqs: Seq[Sequence], survivals: Seq[Seq[float]]) -> float:
@@ -200,21 +203,43 @@ class AutoPolicy:
             self._texts[seq.id].choice = Choice(arm, depth)
         return rate
 
+    def _watch(self, seqs: Seq[Sequence]) -> None:
+        """What each free arm out of use would say, to be compared with the text: of a large batch some, in turn."""
+        share = _FREE * self.costs.passes(len(seqs))
+        for index in self._free():
+            peek, room = self._peeks[index], int(share / self.costs.drafts[index](_PROBE_DEPTH))
+            for at in range(min(room, len(seqs))):
+                seq = seqs[(self._first_watched + at) % len(seqs)]
+                arm, depth = self._chosen[seq.id]
+                ahead = allowed(seq, self._options.num_speculative_tokens)
+                if ahead and (not depth or arm != index):
+                    self._texts[seq.id].watched[index] = ahead, host_tree(peek(seq, Budget(depth=ahead, arm=index)))
+            self._first_watched += room
+
+    def _free(self) -> list[int]:
+        """Arms whose guesses cost next to nothing here."""
+        most = _FREE * self.costs.passes(1)
+        return [index for index in self._peeks if 0 < self.costs.drafts[index](_PROBE_DEPTH) < most]
+
     def _prepare_probe(self, seqs: Seq[Sequence]) -> None:
-        """In turn, each arm (and plain decoding) that is out of use, for each sequence in turn."""
+        """In turn, each arm that is out of use and unwatched, and plain decoding; for each sequence in turn."""
         self._turn += 1
         seq = seqs[self._turn % len(seqs)]
         text = self._texts[seq.id]
-        used = text.choice
-        others = [index for index in range(len(self._arms)) if not used.depth or index != used.arm]
-        others += [-1] if used.depth else []
+        used, free = text.choice, self._free()
+        others = [arm for arm in range(len(self._arms)) if arm not in free and (not used.depth or arm != used.arm)]
+        if used.depth and len(seqs) / self.costs.passes(len(seqs)) > _NEAR * self._rate:
+            others.append(-1)
+        if not others:
+            self._probe = None
+            return
         index = others[self._turn % len(others)]
         rows = sum(1 + self._arms[t.choice.arm].nodes(t.choice.depth) for t in (self._texts[s.id] for s in seqs))
         rows -= self._arms[used.arm].nodes(used.depth)
         if index < 0:
             tokens, seconds, choice = 1.0, self.costs.passes(rows), PLAIN
         else:
-            survivals = text.hazards[index].survivals(allowed(seq, _PROBE_DEPTH))
+            survivals = text.outlooks[index].survivals(allowed(seq, _PROBE_DEPTH))
             draft, arm = self.costs.drafts[index], self._arms[index]
             alone = self.costs.passes
             depth, _ = best_depth(survivals, draft_cost=draft, pass_cost=alone, nodes=arm.nodes)
@@ -225,12 +250,12 @@ class AutoPolicy:
             choice = Choice(index, depth)
             tokens = 1 + sum(survivals[:depth])
             seconds = draft(depth) + alone(rows + arm.nodes(depth)) + self.costs.catch_up(seq.id, index)
-        usual = 1 + sum(text.hazards[used.arm].survivals(used.depth))
+        usual = 1 + sum(text.outlooks[used.arm].survivals(used.depth))
         passing = self.costs.drafts[used.arm](used.depth) if used.depth else 0.0
         before = passing + self.costs.passes(rows + self._arms[used.arm].nodes(used.depth))
         self._probe = (seq.id, choice, (seconds - before) - (tokens - usual) / self._rate)
 
 
-def build(options: AutoOptions, arms: Seq[str]) -> AutoPolicy:
-    """A drafter without arms is one arm."""
-    return AutoPolicy(options, max(1, len(arms)))
+def build(options: AutoOptions, arms: Seq[Arm]) -> AutoPolicy:
+    """One arm for each drafter to choose among."""
+    return AutoPolicy(options, arms)

@@ -1,7 +1,7 @@
 """Node budget and depth by Sequoia's search, from acceptance by rank and a pass's cost by its rows, both measured.
 
     p_k       how often the k-th child was the accepted one, of the nodes that had so many     `StepEvent.choices`
-    T(m, d)   tokens of the best tree of m nodes and depth d                                    `search.py`
+    T(m, d)   tokens of the best tree of m nodes and depth d                                    `decode/best_trees.py`
     chosen    the (m, d) that makes (drafting d levels + a pass over m rows) / T least; m = 1 is plain decoding
 
 The tree's own shape is the drafter's. The search is run anew every `every` rounds. Chen et al., 2024,
@@ -10,15 +10,15 @@ https://arxiv.org/abs/2402.12374. Data in: sequences and events; data out: one b
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from math import inf
 
-import numpy as np
-
-from outdraft.control.hardware_tree.search import best_tokens
 from outdraft.control.shared.costs import PLAIN, Choice, Costs
-from outdraft.control.shared.limits import allowed, check_range
+from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Arm, Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
+from outdraft.decode.best_trees import BestTrees, choose_size
 
 _KEEP = 0.998  # weight of what is known, each node walked
 _MEASURED = 16  # rounds that measure the curve
@@ -37,9 +37,8 @@ class HardwareTreeOptions:
     every: int = 64  # rounds between two searches
 
     def __post_init__(self) -> None:
-        check_range("num_speculative_tokens", self.num_speculative_tokens, 0)
-        for name in ("nodes", "width", "first_depth", "first_nodes", "every"):
-            check_range(name, getattr(self, name), 1)
+        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "nodes", "width", "first_depth", "first_nodes", "every", least=1)
 
 
 class HardwareTreePolicy:
@@ -51,7 +50,8 @@ class HardwareTreePolicy:
         self._hits = [0.0] * options.width
         self._walks = [0.0] * options.width
         self._num_rounds = 0
-        self.nodes, self.depth = options.first_nodes, min(options.first_depth, options.num_speculative_tokens)
+        self.nodes = min(options.first_nodes, options.nodes)
+        self.depth = min(options.first_depth, options.num_speculative_tokens)
         self._count = 1
         self._chosen: dict[int, Choice] = {}
 
@@ -68,9 +68,8 @@ class HardwareTreePolicy:
     @property
     def _measuring(self) -> int | None:
         """At the start trees of several sizes, so that the curve is a curve."""
-        options = self._options
-        sizes = (1, max(1, options.first_nodes // 2), options.first_nodes, options.nodes)
-        return min(sizes[self._num_rounds % 4], options.nodes) if self._num_rounds < _MEASURED else None
+        most, first = self._options.nodes, min(self._options.first_nodes, self._options.nodes)
+        return (1, max(1, first // 2), first, most)[self._num_rounds % 4] if self._num_rounds < _MEASURED else None
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The size of the moment; where that is none, now and then a node to see whether it still is."""
@@ -78,11 +77,8 @@ class HardwareTreePolicy:
         budgets = []
         for seq in seqs:
             depth, nodes = allowed(seq, self.depth), self._measuring or self.nodes
-            if not depth and self._num_rounds % self._options.every == 1:
-                depth, nodes = (
-                    allowed(seq, min(1, self._options.num_speculative_tokens)),
-                    1,
-                )  # a look at whether plain decoding is still best
+            if not depth and self._num_rounds % self._options.every == 1:  # is plain decoding still best?
+                depth, nodes = allowed(seq, min(1, self._options.num_speculative_tokens)), 1
             self._chosen[seq.id] = Choice(0, depth)
             budgets.append(Budget(depth=depth, nodes=nodes))
         return budgets
@@ -108,14 +104,13 @@ class HardwareTreePolicy:
 
     def _search(self) -> None:
         options, count = self._options, self._count
-        tokens = best_tokens(self.rates, options.nodes + 1, options.num_speculative_tokens)
-        passes = np.array([self.costs.passes(count * max(m, 1)) / count for m in range(options.nodes + 2)])
-        drafts = [0.0] + [self.costs.drafts[0](d) / count for d in range(1, options.num_speculative_tokens + 1)]
-        rates = tokens / (passes[None, :] + np.array(drafts)[:, None])
-        depth, size = np.unravel_index(int(rates.argmax()), rates.shape)
-        self.depth, self.nodes = (int(depth), int(size) - 1) if size > 1 else (0, 1)
+        trees = BestTrees(self.rates, max_nodes=options.nodes + 1, max_depth=options.num_speculative_tokens)
+        passes = [inf, *(self.costs.passes(count * m) for m in range(1, options.nodes + 2))]
+        drafts = [0.0, *(self.costs.drafts[0](d) for d in range(1, options.num_speculative_tokens + 1))]
+        size, self.depth = choose_size(trees, drafts, passes)
+        self.nodes = max(1, size - 1)
 
 
-def build(options: HardwareTreeOptions, arms: Seq[str]) -> HardwareTreePolicy:
+def build(options: HardwareTreeOptions, arms: Seq[Arm]) -> HardwareTreePolicy:
     """Asks the first arm."""
     return HardwareTreePolicy(options)

@@ -1,79 +1,103 @@
-"""How far a guess survives, learned from rounds: hazards h_i = P(stopped at i | reached i), which forget.
+"""How far a guess survives: what an arm has shown on all texts, times what this text has shown beyond that.
 
-A guess stops at i where the target disagrees there, or where the drafter offered no more: both end the gain. The
-survival S_i = (1 - h_1) ... (1 - h_i) of a guess of depth k makes 1 + S_1 + ... + S_k tokens a round. A sequence leans
-on what others of its engine have shown as on `_LEAN` rounds of its own. Data in: (depth asked, accepted) a round; data
-out: survivals.
+    an arm, all texts   h_i(state) = P(stopped at i | reached i)      state: how the arm's last guess here ended
+    one text            factor = (stops seen + c) / (stops foretold + c)
+    survival            S_i = (1 - factor h_1) ... (1 - factor h_i)
+
+A guess stops at i where the target disagrees there, or where the drafter offered no more: both end the gain. A guess of
+depth k makes 1 + S_1 + ... + S_k tokens a round. One number is learned within a few rounds, which is all that a short
+answer has; the state notices that a text has begun to repeat itself. All of it forgets. Data in: rounds, as (depth,
+accepted); data out: survivals.
 """
 
-_LEAN = 4.0  # rounds that the prior of a hazard weighs
+_STOPPED, _PARTLY, _WELL, _UNKNOWN = range(4)  # states: nothing was right; some; all of it, or _MUCH; nothing is known
+_MUCH = 4
+_LEAN = 4.0  # rounds that a prior weighs
 _START = (1.0, 4.0)  # stops, trials before anything is known: three of four are accepted
+_STOPS = 3.0  # c: stops that a text's factor leans on
+_STALE = 8  # rounds without a guess after which the last one tells nothing
 _LARGEST = 1e9  # where weights begin anew
 
 
 class Hazards:
-    """`memory`: rounds after which a round counts 1/e; `prior`: what is leant on."""
+    """One arm on all texts. `memory`: rounds after which a round counts 1/e."""
 
-    __slots__ = ("_growth", "_prior", "_reached", "_stopped", "_unit", "_whole")
+    __slots__ = ("_cells", "_growth", "_tails", "_unit", "_whole")
 
-    def __init__(self, memory: float, prior: "Hazards | None" = None) -> None:
+    def __init__(self, memory: float) -> None:
         self._growth = 1 + 1 / memory
-        self._prior = prior
         self._unit = 1.0  # weight of the coming round: it grows, so that earlier ones need not be touched
-        self._reached: list[float] = []  # [i]: weight of rounds that reached draft position i + 1
-        self._stopped: list[float] = []  # and stopped there
-        self._whole = [0.0, 0.0]  # stopped, reached at any position
+        self._cells: list[list[list[float]]] = [[], [], [], []]  # [state][i]: stopped at and reached token i + 1
+        self._tails = [[0.0, 0.0] for _ in self._cells]  # [state]: summed over i > 0; the first token is unlike others
+        self._whole = [0.0, 0.0]  # summed over everything
 
-    def add(self, depth: int, accepted: int) -> None:
+    def add(self, state: int, depth: int, accepted: int) -> None:
         """A round that asked for `depth` tokens and got `accepted`."""
-        if len(self._reached) < depth:
-            missing = depth - len(self._reached)
-            self._reached += [0.0] * missing
-            self._stopped += [0.0] * missing
+        cells, tail, whole = self._cells[state], self._tails[state], self._whole
+        cells += [[0.0, 0.0] for _ in range(depth - len(cells))]
         self._unit *= self._growth
         unit, tried = self._unit, min(accepted + 1, depth)
-        for i in range(tried):
-            self._reached[i] += unit
+        for cell in cells[:tried]:
+            cell[1] += unit
+        whole[1] += unit * tried
+        tail[1] += unit * (tried - 1)
         if accepted < depth:
-            self._stopped[accepted] += unit
-        self._whole[0] += unit * (accepted < depth)
-        self._whole[1] += unit * tried
+            cells[accepted][0] += unit
+            whole[0] += unit
+            tail[0] += unit * (accepted > 0)
         if unit > _LARGEST:
-            self._reached = [weight / unit for weight in self._reached]
-            self._stopped = [weight / unit for weight in self._stopped]
-            self._whole = [weight / unit for weight in self._whole]
+            for sums in (whole, *self._tails, *(cell for cells in self._cells for cell in cells)):
+                sums[:] = [weight / unit for weight in sums]
             self._unit = 1.0
 
-    def age(self, rounds: int) -> None:
-        """So many rounds went by without a guess: what is known weighs less, half as fast."""
-        self._unit *= self._growth ** (max(0, min(rounds, 400)) / 2)
-
-    @property
-    def rate(self) -> float:
-        """The hazard wherever it is, by maximum likelihood, with the prior's rounds."""
-        stops, trials = self._whole[0] / self._unit, self._whole[1] / self._unit
-        if self._prior is None:
-            return (stops + _START[0]) / (trials + _START[1])
-        return (stops + _LEAN * self._prior.rate) / (trials + _LEAN)
-
-    def hazards(self, depth: int) -> list[float]:
-        """h_1 ... h_depth."""
-        rate = self.rate
-        if self._prior is None:
-            before = [rate] * depth
-        else:
-            ratio = rate / self._prior.rate
-            before = [min(1.0, hazard * ratio) for hazard in self._prior.hazards(depth)]
-        lean, known = _LEAN * self._unit, len(self._reached)
-        return [
-            (self._stopped[i] + lean * before[i]) / (self._reached[i] + lean) if i < known else before[i]
-            for i in range(depth)
+    def hazards(self, state: int, depth: int) -> list[float]:
+        """h_1 ... h_depth: each place leans on all others of its state, the first one and a new state on everything."""
+        lean, cells = _LEAN * self._unit, self._cells[state]
+        anywhere = (self._whole[0] + _START[0] * self._unit) / (self._whole[1] + _START[1] * self._unit)
+        stopped, reached = self._tails[state]
+        later = (stopped + lean * anywhere) / (reached + lean)
+        found = [
+            (stopped + lean * (later if i else anywhere)) / (reached + lean)
+            for i, (stopped, reached) in enumerate(cells[:depth])
         ]
+        found += [later] * (depth - len(found))
+        return found
+
+
+class Outlook:
+    """One arm on one text. `memory`: rounds after which a round counts 1/e."""
+
+    __slots__ = ("_arm", "_foretold", "_keep", "_num_missed", "_state", "_stops")
+
+    def __init__(self, arm: Hazards, memory: float) -> None:
+        self._arm = arm
+        self._keep = 1 - 1 / memory
+        self._stops = self._foretold = 0.0
+        self._state = _UNKNOWN
+        self._num_missed = 0
+
+    def add(self, depth: int, accepted: int) -> None:
+        """A round in which it guessed `depth` tokens, of which `accepted` were right."""
+        foretold = self._arm.hazards(self._state, min(accepted + 1, depth))
+        self._stops = self._stops * self._keep + (accepted < depth)
+        self._foretold = self._foretold * self._keep + sum(foretold)
+        self._arm.add(self._state, depth, accepted)
+        self._state = _WELL if accepted >= min(depth, _MUCH) else _PARTLY if accepted else _STOPPED
+        self._num_missed = 0
+
+    def miss(self) -> None:
+        """A round of which nothing is known: what is known weighs less, half as fast."""
+        self._stops *= self._keep**0.5
+        self._foretold *= self._keep**0.5
+        self._num_missed += 1
+        if self._num_missed > _STALE:
+            self._state = _UNKNOWN
 
     def survivals(self, depth: int) -> list[float]:
         """S_1 ... S_depth."""
+        factor = (self._stops + _STOPS) / (self._foretold + _STOPS)
         survivals, survival = [], 1.0
-        for hazard in self.hazards(depth):
-            survival *= 1 - hazard
+        for hazard in self._arm.hazards(self._state, depth):
+            survival *= 1 - min(1.0, factor * hazard)
             survivals.append(survival)
         return survivals

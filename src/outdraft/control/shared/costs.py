@@ -10,7 +10,7 @@ from collections.abc import Sequence as Seq
 from typing import NamedTuple
 
 from outdraft.control.shared.curve import Curve
-from outdraft.core.events import StepEvent
+from outdraft.core.events import StepEvent, step_times
 
 _MANY = 16  # missed tokens from which their price can be told from noise
 _USUAL = 1.25  # times the usual drafting that count as usual
@@ -37,8 +37,8 @@ class Costs:
 
     def add(self, events: Seq[StepEvent], chosen: Mapping[int, Choice]) -> float:
         """Learn from one step; returns its seconds. `chosen`: by sequence, what was planned for this step."""
-        count, times = len(events), events[0].times
-        drafting, passing = count * times.draft, count * (times.target + times.rest)
+        times = step_times(events)
+        drafting, passing = times.draft, times.target + times.rest
         if any(event.num_certain for event in events):
             for event in events:
                 self._miss(event.seq_id, event.num_certain + len(event.tokens))

@@ -16,18 +16,18 @@ def best_depth(
     draft_cost: Callable[[int], float],
     pass_cost: Callable[[float], float],
     nodes: Callable[[int], float] = float,
-    others: int = 0,
+    count: int = 1,
 ) -> tuple[int, float]:
     """The depth k in 0 .. len(survivals) that makes most tokens a second, and how many that are.
 
-    draft_cost(k), pass_cost(rows): seconds. nodes(k): draft rows of a guess of depth k. others: further rows in the
-    pass, which belong to somebody else.
+    draft_cost(k), pass_cost(rows): seconds of a batch of `count` sequences, taken as all alike. nodes(k): draft rows
+    of one guess of depth k.
     """
-    best, most = 0, 1 / pass_cost(1 + others)
+    best, most = 0, count / pass_cost(count)
     tokens, falls = 1.0, 0
     for depth, survival in enumerate(survivals, start=1):
         tokens += survival
-        rate = tokens / (draft_cost(depth) + pass_cost(1 + others + nodes(depth)))
+        rate = count * tokens / (draft_cost(depth) + pass_cost(count * (1 + nodes(depth))))
         if rate > most:
             best, most, falls = depth, rate, 0
         else:

@@ -1,4 +1,4 @@
-"""A smaller model writes ahead: a chain (Leviathan, Chen), or a tree (SpecInfer's expansion, RSD-C, MCSD).
+"""A smaller model writes ahead: a chain (Leviathan, Chen), or a tree (SpecInfer's expansion, RSD-C and RSD-S, MCSD).
 
 Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
 https://arxiv.org/abs/2211.17192; Jeon et al., "Recursive speculative decoding: accelerating LLM inference via sampling
@@ -17,27 +17,22 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Any
 
-from torch import Tensor
-
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
 from outdraft.drafters.shared.draft_model import DraftModel
 from outdraft.drafters.shared.growth import grow_trees
-from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
+from outdraft.drafters.shared.limits import MAX_NODES, floors, usable_depth, usable_nodes
 from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.native import Floors, grow_chains_natively
-from outdraft.drafters.shared.shapes import Beam, Levels, num_nodes
-from outdraft.drafters.shared.tree import Tree
-from outdraft.kernels.guesser import Chains, Draw
+from outdraft.drafters.shared.shapes import Beam, Joint, Levels, num_nodes
+from outdraft.drafters.shared.tree import Shape, Tree
 from outdraft.models.base import Decoder
-
-MAX_NODES = 4096  # of one guess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +41,7 @@ class DraftModelOptions(ModelOptions):
 
     width: int = 1  # children of an expanded node, and nodes expanded on a level; 1: a chain
     expansion: tuple[int, ...] = ()  # instead: children of every node, level by level; (1, 1, 3, 1, 1) is SpecInfer's
+    beam: int = 0  # instead: nodes of a level, drawn together as a stochastic beam, which is RSD-S; 0: no
     replacement: bool = False  # sampled siblings are drawn independently of each other
     sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
     confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
@@ -53,33 +49,33 @@ class DraftModelOptions(ModelOptions):
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)
         check_sample(self.sample)
-        if self.width < 1:
-            raise ConfigError(f"width={self.width}: must be at least 1 (1 is a chain)")
         object.__setattr__(self, "expansion", tuple(self.expansion))
-        if any(count < 1 for count in self.expansion):
-            raise ConfigError(f"expansion={self.expansion}: every level must have at least 1 child a node")
+        check_range(self, "width", least=1, note="1 is a chain")
+        check_range(self, "beam", least=0, most=MAX_NODES, note="0 is no beam")
+        check_range(self, "expansion", least=1, note="children of a node, level by level")
+        if self.beam and (self.width > 1 or self.expansion or self.replacement):
+            raise ConfigError(f"beam={self.beam} is a shape of its own: leave width, expansion and replacement out")
         if num_nodes(self.expansion) > MAX_NODES:
             raise ConfigError(
                 f"expansion={self.expansion} asks for {num_nodes(self.expansion)} nodes: {MAX_NODES} are the most"
             )
-        if not 0 <= self.confidence_threshold <= 1:
-            raise ConfigError(f"confidence_threshold={self.confidence_threshold}: must be between 0 and 1")
+        check_range(self, "confidence_threshold", least=0, most=1)
 
     @property
     def is_chain(self) -> bool:
         """Whether no node has two children."""
-        return self.width == 1 and all(count == 1 for count in self.expansion)
+        return max(self.width, self.beam) == 1 and all(count == 1 for count in self.expansion)
 
 
 class DraftModelDrafter:
     """One draft pass a token (chain) or a level (tree), over all sequences that still want one."""
 
     needs = Needs()
-    rewinds = True  # a text may lose its end again, as long as `observe` is not called on what it did not guess
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
         self.model = model
-        self.rewinds = not isinstance(model, StaticDraftModel)  # there the host does not know what was guessed
+        # A text may lose its end again, unless the host does not know what was guessed.
+        self.rewinds = not isinstance(model, StaticDraftModel)
         self._options = options
 
     def begin(self, seqs: Seq[Sequence]) -> None:
@@ -107,48 +103,33 @@ class DraftModelDrafter:
             self.model.free(seq.id)
 
     def _depth(self, seq: Sequence, budget: Budget) -> int:
-        # The last token fed stands one place before the last one drafted.
         levels = len(self._options.expansion) or budget.depth
-        return max(0, min(usable_depth(seq, budget), levels, self.model.max_len + 1 - len(seq.tokens)))
+        return min(usable_depth(seq, budget), levels, self.model.room(seq.tokens))
 
     def _chains(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
-        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
-            if step == 0:
-                return self.model.read([seqs[i] for i in rows])
-            return self.model.guess([seqs[i].id for i in rows], tokens, step)
-
-        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
-            return self.model.chain([seqs[i] for i in rows], own_depths, draws, least)
-
         options = self._options
         asked = any(end.is_asked for end in floors(len(seqs), options.confidence_threshold, budgets))
         plain = not asked and all(takes_plain_argmax(seq, options.sample) for seq in seqs)
         if plain and isinstance(self.model, StaticDraftModel):
             return self.model.chains(seqs, depths)
-        return grow_chains_natively(
-            seqs,
-            depths,
-            run if self.model.runs_chains else None,
-            feed,
-            sample=options.sample,
-            confidence_threshold=options.confidence_threshold,
-            budgets=budgets,
+        return self.model.grow_chains(
+            seqs, depths, sample=options.sample, confidence_threshold=options.confidence_threshold, budgets=budgets
         )
 
     def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
-        def feed(level: int, trees: list[Tree]) -> Tensor:
-            return self.model.read([tree.seq for tree in trees]) if level == 0 else self.model.branch(trees)
-
         options, width = self._options, self._options.width
-        shape = Levels(options.expansion) if options.expansion else Beam(width, width)
+        if options.beam:
+            shape: Shape = Joint(options.beam)
+        else:
+            shape = Levels(options.expansion) if options.expansion else Beam(width, width)
         ends = floors(len(seqs), options.confidence_threshold, budgets)
         trees = []
         for seq, depth, budget, end in zip(seqs, depths, budgets, ends, strict=True):
             # Nodes that grow without a limit.
-            complete = num_nodes(options.expansion[:depth]) or width + width * width * (depth - 1)
+            complete = options.beam * depth or num_nodes(options.expansion[:depth]) or width + width**2 * (depth - 1)
             nodes = usable_nodes(seq, budget, complete)
             trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=end))
-        return grow_trees(trees, feed, sample=options.sample, replacement=options.replacement)
+        return grow_trees(trees, self.model.feed_trees, sample=options.sample, replacement=options.replacement)
 
 
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:

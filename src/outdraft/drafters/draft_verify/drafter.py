@@ -18,8 +18,8 @@ from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import Skip
 from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.draft_network import target_network
 from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
-from outdraft.drafters.shared.own_network import target_network
 from outdraft.drafters.shared.skip_sets import alternating, load_skip
 
 _UNTUNED = 0.45  # of the inner sublayers, where no set is named
@@ -42,7 +42,7 @@ class DraftVerifyOptions(OwnChainOptions):
 class DraftVerifyDrafter:
     """The same sublayers for every sequence and round."""
 
-    needs = Needs(layers=True, weights=True)
+    needs = Needs()
 
     def __init__(self, options: DraftVerifyOptions, port: TargetPort, skip: Skip) -> None:
         self.skip = skip

@@ -18,8 +18,8 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.eagle.net import load_eagle, pack_guesser
@@ -28,7 +28,7 @@ from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
-from outdraft.drafters.shared.native import Floors, grow_chains_natively
+from outdraft.drafters.shared.native_chains import Floors, grow_chains_natively
 from outdraft.drafters.shared.shapes import Beam
 from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.guesser import Chains, Draw
@@ -48,18 +48,15 @@ class EagleOptions:
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
-        for name in ("width", "nodes"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
-        if not 0 <= self.confidence_threshold <= 1:
-            raise ConfigError(f"confidence_threshold={self.confidence_threshold}: must be between 0 and 1")
+        check_range(self, "width", "nodes", least=1)
+        check_range(self, "confidence_threshold", least=0, most=1)
 
 
 class EagleDrafter:
     """One pass of the network a token (chain) or a level (tree), over all sequences that still want one."""
 
     def __init__(self, options: EagleOptions, pairs: Pairs) -> None:
-        self.needs = Needs(taps=tuple(pairs.net.config.taps), weights=True)
+        self.needs = Needs(taps=tuple(pairs.net.config.taps))
         self._options = options
         self._pairs = pairs
 

@@ -19,15 +19,16 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, Resume
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.errors import CapabilityError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.early_exit.net import EarlyExitHead, load_exit_head, pack_guesser
-from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.exact import make_exact
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.native import Floors, grow_chains_natively
+from outdraft.drafters.shared.native_chains import Floors, grow_chains_natively
+from outdraft.drafters.shared.own_chain import OwnChainOptions
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.models.guess import NativeGuesser
 from outdraft.models.native import NativeDecoder
@@ -35,20 +36,15 @@ from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyExitOptions:
-    """Where to exit and how to draw. Raises `ConfigError` naming what is out of range."""
+class EarlyExitOptions(OwnChainOptions):
+    """Where to exit. Raises `ConfigError` naming what is out of range."""
 
     model: str = ""  # directory of a trained exit head, or "zoo:early_exit"; empty: the target's own norm and head
     exit_layer: int = 0  # E, layers that draft; 0: the head's own, or a quarter of the target's
-    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
-    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends the chain; 0: never
 
     def __post_init__(self) -> None:
-        check_sample(self.sample)
-        if self.exit_layer < 0:
-            raise ConfigError(f"exit_layer={self.exit_layer}: must be at least 1, or 0 for the default")
-        if not 0 <= self.confidence_threshold <= 1:
-            raise ConfigError(f"confidence_threshold={self.confidence_threshold}: must be between 0 and 1")
+        OwnChainOptions.__post_init__(self)
+        check_range(self, "exit_layer", least=0, note="0 is the default")
 
 
 class EarlyExitDrafter:
@@ -64,7 +60,7 @@ class EarlyExitDrafter:
     ) -> None:
         """`native`: layers and head on the kernels, where they hold the target."""
         self._native = native
-        self.needs = Needs(layers=True, weights=True, resume_layer=layer)
+        self.needs = Needs(resume_layer=layer)
         self.exit_layer = layer
         self._options = options
         self._port = port
@@ -117,12 +113,12 @@ class EarlyExitDrafter:
 
     def _step(self, seqs: Seq[Sequence], step: int, tokens: list[int], num_open: int) -> tuple[Tensor, Tensor]:
         """One token of each sequence: states [n, D] at the exit, logits [num_open, V] of the first `num_open`."""
+        context = self._port.tentative(seqs, step, [1] * len(seqs))
+        places = [len(seq.tokens) - 1 + step for seq in seqs]
         if self._native is not None:
-            context = self._port.tentative(seqs, step, [1] * len(seqs))
-            places = [len(seq.tokens) - 1 + step for seq in seqs]
             h, logits = self._native.feed(tokens, places, context, range(len(tokens)))
             return h, logits[:num_open]
-        h = self._port.run_layers(seqs, torch.tensor(tokens, device=self._port.device), step, self.exit_layer)
+        h = self._port.run(torch.tensor(tokens), torch.tensor(places), context, stop=self.exit_layer)
         if num_open == 0:
             return h, h
         first = h[:num_open]

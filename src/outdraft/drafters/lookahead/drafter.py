@@ -18,8 +18,8 @@ import torch
 
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.lookahead.window import Pool, Window
@@ -38,9 +38,8 @@ class LookaheadOptions:
     seed: int = 0  # of the tokens that the window starts from
 
     def __post_init__(self) -> None:
-        for name, least in (("window", 1), ("ngram", 2), ("guesses", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least {least}")
+        check_range(self, "window", "guesses", least=1)
+        check_range(self, "ngram", least=2)
 
 
 @dataclass(slots=True)
@@ -102,13 +101,11 @@ class LookaheadDrafter:
         levels = state.window.levels
         state.window.set_root(seq.pending)
         num_probes = sum(len(level) for level in levels) - 1
-        reach = len(levels[0]) + len(levels) - 2  # the deepest probe
         room = usable_nodes(seq, budget, num_probes + self._options.guesses * depth)
-        fits = num_probes <= room and len(seq.tokens) + reach <= seq.max_len
         trie = Trie(seq.pending)
         for tokens in state.pool.get(seq.pending):
             trie.insert(tokens[:depth])
-        if not fits:
+        if num_probes > room:  # so none stands beyond the context either
             return trie.draft(room)
         return self._with_window(state, *trie.heaviest(room - num_probes))
 

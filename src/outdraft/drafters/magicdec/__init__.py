@@ -1,7 +1,7 @@
 """MagicDec: the target drafts over few of its own keys and values.
 
-Chen et al., "MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative decoding",
-2024, https://arxiv.org/abs/2408.11049.
+Sadhukhan et al., "MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative
+decoding", 2024, https://arxiv.org/abs/2408.11049.
 """
 
 from outdraft.core.registry import Method, Paper

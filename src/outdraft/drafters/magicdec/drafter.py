@@ -3,9 +3,9 @@
     draft    pending -> [target over sinks + window, or what SnapKV chose] -> t1 -> t2 ...
     verify   [target over the whole text]
 
-Chen et al., "MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative decoding",
-2024, https://arxiv.org/abs/2408.11049. Data in: sequences; data out: chains with the laws they were drawn from (none at
-temperature 0).
+Sadhukhan et al., "MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative
+decoding", 2024, https://arxiv.org/abs/2408.11049. Data in: sequences; data out: chains with the laws they were drawn
+from (none at temperature 0).
 """
 
 from collections.abc import Sequence as Seq
@@ -16,11 +16,12 @@ from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
+from outdraft.drafters.shared.draft_network import target_network
 from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
-from outdraft.drafters.shared.own_network import target_network
 from outdraft.drafters.shared.sparse_view import SparseViews, last_queries
 
 Select = Literal["streaming", "snapkv"]
@@ -40,18 +41,18 @@ class MagicDecOptions(OwnChainOptions):
         OwnChainOptions.__post_init__(self)
         if self.select not in ("streaming", "snapkv"):
             raise ConfigError(f"select={self.select!r}: it is 'streaming' or 'snapkv'")
+        check_range(self, "sinks", least=0)
+        check_range(self, "observe", "refresh", least=1)
         least = self.sinks if self.select == "streaming" else self.observe
-        if self.sinks < 0 or self.observe < 1 or self.budget <= least:
+        if self.budget <= least:
             name = "sinks" if self.select == "streaming" else "observe"
             raise ConfigError(f"budget={self.budget}, {name}={least}: the budget must hold more rows than {name}")
-        if self.refresh < 1:
-            raise ConfigError(f"refresh={self.refresh}: must be at least 1")
 
 
 class MagicDecDrafter:
     """A view for each sequence, brought up to the text before each guess."""
 
-    needs = Needs(layers=True, weights=True, rows=True)
+    needs = Needs()
 
     def __init__(self, options: MagicDecOptions, port: TargetPort) -> None:
         self.views = SparseViews(port)

@@ -21,14 +21,12 @@ from outdraft.core.drafter import Drafter, Seen, forget
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import TargetPort
 from outdraft.core.verdict import Verdict
 from outdraft.drafters.merge.join import Joined, join
 from outdraft.drafters.shared.lanes import in_lane
-from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.drafters.shared.nested import build_nested
-
-_WHOLE = 4096  # nodes of one guess, at most
+from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
+from outdraft.drafters.shared.nested import build_nested, joined_needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +47,7 @@ class MergeDrafter:
     def __init__(self, drafters: Seq[Drafter], names: Seq[str]) -> None:
         self.drafters = list(drafters)
         self.names = list(names)
-        inner = [drafter.needs for drafter in drafters]
-        self.needs = Needs(
-            taps=tuple(sorted({tap for needs in inner for tap in needs.taps})),
-            layers=any(needs.layers for needs in inner),
-            weights=any(needs.weights for needs in inner),
-            same_vocab=any(needs.same_vocab for needs in inner),
-        )
+        self.needs = joined_needs(drafters, names)
         self._guesses: dict[int, tuple[list[Draft], Joined]] = {}  # sequence -> its last round
 
     def begin(self, seqs: Seq[Sequence]) -> None:
@@ -65,7 +57,7 @@ class MergeDrafter:
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """Everyone's guesses; whoever comes first may use its share of the nodes, what it leaves goes to the next."""
-        left = [usable_nodes(seq, budget, _WHOLE) for seq, budget in zip(seqs, budgets, strict=True)]
+        left = [usable_nodes(seq, budget, MAX_NODES) for seq, budget in zip(seqs, budgets, strict=True)]
         depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
         own: list[list[Draft]] = [[] for _ in seqs]
         for lane, drafter in enumerate(self.drafters):
@@ -114,9 +106,9 @@ class MergeDrafter:
 
     def _share(self, one: Seen, lane: int) -> Seen:
         """The pass as it looks to one drafter: its own nodes, and the part of the path that it guessed."""
-        if one.draft is None or one.verdict is None or one.seq.id not in self._guesses:
-            return one
-        drafts, joined = self._guesses[one.seq.id]
+        drafts, joined = self._guesses.get(one.seq.id, ([], None))
+        if joined is None or one.draft is not joined.draft or one.verdict is None:
+            return one  # a prompt chunk, or somebody else's guess
         draft, place = drafts[lane], joined.places[lane]
         node_at = {at: node for node, at in enumerate(place)}
         path: list[int] = []

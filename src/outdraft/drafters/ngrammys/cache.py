@@ -15,6 +15,7 @@ import numpy as np
 import torch
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.user_cache import user_cache
 from outdraft.drafters.ngrammys.tables import Score, Tables, empty_tables, fill
 
 _SAVE_EVERY = 5.0  # seconds
@@ -27,15 +28,12 @@ def load_tables(score: Score, vocab_size: int, *, width: int, directory: str = "
     A build that takes more than a few seconds says so, and its progress, as a warning of the log.
     Raises `ConfigError` if nothing can be written there.
     """
-    folder = Path(directory) if directory else default_directory()
+    folder = Path(directory).expanduser() if directory else user_cache("ngrammys")
     path = folder / f"{fingerprint(score, vocab_size)}-{width}.npz"
     tables = read(path) or empty_tables(vocab_size, width)
     if tables.complete:
         return tables
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise ConfigError(f"cache_dir={str(folder)!r} cannot be made: {error}; name another directory") from error
+    write(path, tables)  # before the work: where nothing can be kept is known now
     began = saved = monotonic()
     first = tables.done
     try:
@@ -48,11 +46,6 @@ def load_tables(score: Score, vocab_size: int, *, width: int, directory: str = "
     finally:
         write(path, tables)
     return tables
-
-
-def default_directory() -> Path:
-    """Below the user's cache directory."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "outdraft" / "ngrammys"
 
 
 def fingerprint(score: Score, vocab_size: int) -> str:
@@ -75,7 +68,16 @@ def read(path: Path) -> Tables | None:
 
 
 def write(path: Path, tables: Tables) -> None:
-    """Whole or not at all."""
+    """Whole or not at all. Raises `ConfigError` if the place cannot be written to."""
     beside = path.with_name(f"{path.stem}.{os.getpid()}.npz")
-    np.savez(beside, ids=tables.ids, probs=tables.probs, total=tables.total, done=np.int64(tables.done))
-    beside.replace(path)
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            np.savez(beside, ids=tables.ids, probs=tables.probs, total=tables.total, done=np.int64(tables.done))
+            beside.replace(path)
+        finally:
+            beside.unlink(missing_ok=True)
+    except OSError as error:
+        raise ConfigError(
+            f"cache_dir={str(path.parent)!r} cannot be written to: {error}; name another directory"
+        ) from error

@@ -18,6 +18,7 @@ from itertools import islice
 from typing import Literal
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetPort
 from outdraft.drafters.ngrammys.cache import load_tables
@@ -42,9 +43,7 @@ class NgrammysOptions:
     cache_dir: str = ""  # where tables are kept; "": the user's cache directory
 
     def __post_init__(self) -> None:
-        for name in ("rows", "query"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        check_range(self, "rows", "query", least=1)
         if not 0 <= self.min_prob < 1:
             raise ConfigError(f"min_prob={self.min_prob}: must be at least 0 and below 1")
         if self.table not in ("bigram", "unigram", "none"):

@@ -19,6 +19,7 @@ from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
 from outdraft.drafters.recycling.template import template
@@ -34,8 +35,7 @@ class RecyclingOptions:
     levels: tuple[int, ...] = (8, 21, 25, 15, 8, 3)  # nodes of the tree at depth 1, 2, ...: 80 as published
 
     def __post_init__(self) -> None:
-        if self.width < 1:
-            raise ConfigError(f"width={self.width}: must be at least 1")
+        check_range(self, "width", least=1)
         if not self.levels or min(self.levels) < 1:
             raise ConfigError(f"levels={self.levels}: one number of nodes for each depth, each at least 1")
 
@@ -44,6 +44,7 @@ class RecyclingDrafter:
     """One matrix for all requests; nothing is kept of a single one."""
 
     needs = Needs()
+    peeks = True
 
     def __init__(self, options: RecyclingOptions, vocab_size: int) -> None:
         self._width = min(options.width, vocab_size)
@@ -63,7 +64,7 @@ class RecyclingDrafter:
         for one in seen:
             if one.draft is not None and one.logits is not None:
                 # Equal tokens: numpy keeps the last row, so the deepest node's.
-                self._matrix[one.draft.tokens.numpy()] = top_ids(one.logits, self._width).numpy()
+                self._matrix[one.draft.tokens.cpu().numpy()] = top_ids(one.logits, self._width).numpy()
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Nothing is kept for one sequence."""
@@ -76,7 +77,7 @@ class RecyclingDrafter:
         tree, matrix = self._tree, self._matrix
         depth = min(usable_depth(seq, budget), len(tree.ends) - 1)
         max_nodes = usable_nodes(seq, budget, len(tree.parents) - 1)
-        if depth == 0 or max_nodes == 0:
+        if depth == 0:
             return chain([seq.pending])
         tokens = np.full(tree.ends[depth], seq.pending)
         for start, stop in zip(tree.ends, tree.ends[1 : depth + 1], strict=False):

@@ -13,19 +13,19 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import pairwise
+from math import inf
 from time import perf_counter
 from typing import Any
-
-from torch import Tensor
 
 from outdraft.core.draft import Draft, host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
+from outdraft.decode.best_trees import BestTrees, Topology, choose_size
 from outdraft.drafters.sequoia.rates import RankRates
-from outdraft.drafters.sequoia.topology import BestTrees, Topology, choose_size
 from outdraft.drafters.shared.choose import Sample, check_sample
 from outdraft.drafters.shared.draft_model import DraftModel, Text
 from outdraft.drafters.shared.growth import grow_trees
@@ -51,17 +51,15 @@ class SequoiaOptions(ModelOptions):
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)
         check_sample(self.sample)
-        for name, most in (("nodes", 512), ("depth", 64)):
-            if not 1 <= getattr(self, name) <= most:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be between 1 and {most}")
+        check_range(self, "nodes", least=1, most=512)
+        check_range(self, "depth", least=1, most=64)
+        check_range(self, "draft_cost", least=0)
         for name in ("acceptance", "verify_cost"):
             object.__setattr__(self, name, tuple(getattr(self, name)))
         if any(not 0 <= rate <= 1 for rate in self.acceptance) or sum(self.acceptance) > 1 + 1e-9:
             raise ConfigError(f"acceptance={self.acceptance}: rates between 0 and 1 whose sum is at most 1")
         if self.verify_cost and (len(self.verify_cost) < 2 or min(self.verify_cost) <= 0):
             raise ConfigError(f"verify_cost={self.verify_cost}: at least the costs of 1 and of 2 nodes, above 0")
-        if self.draft_cost < 0:
-            raise ConfigError(f"draft_cost={self.draft_cost}: must be at least 0")
 
 
 class Static(Shape):
@@ -113,22 +111,19 @@ class SequoiaDrafter:
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A tree for each sequence that has a budget."""
 
-        def feed(level: int, trees: list[Tree]) -> Tensor:
-            return self.model.read([tree.seq for tree in trees]) if level == 0 else self.model.branch(trees)
-
         trees = []
         for seq, budget, floor in zip(seqs, budgets, floors(len(seqs), 0.0, budgets), strict=True):
             nodes = usable_nodes(seq, budget, self._options.nodes)
-            room = self.model.max_len + 1 - len(seq.tokens)
-            depth = max(0, min(usable_depth(seq, budget), self._options.depth, room))
+            depth = min(usable_depth(seq, budget), self._options.depth, self.model.room(seq.tokens))
             shape = Static(self.topology(nodes, depth, len(seqs))) if min(nodes, depth) > 0 else Shape()
             trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=floor))
-        return grow_trees(trees, feed, sample=self._options.sample)
+        return grow_trees(trees, self.model.feed_trees, sample=self._options.sample)
 
     def topology(self, max_nodes: int, max_depth: int, batch: int = 1) -> Topology:
         """The shape with the least cost a token, of at most so many draft nodes and levels, `batch` texts a pass."""
-        costs = [self._cost(m * batch) for m in range(1, max_nodes + 2)]
-        return self._trees.tree(*choose_size(self._trees, max_depth, self.draft_cost, costs))
+        drafts = [inf, *(self.draft_cost * d for d in range(1, max_depth + 1))]
+        passes = [inf, inf, *(self._cost(m * batch) for m in range(2, max_nodes + 2))]
+        return self._trees.tree(*choose_size(self._trees, drafts, passes))
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Count which ranks were accepted."""

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Drafter, Seen, forget
-from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.policy import Budget
+from outdraft.core.drafter import Drafter, Seen, arm_of, forget
+from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import Method
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.nested import build_nested
+from outdraft.core.target import TargetPort
+from outdraft.drafters.shared.nested import build_nested, joined_needs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,16 +39,7 @@ class SeveralDrafter:
     def __init__(self, inner: Seq[tuple[Drafter, Method]]) -> None:
         self.drafters = [drafter for drafter, _ in inner]
         self.methods = [method for _, method in inner]
-        needs = [drafter.needs for drafter in self.drafters]
-        self.needs = Needs(
-            taps=tuple(sorted({tap for need in needs for tap in need.taps})),
-            prompt_taps=tuple(sorted({tap for need in needs for tap in need.prompt_taps})),
-            layers=any(need.layers for need in needs),
-            rows=any(need.rows for need in needs),
-            resume_layer=max(need.resume_layer for need in needs),
-            weights=any(need.weights for need in needs),
-            same_vocab=all(need.same_vocab for need in needs),
-        )
+        self.needs = joined_needs(self.drafters, [method.name for method in self.methods])
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """For all."""
@@ -85,26 +76,19 @@ class SeveralDrafter:
 
 def build(options: SeveralOptions, port: TargetPort) -> SeveralDrafter:
     """Build every inner drafter over the same target. Raises `CapabilityError` where one would blind another."""
-    made = SeveralDrafter([build_nested(described, port) for described in options.drafters])
-    for method, drafter in zip(made.methods, made.drafters, strict=True):
-        low = [tap for tap in drafter.needs.taps if tap < made.needs.resume_layer]
-        if low:
-            raise CapabilityError(
-                f"drafter {method.name!r} taps layer {low[0]}, and another one restarts the target behind layer "
-                f"{made.needs.resume_layer}, so it would not see that: leave one of the two out of 'drafters'"
-            )
-    return made
+    return SeveralDrafter([build_nested(described, port) for described in options.drafters])
 
 
-def arms(drafter: SeveralDrafter) -> tuple[str, ...]:
-    """The inner drafters' names; a repeated one is numbered."""
+def arms(drafter: SeveralDrafter) -> tuple[Arm, ...]:
+    """The inner drafters, by name; a repeated one is numbered."""
     names = [method.name for method in drafter.methods]
-    return tuple(
+    numbered = [
         name if names.count(name) == 1 else f"{name}#{1 + names[:i].count(name)}" for i, name in enumerate(names)
-    )
+    ]
+    return tuple(arm_of(inner, name) for inner, name in zip(drafter.drafters, numbered, strict=True))
 
 
 def describe(drafter: SeveralDrafter) -> dict[str, Any]:
     """What each inner drafter says of itself, by arm."""
     inner = zip(arms(drafter), drafter.drafters, drafter.methods, strict=True)
-    return {"arms": {name: dict(method.describe(one)) for name, one, method in inner}}
+    return {"arms": {arm.name: dict(method.describe(one)) for arm, one, method in inner}}

@@ -75,7 +75,7 @@ def build_rewinding(described: str | Mapping[str, Any], port: TargetPort, asker:
     if not getattr(inner, "rewinds", False):
         raise CapabilityError(
             f"{asker} asks its inner drafter about texts that may turn out otherwise, and {method.name!r} cannot go "
-            "back here: choose a draft_model (on a CPU)"
+            "back here: choose a draft_model (on a GPU, with exact=True)"
         )
     return inner  # type: ignore[return-value]
 

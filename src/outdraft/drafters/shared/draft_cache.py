@@ -13,11 +13,10 @@ from collections.abc import Sequence as Seq
 import torch
 
 from outdraft.cache.config import CacheConfig
+from outdraft.drafters.shared.limits import MAX_NODES
 from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.context import CachedContext
-from outdraft.nn.segment import Segment
-
-_TREE_ROWS = 4096  # of one guess, at most
+from outdraft.nn.segment import chain_segments
 
 
 class DraftCache:
@@ -36,7 +35,7 @@ class DraftCache:
         layout: str = "static",
     ) -> None:
         # A tree's rows may outnumber its positions: room for both (memory is taken on demand).
-        room = max_len + _TREE_ROWS
+        room = max_len + MAX_NODES
         self.rows = CacheConfig(layout=layout).build(num_layers, num_kv_heads, head_dim, dtype, device, room)
         self._exact = exact
         self._num_guessed: dict[int, int] = {}
@@ -53,12 +52,8 @@ class DraftCache:
 
     def extend(self, seqs: Seq[int], counts: Seq[int]) -> CachedContext:
         """A pass of `counts[i]` rows that continue sequence i, each seeing all before it."""
-        segments, start = [], 0
-        for seq, count in zip(seqs, counts, strict=True):
-            base = self.grow(seq, count)
-            segments.append(Segment(seq=seq, start=start, stop=start + count, base=base))
-            start += count
-        return CachedContext(self.rows, segments, self._exact)
+        bases = [self.grow(seq, count) for seq, count in zip(seqs, counts, strict=True)]
+        return CachedContext(self.rows, chain_segments(seqs, counts, bases), self._exact)
 
     def branch(self, seqs: Seq[int], sees: Seq[list[list[int]]]) -> BranchContext:
         """A pass of tree rows: `sees[i][j]` are the guess rows that row j of sequence i sees, topmost first."""

@@ -18,13 +18,16 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from outdraft.core.draft import Draft
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draft_cache import DraftCache
+from outdraft.drafters.shared.draft_network import loaded_network
+from outdraft.drafters.shared.native_chains import Floors, grow_chains_natively
 from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.guesser import Chains, Draw
-from outdraft.models.guess import guess_with
-from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
-from outdraft.nn.context import AttentionContext
 
 
 class Readable(Protocol):
@@ -90,8 +93,7 @@ class DraftModel:
         )
         self._chunk = chunk
         self._texts: dict[int, _Memory] = {}
-        self._device = decoder.device
-        self._native = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
+        self._network = loaded_network(decoder)
 
     @property
     def is_empty(self) -> bool:
@@ -111,6 +113,10 @@ class DraftModel:
     def cached_ids(self, seq: int) -> list[int]:
         """The text's ids whose rows are committed."""
         return list(self._texts[seq].ids)
+
+    def room(self, tokens: Seq[int]) -> int:
+        """How many tokens may be drafted behind this text: the last token fed is the last but one drafted."""
+        return max(0, self.max_len + 1 - len(tokens))
 
     def read(self, seqs: Seq[Readable]) -> Tensor:
         """Bring every memory up to its text, pending token included: logits [B, V] of what follows."""
@@ -141,18 +147,14 @@ class DraftModel:
         """
         todo: list[list[int]] = []
         for seq in seqs:
-            text = self._texts[seq.id]
-            if seq.tokens[: len(text.ids)] != text.ids:  # taken back, or asked about a text that did not come true
-                pairs = zip(text.ids, seq.tokens, strict=False)
-                shared = next((i for i, (ours, theirs) in enumerate(pairs) if ours != theirs), len(seq.tokens))
-                self._forget(seq.id, shared)
+            text, known = self._texts[seq.id], seq.tokens[:-1]
+            if known[: len(text.ids)] != text.ids:  # taken back, asked twice, or about a text that did not come true
+                pairs = enumerate(zip(text.ids, known, strict=False))
+                self._forget(seq.id, next((i for i, (ours, theirs) in pairs if ours != theirs), len(known)))
             rows = text.confirmed(seq.tokens)
             self._cache.keep(seq.id, rows)
             text.ids += [text.guess[row][1] for row in rows]
             text.guess = []
-            if len(text.ids) == len(seq.tokens):  # asked twice for one text: the pending token is fed again
-                text.ids.pop()
-                self._cache.truncate(seq.id, len(text.ids))
             new = seq.tokens[len(text.ids) :]
             while len(new) >= self._chunk + last:  # a prompt is read alone, in chunks that no other request can shift
                 self._read([seq.id], [new[: self._chunk]])
@@ -167,12 +169,12 @@ class DraftModel:
             guess = self._texts[seq].guess
             guess.append((len(guess) - 1, token))
         context = self._cache.extend(seqs, [1] * len(seqs))
-        return self._run(tokens, positions, context, range(len(tokens)))
+        return self._network.logits(tokens, positions, context, range(len(tokens)))
 
     @property
     def runs_chains(self) -> bool:
         """Whether `chain` is there: the native kernels hold the decoder."""
-        return self._native is not None
+        return self._network.runs_chains
 
     def chain(
         self,
@@ -182,17 +184,44 @@ class DraftModel:
         floors: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
         """Read, and guess `depths[i]` tokens of each text, in one call; all rows stay guesses until the next."""
-        assert self._native is not None
         todo, ids = self._unread(seqs), [seq.id for seq in seqs]
         context = self._cache.extend(ids, [len(new) for new in todo])
         self._cache.extend(ids, [depth - 1 for depth in depths])  # room for the steps
         starts = [len(self._texts[seq].ids) for seq in ids]
         positions = [start + i for start, new in zip(starts, todo, strict=True) for i in range(len(new))]
         tokens = [token for new in todo for token in new]
-        found = self._native.chain(tokens, positions, context, depths, draws, floors=floors)
+        found = self._network.chain(tokens, positions, context, depths, draws, floors=floors)
         for seq, new, path in zip(ids, todo, found.tokens, strict=True):
             self._texts[seq].guess = list(enumerate([*new, *path[:-1]], start=-1))
         return found
+
+    def grow_chains(
+        self,
+        seqs: Seq[Sequence],
+        depths: Seq[int],
+        *,
+        sample: Sample,
+        confidence_threshold: float,
+        budgets: Seq[Budget],
+    ) -> list[Draft]:
+        """`grow_chains_natively`, by this model."""
+
+        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+            if step == 0:
+                return self.read([seqs[i] for i in rows])
+            return self.guess([seqs[i].id for i in rows], tokens, step)
+
+        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
+            return self.chain([seqs[i] for i in rows], own_depths, draws, least)
+
+        return grow_chains_natively(
+            seqs, depths, run if self.runs_chains else None, feed, sample=sample,
+            confidence_threshold=confidence_threshold, budgets=budgets,
+        )  # fmt: skip
+
+    def feed_trees(self, level: int, trees: list[Tree]) -> Tensor:
+        """What `grow_trees` asks: the pending tokens first, then the nodes below."""
+        return self.read([tree.seq for tree in trees]) if level == 0 else self.branch(trees)
 
     def branch(self, trees: Seq[Tree]) -> Tensor:
         """Feed the frontier of each tree (below its pending token): logits [n, V], tree after tree."""
@@ -208,7 +237,7 @@ class DraftModel:
                 positions.append(len(text.ids) - 1 + tree.depths[node])
             sees.append(visible)
         context = self._cache.branch([tree.seq.id for tree in trees], sees)
-        return self._run(tokens, positions, context, range(len(tokens)))
+        return self._network.logits(tokens, positions, context, range(len(tokens)))
 
     def _read(self, seqs: Seq[int], todo: list[list[int]], *, every_row: bool = False) -> Tensor:
         """Feed committed tokens, several a sequence: logits [B, V] at each one's last, or at every row."""
@@ -222,17 +251,8 @@ class DraftModel:
             last.append(len(tokens) - 1)
         counts = [len(new) for new in todo]
         wanted = range(len(tokens)) if every_row else last
-        logits = self._run(tokens, positions, self._cache.extend(seqs, counts), wanted)
+        logits = self._network.logits(tokens, positions, self._cache.extend(seqs, counts), wanted)
         for seq, new in zip(seqs, todo, strict=True):
             self._cache.keep(seq, range(len(new)))
             self._texts[seq].ids += new
         return logits
-
-    def _run(self, tokens: list[int], positions: list[int], context: AttentionContext, wanted: Seq[int]) -> Tensor:
-        """Logits [M, V] of the wanted rows."""
-        if self._native is not None:
-            return self._native.feed(tokens, positions, context, wanted)[1]
-        ids = torch.tensor(tokens, device=self._device)
-        places = torch.tensor(positions, device=self._device)
-        hidden = self.decoder.run(self.decoder.embed(ids, places), places, context).hidden
-        return self.decoder.logits(hidden if len(wanted) == len(tokens) else hidden[list(wanted)])

@@ -8,11 +8,12 @@ r"""Tree growth: round by round, feed the nodes that the tree's shape wants expa
 Deterministic trees (top-k children) may be pruned freely: the best `max_nodes` by path score stay, and a parent never
 scores less than its child. Sampled trees are never pruned, since dropping a drawn token for its value would bend the
 law; they stop growing instead. Their children are drawn without replacement, or independently: then a token may come
-twice. Data in: `feed`; data out: one draft each.
+twice; or a level is drawn as a whole (`stochastic_beam`). No tree feeds more than `MAX_NODES` nodes: the draft model
+keeps no more rows. Data in: `feed`; data out: one draft each.
 """
 
 from collections.abc import Sequence as Seq
-from math import exp
+from math import exp, log
 from typing import Protocol
 
 import torch
@@ -20,6 +21,8 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.drafters.shared.choose import Sample, check_finite, takes_argmax
+from outdraft.drafters.shared.limits import MAX_NODES
+from outdraft.drafters.shared.stochastic_beam import draw_level
 from outdraft.drafters.shared.tree import Tree
 from outdraft.kernels.choice import top_tokens
 from outdraft.sampling.warp import warp_nodes
@@ -78,10 +81,21 @@ def _top(trees: Seq[Tree], logits: Tensor) -> list[list[Row]]:
 def _hang(tree: Tree, node: int, row: Row) -> None:
     """The best children of a node, as far as the shape wants them."""
     above = tree.scores[node] + tree.shape.decay
-    for token, log_prob, prob in list(zip(*row, strict=True))[: tree.shape.width(tree, node)]:
+    tokens, log_probs, probs = row
+    width = tree.shape.width(tree, node)
+    for token, log_prob, prob in zip(tokens, _at(log_probs[:width], tree.temperature), probs, strict=False):
         if prob <= 0 or above + log_prob < tree.shape.least:
             break
         tree.add(node, token, log_prob, prob)
+
+
+def _at(log_probs: list[float], temperature: float) -> list[float]:
+    """The best log probabilities, best first, at another temperature; what is not among them counts as nothing."""
+    if temperature == 1 or not log_probs:
+        return log_probs
+    scaled = [(one - log_probs[0]) / temperature for one in log_probs]
+    whole = log(sum(map(exp, scaled)))
+    return [one - whole for one in scaled]
 
 
 def _draw(tree: Tree, logits: Tensor, replacement: bool) -> None:
@@ -89,6 +103,9 @@ def _draw(tree: Tree, logits: Tensor, replacement: bool) -> None:
     seq, paths = tree.seq, [tree.path(node) for node in tree.frontier]
     coins = seq.draft_coins(seq)
     laws = warp_nodes(seq, logits, paths)
+    if tree.shape.together:
+        draw_level(tree, laws, tree.shape.together, coins)
+        return
     for node, law in zip(tree.frontier, laws, strict=True):
         count = min(tree.shape.width(tree, node), tree.max_nodes + 1 - len(tree.tokens))
         if count <= 0:
@@ -108,7 +125,8 @@ def _next(tree: Tree, new: range, sample: Sample) -> list[int]:
     """Which nodes to expand next."""
     if not takes_argmax(tree.seq, sample) and len(tree.tokens) > tree.max_nodes:
         return []
-    return [node for node in tree.shape.expand(tree, new) if tree.depths[node] < tree.max_depth]
+    wanted = [node for node in tree.shape.expand(tree, new) if tree.depths[node] < tree.max_depth]
+    return wanted[: MAX_NODES + 1 - len(tree.expanded)]  # the pending node's row is no guess
 
 
 def _finish(tree: Tree, sample: Sample) -> Draft:

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 
+MAX_NODES = 4096  # of one guess, and rows that a draft model keeps of it
+
 
 def usable_depth(seq: Sequence, budget: Budget) -> int:
     """Draft tokens along the longest path."""

@@ -7,10 +7,10 @@ Only committed tokens are ever entered, so nothing is rolled back. Data in: how 
 out: deterministic chains (width 1) or trees.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
@@ -20,18 +20,33 @@ from outdraft.core.target import Needs
 from outdraft.drafters.shared.span_index import SpanIndex, look_up
 
 
-class TextIndex(SpanIndex, Protocol):
-    """A look-up that learns from a growing text."""
+class Grows(Protocol):
+    """What learns from a growing text."""
 
-    def extend(self, tokens: Iterable[int]) -> None:
+    def extend(self, tokens: list[int], /) -> None:
         """Enter the tokens that follow those entered so far."""
         ...
 
 
+class TextIndex(SpanIndex, Grows, Protocol):
+    """A look-up that learns from a growing text."""
+
+
+Index = TypeVar("Index", bound=Grows)
+
+
 @dataclass(slots=True)
-class _Known:
-    index: TextIndex
-    num_entered: int = 0  # of the sequence's tokens
+class Known(Generic[Index]):
+    """An index and how much of its sequence is in it."""
+
+    index: Index
+    num_entered: int = 0
+
+    def follow(self, seq: Sequence) -> Index:
+        """Enter what is new."""
+        self.index.extend(seq.tokens[self.num_entered :])
+        self.num_entered = len(seq.tokens)
+        return self.index
 
 
 class LookupDrafter:
@@ -41,17 +56,18 @@ class LookupDrafter:
     """
 
     needs = Needs()
+    peeks = True
 
     def __init__(self, make_index: Callable[[Sequence], TextIndex], width: int = 1, *, learns: bool = True) -> None:
         self._make_index = make_index
         self._width = width
         self._learns = learns
-        self._known: dict[int, _Known] = {}
+        self._known: dict[int, Known[TextIndex]] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An index for each."""
         for seq in seqs:
-            self._known[seq.id] = _Known(self._make_index(seq))
+            self._known[seq.id] = Known(self._make_index(seq))
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """What followed the last tokens elsewhere; node 0 alone if they are new."""
@@ -67,7 +83,5 @@ class LookupDrafter:
 
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         known = self._known[seq.id]
-        if self._learns:
-            known.index.extend(seq.tokens[known.num_entered :])
-            known.num_entered = len(seq.tokens)
-        return look_up(known.index, seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)
+        index = known.follow(seq) if self._learns else known.index
+        return look_up(index, seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)

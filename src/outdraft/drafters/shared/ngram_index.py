@@ -10,9 +10,7 @@ enter, so nothing is ever rolled back. Data in: token ids; data out: continuatio
 from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
 
-from outdraft.drafters.shared.span_index import Continuation
-
-_BORDER = -1  # between two texts: no context has it, no continuation crosses it
+from outdraft.drafters.shared.span_index import BORDER, Continuation, copy_on
 
 
 class NgramIndex:
@@ -51,7 +49,7 @@ class NgramIndex:
     def close(self) -> None:
         """End the text: what is entered next is another one."""
         if self._text:
-            self.extend([_BORDER])
+            self.extend([BORDER])
 
     def follows(self, context: Seq[int], n: int) -> Iterator[int]:
         """Positions right after occurrences of the last n tokens of `context`, latest first."""
@@ -62,14 +60,7 @@ class NgramIndex:
 
     def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
         """What followed the longest known suffix of `context`, latest first; then what followed shorter ones."""
-        text = self._text
         for n in self._sizes:
             for start in self.follows(context, n):
-                copied = text[start : start + depth]
-                if _BORDER in copied:
-                    copied = copied[: copied.index(_BORDER)]
-                elif self._wrap and len(copied) < depth:
-                    period = len(copied)
-                    copied += [copied[i % period] for i in range(period, depth)]
-                if copied:
+                if copied := copy_on(self._text, start, depth, wrap=self._wrap):
                     yield Continuation(copied)

@@ -16,14 +16,14 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.drafters.shared.choose import Sample, check_sample
+from outdraft.drafters.shared.draft_network import DraftNetwork
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.native import Floors, grow_chains_natively
-from outdraft.drafters.shared.own_network import OwnNetwork
+from outdraft.drafters.shared.native_chains import Floors, grow_chains_natively
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.nn.context import AttentionContext
 
@@ -37,8 +37,7 @@ class OwnChainOptions:
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
-        if not 0 <= self.confidence_threshold <= 1:
-            raise ConfigError(f"confidence_threshold={self.confidence_threshold}: must be between 0 and 1")
+        check_range(self, "confidence_threshold", least=0, most=1)
 
 
 Watch = Callable[[list[int], Tensor], None]  # indices of sequences, their logits [n, V] of one step
@@ -55,7 +54,7 @@ class Place(Protocol):
 def grow_own_chains(
     seqs: Seq[Sequence],
     budgets: Seq[Budget],
-    network: OwnNetwork,
+    network: DraftNetwork,
     place: Place,
     options: OwnChainOptions,
     skips: Seq[Skip] | None = None,

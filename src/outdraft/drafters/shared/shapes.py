@@ -2,6 +2,7 @@ r"""How a tree grows: how many children a node gets, and which nodes are expande
 
     Beam      the same width everywhere; on each level the most probable paths are expanded
     Levels    so many children on each level, all of them expanded (SpecInfer's expansion)
+    Joint     so many nodes on each level, drawn together (RSD-S); of a deterministic tree as Beam
 
 Miao et al., "SpecInfer: accelerating large language model serving with tree-based speculative inference and
 verification", 2023, https://arxiv.org/abs/2305.09781; Jeon et al., "Recursive speculative decoding", 2024,
@@ -29,6 +30,14 @@ class Beam(Shape):
         """The best of the level."""
         sure = [node for node in new if not tree.is_unsure(node)]
         return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[: self._beam])
+
+
+class Joint(Beam):
+    """`size` nodes on every level: `stochastic_beam`."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, size)
+        self.together = size
 
 
 class Levels(Shape):

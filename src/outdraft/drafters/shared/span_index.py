@@ -7,7 +7,7 @@ So a look-up method is an index and a ranking. Data in: a sequence, its budget a
 tree.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import islice
@@ -19,6 +19,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.trie import Trie
 
+BORDER = -1  # between two texts in one: no context has it, no continuation crosses it
 _MAX_LOOKS = 8  # continuations examined for each branch wanted: bounds the cost of very common spans
 
 
@@ -41,6 +42,35 @@ class SpanIndex(Protocol):
         ...
 
 
+def copy_on(text: Seq[int], start: int, depth: int, *, wrap: bool = False) -> list[int]:
+    """At most `depth` tokens of `text` from `start` on, to the next border.
+
+    `wrap`: a copy that reaches the end of the text goes on with itself (a text in a loop).
+    """
+    copied = list(text[start : start + depth])
+    if BORDER in copied:
+        return copied[: copied.index(BORDER)]
+    if wrap and copied:
+        period = len(copied)
+        copied += [copied[i % period] for i in range(period, depth)]
+    return copied
+
+
+def paths(tokens: Seq[int], parents: Seq[int], counts: Seq[float]) -> Iterator[Continuation]:
+    """A trie as a path to each node, in its order: its count less its children's is what ended there, maybe 0.
+
+    Parents come before children; -1: the root, which is none of the nodes.
+    """
+    ended = list(counts)
+    for parent, count in zip(parents, counts, strict=True):
+        if parent >= 0:
+            ended[parent] -= count
+    known: list[list[int]] = []
+    for token, parent, count in zip(tokens, parents, ended, strict=True):
+        known.append([*known[parent], token] if parent >= 0 else [token])
+        yield Continuation(known[-1], max(0.0, count))
+
+
 def look_up(
     index: SpanIndex, seq: Sequence, budget: Budget, *, max_nodes: int, max_branches: int | None = None
 ) -> Draft:
@@ -50,7 +80,7 @@ def look_up(
     `max_branches` continuations that differ (None: of all; 1: a chain).
     """
     depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, max_nodes)
-    if depth == 0 or nodes == 0:
+    if depth == 0:
         return chain([seq.pending])
     trie, branches = Trie(seq.pending), 0
     found = index.lookup(seq.tokens, depth)

@@ -17,7 +17,8 @@ from torch import Tensor
 from outdraft.cache.config import CacheConfig
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import TargetPort
-from outdraft.nn.context import CachedContext, Segment, WatchedContext
+from outdraft.nn.context import CachedContext, WatchedContext
+from outdraft.nn.segment import chain_segments
 
 Choose = Callable[[int, Tensor], Tensor]  # layer, keys [Hkv, n, d] -> rows to copy: [m], or [Hkv, m] for each head
 
@@ -69,12 +70,10 @@ class SparseViews:
 
     def extend(self, seqs: Seq[Sequence], offsets: Seq[int], counts: Seq[int], rooms: Seq[int]) -> CachedContext:
         """A pass of `counts[i]` guess rows from place `offsets[i]` on, each seeing all before it."""
-        segments, start = [], 0
-        for seq, offset, count, room in zip(seqs, offsets, counts, rooms, strict=True):
+        for seq, offset, room in zip(seqs, offsets, rooms, strict=True):
             self.rows.reserve(seq.id, offset + room)
-            base = self.rows.length(seq.id) + offset
-            segments.append(Segment(seq=seq.id, start=start, stop=start + count, base=base))
-            start += count
+        bases = [self.rows.length(seq.id) + offset for seq, offset in zip(seqs, offsets, strict=True)]
+        segments = chain_segments([seq.id for seq in seqs], counts, bases)
         return CachedContext(self.rows, segments, exact=self._port.record is None)
 
     def _write(self, seq: Sequence, choose: Choose) -> None:

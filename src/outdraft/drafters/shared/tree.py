@@ -5,17 +5,20 @@
 Data: one sequence's nodes on the host, in the order they were made; parents come first.
 """
 
-from math import inf, log
+from math import inf
 
 from torch import Tensor
 
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import Floor
 
+GREEDY = 0.5  # a greedy target follows the best path however flat the law is: its paths are scored at this temperature
+
 
 class Shape:
     """A single node, as every shape begins. One for each tree, since it may remember what it saw."""
 
+    together = 0  # nodes of a sampled level drawn as one stochastic beam; 0: each node's children by themselves
     decay = 0.0  # added to a path's log probability at every level: how far the guesser is to be trusted
     least = -inf  # children of a deterministic tree that score less are not even added
 
@@ -32,16 +35,24 @@ class Tree:
     """One sequence's tree while it grows."""
 
     __slots__ = ("depths", "expanded", "floor", "frontier", "laws", "max_depth", "max_nodes", "parents", "probs",
-                 "scores", "seq", "shape", "tokens")  # fmt: skip
+                 "scores", "seq", "shape", "temperature", "tokens")  # fmt: skip
 
     def __init__(
-        self, seq: Sequence, shape: Shape, *, max_depth: int, max_nodes: int, floor: Floor | None = None
+        self,
+        seq: Sequence,
+        shape: Shape,
+        *,
+        max_depth: int,
+        max_nodes: int,
+        floor: Floor | None = None,
+        temperature: float = GREEDY,
     ) -> None:
         self.seq = seq
         self.shape = shape
         self.max_depth = max_depth
         self.max_nodes = max_nodes
         self.floor = floor or Floor()
+        self.temperature = seq.request.params.temperature or temperature  # paths of a deterministic tree are scored so
         self.tokens = [seq.pending]
         self.parents = [-1]
         self.depths = [0]
@@ -84,5 +95,10 @@ class Tree:
 
     def is_unsure(self, node: int) -> bool:
         """Whether a branch ends at this node: it stays, and nothing hangs below it."""
-        least = log(self.floor.path) if self.floor.path > 0 else -inf
-        return self.probs[node] < self.floor.token or self.scores[node] < least
+        if self.probs[node] < self.floor.token:
+            return True
+        path = 1.0  # by the guesser's own probabilities: scores may be of another temperature, and decay
+        while node > 0 and self.floor.path > 0:
+            path *= self.probs[node]
+            node = self.parents[node]
+        return path < self.floor.path

@@ -27,11 +27,6 @@ class Trie:
         self.scores = [0.0]  # the root's is not used
         self._children: dict[tuple[int, int], int] = {}
 
-    @property
-    def num_nodes(self) -> int:
-        """The root included."""
-        return len(self.tokens)
-
     def insert(self, path: Iterable[int], count: float = 1.0) -> bool:
         """Add a path from the root, seen `count` >= 0 times; whether that made a new node."""
         before, node = len(self.tokens), 0

@@ -16,14 +16,14 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import Skip
 from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.draft_network import target_network
 from outdraft.drafters.shared.limits import usable_nodes
 from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
-from outdraft.drafters.shared.own_network import target_network
 from outdraft.drafters.swift.search import Search, SearchOptions
 from outdraft.drafters.swift.siblings import add_siblings
 from outdraft.kernels.choice import best_tokens
@@ -43,14 +43,13 @@ class SwiftOptions(SearchOptions, OwnChainOptions):
     def __post_init__(self) -> None:
         OwnChainOptions.__post_init__(self)
         SearchOptions.__post_init__(self)
-        if self.context < 1:
-            raise ConfigError(f"context={self.context}: at least one token must be compared")
+        check_range(self, "context", least=1, note="so many tokens are compared")
 
 
 class SwiftDrafter:
     """One search for all requests; no state of a request."""
 
-    needs = Needs(layers=True, weights=True)
+    needs = Needs()
 
     def __init__(self, options: SwiftOptions, port: TargetPort) -> None:
         self.search = Search(options, port.num_layers)

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.core.ranges import check_range
+from outdraft.core.skip import Skip
 from outdraft.drafters.shared.skip_sets import alternating
 from outdraft.drafters.swift.surrogate import advise
 
@@ -32,9 +33,7 @@ class SearchOptions:
     def __post_init__(self) -> None:
         if not 0 < self.ratio < 1:
             raise ConfigError(f"ratio={self.ratio}: must be between 0 and 1")
-        for name in ("max_trials", "max_fruitless", "advice_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        check_range(self, "max_trials", "max_fruitless", "advice_every", least=1)
 
 
 class Search:
@@ -68,30 +67,25 @@ class Search:
         )
 
     def trial(self, score: Callable[[Skip], float]) -> None:
-        """Score one more set: the first one is that which the search began with."""
-        chosen = self._next()
-        skip = self._skip(chosen) if self._tried or not self.best else self.best
+        """Score one more set: the first one is that which the search began with, if that leaves out anything."""
+        skip = self.best if self.best and not self._tried else self._next()
         value = score(skip)
-        self._tried.append((chosen, value))
+        self._tried.append((self._flags(skip), value))
         self._since_best += 1
         if value > self.best_score:
             self.best, self.best_score, self._since_best = skip, value, 0
 
-    def _next(self) -> list[bool]:
-        if not self._tried and self.best:
-            return [layer in (self.best.mlp if half else self.best.attention) for layer, half in self._sublayers]
+    def _next(self) -> Skip:
         if self._tried and len(self._tried) % self._options.advice_every == 0:
-            return advise(self._tried, [self._random() for _ in range(256)])
+            candidates = [self._random() for _ in range(256)]
+            return candidates[advise(self._tried, [self._flags(skip) for skip in candidates])]
         return self._random()
 
-    def _random(self) -> list[bool]:
-        count = len(self._sublayers)
-        left_out = set(self._rng.sample(range(count), self._size))
-        return [i in left_out for i in range(count)]
+    def _random(self) -> Skip:
+        out = self._rng.sample(self._sublayers, self._size)
+        attention, mlp = (frozenset(layer for layer, half in out if half == part) for part in (0, 1))
+        return Skip(attention, mlp)
 
-    def _skip(self, chosen: list[bool]) -> Skip:
-        halves: tuple[set[int], set[int]] = (set(), set())
-        for (layer, half), out in zip(self._sublayers, chosen, strict=True):
-            if out:
-                halves[half].add(layer)
-        return Skip(frozenset(halves[0]), frozenset(halves[1])) if any(chosen) else NO_SKIP
+    def _flags(self, skip: Skip) -> list[bool]:
+        """Whether each sublayer is left out."""
+        return [layer in (skip.mlp if half else skip.attention) for layer, half in self._sublayers]

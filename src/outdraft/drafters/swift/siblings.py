@@ -20,7 +20,7 @@ _WIDTHS = ((0.95, 3), (0.8, 5), (0.5, 8), (0.0, 10))
 
 def width_at(confidence: float, *, drawn: bool) -> int:
     """Children of a node whose best child is so probable."""
-    width = next(width for floor, width in _WIDTHS if confidence > floor or floor == 0.0)
+    width = next(width for floor, width in _WIDTHS if confidence > floor)
     return (width + 1) // 2 if drawn else width
 
 

@@ -2,7 +2,7 @@
 
 Kernel exp(-differing sublayers / length), a constant mean, noise; the set of largest mean + 2.5 sigma is advised (upper
 confidence bound; Srinivas et al. 2010, https://arxiv.org/abs/0912.3995). Data in: sets as booleans with their scores,
-and candidates; data out: one candidate.
+and candidates; data out: the number of one candidate.
 """
 
 from collections.abc import Sequence as Seq
@@ -15,8 +15,8 @@ _NOISE = 0.05  # of a score, in units of the scores' spread
 _MEMORY = 400  # the latest scores are looked at: a solve costs their number cubed
 
 
-def advise(tried: Seq[tuple[list[bool], float]], candidates: Seq[list[bool]]) -> list[bool]:
-    """The candidate with the largest upper confidence bound."""
+def advise(tried: Seq[tuple[list[bool], float]], candidates: Seq[list[bool]]) -> int:
+    """Which candidate has the largest upper confidence bound."""
     known = tried[-_MEMORY:]
     x = torch.tensor([sublayers for sublayers, _ in known], dtype=torch.float64)  # [n, S]
     y = torch.tensor([score for _, score in known], dtype=torch.float64)  # [n]
@@ -28,7 +28,7 @@ def advise(tried: Seq[tuple[list[bool], float]], candidates: Seq[list[bool]]) ->
     mean = cross @ torch.cholesky_solve(((y - y.mean()) / spread)[:, None], solver)[:, 0]
     variance = 1 - (cross * torch.cholesky_solve(cross.T, solver).T).sum(-1)
     bound = mean + _KAPPA * variance.clamp(min=0).sqrt()
-    return list(candidates[int(bound.argmax())])
+    return int(bound.argmax())
 
 
 def _kernel(a: Tensor, b: Tensor, length: float) -> Tensor:

@@ -19,16 +19,17 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.core.draft import Draft, chain, host_tree
-from outdraft.core.drafter import Drafter, Seen
-from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Rewinds, Seen
+from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs, TargetPort
+from outdraft.drafters.shared.ahead import build_rewinding, first_path, imagine
 from outdraft.drafters.shared.choose import Chooser, Sample, check_sample
+from outdraft.drafters.shared.draft_network import target_network
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.nested import build_nested
-from outdraft.drafters.shared.own_network import target_network
 from outdraft.drafters.shared.sparse_view import SparseViews, last_queries
 from outdraft.drafters.triforce.retrieve import retrieve_rows
 from outdraft.sampling.coins import KeyedDraftCoins
@@ -47,9 +48,7 @@ class TriForceOptions:
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
-        for name in ("draft_depth", "chunk", "refresh"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name}={getattr(self, name)}: must be at least 1")
+        check_range(self, "draft_depth", "chunk", "refresh", least=1)
         if self.budget < 2 * self.chunk:
             raise ConfigError(f"budget={self.budget}: must hold two chunks of chunk={self.chunk} rows")
 
@@ -57,9 +56,9 @@ class TriForceOptions:
 class TriForceDrafter:
     """A view for each sequence; the small drafter keeps its own memory."""
 
-    needs = Needs(layers=True, weights=True, rows=True)
+    needs = Needs()
 
-    def __init__(self, options: TriForceOptions, port: TargetPort, small: Drafter) -> None:
+    def __init__(self, options: TriForceOptions, port: TargetPort, small: Rewinds) -> None:
         self.views = SparseViews(port)
         self.num_passes = 0  # of the middle level
         self._options = options
@@ -111,7 +110,7 @@ class TriForceDrafter:
             texts = [_going_on(seqs[rows[j]], drafted[rows[j]]) for j in asked]
             found = self._small.propose(texts, [Budget(depth=rooms[j], nodes=rooms[j]) for j in asked])
             for j, draft in zip(asked, found, strict=True):
-                guesses[j] = _eldest(draft)
+                guesses[j] = first_path(draft).tokens
         return guesses
 
     def _score(
@@ -156,24 +155,9 @@ def _going_on(seq: Sequence, path: list[int]) -> Sequence:
     """The sequence as if `path` were text. Its draws race on the noise of the nodes that they guess."""
     coins, depth = seq.draft_coins(seq), len(path)
     below = coins.below(depth) if isinstance(coins, KeyedDraftCoins) else coins
-    return replace(seq, tokens=[*seq.tokens, *path], draft_coins=lambda _: below)
-
-
-def _eldest(draft: Draft) -> list[int]:
-    """The tokens along first children."""
-    tree, node, path = host_tree(draft), 0, []
-    while tree.children[node]:
-        node = tree.children[node][0]
-        path.append(tree.tokens[node])
-    return path
+    return replace(imagine(seq, path), draft_coins=lambda _: below)
 
 
 def build(options: TriForceOptions, port: TargetPort) -> TriForceDrafter:
-    """Build the small drafter beside the target; it must bear a text that loses its end again."""
-    small, method = build_nested(options.draft, port)
-    if not getattr(small, "rewinds", False):
-        raise CapabilityError(
-            f"drafter 'triforce' takes guessed text back, which {method.name!r} cannot follow here: nest "
-            "'draft_model', and on a GPU decode with exact=True"
-        )
-    return TriForceDrafter(options, port, small)
+    """Build the small drafter beside the target."""
+    return TriForceDrafter(options, port, build_rewinding(options.draft, port, "triforce"))

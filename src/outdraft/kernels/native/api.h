@@ -30,6 +30,13 @@ auto guarded(Make make) -> decltype(make()) {
     }
 }
 
+// The kernels of this name; null or empty: the best for this machine.
+inline const Kernels& chosen(const char* name) {
+    const Kernels* kernels = name && *name ? find_kernels(name) : &best_kernels();
+    if (!kernels) throw std::runtime_error("these kernels are not built or this machine cannot run them");
+    return *kernels;
+}
+
 inline Buffer<float> copy(const float* from, int size) {
     if (!from) return nullptr;
     auto to = make_buffer<float>(size);
@@ -49,6 +56,13 @@ inline Matrix pack(const od_linear& from) {
                       from.group ? from.group : from.num_in);
     if (from.bias) set_bias(m, from.bias);
     return m;
+}
+inline Matrix pack(const od_linear& from, Size size) {
+    if (from.num_out != size.num_out || from.num_in != size.num_in)
+        throw std::runtime_error("a weight of " + std::to_string(from.num_out) + " outputs and " + std::to_string(from.num_in) +
+                                 " inputs stands where the model has " + std::to_string(size.num_out) + " and " +
+                                 std::to_string(size.num_in));
+    return pack(from);
 }
 
 }  // namespace outdraft

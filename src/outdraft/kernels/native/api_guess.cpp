@@ -19,12 +19,6 @@ Guesser* alone(Guesser* guesser, Work work) {
     });
 }
 
-const Kernels& chosen(const char* name) {
-    const Kernels* kernels = name && *name ? find_kernels(name) : &best_kernels();
-    if (!kernels) throw std::runtime_error("these kernels are not built or this machine cannot run them");
-    return *kernels;
-}
-
 }  // namespace
 
 extern "C" {
@@ -32,6 +26,8 @@ extern "C" {
 // The models and the embedding must outlive it; `norm` may be null: then the head's own.
 OD_API Guesser* od_guesser_new(Model* body, Model* head, int num_layers, const std::uint16_t* embedding, const float* norm, float eps) {
     return guarded([&] {
+        if (num_layers < 0 || num_layers > int(body->layers.size()) || body->shape.hidden != head->shape.hidden)
+            throw std::runtime_error("body and head do not fit: layers that are not there, or another width");
         auto guesser = std::make_unique<Guesser>();
         guesser->body = body, guesser->head = head, guesser->num_layers = num_layers;
         guesser->embedding = embedding, guesser->eps = eps;
@@ -49,7 +45,7 @@ OD_API Guesser* od_guesser_set_entrance(Guesser* guesser, const od_linear* matri
         const int size = guesser->body->shape.hidden;
         auto entrance = std::make_unique<Entrance>();
         entrance->taps = taps;
-        entrance->fusion = pack(matrices[0]), entrance->join = pack(matrices[1]);
+        entrance->fusion = pack(matrices[0], {size, taps * size}), entrance->join = pack(matrices[1], {size, 2 * size});
         entrance->tap_norms = copy(tap_norms, taps * size);
         entrance->token_norm = copy(token_norm, size), entrance->feature_norm = copy(feature_norm, size);
         guesser->entrance = std::move(entrance);
@@ -60,9 +56,10 @@ OD_API Guesser* od_guesser_set_entrance(Guesser* guesser, const od_linear* matri
 // Matrices: up, down.
 OD_API Guesser* od_guesser_set_exit(Guesser* guesser, const od_linear* matrices, const float* norm) {
     return guarded([&] {
+        const int size = guesser->body->shape.hidden, inner = matrices[0].num_out;
         auto residual = std::make_unique<Residual>();
-        residual->up = pack(matrices[0]), residual->down = pack(matrices[1]);
-        residual->norm = copy(norm, guesser->body->shape.hidden);
+        residual->up = pack(matrices[0], {inner, size}), residual->down = pack(matrices[1], {size, inner});
+        residual->norm = copy(norm, size);
         guesser->exit = std::move(residual);
         return guesser;
     });
@@ -77,8 +74,9 @@ OD_API Guesser* od_guesser_chain(Guesser* guesser, const Feed* feed, const Guess
 }
 
 // Returns null on failure.
-OD_API std::int32_t* od_best_tokens(const float* x, int rows, int size, std::int32_t* out, const char* kernels) {
-    return guarded([&] { return chosen(kernels).best_tokens(x, rows, size, out), out; });
+OD_API std::int32_t* od_best_tokens(const float* x, int rows, int size, std::int32_t* out, float* law,
+                                    const char* kernels) {
+    return guarded([&] { return chosen(kernels).best_tokens(x, rows, size, out, law), out; });
 }
 
 // Null as well where logits are not finite; then nothing is said of why.

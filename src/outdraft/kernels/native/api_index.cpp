@@ -57,14 +57,15 @@ OD_API Automaton* od_automaton_extend(Automaton* automaton, const std::int32_t* 
 }
 
 // Reads tokens without learning them; the cursor [state, length] moves on.
-OD_API void od_automaton_read(const Automaton* automaton, Automaton::Cursor* cursor, const std::int32_t* tokens, int count) {
-    for (int i = 0; i < count; i++) automaton->read(*cursor, tokens[i]);
+OD_API const Automaton* od_automaton_read(const Automaton* automaton, Automaton::Cursor* cursor, const std::int32_t* tokens,
+                                          int count) {
+    return guarded([&] { return automaton->read(*cursor, tokens, count), automaton; });
 }
 
 OD_API std::int32_t od_automaton_match(const Automaton* automaton) { return automaton->match(); }
 OD_API std::int32_t od_automaton_match_end(const Automaton* automaton) { return automaton->match_end(); }
-OD_API std::int32_t od_automaton_end(const Automaton* automaton, const Automaton::Cursor* cursor) {
-    return automaton->end(*cursor);
+OD_API const Automaton* od_automaton_end(const Automaton* automaton, const Automaton::Cursor* cursor, std::int32_t* end) {
+    return guarded([&] { return *end = automaton->end(*cursor), automaton; });
 }
 OD_API std::int64_t od_automaton_bytes(const Automaton* automaton) { return automaton->bytes(); }
 

@@ -3,8 +3,9 @@
 //   position   0 .. base-1: the slots of the same number; from base on: the slots of a row's path (a chain: all in order)
 //
 // Keys are transposed in blocks of 16 positions ([d/2][16] words of two channels), so that 16 scores grow side by side;
-// a block is also what the matrix unit multiplies. What follows is in attend_amx.h and attend_vector.h. Every sum runs in the order of channels or of a path's positions: a
-// row gets the bits of decoding its path one token at a time, whatever tree it stands in and however many rows there are.
+// a block is also what the matrix unit multiplies. What follows is in attend_amx.h and attend_vector.h. Every sum runs in
+// the order of channels or of a path's positions: a row gets the bits of decoding its path one token at a time, whatever
+// tree it stands in and however many rows there are.
 #pragma once
 #include <vector>
 
@@ -112,7 +113,7 @@ static inline float soften(const Scratch& scratch, const Query& query, f32x16* s
     for (int block = begin; block < end; block++) {
         f32x16 e = exp(scores[block - begin] - high);
         total += e;
-        if constexpr (View<T>::scaled) e *= scratch.value_scale[block];
+        if constexpr (View<T>::scaled) e = e > 0.0f ? e * scratch.value_scale[block] : e;  // no text's NaN meets another
         scores[block - begin] = e;
     }
     return 1.0f / sum(total);

@@ -1,22 +1,21 @@
 #include "automaton.h"
 
+#include <stdexcept>
+
 namespace outdraft {
 
 using Int = std::int32_t;
 
-void Automaton::read(Cursor& cursor, Int token) const {
-    Int& state = cursor.state;
-    for (;;) {
-        const Int next = edges_.get(state, token);
-        if (next >= 0) {
-            cursor = {next, cursor.length + 1};
-            return;
-        }
-        if (!state) break;
-        state = states_[state].link;
-        cursor.length = states_[state].length;
+void Automaton::read(Cursor& cursor, const Int* tokens, int count) const {
+    auto [state, length] = cursor;
+    states_.at(state);
+    for (int i = 0; i < count; i++) {
+        Int next = edges_.get(state, tokens[i]);
+        for (; next < 0 && state; next = edges_.get(state, tokens[i]))
+            state = states_[state].link, length = states_[state].length;
+        state = next < 0 ? 0 : next, length = next < 0 ? 0 : length + 1;
     }
-    cursor = {0, 0};
+    cursor = {state, length};
 }
 
 void Automaton::extend(const Int* tokens, int count) {
@@ -49,6 +48,7 @@ void Automaton::append(Int token) {
 }
 
 void Automaton::connect(Int from, Int token, Int to) {
+    if (tokens_.size() > 0x7ffffff0u) throw std::runtime_error("the suffix automaton has 2^31 edges");
     edges_.set(from, token, to);
     tokens_.push_back({token, states_[from].first});
     states_[from].first = Int(tokens_.size()) - 1;

@@ -19,8 +19,9 @@ public:
     Automaton() : states_{{-1, 0, -1, -1}} {}
 
     void extend(const std::int32_t* tokens, int count);
-    void read(Cursor& cursor, std::int32_t token) const;  // another text
-    std::int32_t end(const Cursor& cursor) const { return states_[cursor.state].end; }  // a place where the text has it
+    // Another text; both throw at another automaton's cursor.
+    void read(Cursor& cursor, const std::int32_t* tokens, int count) const;
+    std::int32_t end(const Cursor& cursor) const { return states_.at(cursor.state).end; }  // a place where the text has it
 
     std::int32_t match() const { return match_; }          // length of the longest end of the text that it had before
     std::int32_t match_end() const { return match_end_; }  // where it had it

@@ -22,11 +22,12 @@ using outdraft::Team;
 using outdraft::Workspace;
 
 static inline void product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
+    if (!rows) return;  // the matrix unit knows no tiles without rows
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
     // Sums of bytes are exact, so few rows may take the vector unit, which streams weights better.
     const bool few = m.kind == Kind::int8 && rows <= kFewRows;
-    if (!few && !is_grouped(m.kind) && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, share);
-    if (is_grouped(m.kind) && m.num_in % kWideGroup == 0 && rows >= (m.step == kGroup ? kManyNarrow : kManyWide))
+    if (!few && !m.is_grouped() && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, share);
+    if (m.is_grouped() && m.num_in % kWideGroup == 0 && rows >= (m.step == kGroup ? kManyNarrow : kManyWide))
         return amx_grouped(m, x, rows, out, stride, share);
 #endif
     tile_product(m, x, rows, out, stride, share);
@@ -164,7 +165,10 @@ private:
         const int d = shape_.head_dim, base = int(span.base);
         const View<T> view(span.memory, index, head, d);
         static thread_local Scratch scratch;
-        scratch.reserve(base + int(span.stop - span.start), d);
+        int above = int(span.stop - span.start);  // positions above the base; a path may hold rows of earlier passes
+        for (int r = 0, begin = 0; span.ends && r < span.stop - span.start; begin = span.ends[r++])
+            above = std::max(above, span.ends[r] - begin);
+        scratch.reserve(base + above, d);
         const int low = window_start(base + 1, layer.window) / 32 * 32;
         const int shared = span.ends ? base : base + (stop - 1) / group_ + 1;  // positions that all rows have in common
         for (int t = low; t < shared; t++) scratch.place(view, t, t);
@@ -199,7 +203,7 @@ private:
 
     void place(float* x, const float* norm, std::size_t row) {
         if (norm) rms_norm(x, norm, x, shape_.head_dim, shape_.eps);
-        const std::size_t at = row * shape_.rotary;
+        const std::size_t at = std::size_t(pass_.positions[row]) * shape_.rotary;
         if (shape_.rotary) rotate(x, pass_.cos + at, pass_.sin + at, shape_.rotary);
     }
     static int window_start(int len, int window) { return window && len > window ? len - window : 0; }
@@ -227,12 +231,12 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
     model.team->run([&](int id) {
         for (int r = id; r < rows; r += model.team->size()) {
             const float* line = hidden + std::size_t(r) * shape.hidden;
-            if (norm) rms_norm(line, model.final_norm.get(), space.normed_row(r), shape.hidden, shape.eps);
-            prepare(model.head, norm ? space.normed_row(r) : line, operand, r);
+            if (norm) rms_norm(line, model.head.attn_norm.get(), space.normed_row(r), shape.hidden, shape.eps);
+            prepare(model.head.qkv, norm ? space.normed_row(r) : line, operand, r);
         }
         model.team->barrier().wait();
         Share share(*model.team, id);
-        product(model.head, operand, rows, out, shape.vocab, share);
+        product(model.head.qkv, operand, rows, out, shape.vocab, share);
     });
 }
 

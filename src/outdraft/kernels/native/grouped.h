@@ -8,8 +8,6 @@
 
 namespace OD_ISA {
 
-static inline bool is_grouped(Kind kind) { return kind == Kind::int8g || kind == Kind::int4; }
-
 // 32 inputs of a strip of 16 outputs: 8 words of 4 inputs each.
 template <bool Nibbles>
 static inline const std::uint8_t* read_group(const std::uint8_t* w, u8x64* words) {

@@ -20,6 +20,7 @@ static inline float* line(const outdraft::Buffer<float>& of, int row, std::size_
 
 static inline void make_room(Guesser& g, int rows, int scored) {
     GuessSpace& space = g.space;
+    rows = rows > scored ? rows : scored;  // a row may be wanted twice
     const std::size_t size = g.body->shape.hidden, n = rows;
     int widest = int(size);
     const auto widen_to = [&](int wanted) { widest = wanted > widest ? wanted : widest; };
@@ -30,7 +31,6 @@ static inline void make_room(Guesser& g, int rows, int scored) {
         space.hidden = make_buffer<float>(n * size);
         space.features = make_buffer<float>(n * size);
         space.wide = make_buffer<float>(n * widest);
-        space.turned = make_buffer<float>(n * 2 * g.body->shape.rotary);
         space.products.reserve(Shape{widest, 0, 0, 0, 0, 0, 0, 0, 0}, rows);
     }
     if (scored > space.scored) {
@@ -79,27 +79,22 @@ static inline void enter(Guesser& g, const Feed& feed) {
 
 // hidden [rows, hidden] = the states after the layers.
 static inline void advance(Guesser& g, const Feed& feed) {
-    const int rotary = g.body->shape.rotary;
-    float *cos = g.space.turned.get(), *sin = cos + std::size_t(feed.rows) * rotary;
-    for (int r = 0; r < feed.rows; r++) {
-        const std::size_t at = std::size_t(feed.positions[r]) * rotary;
-        std::memcpy(cos + r * rotary, feed.cos + at, sizeof(float) * rotary);
-        std::memcpy(sin + r * rotary, feed.sin + at, sizeof(float) * rotary);
-    }
     enter(g, feed);
-    run(*g.body, Pass{g.space.hidden.get(), cos, sin, feed.rows, feed.spans, feed.num_spans, g.space.layers.get(),
-                      g.num_layers, nullptr, nullptr, nullptr, feed.skipped});
+    run(*g.body, Pass{g.space.hidden.get(), feed.positions, feed.cos, feed.sin, feed.rows, feed.spans, feed.num_spans,
+                      g.space.layers.get(), g.num_layers, nullptr, nullptr, nullptr, feed.skipped});
 }
 
 // states [rows, hidden] -> logits [rows, vocab].
 static inline void score(Guesser& g, const float* states, int rows, float* out) {
     GuessSpace& space = g.space;
     const int size = g.body->shape.hidden;
+    const auto norm_states = [&](const float* weight) {
+        for (int r = 0; r < rows; r++) rms_norm(states + std::size_t(r) * size, weight, line(space.fine, r, size), size, g.eps);
+    };
     if (g.exit) {
         const Residual& change = *g.exit;
         const int inner = change.up.num_out;
-        for (int r = 0; r < rows; r++)
-            rms_norm(states + std::size_t(r) * size, change.norm.get(), line(space.fine, r, size), size, g.eps);
+        norm_states(change.norm.get());
         multiply(*g.body->team, space.products, change.up, space.fine.get(), rows, space.wide.get());
         for (std::size_t i = 0; i < std::size_t(rows) * inner; i += 16) {
             const f32x16 x = load(space.wide.get() + i);
@@ -111,8 +106,7 @@ static inline void score(Guesser& g, const float* states, int rows, float* out) 
         states = space.fine.get();
     }
     if (g.norm) {
-        for (int r = 0; r < rows; r++)
-            rms_norm(states + std::size_t(r) * size, g.norm.get(), line(space.fine, r, size), size, g.eps);
+        norm_states(g.norm.get());
         states = space.fine.get();
     }
     logits(*g.head, states, rows, !g.norm, out);
@@ -148,16 +142,14 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
         while (count < n && chain.depths[count] > steps) count++;
         return count;
     };
-    int live = n;
+    int open = deeper(0), live = n;  // spans that want a token; that have a new state
     std::vector<float> survival(chain.floors ? n : 0, 1.0f);
     std::vector<char> unsure(chain.floors ? n : 0);
     *chain.made = 0;
-    for (int step = 0; live > 0; step++) {
+    for (int step = 0;; step++) {
         for (int s = 0; s < live && chain.states; s++)
             std::memcpy(chain.states + (std::size_t(s) * chain.stride + step) * size, line(g.space.states, s, size),
                         sizeof(float) * size);
-        const bool over = chain.floors && std::all_of(unsure.begin(), unsure.begin() + deeper(step), [](char c) { return c; });
-        const int open = over ? 0 : deeper(step);
         if (!open) break;
         *chain.made = step + 1;
         score(g, g.space.states.get(), open, g.space.logits.get());
@@ -176,7 +168,10 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
                 if (sure < chain.floors[2 * s] || survival[s] < chain.floors[2 * s + 1]) unsure[s] = 1;
             }
         });
-        live = chain.feed_last ? open : deeper(step + 1);
+        const int fed = open;
+        open = deeper(step + 1);
+        if (chain.floors && std::all_of(unsure.begin(), unsure.begin() + open, [](char c) { return c; })) open = 0;
+        live = chain.feed_last ? fed : open;
         if (!live) break;
         next.rows = next.num_spans = live;
         advance(g, next);
@@ -187,9 +182,13 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
     }
 }
 
-// Row by row: the best token of each, or the `count` best.
-static void best_rows(const float* x, int rows, int size, std::int32_t* out) {
-    for (int r = 0; r < rows; r++) out[r] = choose_best(x + std::size_t(r) * size, size);
+// Row by row: the best token of each and, unless `law` is null, its one-hot law; or the `count` best.
+static void best_rows(const float* x, int rows, int size, std::int32_t* out, float* law) {
+    if (law) std::memset(law, 0, sizeof(float) * rows * size);
+    for (int r = 0; r < rows; r++) {
+        out[r] = choose_best(x + std::size_t(r) * size, size);
+        if (law && out[r] >= 0) law[std::size_t(r) * size + out[r]] = 1;
+    }
 }
 
 static bool top_rows(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs) {

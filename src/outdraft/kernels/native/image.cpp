@@ -22,25 +22,9 @@ struct Header {
 std::size_t lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLine; }
 
 template <class Layer, class Work>
-void each_matrix(Layer& layer, Work work) {
-    work(layer.qkv, 0), work(layer.out, 1), work(layer.up, 2), work(layer.down, 3);
-}
-template <class Layer, class Work>
 void each_norm(Layer& layer, const Shape& shape, Work work) {
     work(layer.attn_norm, 0, shape.hidden), work(layer.mlp_norm, 1, shape.hidden);
     work(layer.q_norm, 2, shape.head_dim), work(layer.k_norm, 3, shape.head_dim);
-}
-
-// Every buffer of a matrix of this kind and size with its number of entries, in the order of the file.
-template <class M, class Work>
-void each_buffer(M& m, bool biased, Work work) {
-    const std::size_t outs = std::size_t(m.blocks()) * kBlock;
-    const bool grouped = m.kind == Kind::int8g || m.kind == Kind::int4;
-    work(m.data, m.data_bytes());
-    if (m.kind == Kind::int8) work(m.scales, outs);
-    if (grouped) work(m.halves, outs * (m.num_in / m.step));
-    if (m.kind == Kind::int8) work(m.correction, outs);
-    if (biased) work(m.bias, outs);
 }
 
 // Calls work(buffer, entries) for everything that the layer holds.
@@ -76,21 +60,31 @@ void write_image(const LayerWeights& layer, const Shape& shape, std::uint8_t* to
     });
 }
 
-LayerWeights lend_image(std::uint8_t* from, const Shape& shape) {
+LayerWeights lend_image(std::uint8_t* from, std::size_t bytes, const Shape& shape, bool is_head) {
+    const auto require = [](bool right) {
+        if (!right) throw std::runtime_error("these bytes are no packed layer of this model, or cut short");
+    };
     Header header;
+    std::size_t at = lines(sizeof header);
+    require(bytes >= at && reinterpret_cast<std::uintptr_t>(from) % kLine == 0);
     std::memcpy(&header, from, sizeof header);
-    if (header.mark != kMark) throw std::runtime_error("these bytes are no packed layer");
-    from += lines(sizeof header);
-    LayerWeights layer;
-    layer.window = header.window;
+    require(header.mark == kMark && header.window >= 0 && header.normed[0] && (is_head || header.normed[1]));
     const auto take = [&](auto& buffer, std::size_t count) {
         using Held = std::remove_reference_t<decltype(buffer)>;
-        buffer = Held(reinterpret_cast<typename Held::pointer>(from), Free{false});
-        from += lines(count * sizeof(buffer[0]));
+        const std::size_t size = lines(count * sizeof(buffer[0]));
+        require(size + kLine <= bytes - at);
+        buffer = Held(reinterpret_cast<typename Held::pointer>(from + at), Free{false});
+        at += size;
     };
+    LayerWeights layer;
+    layer.window = header.window;
+    const Sizes sizes = is_head ? head_sizes(shape) : layer_sizes(shape);
     each_matrix(layer, [&](Matrix& m, int i) {
         const MatrixHeader& told = header.matrices[i];
+        require(told.num_out == sizes[i].num_out && told.num_in == sizes[i].num_in);
+        require(told.kind >= 0 && told.kind <= int(Kind::int4) && (told.step == kGroup || told.step == kWideGroup));
         m.kind = Kind(told.kind), m.num_out = told.num_out, m.num_in = told.num_in, m.step = told.step;
+        require(!m.is_grouped() || m.num_in % m.step == 0);
         each_buffer(m, told.biased != 0, take);
     });
     each_norm(layer, shape, [&](Buffer<float>& norm, int i, int size) {

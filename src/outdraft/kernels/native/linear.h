@@ -68,7 +68,7 @@ static inline void tile(const Matrix& m, int block, const Operand& x, int row, f
 
 // Rows row.. of one block, as many as a tile holds; returns how many were done.
 static inline int tiles(const Matrix& m, int block, const Operand& x, int row, int left, float* out, std::size_t stride) {
-    const int most = is_grouped(m.kind) ? kTallGrouped : kTall, parts = (left + most - 1) / most;
+    const int most = m.is_grouped() ? kTallGrouped : kTall, parts = (left + most - 1) / most;
     const int rows = (left + parts - 1) / parts;  // tiles of like height
     switch (rows) {
 #define OD_CASE(R) case R: tile<R>(m, block, x, row, out, stride); break;

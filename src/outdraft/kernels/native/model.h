@@ -1,5 +1,6 @@
 // A decoder's packed weights and the description of one pass. Plain data: what `forward.h` computes with.
 #pragma once
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -15,11 +16,27 @@ struct Shape {
     float eps, scale;
 };
 
-struct LayerWeights {
+struct LayerWeights {  // the head is a layer with one matrix, qkv, and one norm, attn_norm
     Matrix qkv, out, up, down;
     Buffer<float> attn_norm, mlp_norm, q_norm, k_norm;  // the last two may be null
     int window = 0;                                      // keys that a row sees; 0: all
 };
+
+template <class Layer, class Work>
+void each_matrix(Layer& layer, Work work) {
+    work(layer.qkv, 0), work(layer.out, 1), work(layer.up, 2), work(layer.down, 3);
+}
+
+struct Size {
+    int num_out, num_in;
+};
+using Sizes = std::array<Size, 4>;  // of a layer's matrices, as `each_matrix` counts them
+
+inline Sizes layer_sizes(const Shape& s) {
+    const int width = s.heads * s.head_dim;
+    return {{{width + 2 * s.kv_heads * s.head_dim, s.hidden}, {s.hidden, width}, {2 * s.inner, s.hidden}, {s.hidden, s.inner}}};
+}
+inline Sizes head_sizes(const Shape& s) { return {{{s.vocab, s.hidden}}}; }
 
 constexpr int kPage = 16;  // slots of a page of a cache
 
@@ -43,7 +60,8 @@ struct Span {
 
 struct Pass {
     float* hidden;  // [rows, hidden], in and out
-    const float *cos, *sin;  // [rows, rotary]
+    const std::int32_t* positions;  // [rows]
+    const float *cos, *sin;         // [positions, rotary]
     int rows;
     const Span* spans;
     int num_spans;
@@ -66,7 +84,7 @@ struct Kernels {  // one instruction set's code
     void (*multiply)(Team&, const Matrix&, const float* x, int rows, float* out);
     void (*feed)(Guesser&, const Feed&);                     // guesser.h
     void (*guess)(Guesser&, const Feed&, const GuessChain&);
-    void (*best_tokens)(const float* x, int rows, int size, std::int32_t* out);  // sample.h
+    void (*best_tokens)(const float* x, int rows, int size, std::int32_t* out, float* law);  // sample.h
     bool (*top_tokens)(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs);
 };
 const Kernels& best_kernels();                  // for this machine
@@ -82,10 +100,13 @@ struct Model {
     const Kernels* kernels;
     std::shared_ptr<Team> team;
     std::vector<LayerWeights> layers;
-    Buffer<float> final_norm;
-    Matrix head;
+    LayerWeights head;
     std::unique_ptr<Workspace, FreeWorkspace> space;
     std::mutex one_pass;  // several engines may share a model; the workspace serves one pass at a time
+
+    // What is read from a file at once: a layer, or (behind the last) the head. Throws where there is none.
+    bool is_head(int unit) const { return unit == int(layers.size()); }
+    LayerWeights& unit(int i) { return is_head(i) ? head : layers.at(i); }
 };
 
 }  // namespace outdraft

@@ -112,11 +112,9 @@ std::size_t Matrix::data_bytes() const {
 }
 
 std::size_t Matrix::bytes() const {
-    const std::size_t outs = std::size_t(blocks()) * kBlock;
-    std::size_t more = bias ? outs * sizeof(float) : 0;
-    if (kind == Kind::int8) more += outs * (sizeof(float) + sizeof(std::int32_t));
-    if (halves) more += outs * (num_in / step) * sizeof(std::uint16_t);
-    return data_bytes() + more;
+    std::size_t total = 0;
+    each_buffer(*this, bias != nullptr, [&](const auto& buffer, std::size_t count) { total += count * sizeof(buffer[0]); });
+    return total;
 }
 
 void set_bias(Matrix& matrix, const float* bias) {

@@ -48,9 +48,21 @@ struct Matrix {
     int blocks() const { return (num_out + kBlock - 1) / kBlock; }
     const std::uint8_t* strip(int i) const { return data.get() + std::size_t(i) * 16 * num_in / (kind == Kind::int4 ? 2 : 1); }
     const std::uint16_t* strip_scales(int i) const { return halves.get() + std::size_t(i) * 16 * (num_in / step); }
+    bool is_grouped() const { return kind == Kind::int8g || kind == Kind::int4; }
     std::size_t data_bytes() const;
-    std::size_t bytes() const;  // of data, scales, correction and bias
+    std::size_t bytes() const;  // of all buffers
 };
+
+// Calls work(buffer, entries) for every buffer of a matrix of this kind and size, in the order of an image (image.h).
+template <class M, class Work>
+void each_buffer(M& m, bool biased, Work work) {
+    const std::size_t outs = std::size_t(m.blocks()) * kBlock;
+    work(m.data, m.data_bytes());
+    if (m.kind == Kind::int8) work(m.scales, outs);
+    if (m.is_grouped()) work(m.halves, outs * (m.num_in / m.step));
+    if (m.kind == Kind::int8) work(m.correction, outs);
+    if (biased) work(m.bias, outs);
+}
 
 Matrix pack_bf16(const std::uint16_t* weight, int num_out, int num_in);
 Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, int num_in);

@@ -35,12 +35,12 @@ std::uint64_t read(const std::uint8_t* data, std::size_t bytes) {
 std::uint64_t read_weights(const Model& model) {
     std::vector<std::uint64_t> found(model.team->size());
     model.team->run([&](int id) {
-        const auto share = [&](const Matrix& m) {
+        const auto share = [&](const Matrix& m, int) {
             const std::size_t bytes = m.data_bytes() / model.team->size() / 64 * 64;
             found[id] ^= read(m.data.get() + id * bytes, bytes);
         };
-        for (const LayerWeights& layer : model.layers) share(layer.qkv), share(layer.out), share(layer.up), share(layer.down);
-        share(model.head);
+        for (const LayerWeights& layer : model.layers) each_matrix(layer, share);
+        each_matrix(model.head, share);
     });
     std::uint64_t all = 0;
     for (const std::uint64_t one : found) all ^= one;

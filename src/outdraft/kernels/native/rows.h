@@ -35,22 +35,27 @@ static inline void silu_gate(float* gate, int size) {
 
 // The first of the largest; -1 if there is a NaN or nothing but negative infinity.
 static inline int best_token(const float* x, int size) {
-    f32x16 top = set1(-INFINITY), bad = {};
+    f32x16 top = set1(-INFINITY), at = set1(-1.0f), bad = {};  // at: where each lane met its largest first
     int i = 0;
     for (; i + 16 <= size; i += 16) {
         const f32x16 v = load(x + i);
+        at = v > top ? set1(float(i)) : at;
         top = max(top, v);
         bad = v == v ? bad : set1(1.0f);
     }
-    float high = largest(top), wrong = largest(bad);
-    for (; i < size; i++) {
-        high = x[i] > high ? x[i] : high;
-        wrong = x[i] == x[i] ? wrong : 1.0f;
+    float tops[16], firsts[16], high = -INFINITY;
+    std::memcpy(tops, &top, sizeof tops), std::memcpy(firsts, &at, sizeof firsts);
+    int best = -1;
+    for (int lane = 0; lane < 16; lane++) {
+        const int place = int(firsts[lane]) + lane;
+        if (tops[lane] > high || (tops[lane] == high && best >= 0 && place < best)) high = tops[lane], best = place;
     }
-    if (wrong > 0) return -1;
-    for (i = 0; i < size; i++)
-        if (x[i] == high) return i;
-    return -1;
+    bool wrong = largest(bad) > 0;
+    for (; i < size; i++) {
+        if (x[i] > high) high = x[i], best = i;
+        wrong |= x[i] != x[i];
+    }
+    return wrong ? -1 : best;
 }
 
 }  // namespace OD_ISA

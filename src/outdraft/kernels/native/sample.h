@@ -17,22 +17,24 @@ static inline int choose_best(const float* x, int size) {
     return best >= 0 && std::isfinite(x[best]) ? best : -1;
 }
 
-// law = softmax(x / temperature), sums in one order; returns the sum of the exponentials before division.
-static inline float softmax(const float* x, float* law, int size, float top, float temperature) {
+// The sum of e^((x - top) * inverse), in one order; each term is left in `terms` [size], unless that is null.
+static inline float exp_sum(const float* x, int size, float top, float inverse = 1.0f, float* terms = nullptr) {
     f32x16 total = {};
-    const float inverse = 1.0f / temperature;
     for (int i = 0; i < size; i += 16) {
         float line[16];
         const int width = size - i < 16 ? size - i : 16;
         for (int j = 0; j < 16; j++) line[j] = j < width ? x[i + j] : -INFINITY;
         const f32x16 e = exp((load(line) - top) * inverse);
         total += e;
-        store(line, e);
-        std::memcpy(law + i, line, sizeof(float) * width);
+        if (terms) std::memcpy(terms + i, &e, sizeof(float) * width);
     }
-    const float whole = sum(total), share = 1.0f / whole;
+    return sum(total);
+}
+
+// law = softmax(x / temperature).
+static inline void softmax(const float* x, float* law, int size, float top, float temperature) {
+    const float share = 1.0f / exp_sum(x, size, top, 1.0f / temperature, law);
     for (int i = 0; i < size; i++) law[i] *= share;
-    return whole;
 }
 
 // The winner of the race. Since -log(u) >= 1 - u, most logarithms need not be taken.
@@ -68,21 +70,13 @@ static inline int draw(const float* x, float* law, int size, const Law& how, std
 }
 
 // The raw probability of the best token.
-static inline float probability(const float* x, int size, int best) {
-    f32x16 total = {};
-    for (int i = 0; i < size; i += 16) {
-        float line[16];
-        for (int j = 0; j < 16; j++) line[j] = i + j < size ? x[i + j] : -INFINITY;
-        total += exp(load(line) - x[best]);
-    }
-    return 1.0f / sum(total);
-}
+static inline float probability(const float* x, int size, int best) { return 1.0f / exp_sum(x, size, x[best]); }
 
 // The `count` best tokens in order, of equal ones the first, with their log probabilities where they are wanted; false:
-// no finite logits.
+// no finite logits, or not so many.
 static inline bool top_tokens(const float* x, int size, int count, std::int32_t* tokens, float* log_probs) {
     const int best = choose_best(x, size);
-    if (best < 0) return false;
+    if (best < 0 || count < 1 || count > size) return false;
     int held = 0;
     float edge = -INFINITY;  // the least of those held, once there are enough
     for (int first = 0; first < size; first += 64) {
@@ -100,13 +94,7 @@ static inline bool top_tokens(const float* x, int size, int count, std::int32_t*
         }
     }
     if (log_probs == nullptr) return true;
-    f32x16 total = {};
-    for (int i = 0; i < size; i += 16) {
-        float line[16];
-        for (int j = 0; j < 16; j++) line[j] = i + j < size ? x[i + j] : -INFINITY;
-        total += exp(load(line) - x[best]);
-    }
-    const float whole = x[best] + std::log(sum(total));
+    const float whole = x[best] + std::log(exp_sum(x, size, x[best]));
     for (int i = 0; i < count; i++) log_probs[i] = x[tokens[i]] - whole;
     return true;
 }

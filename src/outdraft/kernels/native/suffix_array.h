@@ -1,12 +1,13 @@
 // The order of a text's suffixes, and what follows a span in it.
 #pragma once
+#include <atomic>
 #include <cstdint>
 
 namespace outdraft {
 
 struct SortWatch {           // shared with the thread that waits for a sort
-    volatile int stop;       // set it: the sort throws soon
-    volatile double share;   // done so far, an estimate, 0..1
+    std::atomic<int> stop;      // set it: the sort throws soon
+    std::atomic<double> share;  // done so far, an estimate, 0..1
 };
 
 // tokens [n] in [0, alphabet) -> order [n]: starts of all suffixes, smallest first; the end of the text is smaller than
@@ -30,6 +31,7 @@ struct CorpusAnswer {  // the heaviest nodes of the trie of what followed; room 
     std::int64_t hits;  // places in all, before `max_hits`
 };
 
+// Throws where the order is none: files may be damaged.
 void look_up(const Corpus& corpus, const CorpusQuery& query, CorpusAnswer& answer);
 
 }  // namespace outdraft

@@ -1,6 +1,7 @@
 // What followed the end of a context in a sorted text: binary search, then the heaviest continuations.
 #include <algorithm>
 #include <queue>
+#include <stdexcept>
 #include <tuple>
 #include <vector>
 
@@ -15,9 +16,16 @@ struct Range {
     Int first, last;  // places [first, last) of the order
 };
 
+// A place of the order, which is a start in the text.
+Int checked(const Corpus& corpus, Int start) {
+    if (start < 0 || start >= corpus.size) throw std::runtime_error("the order of the suffixes is damaged: sort them again");
+    return start;
+}
+
 // Where the suffixes stand that begin with `span`: O(length log size).
 Range find(const Corpus& corpus, const Int* span, int length) {
     const auto compare = [&](Int start) {  // of a suffix with the span: -1, 0 (begins with it), 1
+        checked(corpus, start);
         for (int i = 0; i < length; i++) {
             if (start + i == corpus.size || corpus.tokens[start + i] < span[i]) return -1;
             if (corpus.tokens[start + i] > span[i]) return 1;
@@ -54,14 +62,14 @@ void look_up(const Corpus& corpus, const CorpusQuery& query, CorpusAnswer& answe
     answer.hits = found.last - found.first;
     const Int count = Int(std::min<std::int64_t>(answer.hits, query.max_hits));
     std::vector<Int> hits(count);  // evenly spread over the range, so still in order
-    for (Int i = 0; i < count; i++) hits[i] = corpus.order[found.first + answer.hits * i / count] + answer.match;
+    for (Int i = 0; i < count; i++) hits[i] = checked(corpus, corpus.order[found.first + answer.hits * i / count]);
     Int born = 0;
     std::priority_queue<Node> open;
     const auto open_children = [&](const Node& node) {
-        if (node.depth == query.depth) return;
+        if (node.depth >= query.depth) return;
         for (Int i = node.first; i < node.last;) {
             const auto token_at = [&](Int hit) {
-                const std::int64_t at = std::int64_t(hits[hit]) + node.depth;
+                const std::int64_t at = std::int64_t(hits[hit]) + answer.match + node.depth;
                 return at < corpus.size ? corpus.tokens[at] : corpus.end;
             };
             const Int token = token_at(i);

@@ -4,10 +4,15 @@
 
 #include <algorithm>
 #include <stdexcept>
+#include <string>
 
 namespace outdraft {
 
 using Int = std::int32_t;
+
+SuffixTree::SuffixTree(int depth) : depth_(depth), nodes_(1) {
+    if (depth < 1) throw std::runtime_error("the depth of a suffix tree is at least 1, not " + std::to_string(depth));
+}
 
 void SuffixTree::extend(const Int* tokens, int count) {
     if (!open_) texts_.emplace_back(), growing_.clear(), open_ = true;
@@ -128,8 +133,9 @@ void SuffixTree::evict() {
     if (texts_.empty() || (texts_.size() == 1 && open_)) throw std::runtime_error("no closed text is left to evict");
     const std::vector<Int>& text = texts_.front();
     std::vector<Int> path;
-    for (int start = 0; start < int(text.size()); start++) {
-        const int stop = std::min(start + depth_, int(text.size()));
+    const int size = int(text.size());
+    for (int start = 0; start < size; start++) {
+        const int stop = start + std::min(depth_, size - start);
         path.clear();
         for (int at = start; at < stop; at += nodes_[path.back()].size)
             path.push_back(edges_.get(path.empty() ? 0 : path.back(), text[at]));

@@ -29,7 +29,7 @@ struct TreeGuess {  // room for max_nodes
 
 class SuffixTree {
 public:
-    explicit SuffixTree(int depth) : depth_(depth), nodes_(1) {}
+    explicit SuffixTree(int depth);  // throws unless it is at least 1
 
     void extend(const std::int32_t* tokens, int count);  // of the newest text; the first call begins one
     void close();                                        // the next call of `extend` begins another text

@@ -36,7 +36,7 @@ bool spin(Ready ready) {
 
 void Barrier::wait() {
     if (size_ == 1) return;
-    const int round = round_.load(std::memory_order_relaxed);
+    const unsigned round = round_.load(std::memory_order_relaxed);
     if (arrived_.fetch_add(1, std::memory_order_acq_rel) == size_ - 1) {
         arrived_.store(0, std::memory_order_relaxed);
         round_.store(round + 1, std::memory_order_release);
@@ -77,7 +77,7 @@ void Team::run(const std::function<void(int)>& job) {
 }
 
 void Team::work(int id) {
-    for (int seen = 0;; seen++) {
+    for (unsigned seen = 0;; seen++) {
         const auto called = [&] { return started_.load() != seen; };
         if (!spin(called)) {
             std::unique_lock<std::mutex> lock(mutex_);

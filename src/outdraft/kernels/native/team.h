@@ -20,7 +20,7 @@ public:
 private:
     const int size_;
     alignas(64) std::atomic<int> arrived_{0};
-    alignas(64) std::atomic<int> round_{0};
+    alignas(64) std::atomic<unsigned> round_{0};  // it wraps, after hours
 };
 
 constexpr int kTurns = 4;  // counters of parts in use
@@ -41,7 +41,7 @@ private:
     std::atomic<int> taken_[kTurns];
     std::vector<std::thread> threads_;
     const std::function<void(int)>* job_ = nullptr;
-    alignas(64) std::atomic<int> started_{0};
+    alignas(64) std::atomic<unsigned> started_{0};  // this one wraps too
     alignas(64) std::atomic<int> finished_{0};
     std::atomic<int> sleeping_{0};
     bool closing_ = false;

@@ -2,8 +2,8 @@
 
 A recipe names models that fit no tiny target, so the rows of the contract suite say what stands in their places: the
 row of the drafter whose label is the recipe's name, with that row's options; else the stand-ins alone of the row
-"twin", whose guesses are mostly right, or of the first row. Data in: a recipe and rows; data out: a `Subject` that
-every contract check can run.
+"twin", whose guesses are mostly right, or of the first row. The row's target and documents come with it. Data in: a
+recipe and rows; data out: a `Subject` that every contract check can run.
 """
 
 from collections.abc import Mapping
@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from outdraft.core.drafter import arms_of
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Policy
 from outdraft.core.registry import find, make_options
@@ -42,7 +43,7 @@ class RecipeSubject(Subject):
         """An engine as the recipe says."""
         engine = super().engine(verifier=verifier or self.rule, policy=policy, depth=depth, **others)
         if policy is None and depth:
-            policy = self._pacing.build(self._pace, self.method.arms(engine.parts.drafter))
+            policy = self._pacing.build(self._pace, arms_of(self.method, engine.parts.drafter))
         soft = self._soft and verifier is None
         engine.parts = replace(engine.parts, policy=policy or engine.parts.policy, soft=soft)
         return engine

@@ -19,6 +19,7 @@ from outdraft.core.packing import PackedDrafts
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
+from outdraft.kernels.choice import best_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +69,7 @@ class PerDraft:
 
 def make_cases(packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Case]:
     """The drafts of one pass. Raises `NumericsError` if p is no law, `CapabilityError` if q does not fit p."""
-    best = None if p.device.type == "cpu" else read_round(packed, p)
+    best = best_tokens(p) if p.device.type == "cpu" else read_round(packed, p)
     if best is None:
         _check_numbers(packed, p)
     judged = [i for i, draft in enumerate(packed.drafts) if draft is not None]
@@ -109,7 +110,7 @@ def read_round(packed: PackedDrafts, p: Tensor) -> list[int]:
 
 
 def _check_numbers(packed: PackedDrafts, p: Tensor) -> None:
-    """One sum tells whether any entry is NaN or infinite; only then look for it."""
+    """Raise `NumericsError` if any entry is NaN or infinite. One sum tells; only then look for it."""
     if p.numel() == 0 or math.isfinite(float(p.sum())):
         return
     row = int((~p.isfinite().all(-1)).nonzero()[0])

@@ -18,7 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
+from outdraft.core.target import TargetPort
 from outdraft.kernels.suffix_array import Corpus
 
 MAGIC, VERSION = b"ODSTORE\0", 1
@@ -93,6 +95,13 @@ def open_datastore(path: str | Path) -> Datastore:
     if size != header.num_bytes:
         raise ConfigError(f"datastore {path} has {size} bytes, its header wants {header.num_bytes}: build it again")
     return Datastore(path=path, header=header, corpus=map_corpus(path, header, mode="r"))
+
+
+def open_for(path: str | Path, port: TargetPort) -> Datastore:
+    """Map the file for this target. Raises `ConfigError` also if its ids are not the target's."""
+    store = open_datastore(path)
+    store.check_vocabulary(port.vocab_size, port.codec.fingerprint if isinstance(port.codec, TextCodec) else "")
+    return store
 
 
 def map_corpus(path: Path, header: Header, *, mode: str) -> Corpus:

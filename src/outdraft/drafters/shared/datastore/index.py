@@ -9,8 +9,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 
 from outdraft.drafters.shared.datastore.file import Datastore
-from outdraft.drafters.shared.span_index import Continuation
-from outdraft.kernels.suffix_array import CorpusAnswer, CorpusQuery, look_up
+from outdraft.drafters.shared.span_index import Continuation, paths
+from outdraft.kernels.suffix_array import CorpusQuery, look_up
 
 
 class DatastoreIndex:
@@ -24,16 +24,5 @@ class DatastoreIndex:
         tail = list(context[-self._query.max_match :])
         strange = [i for i, token in enumerate(tail) if token >= self._corpus.end]  # ids that no document has
         tail = tail[strange[-1] + 1 :] if strange else tail
-        return paths(look_up(self._corpus, tail, replace(self._query, depth=depth)))
-
-
-def paths(answer: CorpusAnswer) -> Iterator[Continuation]:
-    """The trie as a path to each node, heaviest first: its count less its children's is what ended there, maybe 0."""
-    left = list(answer.counts)
-    for parent, count in zip(answer.parents, answer.counts, strict=True):
-        if parent >= 0:
-            left[parent] -= count
-    known: list[list[int]] = []
-    for token, parent, count in zip(answer.tokens, answer.parents, left, strict=True):
-        known.append([*known[parent], token] if parent >= 0 else [token])
-        yield Continuation(known[-1], count)
+        found = look_up(self._corpus, tail, replace(self._query, depth=depth))
+        return paths(found.tokens, found.parents, found.counts)

@@ -35,7 +35,7 @@ class Scorer(Protocol):
         ...
 
 
-class OwnNetwork:
+class DraftNetwork:
     """Layers and head that a guess goes through."""
 
     def __init__(
@@ -80,21 +80,21 @@ class OwnNetwork:
         return self._native.chain(tokens, places, context, depths, draws, skip=skip, floors=floors)
 
 
-def target_network(port: TargetPort) -> OwnNetwork:
+def target_network(port: TargetPort) -> DraftNetwork:
     """The target as it is."""
 
     def forward(ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip) -> Tensor:
         return port.run(ids, places, context, skip=skip)
 
     native = guess_with(port.native) if isinstance(port.native, NativeDecoder) else None
-    return OwnNetwork(forward, port.logits, native, port.device, port.dtype)
+    return DraftNetwork(forward, port.logits, native, port.device, port.dtype)
 
 
-def loaded_network(network: Network) -> OwnNetwork:
+def loaded_network(network: Network) -> DraftNetwork:
     """The target's weights in another form."""
 
     def forward(ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip) -> Tensor:
         return network.run(network.embed(ids, places), places, context, skip=skip).hidden
 
     native = guess_with(network) if isinstance(network, NativeDecoder) else None
-    return OwnNetwork(forward, network.logits, native, network.device, network.dtype)
+    return DraftNetwork(forward, network.logits, native, network.device, network.dtype)

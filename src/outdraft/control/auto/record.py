@@ -1,6 +1,6 @@
 """What is known of one arm: acceptance over all texts, how many nodes a guess has, and whether it was tried at all.
 
-Data in: the events of rounds that it guessed in; data out: estimates that a plan is made of.
+Data in: the rounds that it guessed in; data out: estimates that a plan is made of.
 """
 
 from outdraft.control.shared.acceptance import Hazards
@@ -9,7 +9,7 @@ _TRIALS = (4, 2, 5)  # depths of the first rounds of an arm, from which its cost
 _SLOW = 1 / 24
 
 
-class Arm:
+class Record:
     """`memory`: rounds after which a round counts 1/e."""
 
     __slots__ = ("_node_share", "_node_shares", "hazards", "num_tried")
@@ -30,9 +30,8 @@ class Arm:
         known = self._node_shares.get(depth)
         return depth * (known[1] if known else self._node_share)
 
-    def add(self, depth: int, num_nodes: int, accepted: int) -> None:
-        """A round that asked for `depth` tokens and got `num_nodes` nodes of which a path of `accepted` was right."""
-        self.hazards.add(depth, accepted)
+    def add(self, depth: int, num_nodes: int) -> None:
+        """A round that asked for `depth` tokens and got `num_nodes` nodes."""
         share = num_nodes / depth
         self._node_share += _SLOW * (share - self._node_share)
         rounds, mean = self._node_shares.get(depth, (0.0, 0.0))

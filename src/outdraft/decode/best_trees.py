@@ -5,8 +5,9 @@ r"""The best tree of a given size: dynamic programming over sizes, depths and nu
     T(1, d, 0) = 1        T(m, d, b) = max over y of  T(y, d, b - 1) + p_b max over b' of T(m - y, d - 1, b')
 
 T(m, d, b): expected tokens of m nodes, the root among them, at most d levels below it, the root having b children.
-Chen et al., "Sequoia", 2024, https://arxiv.org/abs/2402.12374. Data in: p_1 .. p_K; data out: trees and what
-they are expected to bring.
+Chen et al., "Sequoia: scalable, robust, and hardware-aware speculative decoding", 2024,
+https://arxiv.org/abs/2402.12374. One drafter grows such trees, one policy sizes them. Data in: p_1 .. p_K; data out:
+trees and what they are expected to bring.
 """
 
 from collections.abc import Sequence as Seq
@@ -25,7 +26,7 @@ class BestTrees:
         shape = (max_depth + 1, width + 1, max_nodes + 1)
         self._value = np.full(shape, -np.inf)  # T [d, b, m]
         self._first = np.zeros(shape, dtype=np.int64)  # the y that was best
-        self.values = np.full((max_depth + 1, max_nodes + 1), -np.inf)  # [d, m] the largest over b
+        self.values = np.full((max_depth + 1, max_nodes + 1), -np.inf)  # [d, m] the largest over b; -inf: no such tree
         self._value[:, 0, 1] = 1
         self.values[0, 1] = 1
         for d in range(1, max_depth + 1):
@@ -41,12 +42,8 @@ class BestTrees:
             at = int(sums.argmax())
             self._value[d, b, m], self._first[d, b, m] = sums[at], y[at]
 
-    def expected(self, num_nodes: int, depth: int) -> float:
-        """Expected tokens of a pass over the best tree of exactly so many nodes; -inf if there is none."""
-        return float(self.values[depth, num_nodes])
-
     def tree(self, num_nodes: int, depth: int) -> Topology:
-        """That tree."""
+        """The best tree of exactly so many nodes."""
         children: list[tuple[int, ...]] = []
         self._unfold(num_nodes, depth, children)
         return tuple(children)
@@ -64,13 +61,11 @@ class BestTrees:
         return node
 
 
-def choose_size(trees: BestTrees, max_depth: int, draft_cost: float, pass_costs: Seq[float]) -> tuple[int, int]:
-    """(m, d) with the least cost a token: (d draft_cost + cost of m nodes) / T(m, d), over 2 <= m, 1 <= d.
+def choose_size(trees: BestTrees, draft_costs: Seq[float], pass_costs: Seq[float]) -> tuple[int, int]:
+    """(m, d) with the least cost a token: (draft_costs[d] + pass_costs[m]) / T(m, d). (1, 0) is plain decoding.
 
-    `pass_costs[m - 1]`: of a target pass over m nodes; `draft_cost`: of a level of the draft model, in the same unit.
+    In one unit: what drafting d levels costs, and a target pass over m nodes; infinite where it may not be chosen.
     """
-    most = len(pass_costs)
-    value = np.maximum(trees.values[1 : max_depth + 1, 2 : most + 1], 1e-9)  # [d, m]
-    levels = np.arange(1, max_depth + 1)[:, None] * draft_cost
-    at = int(((levels + np.asarray(pass_costs[1:])) / value).argmin())
-    return at % (most - 1) + 2, at // (most - 1) + 1
+    values = np.maximum(trees.values[: len(draft_costs), : len(pass_costs)], 1e-9)  # [d, m]
+    at = int((np.add.outer(draft_costs, pass_costs) / values).argmin())
+    return at % len(pass_costs), at // len(pass_costs)

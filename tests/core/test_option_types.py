@@ -1,0 +1,38 @@
+"""Which values fit which declared types, and the types in words."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from outdraft.core.option_types import fits, in_words
+
+FIT = [
+    (3, int), (3, float), (0.5, float), (True, bool), ("a", str), (Path("a"), str), (None, int | None), (2, int | None),
+    ("b", Literal["a", "b"]), ([1, 2], tuple[int, ...]), ((), tuple[int, ...]),
+    ([[1], []], tuple[tuple[int, ...], ...]),
+    (["x", {"method": "y"}], Sequence[str | Mapping[str, Any]]), ({}, str | Mapping[str, Any]), (object(), object),
+]  # fmt: skip
+UNFIT = [
+    ("3", int), (3.0, int), (True, int), (True, float), ("0.5", float), (1, bool), (5, str), (None, int),
+    ("c", Literal["a", "b"]), (5, tuple[int, ...]), ("12", tuple[int, ...]), ([1, "2"], tuple[int, ...]),
+    ([3], Sequence[str | Mapping[str, Any]]), ([], str | Mapping[str, Any]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("value", "hint"), FIT)
+def test_what_fits(value, hint):
+    assert fits(value, hint)
+
+
+@pytest.mark.parametrize(("value", "hint"), UNFIT)
+def test_what_does_not(value, hint):
+    assert not fits(value, hint)
+
+
+def test_words():
+    assert in_words(int | None) == "a whole number or nothing"
+    assert in_words(Literal["a", "b"]) == "one of 'a', 'b'"
+    assert in_words(tuple[tuple[float, ...], ...]) == "a list, each a list, each a number"
+    assert in_words(str | Mapping[str, Any]) == "a text or a table"

@@ -1,0 +1,199 @@
+"""Saguaro's bent law: it is what is drawn from and what is stored, and rejections are foreseen more often."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from contracts.sides import inside, twin
+from verify.laws import rule
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
+from outdraft.core.request import Request
+from outdraft.core.target import Needs
+from outdraft.decode.step import Parts
+from outdraft.drafters.ssd import SsdDrafter, SsdOptions, bend
+from outdraft.engine.loop import Engine
+from outdraft.testing.audit import AuditError
+from outdraft.testing.contract.law import sampled_law_is_the_targets
+from outdraft.testing.enumerate_law import exact_law, target_law, total_variation
+from outdraft.testing.fakes import ConstantPolicy, TableTarget
+from outdraft.testing.spec_table import DrafterRow
+from outdraft.testing.subject import Subject
+from outdraft.testing.tables import Table, blend, drafts_from, one_sequence, random_table
+
+
+class Draws:
+    """Sampled guesses of a table: a chain of first children, with `width - 1` others beside each."""
+
+    needs = Needs()
+    rewinds = True
+
+    def __init__(self, law, width):
+        self.law, self.width = law, width
+        self.asked = []  # (text, depth)
+
+    def begin(self, seqs): ...
+    def observe(self, seen): ...
+    def end(self, seqs): ...
+
+    def propose(self, seqs, budgets):
+        self.asked += [(tuple(seq.tokens), budget.depth) for seq, budget in zip(seqs, budgets, strict=True)]
+        return [self._tree(seq, budget.depth) for seq, budget in zip(seqs, budgets, strict=True)]
+
+    def _tree(self, seq, depth):
+        parents = [-1]
+        for level in range(depth):
+            parents += [max(0, 1 + (level - 1) * self.width)] * self.width
+        return drafts_from(self.law, parents)(seq.tokens, seq.draft_coins(seq))
+
+
+def one_guess(law, *, depth, **options):
+    """What ssd drafts where nothing was prepared, as a function that can be enumerated."""
+
+    def propose(tokens, coins):
+        seq = replace(one_sequence(tokens), draft_coins=lambda seq: coins)
+        drafter = SsdDrafter(SsdOptions(**options), Draws(law, 1))
+        drafter.begin([seq])
+        return drafter.propose([seq], [Budget(depth=depth)])[0]
+
+    return propose
+
+
+def claiming(propose, law):
+    """The same guess, said to be drawn from `law`."""
+
+    def lying(tokens, coins):
+        draft = propose(tokens, coins)
+        ids = draft.tokens.tolist()
+        return replace(draft, q=torch.stack([law([*tokens, *ids[1 : node + 1]]) for node in range(len(ids))]))
+
+    return lying
+
+
+def test_the_likeliest_entries_are_scaled_and_the_law_stays_one():
+    law, top = torch.tensor([0.5, 0.1, 0.3, 0.1]), torch.tensor([0, 2])
+    assert torch.allclose(bend(law, top, 0.5), torch.tensor([0.25, 0.1, 0.15, 0.1]) / 0.6)
+    assert torch.allclose(bend(law, top, 0.0), torch.tensor([0.0, 0.5, 0.0, 0.5]))
+    nowhere_else = torch.tensor([0.6, 0.0, 0.4, 0.0])
+    assert torch.equal(bend(nowhere_else, top, 0.0), nowhere_else)
+    assert law[0] == 0.5, "the draft's own law is left as it is"
+
+
+@pytest.mark.parametrize("name", ["rejection", "block"])
+def test_a_round_has_the_targets_law_with_the_bent_q_and_with_no_other(name):
+    target, draft = random_table(3, 1, 1), random_table(3, 1, 2)
+    wanted = target_law(target, [0, 0], 3)
+    guess = one_guess(draft, depth=2, saguaro=0.3)
+    assert total_variation(exact_law(rule(name), target, guess, [0, 0], 3), wanted) < 1e-9
+    false = exact_law(rule(name), target, claiming(guess, draft), [0, 0], 3)
+    assert total_variation(false, wanted) > 0.02, "the unbent q must not pass"
+
+
+def test_whole_texts_have_the_targets_law_with_the_bent_q_and_with_no_other(tmp_path, monkeypatch):
+    """Back-ups, prepared chains and a draft model's own memory, in ragged batches."""
+    row = DrafterRow(drafter="ssd", side=inside(twin, width=2), options={"outcomes": 2, "saguaro": 0.1})
+    subject = Subject(row, tmp_path, vocab_size=7)
+    sampled_law_is_the_targets(subject, num_texts=200)
+    redraw = SsdDrafter._redraw
+
+    def lying(self, root, guess, depth, *, is_key):
+        return replace(redraw(self, root, guess, depth, is_key=is_key), laws=guess.laws)
+
+    monkeypatch.setattr(SsdDrafter, "_redraw", lying)
+    with pytest.raises(AuditError, match="target's law"):
+        sampled_law_is_the_targets(subject, num_texts=100)
+
+
+@pytest.mark.parametrize(
+    ("coupled", "temperature", "saguaro", "is_bent"),
+    [(False, 1.0, 0.5, True), (True, 1.0, 0.5, False), (False, 0.0, 0.5, False), (False, 1.0, 1.0, False)],
+)
+def test_only_sampled_requests_without_shared_noise_are_bent(coupled, temperature, saguaro, is_bent):
+    draft = random_table(5, 1, 2)
+    drafter = SsdDrafter(SsdOptions(saguaro=saguaro), Draws(draft, 2))
+    seq = one_sequence([0, 1], coupled=coupled, temperature=temperature)
+    drafter.begin([seq])
+    q = drafter.propose([seq], [Budget(depth=3)])[0].q
+    assert torch.equal(q[0], draft([0, 1])) is not is_bent
+    assert [depth for _, depth in drafter.inner.asked] == ([1, 1, 1] if is_bent else [3])
+
+
+def test_sequences_of_one_batch_keep_their_own_lengths():
+    """Bent, shared noise, no room at all: each gets its chain."""
+    drafter = SsdDrafter(SsdOptions(saguaro=0.5), Draws(random_table(5, 1, 2), 2))
+    seqs = [one_sequence([0, 1], id=i, coupled=i == 1) for i in range(4)]
+    drafter.begin(seqs)
+    drafts = drafter.propose(seqs, [Budget(depth=depth) for depth in (1, 2, 0, 3)])
+    assert [draft.num_nodes - 1 for draft in drafts] == [1, 2, 0, 3]
+    assert sorted(depth for _, depth in drafter.inner.asked) == [1, 1, 1, 1, 2], "no step for nothing"
+
+
+def test_a_bent_chain_spends_the_coins_that_a_plain_one_would():
+    """One coin for each place, all of the round's root."""
+    drafter = SsdDrafter(SsdOptions(saguaro=0.5), Draws(random_table(20, 1, 2), 2))
+    for seed in range(5):
+        seq = one_sequence([0, 1], seed=seed)
+        drafter.begin([seq])
+        draft = drafter.propose([seq], [Budget(depth=6)])[0]
+        coins = seq.draft_coins(seq)
+        assert draft.tokens[1:].tolist() == [coins.draw(draft.q[i], i, i)[0] for i in range(6)]
+
+
+def test_prepared_for_are_the_likeliest_tokens_that_were_not_drawn():
+    """After all of the chain the draft's three best; instead of each of its tokens, what is left of the best three."""
+    law = random_table(8, 1, 2)
+    drafter = SsdDrafter(SsdOptions(saguaro=0.2, outcomes=100), Draws(law, 3))
+    seq = one_sequence([0, 1])
+    drafter.begin([seq])
+    (draft,) = drafter.propose([seq], [Budget(depth=2)])
+    drafter.ahead([seq], [draft], lambda: False)
+    first, second = draft.tokens[1:].tolist()
+    best = [law([token]).topk(3).indices.tolist() for token in (1, first, second)]
+    wanted = [(first, second, token) for token in best[2]]
+    wanted += [(token,) for token in best[0] if token != first]
+    wanted += [(first, token) for token in best[1] if token != second]
+    prepared = drafter._rounds[seq.id].prepared
+    assert list(prepared) == wanted
+    for outcome, guess in prepared.items():
+        assert len(guess.tokens) == 2
+        assert torch.allclose(guess.laws[0], bend(law(outcome), law(outcome).topk(3).indices, 0.2))
+
+
+@pytest.mark.parametrize("saguaro", [-0.1, 1.5, float("nan")])
+def test_a_factor_out_of_range_is_refused(saguaro):
+    with pytest.raises(ConfigError, match=rf"saguaro={saguaro}: must be between 0 and 1 \(1 leaves"):
+        SsdOptions(saguaro=saguaro)
+
+
+def counted(factor, *, texts=4, length=50):
+    """Shares: of drafted tokens accepted, of rejections that were prepared for, of all rounds that were (F = k = 3)."""
+    target = TableTarget(vocab_size=20, order=1, sharpness=1.5)
+    other = TableTarget(vocab_size=20, order=1, sharpness=1.5, seed=1)
+    p, unlike = (Table(torch.softmax(one.table, -1), 1) for one in (target, other))
+    drafter = SsdDrafter(SsdOptions(outcomes=12, saguaro=factor), Draws(blend(p, unlike, 0.7), 3))
+    policy = ConstantPolicy(Budget(depth=3))
+    engine = Engine(Parts(target=target, drafter=drafter, verifier=rule("rejection"), policy=policy))
+    drafted = accepted = rejections = foreseen = 0
+    for seed in range(texts):
+        params = SamplingParams(max_tokens=length, temperature=1.0, seed=seed)
+        engine.add(Request(prompt_token_ids=(3,), params=params))
+        was_rejected = False
+        while engine.has_work:
+            hits = drafter.num_hits
+            (event,) = engine.step()
+            rejections += was_rejected
+            foreseen += was_rejected and drafter.num_hits > hits
+            was_rejected = event.rejected
+            drafted += event.num_draft_tokens
+            accepted += event.num_accepted
+    return accepted / drafted, foreseen / rejections, drafter.num_hits / drafter.num_rounds
+
+
+def test_bending_makes_rejections_more_frequent_and_foreseen():
+    """A factor of almost 1 prepares for the same likeliest tokens, so that what rises is the bending's doing."""
+    (acceptance, foreseen, hits), (bent_acceptance, bent_foreseen, bent_hits) = counted(0.999), counted(0.3)
+    assert bent_acceptance < acceptance - 0.1
+    assert bent_foreseen > foreseen + 0.15
+    assert bent_hits > hits + 0.1

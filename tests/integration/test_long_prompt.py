@@ -1,0 +1,40 @@
+"""A prompt of several chunks through every drafter, on the shipped target as it ships: on the native kernels, if built.
+
+A chunk before the last has no node to judge, so its pass has no logits at all: a case that short prompts never meet.
+"""
+
+import pytest
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.registry import names
+from outdraft.drafters.shared.datastore.build import build_datastore
+from outdraft.testing.prompts import PROSE
+
+PARAMS = SamplingParams(max_tokens=8)
+
+
+@pytest.fixture(scope="module")
+def plain() -> LLM:
+    return LLM("zoo:target")
+
+
+@pytest.fixture(scope="module")
+def ids(plain) -> list[int]:
+    whole = list(plain.encode("\n".join(PROSE)))
+    return (whole * (1000 // len(whole) + 1))[:1000]
+
+
+@pytest.fixture(scope="module")
+def wanted(plain, ids) -> tuple[int, ...]:
+    return plain.generate({"prompt_token_ids": ids}, PARAMS).token_ids
+
+
+@pytest.mark.parametrize("drafter", names("drafter"))
+def test_a_prompt_of_two_chunks(plain, ids, wanted, drafter, tmp_path):
+    options = {}
+    if drafter == "rest":
+        options["datastore"] = str(tmp_path / "store")
+        build_datastore(tmp_path / "store", [ids], plain.codec)
+    llm = plain.with_drafter(drafter, options, num_speculative_tokens=3)
+    both = llm.generate([{"prompt_token_ids": ids}, {"prompt_token_ids": ids[:600]}], PARAMS)
+    assert both[0].token_ids == wanted
