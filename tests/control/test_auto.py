@@ -114,21 +114,24 @@ def test_what_a_request_forbids_is_not_held_against_a_watched_arm():
 
 
 def test_of_a_large_batch_some_are_watched_in_turn():
-    """A look that costs a hundredth of a pass: no more than two a round, and everybody has a turn."""
+    """Looks that cost a hundredth of a pass: no more than two a round of each arm, and every arm sees everybody."""
     rounds, asked = [], []
 
     def peek(seq, budget):
-        asked.append(seq.id)
+        asked.append((budget.arm, seq.id))
         return chain([1])
 
-    policy = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=peek), Arm(name="model")])
-    world, seqs = World([0.0, 0.7], [0.002, 0.01], slope=0.0), [sequence(i) for i in range(10)]
+    arms = [Arm(name="look-up", peek=peek), Arm(name="another", peek=peek), Arm(name="model")]
+    policy = AutoPolicy(AutoOptions(), arms)
+    world, seqs = World([0.0, 0.0, 0.7], [0.002, 0.002, 0.01], slope=0.0), [sequence(i) for i in range(8)]
     for number in range(80):
         asked.clear()
         budgets = policy.plan(seqs)
         policy.update(world.step(seqs, budgets, number))
         rounds.append(list(asked))
-    assert max(map(len, rounds)) == 2 and {one for own in rounds for one in own} == set(range(10))
+    for arm in (0, 1):
+        seen = [[one for watched, one in own if watched == arm] for own in rounds]
+        assert max(map(len, seen)) == 2 and {one for own in seen for one in own} == set(range(8))
 
 
 def test_an_arm_that_costs_is_not_watched():

@@ -34,6 +34,14 @@ class SparseDraft:
     budget: int = 512  # cached tokens that a draft step reads
     alpha: float = 0.8  # of a draft that sees less than everything
 
+    @property
+    def sizes(self) -> str:
+        """The target and the machine, in words."""
+        return (
+            f"weights {self.weight_bytes / 1e9:.3g} GB, {self.kv_bytes / 1024:.4g} KiB a cached token; "
+            f"{self.bandwidth / 1e9:.4g} GB/s, {self.peak_flops / 1e12:.4g} TFLOP/s"
+        )
+
     def pass_seconds(self, rows: int, cached: float) -> float:
         """t: of a pass of so many rows for each sequence, each reading so many cached tokens."""
         return self._linear(rows) + self._attention * cached

@@ -57,11 +57,9 @@ def context_sheet(draft: SparseDraft, batches: Seq[int], contexts: Seq[int], lon
     drafts = [replace(draft, batch=batch) for batch in batches]
     cells = [[each.best(context, longest) for each in drafts] for context in contexts]
     begins = [each.break_even(longest) for each in drafts]
-    machine = f"{draft.bandwidth / 1e9:.4g} GB/s, {draft.peak_flops / 1e12:.4g} TFLOP/s"
-    sizes = f"weights {draft.weight_bytes / 1e9:.3g} GB, {draft.kv_bytes / 1024:.4g} KiB a cached token"
     return Sheet(
         title=f"Drafting over {draft.budget} cached tokens: best length, its speed-up (alpha {draft.alpha:g})\n"
-        f"{sizes}; {machine}",
+        f"{draft.sizes}",
         columns=["context", *(f"batch {batch}" for batch in batches)],
         rows=[
             *([f"{context}", *(f"{k} -> {gain:.2f}x" for k, gain in row)]

@@ -95,12 +95,15 @@ class HostTree:
         """Whether no node has two acceptable children."""
         return all(len(c) <= 1 for c in self.children)
 
+    def child(self, node: int, token: int) -> int | None:
+        """The acceptable child of `node` that guesses this token."""
+        return next((child for child in self.children[node] if self.tokens[child] == token), None)
+
     def count_right(self, tokens: Seq[int]) -> int:
         """How many of these tokens, which came after the pending one, a path from the root foretells."""
         node = 0
         for depth, token in enumerate(tokens):
-            right = next((child for child in self.children[node] if self.tokens[child] == token), None)
-            if right is None:
+            if (right := self.child(node, token)) is None:
                 return depth
             node = right
         return len(tokens)

@@ -50,8 +50,7 @@ def follow(case: Case, best: list[int]) -> Verdict:
     tree, node = case.tree, 0
     while True:
         token = best[case.first + node]
-        child = next((c for c in tree.children[node] if tree.tokens[c] == token), None)
-        if child is None:
+        if (child := tree.child(node, token)) is None:
             return case.verdict(node, token)
         node = child
 

@@ -73,7 +73,7 @@ class GgufFile:
         kind = self.kind(name)
         try:
             whole = self._gguf.quants.dequantize(tensor.data, tensor.tensor_type)
-        except NotImplementedError as error:
+        except NotImplementedError as error:  # what the package raises for a type that it does not know
             raise ModelLoadError(
                 f"tensor '{name}' in {self.path} is of type {kind}, which the gguf package cannot read: "
                 "take a Q4_K_M, Q8_0 or BF16 file of the same model"

@@ -25,11 +25,7 @@ def draw_long_context(path: Path, *, draft: SparseDraft, batches: Seq[int], cont
     _by_batch(figure.add_subplot(grid[1]), draft, batches)
     title = f"outdraft theory: the target drafts for itself over {draft.budget} cached tokens"
     figure.text(0.012, 0.97, title, fontsize=12.5, fontweight="bold", color=INK, va="top")
-    sizes = (
-        f"weights {draft.weight_bytes / 1e9:.3g} GB, {draft.kv_bytes / 1024:.4g} KiB a cached token; "
-        f"{draft.bandwidth / 1e9:.4g} GB/s, {draft.peak_flops / 1e12:.4g} TFLOP/s"
-    )
-    figure.text(0.012, 0.9, sizes, fontsize=8.5, color=QUIET, va="top")
+    figure.text(0.012, 0.9, draft.sizes, fontsize=8.5, color=QUIET, va="top")
     figure.savefig(path)
 
 

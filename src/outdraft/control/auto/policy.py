@@ -17,11 +17,11 @@ from math import ceil
 
 from outdraft.control.auto.batch import divide_depths
 from outdraft.control.auto.record import Record
-from outdraft.control.shared.acceptance import Outlook
+from outdraft.control.auto.text import Text
 from outdraft.control.shared.costs import PLAIN, Choice, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
-from outdraft.core.draft import HostTree, host_tree
+from outdraft.core.draft import host_tree
 from outdraft.core.events import StepEvent
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.ranges import check_range
@@ -51,29 +51,6 @@ class AutoOptions:
         check_range(self, "exploration", least=0, most=1)
 
 
-class _Text:
-    """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
-
-    __slots__ = ("choice", "outlooks", "watched")
-
-    def __init__(self, records: Seq[Record], memory: float) -> None:
-        self.outlooks = [Outlook(record.hazards, memory) for record in records]
-        self.choice = PLAIN
-        self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep
-
-    def learn(self, choice: Choice, tokens: Seq[int], accepted: int) -> None:
-        """A round that emitted `tokens`; `accepted`: of the guess of the chosen arm."""
-        for arm, outlook in enumerate(self.outlooks):
-            if choice.depth and arm == choice.arm:
-                outlook.add(choice.depth, accepted)
-            elif arm in self.watched:
-                asked, guess = self.watched[arm]
-                outlook.add(min(asked, len(tokens)), guess.count_right(tokens[:asked]))
-            else:
-                outlook.miss()
-        self.watched = {}
-
-
 class AutoPolicy:
     """One for an engine: costs and the arms' acceptance are shared, so a new text begins with what others taught."""
 
@@ -82,7 +59,7 @@ class AutoPolicy:
         self._peeks = {index: arm.peek for index, arm in enumerate(arms) if arm.peek is not None}
         self._arms = [Record(8 * options.memory) for _ in arms]
         self.costs = Costs(len(arms))
-        self._texts: dict[int, _Text] = {}
+        self._texts: dict[int, Text] = {}
         self._chosen: dict[int, Choice] = {}  # of the step under way
         self._planned: list[int] = []  # sequences that the plan was made for
         self._until_plan = 0
@@ -155,7 +132,7 @@ class AutoPolicy:
         """An arm that has not had its trials, for everybody, so that its costs are its own; then one plain pass."""
         for seq in seqs:
             if seq.id not in self._texts:
-                self._texts[seq.id] = _Text(self._arms, self._options.memory)
+                self._texts[seq.id] = Text(self._arms, self._options.memory)
         for index, arm in enumerate(self._arms):
             if (depth := arm.trial) is not None and max(allowed(seq, depth) for seq in seqs) == depth:
                 arm.num_tried += 1
@@ -214,7 +191,7 @@ class AutoPolicy:
                 ahead = allowed(seq, self._options.num_speculative_tokens)
                 if ahead and (not depth or arm != index):
                     self._texts[seq.id].watched[index] = ahead, host_tree(peek(seq, Budget(depth=ahead, arm=index)))
-            self._first_watched += room
+        self._first_watched += 1
 
     def _free(self) -> list[int]:
         """Arms whose guesses cost next to nothing here."""

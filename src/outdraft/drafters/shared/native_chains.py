@@ -23,9 +23,8 @@ from outdraft.kernels.guesser import Chains, Draw
 from outdraft.sampling.coins import KeyedDraftCoins
 
 Floors = list[tuple[float, float]] | None  # least probability of a token, of a path; None: confidences are not wanted
-RunChains = Callable[
-    [list[int], list[int], list[Draw | None], Floors], Chains
-]  # which sequences, depths, draws, floors
+# Which sequences, depths, draws, floors:
+RunChains = Callable[[list[int], list[int], list[Draw | None], Floors], Chains]
 
 
 def grow_chains_natively(
