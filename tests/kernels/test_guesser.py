@@ -11,12 +11,13 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.draft_cache import DraftCache
 from outdraft.kernels.guesser import Draw, Residual
+from outdraft.kernels.laws import Warp
 from outdraft.kernels.library import library
 from outdraft.kernels.matrix import Weight
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
-from outdraft.sampling.warp import warp_nodes
+from outdraft.sampling.warp import warp_nodes, warp_of
 from outdraft.testing.sample_law import judge_counts
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
@@ -69,11 +70,7 @@ def sequence(text, **params):
 
 
 def draw_of(seq, depth):
-    params = seq.request.params
-    return Draw(
-        keys=seq.draft_coins(seq).chain_keys(depth), temperature=params.temperature, top_k=params.top_k,
-        top_p=params.top_p, min_p=params.min_p,
-    )  # fmt: skip
+    return Draw(keys=seq.draft_coins(seq).chain_keys(depth), warp=warp_of(seq.request.params))
 
 
 @pytest.mark.parametrize("depths", [(4, 4, 4), (1, 5, 3), (3, 1, 7)])
@@ -123,9 +120,9 @@ def test_a_state_that_is_not_finite_is_told(decoder, monkeypatch):
 def test_draws_have_the_law(bias):
     """Chi-square of many draws of one token; the check must see a law that is a little off."""
     decoder = NativeDecoder(make("grouped"))
-    params = {"temperature": 0.8, "top_k": 12}
+    warp = Warp(temperature=0.8, top_k=12)
     keys = [KeyedDraftCoins(seed, 7, False).chain_keys(1) for seed in range(6000)]
-    draws = [Draw(keys=key, **params) for key in keys]
+    draws = [Draw(keys=key, warp=warp) for key in keys]
     found = run(decoder, [1] * 100, draws[:100], [[3, 1]] * 100)
     law = found.laws[0][0].double()
     counts = torch.zeros(1, len(law), dtype=torch.float64)

@@ -21,6 +21,7 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.pass_time import measure_pass
 from outdraft.engine.plain_rows import PlainRows
+from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
 from outdraft.nn.branches import BranchContext, Branches
@@ -53,6 +54,7 @@ class Runner:
         self.cache = self.cache_config.build(*self.kv_shape, self.dtype, self.device, self.max_len)
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
         self.plain_rows = None if independent else PlainRows(decoder, self.cache)
+        self._whole = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None  # token ids to logits
 
     def begin(self, seq: Sequence) -> None:
         """Make room for a new sequence."""
@@ -75,6 +77,11 @@ class Runner:
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
+        plain = all(draft is None or (draft.embeds is None and draft.resume is None) for draft in packed.drafts)
+        if self._whole is not None and plain and not taps:
+            ids, places, nodes = packed.tokens.tolist(), packed.positions.tolist(), packed.nodes.tolist()
+            _, logits = self._whole.feed(ids, places, CachedContext(self.cache, self._segments(packed)), nodes)
+            return TargetOutput(logits=logits, hidden={}, drifted=frozenset())
         positions = packed.positions.to(self.device)
         h = self.decoder.embed(packed.tokens.to(self.device), positions)
         for i, draft in enumerate(packed.drafts):
@@ -82,11 +89,7 @@ class Runner:
                 own = slice(packed.row_starts[i] + packed.num_certain[i], packed.row_starts[i + 1])
                 h[own] = torch.where(draft.embeds.isnan(), h[own], draft.embeds.to(h.dtype))
         drifted = self.plain_rows.drifted(packed) if self.plain_rows is not None else frozenset[int]()
-        segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
-        for segment in segments:
-            self.cache.reserve(
-                segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start
-            )
+        segments = self._segments(packed)
         start, h = self._catch_up(packed, h, positions, segments)
         out = self.decoder.run(h, positions, CachedContext(self.cache, segments, self.exact), start=start, taps=taps)
         hidden = out.hidden if len(packed.nodes) == len(h) else out.hidden[packed.nodes.to(self.device)]
@@ -96,6 +99,15 @@ class Runner:
         """Score a node again from plain decoding's own rows."""
         assert self.plain_rows is not None, "rows that do not depend on the pass need no replay"
         return self.plain_rows.replay(packed, i, node)
+
+    def _segments(self, packed: PackedDrafts) -> list[Segment]:
+        """Each sequence's rows, for which there is room in the cache."""
+        segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
+        for segment in segments:
+            self.cache.reserve(
+                segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start
+            )
+        return segments
 
     def _segment(self, packed: PackedDrafts, i: int) -> Segment:
         """Sequence i's rows: certain ones in a chain, then the draft's tree below the last of them."""

@@ -7,9 +7,9 @@ then) or where a row's largest value is not finite (the caller says so in its ow
 import ctypes
 
 import torch
-from torch import Tensor, float32
+from torch import Tensor
 
-from outdraft.kernels.library import library, wanted_kind
+from outdraft.kernels.library import native_for
 
 
 def best_tokens(logits: Tensor) -> list[int] | None:
@@ -24,27 +24,25 @@ def best_law(logits: Tensor) -> Tensor | None:
 
 
 def _choose(logits: Tensor, law: Tensor | None) -> list[int] | None:
-    kind = _kind(logits)
-    native = library()
-    if kind is None or native is None:
+    if (native_and_kind := native_for(logits)) is None:
         return None
+    native, kind = native_and_kind
     rows, size = logits.shape
     found = (ctypes.c_int32 * rows)()
     place = law.data_ptr() if law is not None else None
-    native.od_best_tokens(logits.data_ptr(), rows, size, found, place, kind.encode())
+    native.od_best_tokens(logits.data_ptr(), rows, size, found, place, kind)
     tokens = found[:]
     return None if -1 in tokens else tokens
 
 
 def top_tokens(logits: Tensor, count: int) -> tuple[list[list[int]], list[list[float]]] | None:
     """The `count` best of each row, best first, and their log probabilities."""
-    kind = _kind(logits)
-    native = library()
-    if kind is None or native is None:
+    if (native_and_kind := native_for(logits)) is None:
         return None
+    native, kind = native_and_kind
     rows, size = logits.shape
     found, logs = (ctypes.c_int32 * (rows * count))(), (ctypes.c_float * (rows * count))()
-    if not native.od_top_tokens(logits.data_ptr(), rows, size, count, found, logs, kind.encode()):
+    if not native.od_top_tokens(logits.data_ptr(), rows, size, count, found, logs, kind):
         return None
     cuts = range(0, rows * count, count)
     return [found[i : i + count] for i in cuts], [logs[i : i + count] for i in cuts]
@@ -52,16 +50,10 @@ def top_tokens(logits: Tensor, count: int) -> tuple[list[list[int]], list[list[f
 
 def top_ids(logits: Tensor, count: int) -> Tensor:
     """The `count` best of each row, best first: [N, V] -> [N, count] on the CPU; by PyTorch where need be."""
-    kind = _kind(logits)
-    native = library()
-    if kind is not None and native is not None:
+    if (native_and_kind := native_for(logits)) is not None:
+        native, kind = native_and_kind
         rows, size = logits.shape
         found = torch.empty(rows, count, dtype=torch.int32)
-        if native.od_top_tokens(logits.data_ptr(), rows, size, count, found.data_ptr(), None, kind.encode()):
+        if native.od_top_tokens(logits.data_ptr(), rows, size, count, found.data_ptr(), None, kind):
             return found
     return logits.topk(count, -1).indices.cpu()
-
-
-def _kind(logits: Tensor) -> str | None:
-    fits = logits.dtype == float32 and logits.device.type == "cpu" and logits.is_contiguous()
-    return wanted_kind() if fits else None

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.laws import Warp
 from outdraft.kernels.library import CFeed, CGuessChain, CLaw, CLinear, check, require_library
 from outdraft.kernels.matrix import Weight
 from outdraft.kernels.stack import Span, Stack, describe, ints, pointer
@@ -59,10 +60,7 @@ class Draw:
     """A sequence's way to choose: `keys` of its noise, one a step (`sampling.noise`), and how the law is warped."""
 
     keys: list[int]
-    temperature: float
-    top_k: int = 0
-    top_p: float = 1.0
-    min_p: float = 0.0
+    warp: Warp
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,7 +146,7 @@ class Guesser:
         for place, i in enumerate(order):
             if (draw := draws[i]) is not None:
                 keys[place * stride : place * stride + depths[i]] = [*draw.keys[: depths[i]]]
-                laws[place] = CLaw(draw.temperature, draw.top_p, draw.min_p, draw.top_k)
+                laws[place] = draw.warp.describe()
                 law = made[i] = torch.empty(depths[i] + 1, self._vocab)
                 law[-1] = 0  # the last node has no children
                 q[place] = law.data_ptr()

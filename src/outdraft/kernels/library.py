@@ -9,6 +9,9 @@ from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int6
 from functools import cache
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.kernels.index_types import SIGNATURES as INDEX_SIGNATURES
 
@@ -110,6 +113,8 @@ _SIGNATURES = {
     "od_guesser_chain": (c_void_p, [c_void_p, POINTER(CFeed), POINTER(CGuessChain)]),
     "od_best_tokens": (c_void_p, [c_void_p, c_int, c_int, c_void_p, c_void_p, c_char_p]),
     "od_top_tokens": (c_void_p, [c_void_p, c_int, c_int, c_int, c_void_p, c_void_p, c_char_p]),
+    "od_laws": (c_void_p, [c_void_p, c_int, c_int, POINTER(CLaw), c_void_p, c_char_p]),
+    "od_race": (c_void_p, [c_void_p, c_int, c_uint64, c_int, POINTER(c_int32), POINTER(c_int32), c_char_p]),
     **INDEX_SIGNATURES,
 }
 
@@ -151,6 +156,14 @@ def _kind_for(asked: str) -> str | None:
             raise ConfigError(f"OUTDRAFT_KERNELS={asked}: not built, or this processor cannot run them; unset it")
         return asked
     return native.od_best_kernels().decode() if native is not None else None
+
+
+def native_for(x: Tensor) -> tuple[ctypes.CDLL, bytes] | None:
+    """The library and the wanted kernels' name, if they run and can read `x`."""
+    if x.dtype != torch.float32 or x.device.type != "cpu" or not x.is_contiguous():
+        return None
+    native, kind = library(), wanted_kind()
+    return None if native is None or kind is None else (native, kind.encode())
 
 
 def check(result: int | None) -> int:

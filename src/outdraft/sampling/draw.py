@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.errors import NumericsError
+from outdraft.kernels import laws
 from outdraft.sampling.noise import uniforms
 
 
@@ -18,6 +19,8 @@ def race(law: Tensor, key: int, count: int = 1) -> list[int]:
 
     The law need not be normalised. Raises `NumericsError` when it has no mass or is not finite.
     """
+    if (drawn := laws.race(law, key, count)) is not None:
+        return drawn
     times = torch.log(uniforms(key, law.shape[0], law.device)).neg_().div_(law.to(torch.float64))
     if count == 1:
         best = int(torch.argmin(times))

@@ -15,6 +15,7 @@ from outdraft.core.draft import HostTree
 from outdraft.core.errors import NumericsError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
+from outdraft.kernels.laws import Warp, laws
 from outdraft.sampling.penalties import penalise
 
 
@@ -29,6 +30,10 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
     """
     params = seq.request.params
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
+    warp = warp_of(params)
+    one_hot = params.greedy and not soft
+    if not one_hot and not params.edits_logits and (law := laws(logits, warp)) is not None:
+        return law
     # One reduction finds NaN and +inf at once: the maximum of a row carries either.
     best = logits.amax(-1)
     if best.device.type == "cpu" and not bool(torch.isfinite(best).all()):
@@ -38,16 +43,22 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
             f"{len(seq.tokens)}: the weights are damaged, or overflow in their number format (try dtype float32)"
         )
     logits = adjust(seq, logits, paths)
-    if params.greedy and not soft:
+    if one_hot:
         if best.device.type != "cpu":
             return poisoned_one_hot(logits, best)
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    if params.temperature != 1.0 and not params.greedy:
-        logits = logits / params.temperature
-    law = torch.softmax(logits, -1)
-    if params.min_p or params.top_k or params.top_p < 1:
-        law = _truncate(law, params)
-    return law
+    if (found := laws(logits, warp)) is not None:
+        return found
+    law = torch.softmax(logits if warp.temperature == 1.0 else logits / warp.temperature, -1)
+    return _truncate(law, warp) if warp.truncates else law
+
+
+def warp_of(params: SamplingParams) -> Warp:
+    """What makes a law of adjusted logits; of a greedy request the law at temperature 1."""
+    return Warp(
+        temperature=1.0 if params.greedy else params.temperature, top_k=params.top_k, top_p=params.top_p,
+        min_p=params.min_p,
+    )  # fmt: skip
 
 
 def poisoned_one_hot(logits: Tensor, largest: Tensor) -> Tensor:
@@ -83,16 +94,16 @@ def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tenso
     return logits
 
 
-def _truncate(law: Tensor, params: SamplingParams) -> Tensor:
+def _truncate(law: Tensor, warp: Warp) -> Tensor:
     """Zero what min-p, top-k and top-p leave out, and renormalise. Ties at the edge of top-k all stay."""
-    if params.min_p:
-        law = law.masked_fill(law < params.min_p * law.amax(-1, keepdim=True), 0.0)
-    if params.top_k and params.top_k < law.shape[-1]:
-        edge = law.topk(params.top_k, -1).values[..., -1:]
+    if warp.min_p:
+        law = law.masked_fill(law < warp.min_p * law.amax(-1, keepdim=True), 0.0)
+    if warp.top_k and warp.top_k < law.shape[-1]:
+        edge = law.topk(warp.top_k, -1).values[..., -1:]
         law = law.masked_fill(law < edge, 0.0)
-    if params.top_p < 1:
+    if warp.top_p < 1:
         law = law / law.sum(-1, keepdim=True)
         ordered, index = torch.sort(law, dim=-1, descending=True, stable=True)
-        outside = ordered.cumsum(-1) - ordered >= params.top_p  # the mass before it already suffices
+        outside = ordered.cumsum(-1) - ordered >= warp.top_p  # the mass before it already suffices
         law = law.masked_fill(outside.gather(-1, index.argsort(-1)), 0.0)
     return law / law.sum(-1, keepdim=True)

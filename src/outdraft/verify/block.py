@@ -15,7 +15,7 @@ import torch
 from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
-from outdraft.verify.shared.chain import chain_nodes, ratio, token_masses
+from outdraft.verify.shared.chain import chain_nodes, ratio, rows_of, token_masses
 from outdraft.verify.shared.proposal import Proposal, normalised, prefix_weight
 
 
@@ -47,7 +47,8 @@ def _surplus(case: Case, nodes: list[int], weights: list[float], p: list[float])
     if case.q is None:
         return [weight * max(0.0, 1 - p_x) for weight, p_x in zip(weights, p, strict=False)]
     scale = torch.tensor(weights[:-1], dtype=case.p.dtype, device=case.p.device)  # [k]
-    sums: list[float] = (scale[:, None] * case.p[inner] - case.q[inner]).clamp_(min=0).sum(-1).tolist()
+    p_rows, q_rows = rows_of(case.p, inner), rows_of(case.q, inner)
+    sums: list[float] = (scale[:, None] * p_rows).sub_(q_rows).clamp_(min=0).sum(-1).tolist()
     return sums
 
 

@@ -21,6 +21,7 @@ from outdraft.drafters.shared.choose import Sample, check_finite, takes_argmax
 from outdraft.drafters.shared.limits import Floor, floors
 from outdraft.kernels.guesser import Chains, Draw
 from outdraft.sampling.coins import KeyedDraftCoins
+from outdraft.sampling.warp import warp_of
 
 Floors = list[tuple[float, float]] | None  # least probability of a token, of a path; None: confidences are not wanted
 # Which sequences, depths, draws, floors:
@@ -98,7 +99,4 @@ def _draw(seq: Sequence, sample: Sample, depth: int) -> Draw | None:
         return None
     coins, params = seq.draft_coins(seq), seq.request.params
     assert isinstance(coins, KeyedDraftCoins)
-    return Draw(
-        keys=coins.chain_keys(depth), temperature=params.temperature, top_k=params.top_k, top_p=params.top_p,
-        min_p=params.min_p,
-    )  # fmt: skip
+    return Draw(keys=coins.chain_keys(depth), warp=warp_of(params))

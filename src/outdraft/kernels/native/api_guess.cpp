@@ -87,4 +87,15 @@ OD_API std::int32_t* od_top_tokens(const float* x, int rows, int size, int count
     });
 }
 
+// The warped law of each row. Null where logits are not finite; then nothing is said of why.
+OD_API float* od_laws(const float* x, int rows, int size, const Law* how, float* law, const char* kernels) {
+    return guarded([&] { return chosen(kernels).warp(x, rows, size, *how, law) ? law : nullptr; });
+}
+
+// At most `count` different draws from a law; `made` [1]: how many, 0 where it has no mass or is not finite.
+OD_API std::int32_t* od_race(const float* law, int size, std::uint64_t key, int count, std::int32_t* winners,
+                             std::int32_t* made, const char* kernels) {
+    return guarded([&] { return *made = chosen(kernels).race(law, size, key, count, winners), winners; });
+}
+
 }  // extern "C"

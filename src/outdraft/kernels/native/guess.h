@@ -37,7 +37,6 @@ static inline void make_room(Guesser& g, int rows, int scored) {
         space.scored = scored;
         space.states = make_buffer<float>(scored * size);
         space.fine = make_buffer<float>(scored * size);
-        space.logits = make_buffer<float>(scored * std::size_t(g.head->shape.vocab));
         space.tokens = make_buffer<std::int32_t>(scored);
         space.positions = make_buffer<std::int32_t>(scored);
     }
@@ -126,6 +125,7 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
     const std::size_t size = g.body->shape.hidden;
     const int n = from.num_spans, vocab = g.head->shape.vocab;
     make_room(g, from.rows, n);
+    if (n > g.space.chains) g.space.chains = n, g.space.logits = make_buffer<float>(n * std::size_t(vocab));
     std::int32_t *tokens = g.space.tokens.get(), *positions = g.space.positions.get();
     Feed next = from;
     next.tokens = tokens, next.positions = positions, next.features = g.space.states.get();
@@ -189,6 +189,18 @@ static void best_rows(const float* x, int rows, int size, std::int32_t* out, flo
         out[r] = choose_best(x + std::size_t(r) * size, size);
         if (law && out[r] >= 0) law[std::size_t(r) * size + out[r]] = 1;
     }
+}
+
+static bool warp_rows(const float* x, int rows, int size, const Law& how, float* law) {
+    for (int r = 0; r < rows; r++)
+        if (!warp(x + std::size_t(r) * size, law + std::size_t(r) * size, size, how)) return false;
+    return true;
+}
+
+static int race_alone(const float* law, int size, std::uint64_t key, int count, std::int32_t* winners) {
+    if (count < 1 || is_wild(law, size)) return 0;
+    std::vector<double> times(count);
+    return race(law, size, key, count, winners, times.data());
 }
 
 static bool top_rows(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs) {

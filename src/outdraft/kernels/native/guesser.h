@@ -25,7 +25,7 @@ struct Residual {
 
 struct GuessSpace {  // buffers of a pass, grown on demand (guess.h)
     Workspace products;
-    int rows = 0, scored = 0;
+    int rows = 0, scored = 0, chains = 0;
     Buffer<float> hidden, features, wide, states, fine, logits;
     Buffer<std::int32_t> layers, tokens, positions;
 };

@@ -9,5 +9,5 @@
 namespace outdraft {
 extern const Kernels OD_TABLE(OD_ISA);
 const Kernels OD_TABLE(OD_ISA) = {OD_NAME(OD_ISA), OD_ISA::run, OD_ISA::logits, OD_ISA::multiply_alone, OD_ISA::feed,
-                                OD_ISA::guess, OD_ISA::best_rows, OD_ISA::top_rows};
+                                OD_ISA::guess, OD_ISA::best_rows, OD_ISA::top_rows, OD_ISA::warp_rows, OD_ISA::race_alone};
 }  // namespace outdraft

@@ -76,6 +76,7 @@ struct Pass {
 struct Feed;
 struct GuessChain;
 struct Guesser;
+struct Law;
 struct Model;
 struct Kernels {  // one instruction set's code
     const char* name;
@@ -86,6 +87,8 @@ struct Kernels {  // one instruction set's code
     void (*guess)(Guesser&, const Feed&, const GuessChain&);
     void (*best_tokens)(const float* x, int rows, int size, std::int32_t* out, float* law);  // sample.h
     bool (*top_tokens)(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs);
+    bool (*warp)(const float* x, int rows, int size, const Law& how, float* law);
+    int (*race)(const float* law, int size, std::uint64_t key, int count, std::int32_t* winners);
 };
 const Kernels& best_kernels();                  // for this machine
 const Kernels* find_kernels(const char* name);  // null: not built, or this machine cannot run it

@@ -37,10 +37,11 @@ static inline void softmax(const float* x, float* law, int size, float top, floa
     for (int i = 0; i < size; i++) law[i] *= share;
 }
 
-// The winner of the race. Since -log(u) >= 1 - u, most logarithms need not be taken.
-static inline int race(const float* law, int size, std::uint64_t key) {
-    double best = INFINITY;
-    int winner = -1;
+// The first `count` to finish the race, in order; fewer if fewer have any mass. Returns how many. `times` [count] is scratch.
+// Since -log(u) >= 1 - u, most logarithms need not be taken.
+static inline int race(const float* law, int size, std::uint64_t key, int count, std::int32_t* winners, double* times) {
+    int held = 0;
+    double last = INFINITY;  // the time of the last of those held, once there are enough
     for (int first = 0; first < size; first += 64) {
         double noise[64];
         for (int i = 0; i < 64; i++) {
@@ -52,21 +53,42 @@ static inline int race(const float* law, int size, std::uint64_t key) {
         const int stop = size - first < 64 ? size - first : 64;
         for (int i = 0; i < stop; i++) {
             const double mass = law[first + i];
-            if (!(mass > 0) || (1 - noise[i]) * (1 - 1e-9) >= best * mass) continue;
+            if (!(mass > 0) || (1 - noise[i]) * (1 - 1e-9) >= last * mass) continue;
             const double time = -std::log(noise[i]) / mass;
-            if (time < best) best = time, winner = first + i;
+            if (!(time < last)) continue;
+            int at = held < count ? held++ : count - 1;
+            for (; at > 0 && times[at - 1] > time; at--) times[at] = times[at - 1], winners[at] = winners[at - 1];
+            times[at] = time, winners[at] = first + i;
+            if (held == count) last = times[count - 1];
         }
     }
-    return winner;
+    return held;
+}
+
+// law = what `how` makes of the logits x; false: they are not finite.
+static inline bool warp(const float* x, float* law, int size, const Law& how) {
+    const int best = choose_best(x, size);
+    if (best < 0) return false;
+    softmax(x, law, size, x[best], how.temperature);
+    if (how.min_p > 0 || how.top_k > 0 || how.top_p < 1) truncate(law, size, how);
+    return true;
 }
 
 // The token that `how` and `key` choose; the law that it was drawn from is left in `law` [size]. -1: no finite logits.
 static inline int draw(const float* x, float* law, int size, const Law& how, std::uint64_t key) {
-    const int best = choose_best(x, size);
-    if (best < 0) return -1;
-    softmax(x, law, size, x[best], how.temperature);
-    if (how.min_p > 0 || how.top_k > 0 || how.top_p < 1) truncate(law, size, how);
-    return race(law, size, key);
+    std::int32_t token;
+    double time;
+    return warp(x, law, size, how) && race(law, size, key, 1, &token, &time) ? token : -1;
+}
+
+// Whether an entry is NaN or infinite, or the sum of all is.
+static inline bool is_wild(const float* x, int size) {
+    f32x16 total = {};
+    int i = 0;
+    for (; i + 16 <= size; i += 16) total += load(x + i);
+    float rest = sum(total);
+    for (; i < size; i++) rest += x[i];
+    return !std::isfinite(rest);
 }
 
 // The raw probability of the best token.

@@ -23,10 +23,13 @@ void truncate(float* law, int size, const Law& how) {
         for (int i = 0; i < size; i++) law[i] = law[i] < edge ? 0 : law[i];
     }
     if (how.top_p < 1) {
-        const double enough = double(how.top_p) * std::accumulate(law, law + size, 0.0);
+        const double total = std::accumulate(law, law + size, 0.0), enough = double(how.top_p) * total;
+        // All that are no larger than this have half the mass that may go at most, so none of them is needed.
+        const float small = float(0.5 * (1 - double(how.top_p)) * total / size);
         std::vector<std::pair<float, int>> heap;  // most probable first, of equal ones the first
         for (int i = 0; i < size; i++)
-            if (law[i] > 0) heap.emplace_back(law[i], -i);
+            if (law[i] > small) heap.emplace_back(law[i], -i);
+            else law[i] = 0;
         std::make_heap(heap.begin(), heap.end());
         double mass = 0;
         auto end = heap.end();

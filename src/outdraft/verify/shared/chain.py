@@ -1,5 +1,10 @@
 """Chains: the line of acceptable nodes below the pending token, and what p and q say of its tokens."""
 
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
 from outdraft.core.errors import CapabilityError
 from outdraft.verify.shared.case import Case
 
@@ -19,9 +24,18 @@ def chain_nodes(case: Case, rule: str) -> list[int]:
 
 def token_masses(case: Case, nodes: list[int]) -> tuple[list[float], list[float]]:
     """p and q of each drafted token given its parent: two gathers for the whole chain. One-hot q is 1."""
-    tokens = [case.tree.tokens[node] for node in nodes[1:]]
-    p = case.p[nodes[:-1], tokens].tolist()
-    return p, [1.0] * len(tokens) if case.q is None else case.q[nodes[:-1], tokens].tolist()
+    width = case.p.shape[-1]
+    places = [parent * width + case.tree.tokens[node] for parent, node in pairwise(nodes)]
+    at = torch.tensor(places, dtype=torch.long, device=case.p.device)
+    p: list[float] = case.p.take(at).tolist()
+    return p, [1.0] * len(p) if case.q is None else case.q.take(at).tolist()
+
+
+def rows_of(law: Tensor, nodes: list[int]) -> Tensor:
+    """Rows [n, V] of these nodes; a view where they stand side by side, as those of a whole chain do."""
+    if nodes[-1] - nodes[0] == len(nodes) - 1:
+        return law[nodes[0] : nodes[-1] + 1]
+    return law[nodes]
 
 
 def ratio(p: float, q: float) -> float:

@@ -1,0 +1,54 @@
+"""Laws from logits and draws from laws: native twins of `sampling.warp` and of `sampling.draw`.
+
+Data in: rows [N, V] or a law [V], float32 on a CPU; data out: laws, tokens. None where the kernels do not run (`torch`
+does it then), and where the numbers are not finite or a law has no mass (the caller says so in its own words).
+"""
+
+import ctypes
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.kernels.library import CLaw, native_for
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Warp:
+    """How logits become a law; 0 and 1 leave a step out."""
+
+    temperature: float
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+
+    @property
+    def truncates(self) -> bool:
+        """Whether it leaves out tokens."""
+        return bool(self.min_p or self.top_k or self.top_p < 1)
+
+    def describe(self) -> CLaw:
+        """For the C interface."""
+        return CLaw(self.temperature, self.top_p, self.min_p, self.top_k)
+
+
+def laws(logits: Tensor, warp: Warp) -> Tensor | None:
+    """[N, V] -> [N, V]: the softmax at a temperature, then min-p, top-k and top-p, each row by itself."""
+    if (found := native_for(logits)) is None:
+        return None
+    native, kind = found
+    law = torch.empty_like(logits)
+    how = warp.describe()
+    made = native.od_laws(logits.data_ptr(), *logits.shape, ctypes.byref(how), law.data_ptr(), kind)
+    return law if made else None
+
+
+def race(law: Tensor, key: int, count: int = 1) -> list[int] | None:
+    """The first `count` of the exponential race over `law` [V] on the noise of `key`; fewer if fewer have any mass."""
+    if (found := native_for(law)) is None:
+        return None
+    native, kind = found
+    count = min(count, law.shape[0])
+    winners, made = (ctypes.c_int32 * count)(), ctypes.c_int32()
+    native.od_race(law.data_ptr(), law.shape[0], key, count, winners, ctypes.byref(made), kind)
+    return winners[: made.value] or None
