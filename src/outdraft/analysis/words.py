@@ -7,6 +7,11 @@ from typing import Any
 from outdraft.analysis.records import PLAIN, Records
 from outdraft.analysis.summary import ALL, Cell
 
+_KNOBS = {  # of sampling, and what leaves each out
+    "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
+    "frequency_penalty": 0.0,
+}  # fmt: skip
+
 
 def what_measured(records: Records) -> str:
     """ "zoo:target, 15.7M parameters, bfloat16": the title."""
@@ -50,10 +55,12 @@ def where_measured(records: Records) -> str:
 
 
 def _sampling(sampling: Mapping[str, Any]) -> str:
-    if sampling["temperature"] == 0:
-        return "greedy"
-    seed = sampling["seed"]
-    return f"temperature {sampling['temperature']:g}, " + ("no seed" if seed is None else f"seed {seed}")
+    greedy, seed = sampling["temperature"] == 0, sampling["seed"]
+    told = ["greedy"] if greedy else [f"temperature {sampling['temperature']:g}"]
+    told += [f"{name} {sampling[name]:g}" for name, off in _KNOBS.items() if sampling.get(name, off) != off]
+    if not greedy:
+        told.append("no seed" if seed is None else f"seed {seed}")
+    return ", ".join(told)
 
 
 def _count(number: int) -> str:
