@@ -105,7 +105,7 @@ def test_words(record_file: Path):
     assert "greedy; 12 prompts" in how_measured(records, summarise(records))
     assert "all 60 texts identical" in how_measured(records, summarise(records))
     assert "2 cores, 1 thread; torch" in where_measured(records) and "2026-11-21" in where_measured(records)
-    drawn = {"temperature": 0.8, "seed": None, "top_p": 0.9, "top_k": 0, "repetition_penalty": 1.1}
+    drawn = {"max_tokens": 64, "temperature": 0.8, "seed": None, "top_p": 0.9, "top_k": 0, "repetition_penalty": 1.1}
     told = how_measured(sampled := read_records(write(record_file, make_records(sampling=drawn))), summarise(sampled))
     assert "temperature 0.8, top_p 0.9, repetition_penalty 1.1, no seed; 12 prompts" in told
     busy = read_records(write(record_file, make_records(load=7.5)))
