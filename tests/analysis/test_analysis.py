@@ -108,6 +108,9 @@ def test_words(record_file: Path):
     drawn = {"max_tokens": 64, "temperature": 0.8, "seed": None, "top_p": 0.9, "top_k": 0, "repetition_penalty": 1.1}
     told = how_measured(sampled := read_records(write(record_file, make_records(sampling=drawn))), summarise(sampled))
     assert "temperature 0.8, top_p 0.9, repetition_penalty 1.1, no seed; 12 prompts" in told
+    drawn |= {"temperature": 0.0, "min_tokens": 8, "stop": []}
+    told = how_measured(sampled := read_records(write(record_file, make_records(sampling=drawn))), summarise(sampled))
+    assert "greedy, min_tokens 8, repetition_penalty 1.1; 12 prompts" in told
     busy = read_records(write(record_file, make_records(load=7.5)))
     assert "busy (load up to 7.5)" in where_measured(busy)
 

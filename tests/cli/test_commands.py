@@ -145,9 +145,13 @@ def test_no_color_on_a_terminal(tiny: Path):
 
 
 def test_ctrl_c_is_130_without_a_traceback():
-    """With its first words out, the zoo's target has a second or more to go."""
+    """With its first words out, the zoo's target has a second or more to go. A shell's background job ignores Ctrl-C,
+    and so would what it starts."""
     words = [sys.executable, "-m", "outdraft.cli.main", "generate", "--model", "zoo:target", "ab", "--ignore-eos"]
-    process = subprocess.Popen([*words, "--max-tokens", "1000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        [*words, "--max-tokens", "1000"], stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )  # fmt: skip
     assert process.stdout is not None
     process.stdout.read(1)
     process.send_signal(signal.SIGINT)

@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import torch
 
+from kernels.pytorch_only import pytorch_only
 from kernels.test_stack import Feeder, make
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
@@ -89,9 +90,10 @@ def test_drawn_chains_follow_the_warped_law(decoder, warp):
         assert laws.shape == (depth + 1, decoder.config.vocab_size) and not laws[-1].any()
 
         def check(step, logits, seq=seq, path=path, laws=laws):
-            expected = warp_nodes(seq, logits)[0]
-            torch.testing.assert_close(laws[step], expected, atol=1e-6, rtol=1e-5)
-            assert seq.draft_coins(seq).draw(laws[step], step, step) == [path[step]]  # what Python draws from it
+            with pytorch_only():
+                expected = warp_nodes(seq, logits)[0]
+                torch.testing.assert_close(laws[step], expected, atol=1e-6, rtol=1e-5)
+                assert seq.draft_coins(seq).draw(laws[step], step, step) == [path[step]]  # what PyTorch draws from it
             return path[step]
 
         step_by_step(decoder, seq.tokens, depth, check)

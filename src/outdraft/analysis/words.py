@@ -2,15 +2,16 @@
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from dataclasses import asdict
 from typing import Any
 
 from outdraft.analysis.records import PLAIN, Records
 from outdraft.analysis.summary import ALL, Cell
+from outdraft.core.params import SamplingParams
 
-_KNOBS = {  # of sampling, and what leaves each out
-    "top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0, "presence_penalty": 0.0,
-    "frequency_penalty": 0.0,
-}  # fmt: skip
+_OFF = asdict(SamplingParams())
+_SAID = ("max_tokens", "temperature", "seed", "logprobs")  # elsewhere, or it changes no text
+_OF_DRAWS = ("top_k", "top_p", "min_p")  # nothing to greedy decoding
 
 
 def what_measured(records: Records) -> str:
@@ -57,7 +58,11 @@ def where_measured(records: Records) -> str:
 def _sampling(sampling: Mapping[str, Any]) -> str:
     greedy, seed = sampling["temperature"] == 0, sampling["seed"]
     told = ["greedy"] if greedy else [f"temperature {sampling['temperature']:g}"]
-    told += [f"{name} {sampling[name]:g}" for name, off in _KNOBS.items() if sampling.get(name, off) != off]
+    for name, off in _OFF.items():
+        value = sampling.get(name, off)
+        if name in _SAID or (greedy and name in _OF_DRAWS) or value == off or not (value or off):
+            continue
+        told.append(f"{name} {value:g}" if isinstance(value, float) else f"{name} {value}")
     if not greedy:
         told.append("no seed" if seed is None else f"seed {seed}")
     return ", ".join(told)

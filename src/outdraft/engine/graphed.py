@@ -40,9 +40,7 @@ class GraphedRunner(Runner):
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
         if any(draft is not None and (draft.embeds is not None or draft.resume is not None) for draft in packed.drafts):
             return super().forward(packed, taps)
-        segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
-        for segment in segments:
-            self.cache.reserve(segment.seq, segment.num_rows)
+        segments = self._segments(packed)
         on_host = packed.tokens.device.type == "cpu"
         ids: list[int] = packed.tokens.tolist() if on_host else [0] * packed.row_starts[-1]
         positions: list[int] = packed.positions.tolist()

@@ -54,7 +54,7 @@ class Runner:
         self.cache = self.cache_config.build(*self.kv_shape, self.dtype, self.device, self.max_len)
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
         self.plain_rows = None if independent else PlainRows(decoder, self.cache)
-        self._whole = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None  # token ids to logits
+        self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
     def begin(self, seq: Sequence) -> None:
         """Make room for a new sequence."""
@@ -77,10 +77,10 @@ class Runner:
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
-        plain = all(draft is None or (draft.embeds is None and draft.resume is None) for draft in packed.drafts)
-        if self._whole is not None and plain and not taps:
+        from_ids = all(draft is None or (draft.embeds is None and draft.resume is None) for draft in packed.drafts)
+        if self._scorer is not None and from_ids and not taps:
             ids, places, nodes = packed.tokens.tolist(), packed.positions.tolist(), packed.nodes.tolist()
-            _, logits = self._whole.feed(ids, places, CachedContext(self.cache, self._segments(packed)), nodes)
+            _, logits = self._scorer.feed(ids, places, CachedContext(self.cache, self._segments(packed)), nodes)
             return TargetOutput(logits=logits, hidden={}, drifted=frozenset())
         positions = packed.positions.to(self.device)
         h = self.decoder.embed(packed.tokens.to(self.device), positions)
@@ -205,7 +205,11 @@ class Runner:
     @torch.inference_mode()
     def pass_seconds(self, num_rows: int) -> float:
         """Seconds of a pass over so many rows, measured now."""
-        return measure_pass(self.decoder, self._aside(1, num_rows), num_rows)
+        rows, context = list(range(num_rows)), self._aside(1, num_rows)
+        if (scorer := self._scorer) is not None:
+            return measure_pass(lambda: scorer.feed([0] * num_rows, rows, context, rows)[1])
+        ids, positions = torch.zeros(num_rows, dtype=torch.long), torch.tensor(rows)
+        return measure_pass(lambda: self.decoder.logits(self.run(ids, positions, context)))
 
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
         """One row of each sequence, `offset` places after the pending one, with room for `rooms[i]` rows from it on."""

@@ -1,10 +1,10 @@
-"""What stands between a token and the logits of the next one, for a drafter: one native call a pass, or a chain.
+"""What stands between a token and the logits of the next one: one native call a pass, or a chain of guesses.
 
     token -> [entrance] -> layers -> state -> [exit] -> norm -> head -> logits -> next token
 
-A draft model has neither entrance nor exit; a network on another model's features has an entrance and that model's
-head; a model that leaves its own layers early has an exit. Data in: rows and where they stand in their caches; data
-out: states, logits, chosen tokens and the laws that they were drawn from.
+A target and a draft model have neither entrance nor exit; a network on another model's features has an entrance and
+that model's head; a model that leaves its own layers early has an exit. Data in: rows and where they stand in their
+caches; data out: states, logits, chosen tokens and the laws that they were drawn from.
 """
 
 import ctypes
@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.laws import Warp
 from outdraft.kernels.library import CFeed, CGuessChain, CLaw, CLinear, check, require_library
@@ -92,6 +93,7 @@ class Guesser:
         self._native = require_library()
         self._kept = (body, head, embedding)  # the library points at them
         self._num_layers = num_layers
+        self._num_ids = embedding.shape[0]
         self._width, self._vocab = body.shape.hidden, head.shape.vocab
         self._handle = check(
             self._native.od_guesser_new(body.handle, head.handle, num_layers, embedding.data_ptr(), pointer(norm), eps)
@@ -169,6 +171,9 @@ class Guesser:
         return Chains(tokens=tokens, laws=made, states=left, surenesses=surenesses)
 
     def _describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
+        if rows.tokens and not 0 <= min(rows.tokens) <= max(rows.tokens) < self._num_ids:
+            wrong = next(token for token in rows.tokens if not 0 <= token < self._num_ids)
+            raise CapabilityError(f"token id {wrong} has no embedding: this network knows {self._num_ids} ids")
         spans = rows.spans if order is None else [rows.spans[i] for i in order]
         taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
         return CFeed(

@@ -12,6 +12,9 @@ from torch import Tensor
 
 from outdraft.kernels.library import CLaw, native_for
 
+_LEAST = 1e-30  # what a float32 tells from 0
+_MANY = 512  # draws from one law: sorting all of it is quicker then
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Warp:
@@ -28,11 +31,11 @@ class Warp:
         return bool(self.min_p or self.top_k or self.top_p < 1)
 
     def describe(self) -> CLaw:
-        """For the C interface."""
-        return CLaw(self.temperature, self.top_p, self.min_p, self.top_k)
+        """For the C interface, whose numbers are smaller."""
+        return CLaw(max(self.temperature, _LEAST), max(self.top_p, _LEAST), self.min_p, min(self.top_k, 2**31 - 1))
 
 
-def laws(logits: Tensor, warp: Warp) -> Tensor | None:
+def warp_rows(logits: Tensor, warp: Warp) -> Tensor | None:
     """[N, V] -> [N, V]: the softmax at a temperature, then min-p, top-k and top-p, each row by itself."""
     if (found := native_for(logits)) is None:
         return None
@@ -45,7 +48,7 @@ def laws(logits: Tensor, warp: Warp) -> Tensor | None:
 
 def race(law: Tensor, key: int, count: int = 1) -> list[int] | None:
     """The first `count` of the exponential race over `law` [V] on the noise of `key`; fewer if fewer have any mass."""
-    if (found := native_for(law)) is None:
+    if count > _MANY or (found := native_for(law)) is None:
         return None
     native, kind = found
     count = min(count, law.shape[0])

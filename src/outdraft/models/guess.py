@@ -1,4 +1,4 @@
-"""A drafter's network on the native kernels: a pass, or a whole chain of guesses, in one call (`kernels.guesser`).
+"""A network on the native kernels, in one call: a pass from ids to logits, or a chain of guesses (`kernels.guesser`).
 
 Data in: token ids, positions and the attention context of the rows; data out: states [M, D], logits [M, V], chains.
 """
@@ -75,7 +75,7 @@ class NativeGuesser:
 def guess_with(
     decoder: NativeDecoder, *, num_layers: int | None = None, exit: Residual | None = None, eps: float = 0.0
 ) -> NativeGuesser:
-    """The decoder's own guesses, after its first `num_layers` layers (all); `eps`: of the exit's norm."""
+    """The decoder in one call, or what its first `num_layers` layers (all) would guess; `eps`: of the exit's norm."""
     layers = decoder.config.num_layers if num_layers is None else num_layers
     guesser = Guesser(decoder.stack, decoder.stack, decoder.embedding, num_layers=layers, exit=exit, eps=eps)
     return NativeGuesser(guesser, decoder.rope)

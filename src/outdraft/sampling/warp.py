@@ -15,7 +15,7 @@ from outdraft.core.draft import HostTree
 from outdraft.core.errors import NumericsError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
-from outdraft.kernels.laws import Warp, laws
+from outdraft.kernels.laws import Warp, warp_rows
 from outdraft.sampling.penalties import penalise
 
 
@@ -32,7 +32,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
     warp = warp_of(params)
     one_hot = params.greedy and not soft
-    if not one_hot and not params.edits_logits and (law := laws(logits, warp)) is not None:
+    if not one_hot and not params.edits_logits and (law := warp_rows(logits, warp)) is not None:
         return law
     # One reduction finds NaN and +inf at once: the maximum of a row carries either.
     best = logits.amax(-1)
@@ -47,7 +47,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
         if best.device.type != "cpu":
             return poisoned_one_hot(logits, best)
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    if (found := laws(logits, warp)) is not None:
+    if (found := warp_rows(logits, warp)) is not None:
         return found
     law = torch.softmax(logits if warp.temperature == 1.0 else logits / warp.temperature, -1)
     return _truncate(law, warp) if warp.truncates else law

@@ -1,4 +1,4 @@
-// A drafter's passes and chains: see guesser.h for the picture. Rows never meet but in attention, so a row's bits do not
+// Passes from tokens to logits, and chains of guesses: see guesser.h for the picture. Rows never meet but in attention, so a row's bits do not
 // depend on the rows beside it, and a chain in one call is the chain step by step.
 #pragma once
 #include "forward.h"
@@ -27,18 +27,20 @@ static inline void make_room(Guesser& g, int rows, int scored) {
     if (g.entrance) widen_to(g.entrance->join.num_in), widen_to(g.entrance->fusion.num_in);
     if (g.exit) widen_to(g.exit->up.num_out);
     if (rows > space.rows) {
-        space.rows = rows;
         space.hidden = make_buffer<float>(n * size);
-        space.features = make_buffer<float>(n * size);
-        space.wide = make_buffer<float>(n * widest);
-        space.products.reserve(Shape{widest, 0, 0, 0, 0, 0, 0, 0, 0}, rows);
+        if (g.entrance || g.exit) {
+            space.features = make_buffer<float>(n * size);
+            space.wide = make_buffer<float>(n * widest);
+            space.products.reserve(Shape{widest, 0, 0, 0, 0, 0, 0, 0, 0}, rows);
+        }
+        space.rows = rows;
     }
     if (scored > space.scored) {
-        space.scored = scored;
         space.states = make_buffer<float>(scored * size);
         space.fine = make_buffer<float>(scored * size);
         space.tokens = make_buffer<std::int32_t>(scored);
         space.positions = make_buffer<std::int32_t>(scored);
+        space.scored = scored;
     }
     if (!space.layers) {
         space.layers = make_buffer<std::int32_t>(g.num_layers);
@@ -125,7 +127,7 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
     const std::size_t size = g.body->shape.hidden;
     const int n = from.num_spans, vocab = g.head->shape.vocab;
     make_room(g, from.rows, n);
-    if (n > g.space.chains) g.space.chains = n, g.space.logits = make_buffer<float>(n * std::size_t(vocab));
+    if (n > g.space.chains) g.space.logits = make_buffer<float>(n * std::size_t(vocab)), g.space.chains = n;
     std::int32_t *tokens = g.space.tokens.get(), *positions = g.space.positions.get();
     Feed next = from;
     next.tokens = tokens, next.positions = positions, next.features = g.space.states.get();

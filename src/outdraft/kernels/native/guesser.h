@@ -1,8 +1,8 @@
-// What stands between a token and the logits of the next one, for a drafter; and the rows and chains that run through it.
+// What stands between a token and the logits of the next one, and the rows and chains that run through it.
 //
 //   token -> [entrance] -> layers -> state -> [exit] -> norm -> head -> logits -> next token
 //
-// A draft model has neither entrance nor exit. A network on another model's features has an entrance and that model's
+// A target and a draft model have neither entrance nor exit. A network on another model's features has an entrance and that model's
 // head; a model that leaves its own layers early has an exit. Plain data: what `guess.h` computes with.
 #pragma once
 #include "model.h"

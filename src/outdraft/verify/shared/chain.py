@@ -1,7 +1,5 @@
 """Chains: the line of acceptable nodes below the pending token, and what p and q say of its tokens."""
 
-from itertools import pairwise
-
 import torch
 from torch import Tensor
 
@@ -24,15 +22,19 @@ def chain_nodes(case: Case, rule: str) -> list[int]:
 
 def token_masses(case: Case, nodes: list[int]) -> tuple[list[float], list[float]]:
     """p and q of each drafted token given its parent: two gathers for the whole chain. One-hot q is 1."""
-    width = case.p.shape[-1]
-    places = [parent * width + case.tree.tokens[node] for parent, node in pairwise(nodes)]
+    width, tokens = case.p.shape[-1], [case.tree.tokens[node] for node in nodes[1:]]
+    if tokens and not 0 <= min(tokens) <= max(tokens) < width:
+        raise CapabilityError(
+            f"the draft of sequence {case.seq.id} guesses {tokens}: the target has {width} ids, from 0 on"
+        )
+    places = [parent * width + token for parent, token in zip(nodes, tokens, strict=False)]
     at = torch.tensor(places, dtype=torch.long, device=case.p.device)
     p: list[float] = case.p.take(at).tolist()
     return p, [1.0] * len(p) if case.q is None else case.q.take(at).tolist()
 
 
 def rows_of(law: Tensor, nodes: list[int]) -> Tensor:
-    """Rows [n, V] of these nodes; a view where they stand side by side, as those of a whole chain do."""
+    """Rows [n, V] of nodes that ascend, at least one; a view where they stand side by side, as a whole chain's do."""
     if nodes[-1] - nodes[0] == len(nodes) - 1:
         return law[nodes[0] : nodes[-1] + 1]
     return law[nodes]
