@@ -20,13 +20,18 @@ static inline int choose_best(const float* x, int size) {
 // The sum of e^((x - top) * inverse), in one order; each term is left in `terms` [size], unless that is null.
 static inline float exp_sum(const float* x, int size, float top, float inverse = 1.0f, float* terms = nullptr) {
     f32x16 total = {};
-    for (int i = 0; i < size; i += 16) {
+    int i = 0;
+    for (; i + 16 <= size; i += 16) {
+        const f32x16 e = exp((load(x + i) - top) * inverse);
+        total += e;
+        if (terms) store(terms + i, e);
+    }
+    if (i < size) {
         float line[16];
-        const int width = size - i < 16 ? size - i : 16;
-        for (int j = 0; j < 16; j++) line[j] = j < width ? x[i + j] : -INFINITY;
+        for (int j = 0; j < 16; j++) line[j] = i + j < size ? x[i + j] : -INFINITY;
         const f32x16 e = exp((load(line) - top) * inverse);
         total += e;
-        if (terms) std::memcpy(terms + i, &e, sizeof(float) * width);
+        if (terms) std::memcpy(terms + i, &e, sizeof(float) * (size - i));
     }
     return sum(total);
 }
