@@ -22,6 +22,9 @@ def test_method_spelling():
     assert rival.options == {"width": 3, "taps": [2, 5]}
     assert rival.label == "eagle k=8 width=3 taps=[2, 5] verifier=block"
     assert parse_rival("ngram", verifier="greedy").label == "ngram verifier=greedy"
+    nested = parse_rival('several:policy=auto,drafters=["ngram",{"method":"draft_model","options":[1,{}]}],k=3')
+    assert nested.options == {"drafters": ["ngram", {"method": "draft_model", "options": [1, {}]}]}
+    assert nested.policy == "auto" and nested.num_speculative_tokens == 3
     paced = parse_rival("eagle:policy=threshold,policy.threshold=0.6,width=3")
     assert (paced.policy, dict(paced.policy_options), dict(paced.options)) == (
         "threshold",

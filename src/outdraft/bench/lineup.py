@@ -7,9 +7,9 @@ recipe:lookahead            a recipe, by its name or as a file; what follows ove
 """
 
 import json
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from itertools import accumulate, pairwise
 from typing import Any
 
 from outdraft.core.errors import ConfigError
@@ -75,7 +75,7 @@ RIVALS = tuple(rival for rival in _LINE_UP if rival.name in names("drafter"))
 def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) -> Rival:
     """What `--method` says. `zoo`: the target is the zoo's, so that a drafter's zoo weights are its default."""
     name, _, rest = text.partition(":")
-    parts = re.split(r",(?![^\[{]*[\]}])", rest) if rest else []  # a comma within brackets belongs to a value
+    parts = _split(rest) if rest else []
     is_recipe = name.strip() == "recipe"
     if is_recipe:
         if not parts:
@@ -98,6 +98,13 @@ def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) ->
         else:
             options[key] = _value(value)
     return Rival(name=name.strip(), options=options, policy_options=pacing, **ours)
+
+
+def _split(text: str) -> list[str]:
+    """At commas, but for those within brackets: they belong to a value."""
+    depths = accumulate((c in "[{") - (c in "]}") for c in text)
+    outside = [i for i, (c, depth) in enumerate(zip(text, depths, strict=True)) if c == "," and not depth]
+    return [text[i + 1 : j] for i, j in pairwise([-1, *outside, len(text)])]
 
 
 def _count(text: str, value: str) -> int:
