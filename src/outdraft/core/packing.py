@@ -31,6 +31,11 @@ class PackedDrafts:
     num_certain: tuple[int, ...]  # [B] rows before the pending one
     node_starts: tuple[int, ...]  # [B + 1]
 
+    @property
+    def starts_from_ids(self) -> bool:
+        """Whether token ids say it all: no draft brings embeddings, none resumes at a layer."""
+        return all(draft is None or (draft.embeds is None and draft.resume is None) for draft in self.drafts)
+
     def node_slice(self, i: int) -> slice:
         """Where draft i's nodes stand among the M."""
         return slice(self.node_starts[i], self.node_starts[i + 1])

@@ -38,7 +38,7 @@ class GraphedRunner(Runner):
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
-        if any(draft is not None and (draft.embeds is not None or draft.resume is not None) for draft in packed.drafts):
+        if not packed.starts_from_ids:
             return super().forward(packed, taps)
         segments = self._segments(packed)
         on_host = packed.tokens.device.type == "cpu"

@@ -77,8 +77,7 @@ class Runner:
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
-        from_ids = all(draft is None or (draft.embeds is None and draft.resume is None) for draft in packed.drafts)
-        if self._scorer is not None and from_ids and not taps:
+        if self._scorer is not None and packed.starts_from_ids and not taps:
             ids, places, nodes = packed.tokens.tolist(), packed.positions.tolist(), packed.nodes.tolist()
             _, logits = self._scorer.feed(ids, places, CachedContext(self.cache, self._segments(packed)), nodes)
             return TargetOutput(logits=logits, hidden={}, drifted=frozenset())
