@@ -137,6 +137,16 @@ def test_q_over_another_vocabulary_is_refused():
         rule("block")(*score(TARGET, [one_sequence([0])], [draft]), [KeyedCoins(0, 0)])
 
 
+@pytest.mark.parametrize("name", ["rejection", "block"])
+@pytest.mark.parametrize("wrong", [-1, 5])
+def test_a_guess_outside_the_vocabulary_is_refused(name, wrong):
+    """Read as a place in p it would be another node's token."""
+    packed, p = score(TARGET, [one_sequence([0])], [chain([0, 1, 2])])
+    packed.trees[0].take([0, wrong, 2])
+    with pytest.raises(CapabilityError, match=rf"sequence 0 guesses \[{wrong}, 2\]"):
+        rule(name)(packed, p, [KeyedCoins(0, 0)])
+
+
 @pytest.mark.parametrize("name", ["greedy", *RULES])
 def test_probe_nodes_are_never_accepted(name):
     """The right guess as a probe, with a token id that no vocabulary has beside it: only the pending node counts."""
