@@ -28,7 +28,7 @@ demo: $(VENV)/.runtime  ## plain and speculative decoding side by side, on model
 test: $(VENV)/.dev  ## the tests
 	$(PYTEST) $(ARGS)
 
-lint: $(VENV)/.dev  ## format, lint, strict types, import floors; changes nothing
+lint: $(VENV)/.dev  ## format, lint, strict types, import layers; changes nothing
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
 	$(BIN)/mypy

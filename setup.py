@@ -21,6 +21,7 @@ COMMON += [
     "suffix_guess.cpp",
     "automaton.cpp",
     "api_index.cpp",
+    "api_sizes.cpp",
 ]
 FLAGS = [
     "-O3",

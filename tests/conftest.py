@@ -1,10 +1,12 @@
 """Settings of every test run: one thread, so that workers do not fight, and fixed randomness.
 
 A request without a seed draws one from the system; here it draws it from dice that the test's name has thrown, so that
-a test of a law gives the same p-value tomorrow. Hypothesis is fixed likewise.
+a test of a distribution gives the same p-value tomorrow. Hypothesis is fixed likewise.
 """
 
+import logging
 import random
+from collections.abc import Iterator
 
 import pytest
 import torch
@@ -13,6 +15,25 @@ from hypothesis import settings
 torch.set_num_threads(1)
 settings.register_profile("outdraft", deadline=None, derandomize=True)
 settings.load_profile("outdraft")
+
+
+@pytest.fixture(autouse=True)
+def no_fault_is_hidden(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A drafter that raises costs no text, so a test would not notice: what the engine logs of faults fails it.
+
+    A test that plants faults says so: `pytest.mark.logs_faults`.
+    """
+    told: list[str] = []
+    handler = logging.Handler(logging.WARNING)
+    handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
+    loggers = [logging.getLogger(f"outdraft.{name}") for name in ("decode", "engine")]
+    for logger in loggers:
+        logger.addHandler(handler)
+    yield
+    for logger in loggers:
+        logger.removeHandler(handler)
+    if told and request.node.get_closest_marker("logs_faults") is None:
+        pytest.fail(f"the engine met faults: {told}")
 
 
 @pytest.fixture(autouse=True)

@@ -60,7 +60,7 @@ def check(tree: Path) -> str:
         ["tests/test_readme.py"],
         ["-m", "outdraft.cli.main", "methods", "--json"],
         [*pytest, "tests/test_architecture.py", "tests/test_no_method_names.py", "tests/test_readme.py"],
-        [*pytest, "tests/contracts/test_recipes.py", "tests/core", "tests/engine/test_recipe.py"],
+        [*pytest, "tests/contracts/test_recipes.py", "tests/core", "tests/engine/assembly/test_recipe.py"],
         [*pytest, "tests/contracts/test_drafters.py", "-k", QUICK],
     ]
     for command in commands:

@@ -18,6 +18,7 @@ MAX_LINES = 400
 # Reading a tensor on the host waits for the device. Each file on the path of a step that does so, and why it may.
 HOST_READS = {
     "bench/peers/workers/with_transformers.py": "another program's tokens",
+    "core/option_types.py": "a number that a caller gave as a tensor, before any work",
     "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
     "decode/commit.py": "the roles of a draft's nodes",
     "sampling/doubt.py": "how sure a decision is, where rows depend on the pass",
@@ -34,8 +35,7 @@ HOST_READS = {
     "verify/shared/in_turn.py": "one number a node, read together",
     "verify/shared/relaxed.py": "one number a guess, read together",
     "verify/shared/chain.py": "one number a node, read together",
-    "drafters/shared/choose.py": "the tokens drafted",
-    "drafters/shared/growth.py": "the tokens drafted, a level at a time",
+    "drafters/shared/choose.py": "the tokens drafted, one or the best few of a row",
     "drafters/lookahead/drafter.py": "the tokens of the window",
     "drafters/jacobi.py": "the tokens of the window",
     "drafters/cascade.py": "what a level would have written, a review at a time",
@@ -43,7 +43,7 @@ HOST_READS = {
     "drafters/on_the_fly_skip.py": "a number a layer, once a prompt",
     "drafters/swift/drafter.py": "the best tokens of a trial, where the kernels do not find them",
     "drafters/swift/siblings.py": "the tokens beside a chain",
-    "drafters/ssd.py": "the likeliest tokens of a bent law",
+    "drafters/ssd/drafter.py": "the likeliest tokens of a bent distribution",
 }
 ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step
 

@@ -29,7 +29,8 @@ ORDINARY = {
     "suffix",
 }
 SAID_ON_PURPOSE = {  # where a user's word happens to be a method's, and why
-    "engine/spelling.py": {"draft_model"},  # an argument of `LLM`, spelled as elsewhere
+    "engine/assembly/spelling.py": {"draft_model"},  # an argument of `LLM`, spelled as elsewhere
+    "engine/assembly/roles.py": {"draft_model"},  # the same, as a recipe's role
     "engine/llm.py": {"draft_model"},  # the same
 }
 

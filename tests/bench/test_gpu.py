@@ -22,7 +22,7 @@ def test_a_synthetic_rule_accepts_the_share_that_it_is_asked_for(pair, rate, tok
     assert found.tokens_per_round == pytest.approx(tokens, abs=0.5) and found.tokens_per_second > 0
 
 
-def test_the_real_rule_accepts_a_target_of_the_same_law(pair):
+def test_the_real_rule_accepts_a_target_of_the_same_distribution(pair):
     assert measure(pair, Way(graphs=False, depth=3), tokens=21, repeats=1).tokens_per_round > 3
 
 

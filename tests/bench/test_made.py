@@ -1,4 +1,4 @@
-"""Models by name with steps: the law stays, peers get what was not rounded, and nonsense is refused."""
+"""Models by name with steps: the distribution stays, peers get what was not rounded, and nonsense is refused."""
 
 from pathlib import Path
 

@@ -93,3 +93,13 @@ def test_fingerprints(tmp_path: Path):
     before = digest_weights(tmp_path)
     (tmp_path / "model.safetensors").write_bytes(bytes(199_999) + b"x")
     assert digest_weights(tmp_path) != before
+
+
+def test_a_drafter_of_another_package():
+    plain = parse_rival("contracts.stutter:METHOD")
+    assert (plain.name, plain.options, plain.label) == ("contracts.stutter:METHOD", {}, "contracts.stutter:METHOD")
+    rival = parse_rival("contracts.stutter:METHOD:k=3,period=4,verifier=outdraft.testing.planted:METHOD")
+    assert (rival.name, rival.options, rival.num_speculative_tokens) == ("contracts.stutter:METHOD", {"period": 4}, 3)
+    assert rival.verifier == "outdraft.testing.planted:METHOD"
+    with pytest.raises(ConfigError, match="is no key=value"):
+        parse_rival("ngram:METHOD")

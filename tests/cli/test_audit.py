@@ -10,8 +10,8 @@ from outdraft.core.events import Source
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Setting
-from outdraft.testing.prompts import identity_prompts, law_prompts
-from outdraft.testing.token_law import guessed_places, judge_tokens, text_laws
+from outdraft.testing.prompts import distribution_prompts, identity_prompts
+from outdraft.testing.token_distribution import guessed_places, judge_tokens, text_distributions
 
 SMALL = ("--prompts", 12, "--tokens", 32, "--samples", 160, "--json")
 
@@ -32,11 +32,11 @@ def test_audit_passes_and_planted_bias_fails(outdraft, tiny: Path):
     made = json.loads(honest.out)
     assert honest.code == 0 and made["passed"], made
     kinds = [check["name"].split(": ")[1] for check in made["checks"]]
-    assert kinds == ["greedy identity", "seeded identity", "sampled law", "power", "token law"]
+    assert kinds == ["greedy identity", "seeded identity", "sampled distribution", "power", "token distribution"]
     lossy = outdraft(*words, "--temperature", 0.4, "--plant-bias")
     made = json.loads(lossy.out)
     assert lossy.code == 1 and not made["passed"]
-    assert not {c["name"].split(": ")[1]: c["passed"] for c in made["checks"]}["token law"]
+    assert not {c["name"].split(": ")[1]: c["passed"] for c in made["checks"]}["token distribution"]
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def plain(tiny: Path) -> LLM:
 
 def auditor(plain: LLM, samples: int = 64, num_prompts: int = 6, max_tokens: int = 24, **changes: object) -> Auditor:
     prompts = identity_prompts(plain.codec, num_prompts, vocab_size=257, max_len=32)
-    return Auditor(plain=plain, prompts=prompts, law_prompts=law_prompts(plain.codec, vocab_size=257),
+    return Auditor(plain=plain, prompts=prompts, distribution_prompts=distribution_prompts(plain.codec, vocab_size=257),
                    max_tokens=max_tokens, samples=samples, **changes)  # fmt: skip
 
 
@@ -69,13 +69,13 @@ def test_nothing_drafted_is_no_proof(plain: LLM):
 
 
 def test_settings_pass_for_a_tree(plain: LLM, tiny: Path):
-    audit = auditor(plain, num_laws=2 * len(SETTINGS), law_tokens=3)
+    audit = auditor(plain, num_distributions=2 * len(SETTINGS), distribution_tokens=3)
     options = {"model": str(tiny), "width": 2, "sample": "greedy"}
     spec = plain.with_drafter("draft_model", options, num_speculative_tokens=5)
     for setting in (SETTINGS[0], SETTINGS[2], SETTINGS[4]):
         checks = [audit.identity(spec, setting)]
         if not setting.greedy:
-            checks += [audit.law(spec, setting), audit.tokens(spec, setting, effort=3)]
+            checks += [audit.distribution(spec, setting), audit.tokens(spec, setting, effort=3)]
         for check in checks:
             assert check.passed, (setting.name, check)
 
@@ -101,14 +101,14 @@ def test_a_crude_fault_stands_in_where_a_subtle_one_shows_nothing(plain: LLM, ti
     assert "'keep what is likely' changes so little" in check.detail
 
 
-def test_recomputed_laws_are_those_of_the_engine(plain: LLM):
+def test_recomputed_distributions_are_those_of_the_engine(plain: LLM):
     """Against the log probabilities that the engine reports, penalties and truncation included."""
     params = SamplingParams(max_tokens=12, temperature=0.7, top_p=0.9, repetition_penalty=1.3, seed=5, logprobs=0)
     result = plain.generate("abc", params)
-    laws = text_laws(plain, result.prompt_token_ids, result.token_ids, params)
+    distributions = text_distributions(plain, result.prompt_token_ids, result.token_ids, params)
     assert result.logprobs is not None
-    for law, token, reported in zip(laws, result.token_ids, result.logprobs, strict=True):
-        assert float(law[token].log()) == pytest.approx(reported.warped, abs=1e-4)
+    for distribution, token, reported in zip(distributions, result.token_ids, result.logprobs, strict=True):
+        assert float(distribution[token].log()) == pytest.approx(reported.warped, abs=1e-4)
 
 
 def test_a_forbidden_token_is_found_at_once(plain: LLM):

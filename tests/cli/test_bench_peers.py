@@ -42,7 +42,7 @@ def test_a_peer_stands_beside_our_methods(outdraft, tiny: Path, suite: Path, wor
     assert plain["identical"] is None and plain["agreement"] < 8 and none["agreement"] is None
     assert plain["seconds"] == [0.5, 0.5] and plain["first_token_seconds"] == [0.1, 0.1]
     assert plain["plain_seconds"] == none["seconds"], "the same rounds"
-    assert plain["num_steps"] == 0 and (assisted["num_steps"], assisted["tau"]) == (4, 2.0)
+    assert plain["num_steps"] == 0 and (assisted["num_steps"], assisted["tau"]) == (5, 1.6)
     assert plain["config"]["peer"]["versions"] == {"fake": "1.0"} and plain["config"]["peer"]["k"] is None
     assert assisted["config"]["peer"]["draft"] == str(tiny)
     assert all(row["sampling"]["ignore_eos"] for row in rows)

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.core.registry import KINDS, names
-from outdraft.engine.recipe import recipe_names
+from outdraft.engine.assembly.recipe import recipe_names
 
 
 def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
@@ -42,6 +42,9 @@ def test_generate_json(outdraft, tiny: Path):
         (("generate", "x", "--logit-bias", "a=b"), "logit_bias"),
         (("generate", "x", "--tempreature", "1"), "did you mean '--temperature'"),
         (("generate", "x", "y"), "unrecognized argument 'y'"),
+        (("tune-skip", "--model", "x"), "give MODEL by its place, without a flag"),
+        (("quantize", "--model", "x"), "give MODEL by its place, without a flag"),
+        (("tune-skip", "x", "--prompt", "y"), "did you mean '--prompts'"),
         (("generate", "x", "--drafter", "ngram", "--drafter-options", "max_ngram=two"), "must be a whole number"),
         (("generate", "x", "--device", "gpu"), "device='gpu' cannot be used here"),
         (("generate", "half \udcff"), "half a character"),
@@ -65,7 +68,7 @@ def test_a_place_that_cannot_be_written_is_one_line(outdraft, tiny: Path, tmp_pa
                   ("datastore", "build", tmp_path, "--model", tiny, "--text", __file__)):  # fmt: skip
         ran = outdraft(*words)
         assert ran.code == 2 and ran.err.startswith(f"outdraft {words[0]}: ") and ran.err.count("\n") == 1
-        assert str(tmp_path) in ran.err and "choose another place" in ran.err
+        assert str(tmp_path) in ran.err and "another place" in ran.err
 
 
 def test_input_that_is_no_text(tiny: Path):

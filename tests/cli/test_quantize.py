@@ -1,6 +1,9 @@
 """`outdraft quantize`: what it writes, what it says, and that the result decodes like any model."""
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -72,3 +75,30 @@ def test_errors_are_one_line_and_leave_nothing(outdraft, tiny: Path, tmp_path: P
     assert ran.code == 2 and ran.out == "" and ran.err.count("\n") == 1
     assert says in ran.err
     assert [path.name for path in tmp_path.iterdir()] == ["short.txt"]
+
+
+FULL_DISK = """
+import resource, sys
+from outdraft.cli.main import main
+resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+sys.exit(main(sys.argv[1:]))
+"""
+
+
+def test_a_full_disk_is_one_line_and_leaves_nothing(tiny: Path, tmp_path: Path):
+    words = ["quantize", str(tiny), "--out", str(tmp_path / "small"), "--keep", "*.down"]
+    ran = subprocess.run([sys.executable, "-c", FULL_DISK, *words], capture_output=True, text=True, timeout=120)
+    assert ran.returncode == 2 and ran.stderr.count("\n") == 1, ran.stderr
+    assert "cannot be written" in ran.stderr and "make room" in ran.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_others_may_read_the_model(outdraft, tiny: Path, tmp_path: Path):
+    before = os.umask(0o022)
+    try:
+        ran = outdraft("quantize", tiny, "--out", tmp_path / "small", "--keep", "*.down")
+    finally:
+        os.umask(before)
+    assert ran.code == 0, ran.err
+    files = [path for path in (tmp_path / "small").iterdir() if path.name != "tokenizer.json"]
+    assert {path.stat().st_mode & 0o777 for path in files} == {0o644}

@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.bench.lineup import parse_rival
+from outdraft import zoo
+from outdraft.bench.drafts import make_draft
+from outdraft.bench.lineup import fill_roles, parse_rival
+from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import ConfigError
-from outdraft.engine.recipe import recipe_names
+from outdraft.engine.assembly.recipe import recipe_names
 
 
 @pytest.fixture
@@ -45,9 +48,9 @@ def test_references_reach_the_drafter(outdraft, tiny: Path, tmp_path: Path, monk
     from outdraft.engine.loop import Engine
 
     seen = []
-    add = Engine.add
+    prepare = Engine.prepare
     monkeypatch.setattr(
-        Engine, "add", lambda self, request, stop=None: seen.append(request) or add(self, request, stop)
+        Engine, "prepare", lambda self, request, stop=None: seen.append(request) or prepare(self, request, stop)
     )
     file = tmp_path / "document.txt"
     file.write_text("the document")
@@ -89,3 +92,37 @@ def test_a_rival_that_is_a_recipe():
     assert rival.words["recipe"] == "lookahead" and rival.words["drafter_options"] == {"window": 5}
     with pytest.raises(ConfigError, match="names no recipe"):
         parse_rival("recipe")
+
+
+def test_roles_are_flags_of_every_command_that_takes_a_recipe(outdraft, tiny: Path, tmp_path: Path):
+    words = ("--model", tiny, "--recipe", "draft_model")
+    made = json.loads(outdraft("generate", "abc", *words, "--draft-model", tiny, "--max-tokens", 4, "--json").out)
+    assert made["config"]["recipe"]["roles"] == {"draft_model": str(tiny)}
+    for command in (("generate", "abc"), ("chat",), ("audit",), ("bench", "--suite", "prose", "--out", tmp_path / "r")):
+        ran = outdraft(*command, *words, stdin="abc\n")
+        assert ran.code == 2 and "leaves the role 'draft_model' to you" in ran.err and "--draft-model" in ran.err
+        ran = outdraft(*command, *words, "--draft-model", tiny, "--head", tiny, stdin="abc\n")
+        assert ran.code == 2 and "fills a role that" in ran.err, command
+    alone = json.loads(outdraft("generate", "abc", "--model", tiny, "--draft-model", tiny, "--json").out)
+    assert alone["config"]["drafter"]["name"] == "draft_model"
+    ran = outdraft("audit", "--model", tiny, "--all", "--head", tiny)
+    assert ran.code == 2 and "leave out --head" in ran.err
+
+
+def test_a_rivals_roles_are_its_own_or_those_of_all(outdraft, tiny: Path, tmp_path: Path):
+    rivals = [parse_rival("recipe:eagle"), parse_rival("recipe:eagle,head=mine,k=2"), parse_rival("ngram")]
+    filled = fill_roles(rivals, {"head": "all"})
+    assert [rival.words.get("head") for rival in filled] == ["all", "mine", None]
+    assert filled[1].label == "recipe:eagle k=2 head=mine"
+    with pytest.raises(ConfigError, match="datastore='x' fills a role that no recipe here has"):
+        fill_roles(rivals, {"datastore": "x"})
+
+
+def test_an_inflated_target_has_the_companions_of_the_one_that_it_was_made_from(tmp_path: Path):
+    shelf = Shelf(tmp_path)
+    made = make_draft(parse_rival("recipe:eagle"), shelf, "zoo:target@2x10")
+    assert Path(made.roles["head"]).name.startswith("eagle-2x10")
+    assert make_draft(parse_rival("recipe:draft_model"), shelf, "zoo:target@2x10").roles == {
+        "draft_model": str((zoo.path("target") / "../draft").resolve())
+    }
+    assert make_draft(parse_rival("recipe:eagle"), shelf, "zoo:target").roles == {}, "the engine asks the model itself"

@@ -54,8 +54,9 @@ def test_a_sparse_cache_on_a_records_machine(outdraft, tmp_path: Path):
      (("--plot", "x.jpeg"), "x.jpeg"),
      (("--budget", 0), "budget=0"), (("--batch", 2), "--budget N too"),
      (("--budget", 9, "--cost", 0.1), "do not go together"), (("--budget", 9, "--batch", 0), "batch=0"),
-     (("--from", "nowhere.jsonl"), "nowhere.jsonl"), (("--plot", "nowhere/x.png"), "cannot be written")],
+     (("--from", "nowhere.jsonl"), "nowhere.jsonl"), (("--plot", "nowhere/x.png"), "nowhere is no directory")],
 )  # fmt: skip
 def test_refusals(outdraft, words: tuple[str, ...], says: str):
     ran = outdraft("theory", *words)
     assert ran.code == 2 and says in ran.err and ran.err.count("\n") == 1
+    assert not ran.out, "what is refused is refused before the tables"

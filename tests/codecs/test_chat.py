@@ -61,3 +61,16 @@ def test_without_a_template_a_transcript():
     prompt = render_chat(None, talk)
     assert prompt.text == "Be <brief>.\n\nUser: Hi\nAssistant: Hello.\nUser: Bye\nAssistant:"
     assert prompt.stop == ("\nUser:",)
+
+
+@pytest.mark.parametrize("messages", [3, "hello", [3], [{"role": "user"}], [{"role": "user", "content": 10**5000}]])
+def test_what_is_no_conversation_is_refused(messages: object):
+    with pytest.raises(RequestError, match="message"):
+        render_chat(None, messages)
+
+
+def test_a_template_that_breaks_is_a_refusal():
+    with pytest.raises(RequestError, match=r"refuses this conversation: .*by zero"):
+        render_chat(ChatTemplate("{{ 1 // 0 }}", {}), TALK)
+    with pytest.raises(ModelLoadError, match="no name and template"):
+        ChatTemplate.from_config([{"name": "default"}], {})

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import torch
 
 from outdraft.core.draft import Draft, Role, chain
-from outdraft.core.registry import Method
+from outdraft.core.drafter import Traits
+from outdraft.core.method import DrafterMethod
 from outdraft.core.target import Needs
 
 
@@ -18,6 +19,7 @@ class Repeater:
     """Sound: guesses that the last token goes on for ever. The faults below are made of it."""
 
     needs = Needs()
+    traits = Traits()
 
     def __init__(self):
         self.texts = {}
@@ -91,10 +93,9 @@ class Peeking(Repeater):
         return Draft(tokens=tokens, parents=torch.tensor([-1, 0, 0]), roles=roles, mask=mask)
 
 
-def method(drafter: type) -> Method:
-    return Method(
+def method(drafter: type) -> DrafterMethod:
+    return DrafterMethod(
         name=drafter.__name__,
-        kind="drafter",
         summary=drafter.__doc__ or "",
         build=lambda options, port: drafter(),
         options=NoOptions,

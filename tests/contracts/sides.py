@@ -1,6 +1,7 @@
 """Tiny draft models and datastores that several rows share: functions of the tiny target and an empty directory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ from tokenizers import Tokenizer, decoders, models
 from torch import nn
 
 from outdraft.codecs.text import TextCodec
-from outdraft.drafters.shared.datastore.build import IdsOnly, build_datastore
+from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.models.base import Decoder
-from outdraft.models.load import save_model
+from outdraft.models.load import load_model, save_model
 from outdraft.nn.context import CausalContext
+from outdraft.testing.contract.distribution import PROMPT
+from outdraft.testing.contract.ground import LENGTH, PROMPTS
 from outdraft.testing.tiny import tiny_model
 
 Side = Callable[[Decoder, Path], Mapping[str, Any]]
@@ -53,10 +56,42 @@ def its_own_text(target: Decoder) -> tuple[tuple[int, ...], ...]:
     return (tuple(greedy_text(target, prompt, 40)),)
 
 
+def all_its_texts(target: Decoder) -> tuple[tuple[int, ...], ...]:
+    """A document that holds what the target writes after each prompt of the checks."""
+    prompts = [[token % target.config.vocab_size for token in prompt] for prompt in (*PROMPTS, PROMPT)]
+    return (tuple(token for prompt in prompts for token in greedy_text(target, prompt, LENGTH)),)
+
+
 def quiet_middle(vocab_size: int, dtype: torch.dtype) -> Decoder:
     """A target of three layers; the attention of the middle one adds next to nothing."""
     made = tiny_model(layers=3, vocab=vocab_size, dtype=dtype, seed=1, exact=False)
     made.layers[1].out.weight.mul_(0.001)
+    made.set_exact(True)
+    return made
+
+
+def quiet_start(vocab_size: int, dtype: torch.dtype) -> Decoder:
+    """A target of two layers, the first of which adds next to nothing: what it writes is the second one's."""
+    return _quiet(0, vocab_size, dtype)
+
+
+def quiet_end(vocab_size: int, dtype: torch.dtype) -> Decoder:
+    """A target of two layers, the second of which adds next to nothing."""
+    return _quiet(1, vocab_size, dtype)
+
+
+def _quiet(layer: int, vocab_size: int, dtype: torch.dtype) -> Decoder:
+    made = tiny_model(vocab=vocab_size, dtype=dtype, seed=1, exact=False)
+    for part in (made.layers[layer].out, made.layers[layer].down):
+        part.weight.mul_(0.03)
+    made.set_exact(True)
+    return made
+
+
+def stutterer(vocab_size: int, dtype: torch.dtype) -> Decoder:
+    """A target that likes to say a token again: its texts are runs of one token or another."""
+    made = tiny_model(vocab=vocab_size, dtype=dtype, seed=1, exact=False)
+    made.lm_head.weight += 0.3 * made.embedding
     made.set_exact(True)
     return made
 
@@ -97,6 +132,42 @@ def stranger(target: Decoder, directory: Path) -> Mapping[str, Any]:
     toy_tokenizer(size, seed=2).save(str(directory / "tokenizer.json"))
     save_model(tiny_model(vocab=size, layers=1, max_len=full, seed=5), directory)
     return {"model": str(directory)}
+
+
+def letter_codec(size: int) -> TextCodec:
+    """One letter a token, so that every text can be spelled in one way only."""
+    return TextCodec(_letters(range(size), merges=0))
+
+
+def retold_twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """The target's twin in another vocabulary: the letters in the opposite order, and some pairs of letters.
+
+    A pair is read as its second letter would be, and hardly ever written.
+    """
+    size = target.config.vocab_size
+    pairs = min(4, size // 2)
+    _letters(reversed(range(size)), merges=pairs).save(str(directory / "tokenizer.json"))
+    twin(target, directory)
+    same = load_model(directory / "twin")
+    made = Decoder(replace(same.config, vocab_size=size + pairs), same.embedding.dtype)
+    weights = same.state_dict()
+    ends = torch.arange(size - 2, size - 2 - 2 * pairs, -2)  # the second letters of the pairs, as the target counts
+    weights["embedding"] = torch.cat((same.embedding.flip(0), same.embedding[ends]))
+    head = weights["lm_head.weight"]
+    weights["lm_head.weight"] = torch.cat((head.flip(0), torch.zeros(pairs, head.shape[1], dtype=head.dtype)))
+    made.load_state_dict(weights)
+    save_model(made, directory)
+    return {"model": str(directory)}
+
+
+def _letters(order: Iterable[int], *, merges: int) -> Tokenizer:
+    """Letters in this order, then pairs of neighbours."""
+    names = [chr(ord("!") + i) for i in order]
+    pairs = list(zip(names[::2], names[1::2], strict=False))[:merges]
+    vocab = {name: i for i, name in enumerate([*names, *(a + b for a, b in pairs)])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=pairs))
+    tokenizer.decoder = decoders.ByteLevel()
+    return tokenizer
 
 
 def randomise(module: nn.Module, seed: int) -> None:

@@ -2,12 +2,25 @@
 
 Adding a drafter is a file in `src/outdraft/drafters`, a page in `docs/methods`, and a file of rows. A method without
 rows fails.
+
+`GROUNDS` in such a file are rows for the matrix of recipes alone: on them the drafter is mostly right.
 """
 
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 from outdraft.testing.spec_table import DrafterRow
 
 FILES = sorted(path.stem for path in (Path(__file__).parent / "rows").glob("*.py"))
-ROWS: list[DrafterRow] = [row for file in FILES for row in import_module(f"contracts.rows.{file}").ROWS]
+MODULES = [import_module(f"contracts.rows.{file}") for file in FILES]
+ROWS: list[DrafterRow] = [row for module in MODULES for row in module.ROWS]
+FIRST = {row.drafter: row.name for row in reversed(ROWS)}  # of each drafter; its other shapes are mostly slow tests
+GROUNDS: list[DrafterRow] = [row for module in MODULES for row in getattr(module, "GROUNDS", ())]
+
+
+def quick(row: DrafterRow) -> tuple[pytest.MarkDecorator, ...]:
+    """Marks of a test that is asked of the first row of each drafter in `make test`, and of the others where slow ones
+    run."""
+    return () if FIRST[row.drafter] == row.name else (pytest.mark.slow,)

@@ -3,7 +3,8 @@
 from dataclasses import dataclass
 
 from outdraft.core.draft import chain
-from outdraft.core.registry import Method
+from outdraft.core.drafter import Traits
+from outdraft.core.method import DrafterMethod
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth
 
@@ -17,6 +18,7 @@ class StutterDrafter:
     """Asserts that its verbs are called in order."""
 
     needs = Needs()
+    traits = Traits()
 
     def __init__(self):
         self.observed = {}  # passes seen of each sequence
@@ -39,9 +41,8 @@ class StutterDrafter:
             del self.observed[seq.id]
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="stutter",
-    kind="drafter",
     summary="repeat the pending token",
     build=lambda options, port: StutterDrafter(),
     options=StutterOptions,

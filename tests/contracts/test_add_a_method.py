@@ -1,4 +1,4 @@
-"""docs/add_a_method.md, performed on a copy of the tree: three blocks, three changes, and the suite covers them."""
+"""docs/add_a_method.md, performed on a copy of the tree: its files, its command, and the suite covers both."""
 
 import os
 import re
@@ -25,28 +25,55 @@ def tree(tmp_path_factory) -> Path:
     for name in ("src", "tests", "docs", "recipes"):
         skip = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.safetensors")
         shutil.copytree(ROOT / name, copy / name, ignore=skip)
-    shutil.copy(ROOT / "pyproject.toml", copy)
+    for name in ("pyproject.toml", "README.md"):
+        shutil.copy(ROOT / name, copy)
     (copy / "src/outdraft/drafters/echo.py").write_text(block("python", "## 1."))
     (copy / "docs/methods/echo.md").write_text(block("markdown", "## 3."))
     (copy / "tests/contracts/rows/echo.py").write_text(block("python", "## 2."))
+    (copy / "src/outdraft/drafters/follow.py").write_text(block("python", "## A drafter with state"))
+    (copy / "docs/methods/follow.md").write_text("# follow: what followed before\n")
+    (copy / "tests/contracts/rows/follow.py").write_text(block("python", "## 2.").replace("echo", "follow"))
+    run_in(copy, *block("bash", "## 4.").split()[1:])
     return copy
 
 
-def pytest_in(tree: Path, *args: str) -> str:
+def run_in(tree: Path, *args: str) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(tree / "src"), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
-    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", *args]
-    done = subprocess.run(command, cwd=tree, env=environment, capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, *args], cwd=tree, env=environment, capture_output=True, text=True, check=False
+    )
+
+
+def pytest_in(tree: Path, *args: str) -> str:
+    done = run_in(tree, "-m", "pytest", "-p", "no:cacheprovider", *args)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
     return done.stdout
 
 
 def test_three_steps_and_the_suite_covers_it(tree):
     out = pytest_in(tree, "tests/contracts/test_drafters.py", "-k", "echo", "-vv")
-    assert "greedy_equals_reference" in out and "sampled_law" in out and " passed" in out
+    assert "greedy_equals_reference" in out and "sampled_distribution" in out and " passed" in out
+
+
+def test_the_drafter_with_state_keeps_the_contract(tree):
+    out = pytest_in(
+        tree, "tests/contracts/test_drafters.py", "-k", "follow and (greedy or leaks or join or budget)", "-vv"
+    )
+    assert "leaks_nothing" in out and " passed" in out
 
 
 def test_the_catalogue_is_whole(tree):
-    pytest_in(tree, "tests/test_architecture.py", "-k", "catalogue or page or row or echo")
+    pytest_in(tree, "tests/test_architecture.py", "tests/test_readme.py", "-k", "catalogue or page or row or echo")
+
+
+def test_a_readme_that_was_not_written_anew_is_noticed(tree):
+    kept = (tree / "README.md").read_text()
+    try:
+        shutil.copy(ROOT / "README.md", tree)
+        done = run_in(tree, "-m", "pytest", "-p", "no:cacheprovider", "tests/test_readme.py")
+        assert done.returncode == 1 and "run: python tests/test_readme.py" in done.stdout
+    finally:
+        (tree / "README.md").write_text(kept)
 
 
 @pytest.mark.parametrize("missing", ["docs/methods/echo.md", "tests/contracts/rows/echo.py"])

@@ -1,34 +1,49 @@
-"""Every drafter of the table against every assertion of the contract suite."""
+"""Every drafter of the table against every assertion of the contract suite.
+
+A drafter's first row is asked everything in `make test`; its other shapes are asked what is in `OF_ALL`, and the rest
+where slow tests run.
+"""
 
 from dataclasses import replace
 
 import pytest
-from contracts.spec_rows import ROWS
+from contracts.spec_rows import ROWS, quick
 
 from outdraft.core.drafter import arm_of, forget
 from outdraft.core.events import StepTimes
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
-from outdraft.testing.contract import CHECKS, sampled_law_is_the_targets
+from outdraft.testing.contract import CHECKS, sampled_distribution_is_the_targets
+from outdraft.testing.contract.identity import greedy_equals_reference
+from outdraft.testing.contract.upkeep import cache_equals_recompute
 from outdraft.testing.subject import Subject, run
 
+OF_ALL = (greedy_equals_reference, cache_equals_recompute)
+ASKED = [
+    pytest.param(row, check, id=f"{row.name}-{check.__name__}", marks=() if check in OF_ALL else quick(row))
+    for row in ROWS
+    for check in CHECKS
+]
+every_row = pytest.mark.parametrize("subject", ROWS, ids=lambda row: row.name, indirect=True)
 
-@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.name)
+
+@pytest.fixture(scope="module")
 def subject(request, tmp_path_factory) -> Subject:
     return Subject(request.param, tmp_path_factory.mktemp("side"))
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize(("subject", "check"), ASKED, indirect=["subject"])
 def test_contract(subject, check):
     check(subject)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_sampled_law(row, tmp_path):
-    sampled_law_is_the_targets(Subject(row, tmp_path, vocab_size=7))
+@pytest.mark.parametrize("row", [pytest.param(row, id=row.name, marks=quick(row)) for row in ROWS])
+def test_sampled_distribution(row, tmp_path):
+    sampled_distribution_is_the_targets(Subject(row, tmp_path, vocab_size=7))
 
 
+@every_row
 def test_the_suite_sees_drafts(subject):
     """A suite that never accepts a token proves little: every drafter but `none` drafts on this ground."""
     prompt = (5, 6, 7, 8) * 4
@@ -54,6 +69,7 @@ class Peeking:
     end = update
 
 
+@every_row
 def test_a_peek_leaves_no_trace(subject):
     """Of the drafters that may be peeked at: every round is as it would have been."""
     drafter = subject.engine().parts.drafter

@@ -29,7 +29,7 @@ from outdraft.models.config import llama_config
 from outdraft.models.load import save_model
 from outdraft.models.native import NativeDecoder
 from outdraft.nn.context import CachedContext, Segment
-from outdraft.testing.contract import CHECKS, sampled_law_is_the_targets
+from outdraft.testing.contract import CHECKS, sampled_distribution_is_the_targets
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
@@ -124,14 +124,14 @@ def test_contract(subject, check):
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
-def test_sampled_law(row, tmp_path):
-    sampled_law_is_the_targets(NativeSubject(row, tmp_path, vocab_size=7))
+def test_sampled_distribution(row, tmp_path):
+    sampled_distribution_is_the_targets(NativeSubject(row, tmp_path, vocab_size=7))
 
 
 def first_guesses(subject: Subject, prompts, params: SamplingParams, *, runner=None, budget=None):
     """What the drafter guesses after the prompts: drafts of one batch."""
     runner = runner or Runner(subject.decoder)
-    drafter = subject.method.build(subject.options, runner)
+    drafter = subject.method.build(subject.options, runner.port)
     engine = subject.engine()
     seqs: list[Sequence] = []
     for prompt in prompts:
@@ -175,15 +175,15 @@ def test_guesses_are_pytorchs_and_do_not_depend_on_the_batch(subject, params):
 
 
 class Unsure:
-    """Budgets with floors: another one for each sequence and round."""
+    """Budgets with cutoffs: another one for each sequence and round."""
 
     def __init__(self):
         self.asked = set()
 
     def plan(self, seqs):
-        floors = [{}, {"confidence": 0.3}, {"survival": 0.1}, {"confidence": 1.0}]
-        chosen = {seq.id: floors[(seq.id + seq.num_output) % 4] for seq in seqs}
-        self.asked = {seq for seq, floor in chosen.items() if floor}
+        cutoffs = [{}, {"confidence": 0.3}, {"survival": 0.1}, {"confidence": 1.0}]
+        chosen = {seq.id: cutoffs[(seq.id + seq.num_output) % 4] for seq in seqs}
+        self.asked = {seq for seq, cutoff in chosen.items() if cutoff}
         return [Budget(depth=5, **chosen[seq.id]) for seq in seqs]
 
     def update(self, events):
@@ -196,7 +196,7 @@ class Unsure:
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 0.8, "seed": 3}])
-def test_budgets_with_floors_change_no_text(subject, params):
+def test_budgets_with_cutoffs_change_no_text(subject, params):
     settings = SamplingParams(max_tokens=24, **params)
     requests = [Request(prompt_token_ids=prompt, params=settings) for prompt in PROMPTS]
     outcomes = run(subject.engine(policy=Unsure(), verifier=Auto(), recheck=True), requests)
@@ -205,7 +205,8 @@ def test_budgets_with_floors_change_no_text(subject, params):
 
 
 def test_an_unsure_chain_is_the_beginning_of_a_sure_one(subject):
-    """Cut natively, with others going on: the same tokens, laws and states, and nothing after the unsure one."""
+    """Cut natively, with others going on: the same tokens, distributions and states, and nothing after the unsure
+    one."""
     for params in (SamplingParams(), SamplingParams(temperature=0.8)):
         whole = first_guesses(subject, PROMPTS, params, budget=Budget(depth=4, confidence=1e-9))
         cut = first_guesses(subject, PROMPTS, params, budget=Budget(depth=4, confidence=0.2))

@@ -9,8 +9,9 @@ import pytest
 from contracts.spec_rows import ROWS
 
 from outdraft.core.params import SamplingParams
+from outdraft.core.registry import names
 from outdraft.core.request import Request
-from outdraft.engine.recipe import FOLDER, read_recipe, recipe_names
+from outdraft.engine.assembly.recipe import FOLDER, read_recipe, recipe_names
 from outdraft.testing.conformance.stand import RecipeSubject, row_of
 from outdraft.testing.subject import run
 
@@ -21,7 +22,6 @@ PROMPTS = ((5, 6, 7, 8, 5, 6, 7, 8, 5, 6), (1, 2, 3))
 @pytest.mark.parametrize("name", recipe_names())
 def test_recipe(name: str, tmp_path: Path):
     recipe = read_recipe(name)
-    assert (recipe.paper is None) == (recipe.drafter.name == "none"), "a recipe names its paper"
     subject = RecipeSubject(recipe, row_of(recipe, ROWS), tmp_path)
     batch = [Request(prompt_token_ids=prompt, params=GREEDY) for prompt in PROMPTS]
     for outcome in run(subject.engine(), batch):
@@ -32,6 +32,30 @@ def test_recipe(name: str, tmp_path: Path):
 
 
 def test_files_are_well_formed():
-    """The first line says what the recipe is, for whoever opens the file."""
+    """The first line says what the recipe is, for whoever opens the file, and whether it is our own or a paper's."""
     for path in FOLDER.glob("*.toml"):
         assert path.read_text().startswith("# "), path.name
+        is_ours = path.read_text().startswith("# Ours: ") or path.stem == "none"
+        assert (read_recipe(path.stem).paper is None) == is_ours, path.name
+
+
+def test_rules_are_those_of_the_papers():
+    """Speculative sampling of chains and of trees; "the best exact rule" is a recipe of its own."""
+    rules = {
+        "rejection": ("draft_model", "draft_and_verify", "draft_on_the_fly", "kangaroo", "layerskip", "magicdec"),
+        "multi_draft": ("specinfer", "swift", "sequoia", "mcsd", "rsd", "rsd_s"),
+        "auto": ("best_exact",),
+    }
+    for rule, recipes in rules.items():
+        for name in recipes:
+            assert read_recipe(name).verifier.name == rule, name
+
+
+def test_every_policy_paces_a_recipe():
+    paced = {name: read_recipe(name).policy.name for name in recipe_names()}
+    assert set(paced.values()) == set(names("policy"))
+    for name, policy in (
+        ("draft_and_verify", "self_tuning"), ("draft_review", "history"), ("draft_review_lossy", "history"),
+        ("sequoia", "hardware_tree"), ("switched", "probe"), ("routed", "routing"),
+    ):  # fmt: skip
+        assert paced[name] == policy

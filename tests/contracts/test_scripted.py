@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Traits
+from outdraft.core.errors import CapabilityError
 from outdraft.core.events import Source
 from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
@@ -123,6 +125,7 @@ def test_audit_has_teeth(table):
 
     class Forger:
         needs = oracle(table.next_logits).needs
+        traits = Traits()
 
         def __init__(self, forge):
             self.forge = forge
@@ -139,19 +142,19 @@ def test_audit_has_teeth(table):
         def end(self, seqs):
             pass
 
-    law = torch.full((2, 11), 1 / 11)
+    distribution = torch.full((2, 11), 1 / 11)
     blind = torch.tensor([[True, False], [False, True]])
     forgeries = {
         "node 0": lambda seq: chain([(seq.pending + 1) % 11, 2]),
         "vocabulary": lambda seq: chain([seq.pending, 11]),
-        "no law": lambda seq: chain([seq.pending, 2], law * 2),
+        "no distribution": lambda seq: chain([seq.pending, 2], distribution * 2),
         "no mass": lambda seq: chain([seq.pending, 2], torch.nn.functional.one_hot(torch.tensor([3, 3]), 11)),
         "same child": lambda seq: Draft(tokens=torch.tensor([seq.pending, 2, 2]), parents=torch.tensor([-1, 0, 0])),
         "sees": lambda seq: chain([seq.pending, 2], mask=blind),
     }
     request = Request(prompt_token_ids=PROMPT, params=SamplingParams(max_tokens=5))
     for message, forge in forgeries.items():
-        with pytest.raises(AuditError, match=message):
+        with pytest.raises((AuditError, CapabilityError), match=message):
             run(engine_with(table, Forger(forge)), request)
 
 

@@ -1,7 +1,7 @@
-"""Every policy of the catalogue: it changes cost, never the text nor its law, whatever its clock says.
+"""Every policy of the catalogue: it changes cost, never the text nor its distribution, whatever its clock says.
 
 Texts are compared with the naive oracle's under scripted clocks; sampled texts of a drafter that heeds every budget
-(floors for tokens and paths included) are judged by chi-square, and a drafter that drops unsure tokens must fail there.
+(cutoffs for tokens and paths included) are judged by chi-square; a drafter that drops unsure tokens must fail there.
 """
 
 import gc
@@ -16,6 +16,7 @@ from contracts.sides import twin
 from control.world import World, drive, sequence
 
 from outdraft.core.draft import chain
+from outdraft.core.drafter import Traits
 from outdraft.core.events import StepTimes
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Arm
@@ -23,11 +24,13 @@ from outdraft.core.registry import find, make_options, names
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.step import Parts
-from outdraft.drafters.shared.chain import grow_chains
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.engine.loop import Engine
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.fakes import AuditedTarget, TableTarget
-from outdraft.testing.sample_law import judge_counts
+from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
@@ -96,6 +99,7 @@ class TableDrafter:
     """Chains drawn from a table, ended where the budget says; `drops`: the unsure token is thrown away (a fault)."""
 
     needs = Needs()
+    traits = Traits()
 
     def __init__(self, table, drops=False):
         self.table, self.drops = table, drops
@@ -112,7 +116,7 @@ class TableDrafter:
             return torch.stack([self.table.next_logits(texts[row]) for row in rows[:num_open]])
 
         depths = [budget.depth for budget in budgets]
-        drafts = grow_chains(seqs, depths, feed, sample="match", budgets=budgets)
+        drafts = grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs_of(budgets), sample="match")
         if not self.drops:
             return drafts
         return [self._shorter(draft, budget) for draft, budget in zip(drafts, budgets, strict=True)]
@@ -132,8 +136,8 @@ class TableDrafter:
 VOCAB, LENGTH, TEXTS = 5, 3, 450
 
 
-def law_of(policy, drops=False):
-    """Write short sampled texts by token rejection in one engine; the verdict on their law."""
+def distribution_of(policy, drops=False):
+    """Write short sampled texts by token rejection in one engine; the verdict on their distribution."""
     p, q = TableTarget(vocab_size=VOCAB, seed=1), TableTarget(vocab_size=VOCAB, seed=1, sharpness=1.5)
     rule = BLOCK.build(BLOCK.options())
     engine = Engine(
@@ -148,19 +152,19 @@ def law_of(policy, drops=False):
         for n, token in enumerate(outcome.seq.output):
             counts[index[tuple(outcome.seq.output[:n])], token] += 1
     seq = outcomes[0].seq
-    laws = torch.stack([warp_nodes(seq, p.next_logits([1, 2, *c])[None], [[]])[0].double() for c in contexts])
-    return judge_counts(counts, laws, 0), sum(outcome.stats.num_draft_tokens for outcome in outcomes)
+    distributions = torch.stack([warp_nodes(seq, p.next_logits([1, 2, *c])[None], [[]])[0].double() for c in contexts])
+    return judge_counts(counts, distributions, 0), sum(outcome.stats.num_draft_tokens for outcome in outcomes)
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_no_law_depends_on_it(name):
-    verdict, drafted = law_of(build(name))
+def test_no_distribution_depends_on_it(name):
+    verdict, drafted = distribution_of(build(name))
     assert verdict.passes, verdict
     assert drafted > TEXTS / 9
 
 
 def test_a_drafter_that_drops_unsure_tokens_is_caught():
-    verdict, _ = law_of(build("threshold", threshold=0.5), drops=True)
+    verdict, _ = distribution_of(build("threshold", threshold=0.5), drops=True)
     assert not verdict.passes, verdict
 
 

@@ -7,7 +7,7 @@ from control.world import sequence
 
 from outdraft.analysis.theory import best_length
 from outdraft.control.shared.acceptance import Hazards, Outlook
-from outdraft.control.shared.costs import Choice, Costs
+from outdraft.control.shared.costs import ArmDepth, Costs
 from outdraft.control.shared.curve import Curve
 from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
@@ -179,18 +179,18 @@ def test_costs_belong_to_the_batch_and_catching_up_is_told_apart():
     costs = Costs(2)
     costs.add([event(0, rows=1, certain=500, target=9.0)], {})  # a prompt: no pass of a round
     for _ in range(5):
-        costs.add([event(0, rows=5, draft=0.2), event(1, rows=3, draft=0.2)], {0: Choice(0, 4), 1: Choice(0, 2)})
+        costs.add([event(0, rows=5, draft=0.2), event(1, rows=3, draft=0.2)], {0: ArmDepth(0, 4), 1: ArmDepth(0, 2)})
     assert costs.passes(8) == pytest.approx(2.0) and costs.drafts[0](4) == pytest.approx(0.4)
     assert not costs.drafts[1].is_measured
     costs = Costs(1)
     for _ in range(4):
-        costs.add([event(0, rows=3, draft=0.1)], {0: Choice(0, 2)})
+        costs.add([event(0, rows=3, draft=0.1)], {0: ArmDepth(0, 2)})
     for _ in range(50):
-        costs.add([event(0, rows=1)], {0: Choice(0, 0)})
+        costs.add([event(0, rows=1)], {0: ArmDepth(0, 0)})
     assert costs.catch_up(0, 0) == 0.0  # what a missed token costs is not known yet
-    costs.add([event(0, rows=3, draft=5.125)], {0: Choice(0, 2)})
+    costs.add([event(0, rows=3, draft=5.125)], {0: ArmDepth(0, 2)})
     assert costs.drafts[0](2) == pytest.approx(0.1)
-    costs.add([event(0, rows=1, tokens=20)], {0: Choice(0, 0)})
+    costs.add([event(0, rows=1, tokens=20)], {0: ArmDepth(0, 0)})
     assert costs.catch_up(0, 0) == pytest.approx(20 * 0.1)
     costs.forget(0)
     assert costs.catch_up(0, 0) == 0.0

@@ -45,7 +45,7 @@ def test_a_parent_after_its_child_is_refused():
 
 def test_rows_of_a_mixed_pass():
     reading = make_sequence([1, 2, 3, 4], cached=0)
-    decoding = make_sequence([5, 6, 7], cached=2)
+    decoding = make_sequence([5, 6, 10], cached=2)
     packed = pack([reading, decoding], [chain([4]), tree([-1, 0, 0, 1])])
     assert packed.tokens.tolist() == [1, 2, 3, 4, 10, 11, 12, 13]
     assert packed.positions.tolist() == [0, 1, 2, 3, 2, 3, 3, 4]
@@ -61,7 +61,14 @@ def test_a_chunk_that_ends_before_the_pending_token_has_no_nodes():
     assert pack([seq], [chain([9])], max_chunk=4).tokens.tolist() == [6, 7, 8, 9]
 
 
-def test_chain_pads_the_law_of_the_last_node():
+def test_a_draft_that_hangs_from_another_token_is_refused():
+    """Its rows would stand in the cache as the text's."""
+    for draft in (chain([8, 1]), Draft(tokens=torch.tensor([], dtype=torch.long), parents=torch.tensor([]))):
+        with pytest.raises(CapabilityError, match="node 0 must be the pending token 7"):
+            pack([make_sequence([5, 6, 7], cached=2)], [draft])
+
+
+def test_chain_pads_the_distribution_of_the_last_node():
     draft = chain([1, 2, 3], q=torch.full((2, 5), 0.2))
     assert draft.q is not None and draft.q.shape == (3, 5) and draft.parents.tolist() == [-1, 0, 1]
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 import pytest
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.registry import KINDS, Method, find, make_options, names, option_defaults
+from outdraft.core.method import DrafterMethod
+from outdraft.core.registry import KINDS, find, installed, make_options, names, option_defaults
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,7 +15,7 @@ class Options:
     max_ngram: int = field(default=3, metadata={"aliases": ("prompt_lookup_max",)})
 
 
-METHOD = Method(name="toy", kind="drafter", summary="a toy", build=lambda options, port: None, options=Options)
+METHOD = DrafterMethod(name="toy", summary="a toy", build=lambda options, port: None, options=Options)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -56,3 +57,66 @@ def test_a_plug_in_from_elsewhere():
     for wrong in ("no.such.module:X", f"{__name__}:Options"):
         with pytest.raises(ConfigError):
             find("drafter", wrong)
+
+
+def test_a_plug_in_of_another_kind_is_refused():
+    with pytest.raises(ConfigError, match="is a DrafterMethod; it must be a RuleMethod"):
+        find("verifier", f"{__name__}:METHOD")
+
+
+@pytest.fixture
+def package(tmp_path, monkeypatch):
+    """Install a package that brings one plug-in, as its module's text says."""
+
+    def install(name: str, text: str) -> None:
+        (tmp_path / f"{name}_module.py").write_text(text)
+        facts = tmp_path / f"{name}_package-1.0.dist-info"
+        facts.mkdir()
+        (facts / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}-package\nVersion: 1.0\n")
+        (facts / "entry_points.txt").write_text(f"[outdraft.methods]\n{name} = {name}_module:METHOD\n")
+        monkeypatch.syspath_prepend(tmp_path)
+
+    return install
+
+
+MINE = """
+from dataclasses import dataclass
+from outdraft.core.method import DrafterMethod
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    pass
+
+METHOD = DrafterMethod(name="mine", summary="mine", build=lambda options, port: None, options=Options, contract={})
+"""
+BEFORE = """
+from outdraft.core.registry import Method
+METHOD = Method(name="old", kind="drafter", summary="old", build=lambda options, port: None, options=dict)
+"""
+
+
+def test_an_entry_point_registers(package):
+    package("mine", MINE.format("2"))
+    assert find("drafter", "mine").summary == "mine"
+    assert [(one.name, one.place) for one in installed()] == [("mine", "mine_module:METHOD")]
+    with pytest.raises(ConfigError, match="did you mean 'mine'"):
+        find("drafter", "mien")
+    with pytest.raises(ConfigError, match="is a DrafterMethod"):
+        find("policy", "mine")
+
+
+@pytest.mark.parametrize("text", [BEFORE, MINE.format("1"), MINE.format("3")])
+def test_another_contract_is_one_error_that_names_the_change(package, text):
+    package("old", text)
+    for name in ("old", "old_module:METHOD"):
+        with pytest.raises(ConfigError, match=r"contract.*Method\(kind=.*became DrafterMethod.*add_a_method\.md"):
+            find("drafter", name)
+    assert isinstance(installed()[0].found, ConfigError)
+
+
+def test_shapes_are_what_the_options_make_them():
+    for name in names("drafter"):
+        method = find("drafter", name)
+        assert method.shape_of(method.options()) in ("nothing", "chain", "tree")
+        for shape, given in method.forms.items():
+            assert method.shape_of(make_options(method, given)) == shape, name

@@ -5,7 +5,7 @@ from functools import cache
 import numpy as np
 import pytest
 
-from outdraft.decode.best_trees import BestTrees, choose_size
+from outdraft.verify.shared.best_trees import BestTrees, choose_size
 
 RATES = (0.55, 0.2, 0.1, 0.04)
 

@@ -1,13 +1,17 @@
 """The guard: where a target's rows depend on the pass, greedy and coupled text is plain decoding's all the same."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from outdraft.core.draft import Draft
+from outdraft.core.drafter import Traits
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import reference
+from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.step import Parts
 from outdraft.drafters.none import METHOD as NONE
 from outdraft.engine.loop import Engine
@@ -33,6 +37,8 @@ WAYS = {
 class Comb:
     """Trees: at each of two levels the token that the target writes, between two others."""
 
+    traits = Traits()
+
     def __init__(self, next_logits):
         self.inner = oracle(next_logits)
         self.needs, self.begin, self.observe, self.end = (
@@ -48,17 +54,52 @@ class Comb:
         return drafts
 
 
+class Twins(Comb):
+    """The right first token twice, as two independent draws give it; the second token hangs below the second one."""
+
+    def propose(self, seqs, budgets):
+        drafts = []
+        for chain in self.inner.propose(seqs, [Budget(depth=2)] * len(seqs)):
+            pending, first, second = chain.tokens.tolist()
+            drawn = torch.tensor([first, (second + 1) % 11, second])
+            drafts.append(
+                Draft(
+                    tokens=torch.tensor([pending, first, first, *drawn[1:].tolist()]),
+                    parents=torch.tensor([-1, 0, 0, 1, 2]), drawn_from=torch.tensor([0, 0, 0, 1, 2]),
+                    q=torch.nn.functional.one_hot(torch.cat([drawn, drawn[:2]]), 11).float(),
+                )
+            )  # fmt: skip
+        return drafts
+
+
+class Nervous:
+    """A rule that raises at every pass of many, behind the guard: each round is run again, sequence by sequence."""
+
+    lossless = True
+
+    def __init__(self):
+        self.inner = AUTO.build(None)
+        self.couples = self.inner.couples
+
+    def __call__(self, packed, p, coins):
+        if len(packed.seqs) > 1:
+            raise RuntimeError("once more")
+        return self.inner(packed, p, coins)
+
+
 DRAFTERS = {
     "chain": lambda table: alternating(table.next_logits, (4, 1, 3, 0)),
     "tree": lambda table: Comb(table.next_logits),
+    "twins": lambda table: Twins(table.next_logits),
     "none": lambda table: NONE.build(NONE.options(), None),
 }
 
 
 def engine(target, drafter, guard: float) -> Engine:
     policy = ConstantPolicy(Budget(depth=4))
-    parts = Parts(target=AuditedTarget(target), drafter=drafter, verifier=AUTO.build(None), policy=policy, guard=guard)
-    return Engine(parts)
+    audited = AuditedTarget(target)
+    guarded = GuardedTarget(audited, guard) if guard else audited
+    return Engine(Parts(target=guarded, drafter=drafter, verifier=AUTO.build(None), policy=policy))
 
 
 def requests(way: str, count: int = 5) -> list[Request]:
@@ -91,7 +132,7 @@ def table() -> DriftingTarget:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("drafter", ["chain", "tree"])
+@pytest.mark.parametrize("drafter", ["chain", "tree", "twins"])
 @pytest.mark.parametrize("alone", [True, False])
 def test_text_is_plain_decodings(table, way, drafter, alone):
     written, outcomes = texts(way, drafter, DRIFT, alone=alone)
@@ -128,7 +169,7 @@ def test_exact_rows_are_never_asked_again():
         assert outcome.stats.num_guarded == 0 and outcome.stats.tau > 4
 
 
-def test_an_unseeded_law_is_left_alone():
+def test_an_unseeded_distribution_is_left_alone():
     params = SamplingParams(max_tokens=20, temperature=1.0)
     target = DriftingTarget(drift=DRIFT, coarse=0.5, seed=5)
     for outcome in run(
@@ -171,18 +212,37 @@ def test_a_replay_leaves_plain_decodings_keys_and_values(bound):
             assert torch.equal(x[:, :common], y[:, :common])
 
 
+@pytest.mark.logs_faults
+def test_a_round_that_is_run_again_after_a_replay_forgets_the_replay(table):
+    """Over a table, and over a network whose cache the replay has rewritten."""
+    for target, wanted in (
+        (DriftingTarget(drift=DRIFT, coarse=0.5, sharpness=1.5, seed=5), plain_texts(table, "greedy")),
+        (Runner(tiny_model("llama", vocab=11, dtype=torch.bfloat16, seed=1, exact=False), exact=False), None),
+    ):
+        if wanted is None:
+            plain = engine(target, DRAFTERS["none"](None), 0.0)
+            wanted = [run(plain, [request])[0].seq.output for request in requests("greedy")]
+        running = engine(target, alternating(table.next_logits, (4, 1, 3, 0)), 1e9)
+        running.isolates = True
+        running.parts = replace(running.parts, verifier=Nervous())
+        outcomes = run(running, requests("greedy"))
+        assert [outcome.seq.output for outcome in outcomes] == wanted
+        assert sum(outcome.stats.num_guarded for outcome in outcomes) > 0
+
+
 def test_logprobs_are_those_of_the_row_that_decided(table):
     params = SamplingParams(max_tokens=40, logprobs=1)
     target = DriftingTarget(drift=DRIFT, coarse=0.5, sharpness=1.5, seed=5)
     outcome = run(
         engine(target, DRAFTERS["chain"](target), DRIFT), [Request(prompt_token_ids=(3, 0, 5), params=params)]
     )[0]
-    settled = [event for event in outcome.events if event.num_replayed is not None]
+    cut = outcome.events[-1]  # perhaps before the row in doubt
+    settled = [event for event in outcome.events if event.num_replayed is not None and event is not cut]
     assert settled
     seq = outcome.seq
     at = seq.prompt_len
     for event in outcome.events:
         at += len(event.tokens)
-        if event.num_replayed is not None:
-            law = torch.log_softmax(target.next_logits(seq.tokens[: at - 1]).float(), -1)
-            assert event.logprobs[-1].raw == pytest.approx(float(law[seq.tokens[at - 1]]), abs=1e-6)
+        if event in settled:
+            distribution = torch.log_softmax(target.next_logits(seq.tokens[: at - 1]).float(), -1)
+            assert event.logprobs[-1].raw == pytest.approx(float(distribution[seq.tokens[at - 1]]), abs=1e-6)

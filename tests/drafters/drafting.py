@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import torch
 
@@ -11,7 +12,8 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
 from outdraft.decode.step import Parts, step
-from outdraft.drafters.shared.tree import GREEDY
+from outdraft.drafters.shared.trees.tree import GREEDY
+from outdraft.models.port import TargetPort
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.testing.table_target import TableTarget
 
@@ -99,7 +101,7 @@ def write(seqs, target, drafter, *, k=5, rule=greedy_rule, policy=None, each_ste
     )
     parts = Parts(target=target, drafter=drafter, verifier=rule, policy=policy)
     for seq in seqs:
-        target.begin(seq)
+        seq.num_cached = target.begin(seq)
     drafter.begin(seqs)
     live, events, passes = list(seqs), [], 0
     while live:
@@ -118,14 +120,23 @@ def write(seqs, target, drafter, *, k=5, rule=greedy_rule, policy=None, each_ste
 def make(name, port=None, **options):
     """A drafter by name."""
     method = find("drafter", name)
-    return method.build(make_options(method, options), port)
+    return method.build(make_options(method, options), door(port))
+
+
+def door(target):
+    """The door to a runner; a stub that holds what a test needs stands for every part of one."""
+    if isinstance(target, TargetPort) or target is None:
+        return target
+    if hasattr(target, "port"):
+        return target.port
+    return SimpleNamespace(facts=target, layers=target, rows=target, costs=target, origin=target)
 
 
 def run_pending(seqs, runner, **part):
     """Hidden states [B, D] after each sequence's pending token, which stays uncached."""
     ids, places = [seq.pending for seq in seqs], [len(seq.tokens) - 1 for seq in seqs]
-    context = runner.tentative(seqs, 0, [1] * len(seqs))
-    return runner.run(torch.tensor(ids), torch.tensor(places), context, **part)
+    context = runner.port.rows.tentative(seqs, 0, [1] * len(seqs))
+    return runner.port.layers.run(torch.tensor(ids), torch.tensor(places), context, **part)
 
 
 def states(drafter):

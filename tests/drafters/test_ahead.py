@@ -1,17 +1,20 @@
 """Drafters that work beside the target: the same text overlapped and serial, cancellation, errors from the thread."""
 
 from dataclasses import replace
+from math import prod
 
 import pytest
 from contracts.sides import inside, twin
 
 from outdraft.core.errors import CapabilityError
 from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
 from outdraft.core.registry import find
 from outdraft.core.request import Request
 from outdraft.decode.executor import Overlapped
-from outdraft.drafters.shared.ahead import Guess, first_path
+from outdraft.drafters.shared.composed.ahead import Guess, first_path
 from outdraft.testing.contract.ground import requests
+from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 from outdraft.verify.auto import Auto
@@ -116,6 +119,24 @@ def test_confirmed_guesses_are_not_drafted_again(tmp_path):
     assert outcome.stats.num_rejections == 0
 
 
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+@pytest.mark.parametrize("name", NAMES)
+def test_survival_carries_over_pieces_and_rounds(name, temperature, tmp_path):
+    """A path ends where all that stands of it falls below the threshold, however small the pieces it was drafted in."""
+    options = {"window": 12} if name == "run_ahead" else {"outcomes": 2, "saguaro": 0.5} if name == "ssd" else {}
+    subject = Subject(DrafterRow(drafter=name, side=inside(twin), options=options), tmp_path)
+    ask = [Request(prompt_token_ids=(5, 6, 7), params=SamplingParams(max_tokens=40, temperature=temperature))]
+    depths = []
+    for least in (0.95, 0.02):
+        events = run(subject.engine(policy=ConstantPolicy(Budget(depth=8, survival=least))), ask)[0].events
+        drafted = [event for event in events if event.draft_depth]
+        for event in drafted:  # of the accepted nodes, then of the rejected one
+            assert prod(event.confidences[:-1]) >= least - 1e-6
+            assert len(event.confidences) == event.num_accepted + event.rejected
+        depths.append(sum(event.draft_depth for event in drafted))
+    assert depths[1] > 10 and depths[1] > 3 * depths[0], depths
+
+
 def _same(target, directory):
     from outdraft.models.load import save_model
 
@@ -146,7 +167,7 @@ def test_a_draft_model_goes_back_to_what_two_texts_have_in_common(tmp_path):
         assert model.cached_ids(seq.id) == [*seq.tokens, *future]
 
 
-def test_a_guess_keeps_laws_and_alternatives_in_step():
+def test_a_guess_keeps_distributions_and_alternatives_in_step():
     import torch
 
     from outdraft.core.draft import Draft
@@ -155,7 +176,11 @@ def test_a_guess_keeps_laws_and_alternatives_in_step():
     tree = Draft(tokens=torch.tensor([9, 1, 2, 3, 4]), parents=torch.tensor([-1, 0, 0, 1, 1]), q=q)
     guess = first_path(tree)
     assert (guess.tokens, guess.others) == ([1, 3], [[2], [4]])
-    assert torch.equal(torch.stack(guess.laws), q[:2])
+    assert torch.equal(torch.stack(guess.distributions), q[:2])
     guess.extend(Guess([7], [q[4]], [[]]))
     guess.drop(1)
-    assert guess.tokens == [3, 7] and torch.equal(torch.stack(guess.laws), q[[1, 4]]) and guess.others == [[4], []]
+    assert (
+        guess.tokens == [3, 7]
+        and torch.equal(torch.stack(guess.distributions), q[[1, 4]])
+        and guess.others == [[4], []]
+    )

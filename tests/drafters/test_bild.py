@@ -8,7 +8,7 @@ from drafters.test_draft_model import DECODER, fresh_logits
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.bild import BildDrafter, BildOptions
-from outdraft.drafters.shared.draft_model import DraftModel
+from outdraft.drafters.shared.networks.draft_model import DraftModel
 
 
 def guess(threshold, seqs, depth=6, **budget):

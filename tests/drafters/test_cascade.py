@@ -5,10 +5,14 @@ import torch
 from drafters.drafting import Reciter, sequence, write
 from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits, small_decoder
 
+from outdraft.core.drafter import forget
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.cascade import CascadeDrafter, CascadeOptions
-from outdraft.drafters.shared.draft_model import DraftModel
+from outdraft.drafters.shared.look_up.bigrams import Bigrams
+from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
+from outdraft.drafters.shared.look_up.datastore.file import open_datastore
+from outdraft.drafters.shared.networks.draft_model import DraftModel
 
 V = 23
 
@@ -101,6 +105,48 @@ def test_the_cascade_costs_less_than_either_drafter_alone():
         run = write([sequence(fresh[:10], max_tokens=200)], Reciter(fresh, V), cascade(models, lengths), k=6)
         results[name] = run.passes + sum(costs[i] * model.passes for i, model in zip(which, models, strict=True))
     assert results["cascade"] < min(results["large"], results["small"]), results
+
+
+BASE_ALONE = ((0, 5), (0, 0))
+
+
+def test_where_the_text_has_no_match_the_base_writes_by_bigrams():
+    """First the longest match; else the commonest successor, one token, and then the text is looked at again."""
+    made = cascade([Table(TEXT)], BASE_ALONE)
+    for times in (2, 1):  # 7 is followed by 8 twice, by 9 once
+        for _ in range(times):
+            made.bigrams.learn([7, 7 + (3 - times)])
+    made.bigrams.learn([8, 3])
+    assert guess(made, sequence([1, 2, 3, 4, 5, 6, 7])) == [8, 3, 4, 5, 6], "two bigrams, then 3 is found in the text"
+    assert (made.num_bigrams, made.num_copied) == (2, 3)
+    assert guess(made, sequence([1, 2, 3, 4, 3])) == [4, 3, 4, 3, 4]
+    assert made.num_bigrams == 2, "a text that is found in itself needs none"
+
+
+def test_bigrams_are_those_of_earlier_texts_until_it_is_told_to_forget():
+    made = cascade([Table(TEXT)], BASE_ALONE)
+    assert guess(made, sequence([1, 2, 3])) == [] and made.num_bigrams == 0
+    assert guess(made, sequence([9, 8, 1])) == [2, 3] and made.num_bigrams == 2
+    forget(made)
+    assert guess(made, sequence([9, 8, 1])) == [] and made.num_bigrams == 2
+
+
+def test_bigrams_of_a_datastore(tmp_path):
+    """Counted on its texts, ends of documents left out; what the engine reads changes nothing."""
+    build_datastore(tmp_path / "store", [[1, 2, 1, 3, 1, 3, 5], [4]], IdsOnly(vocab_size=V))
+    table = Bigrams(open_datastore(tmp_path / "store"))
+    table.learn([1, 2] * 9)
+    assert [table.after(token) for token in (1, 2, 3, 4, 5, V - 1)] == [3, 1, 1, None, None, None]
+    made = CascadeDrafter([Table(TEXT)], BASE_ALONE, 1.0, table)
+    assert guess(made, sequence([9, 2])) == [1, 3, 1, 3, 1] and made.num_bigrams == 5
+
+
+def test_what_is_counted_while_decoding_is_bounded_and_keeps_the_commonest():
+    table = Bigrams()
+    for i in range(1000):
+        table.learn([0, 1 + i % 50])
+        table.learn([0, 77])
+    assert table.after(0) == 77 and len(table._counts[0]) <= 8
 
 
 SMALL = small_decoder(seed=9)

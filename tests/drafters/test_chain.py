@@ -1,4 +1,4 @@
-"""The chain loop: ragged depths, drop-outs, the law really drawn from, coins that no batch can change."""
+"""The chain loop: ragged depths, drop-outs, the distribution really drawn from, coins that no batch can change."""
 
 import pytest
 import torch
@@ -6,7 +6,9 @@ from drafters.drafting import sequence
 
 from outdraft.core.errors import NumericsError
 from outdraft.core.policy import Budget
-from outdraft.drafters.shared.chain import grow_chains
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.testing.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=7, order=2, sharpness=1.5)
@@ -27,9 +29,11 @@ class TableFeed:
         return torch.stack([TABLE.next_logits(self.texts[row]) for row in rows]) if rows else torch.zeros(0, 7)
 
 
-def grow(seqs, depths, **options):
+def grow(seqs, depths, *, sample="match", confidence_threshold=0.0, budgets=None, feed_last=False):
     feed = TableFeed(seqs)
-    return grow_chains(seqs, depths, feed, **{"sample": "match", **options}), feed
+    network = ChainNetwork(feed=feed, feed_last=feed_last)
+    cutoffs = cutoffs_of(budgets or [Budget(depth=9)] * len(seqs), confidence_threshold)
+    return grow_chains(seqs, depths, network, cutoffs, sample=sample), feed
 
 
 def test_ragged_depths_drop_out():
@@ -48,7 +52,7 @@ def test_last_tokens_are_fed_when_asked():
             assert text == [*seq.tokens[:-1], *draft.tokens.tolist()]
 
 
-def test_greedy_is_the_argmax_without_a_law():
+def test_greedy_is_the_argmax_without_a_distribution():
     drafts, _ = grow([sequence([1, 2])], [4])
     text = [1, 2]
     for _ in range(4):
@@ -68,7 +72,7 @@ def test_penalties_reach_the_draft():
 @pytest.mark.parametrize(
     "params", [{"temperature": 1.0}, {"temperature": 0.7, "top_k": 3}, {"temperature": 1.3, "top_p": 0.8}]
 )
-def test_q_is_the_law_really_drawn_from(params):
+def test_q_is_the_distribution_really_drawn_from(params):
     counts, n = torch.zeros(2, 7, dtype=torch.float64), 4000
     likely = int(TABLE.next_logits([1, 2]).argmax())
     for seed in range(n):
@@ -78,10 +82,10 @@ def test_q_is_the_law_really_drawn_from(params):
             counts[1, draft.tokens[2]] += 1
             second = draft.q[1]
         first = draft.q[0]
-    for seen, law in ((counts[0], first), (counts[1], second)):
-        assert (seen[law == 0] == 0).all()
-        expected = law[law > 0] * seen.sum()
-        chi2 = float(((seen[law > 0] - expected) ** 2 / expected).sum())
+    for seen, distribution in ((counts[0], first), (counts[1], second)):
+        assert (seen[distribution == 0] == 0).all()
+        expected = distribution[distribution > 0] * seen.sum()
+        chi2 = float(((seen[distribution > 0] - expected) ** 2 / expected).sum())
         assert chi2 < 30  # at most 6 degrees of freedom: p < 4e-5
 
 
@@ -110,16 +114,17 @@ def test_a_low_confidence_token_is_kept_and_ends_the_chain():
 @pytest.mark.parametrize("params", [{}, {"temperature": 1.0}])
 def test_nan_is_an_error(params):
     with pytest.raises(NumericsError):
-        grow_chains([sequence([1], **params)], [2], lambda *_: torch.full((1, 7), float("nan")), sample="match")
+        broken = ChainNetwork(feed=lambda *_: torch.full((1, 7), float("nan")))
+        grow_chains([sequence([1], **params)], [2], broken, cutoffs_of([Budget(depth=2)]), sample="match")
 
 
 def test_a_budget_may_ask_for_confidence():
-    """Each sequence has a floor of its own, for a token and for a path; who is asked for none is told all the same."""
+    """Each sequence has a cutoff of its own, for a token and for a path; who is asked for none is told all the same."""
     seqs = [sequence([1, 2]), sequence([1, 2]), sequence([1, 2]), sequence([1, 2], temperature=1.0)]
     whole = grow(seqs, [6] * 4, budgets=[Budget(depth=6, confidence=1e-9)] * 4)[0]
     sure = [draft.confidence.tolist() for draft in whole]
-    law = [float(whole[3].q[i][token]) for i, token in enumerate(whole[3].tokens[1:])]
-    assert sure[0][0] == 1.0 and sure[3][1:] == pytest.approx(law)  # a drawn token's is its law's
+    distribution = [float(whole[3].q[i][token]) for i, token in enumerate(whole[3].tokens[1:])]
+    assert sure[0][0] == 1.0 and sure[3][1:] == pytest.approx(distribution)  # a drawn token's is its distribution's
     raw, text = [], [1, 2]
     for token in whole[0].tokens[1:].tolist():
         raw.append(float(torch.softmax(TABLE.next_logits(text), -1)[token]))

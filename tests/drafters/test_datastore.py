@@ -2,16 +2,19 @@
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
 
 from outdraft.core.errors import ConfigError
-from outdraft.drafters.shared.datastore.build import IdsOnly, build_datastore
-from outdraft.drafters.shared.datastore.documents import find_files, read_documents
-from outdraft.drafters.shared.datastore.file import HEADER_BYTES, Header, open_datastore
-from outdraft.drafters.shared.datastore.index import DatastoreIndex
-from outdraft.kernels.suffix_array import CorpusQuery, sort_suffixes_reference
+from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
+from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
+from outdraft.drafters.shared.look_up.datastore.file import HEADER_BYTES, Header, open_datastore
+from outdraft.drafters.shared.look_up.datastore.index import DatastoreIndex
+from outdraft.kernels.text_index.suffix_array import CorpusQuery, sort_suffixes_reference
 
 DOCUMENTS = [[1, 2, 3, 4], [], [2, 3, 3]]
 ENCODER = IdsOnly(vocab_size=6, fingerprint="ab" * 32)
@@ -80,12 +83,73 @@ def test_damage_is_named(path, tmp_path):
         ("empty", b"", "no datastore"),
         ("newer", whole[:8] + b"\2" + whole[9:], "format 2"),
         ("cut", b"\0" * len(whole), "no datastore"),  # a build that never wrote its header
+        ("token", whole[:64] + b"\7" + whole[65:], r"holds a token outside of 0\.\.6"),
+        ("place", whole[:-4] + b"\xff" * 4, r"holds a place outside of 0\.\.9"),
     ):
         (tmp_path / name).write_bytes(data)
         with pytest.raises(ConfigError, match=says):
             open_datastore(tmp_path / name)
     with pytest.raises(ConfigError, match="outdraft datastore build"):
         open_datastore(tmp_path / "none")
+
+
+def test_a_file_that_changes_while_it_is_open_is_named(path):
+    index = DatastoreIndex(open_datastore(path), CorpusQuery(min_match=1))
+    with path.open("r+b") as file:
+        file.seek(-40, 2)
+        file.write(b"\xff" * 40)
+    with pytest.raises(ConfigError, match="store was changed while it was open"):
+        for token in range(6):
+            list(index.lookup([token], 9))
+
+
+def test_the_whole_file_is_on_the_disk_before_it_is_mapped(tmp_path, monkeypatch):
+    """Of a sparse one, writing to mapped memory ends the process where the disk is full."""
+    seen = []
+
+    def look(tokens, order, alphabet, tell):
+        part = next(tmp_path.iterdir())
+        seen.append((part.stat().st_blocks * 512, part.stat().st_size))
+
+    monkeypatch.setattr("outdraft.drafters.shared.look_up.datastore.build.sort_suffixes", look)
+    build_datastore(tmp_path / "store", [[1] * 100_000], ENCODER)
+    assert seen[0][0] >= seen[0][1] > 800_000
+
+
+FULL_DISK = """
+import resource, sys
+from outdraft.core.errors import ConfigError
+from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[2]),) * 2)
+try:
+    build_datastore(sys.argv[1], [[1] * 5000], IdsOnly(vocab_size=6))
+except ConfigError as error:
+    print(error)
+"""
+
+
+@pytest.mark.parametrize("room", [1000, 30_000], ids=["while texts are written", "while room is made for their order"])
+def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, room):
+    words = [sys.executable, "-c", FULL_DISK, str(tmp_path / "store"), str(room)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert "store cannot be written: " in done.stdout and "make room" in done.stdout, done.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_device_is_replaced(tmp_path):
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(ConfigError, match="no regular file"):
+        build_datastore(tmp_path / "pipe", DOCUMENTS, ENCODER)
+    assert [file.is_fifo() for file in tmp_path.iterdir()] == [True]
+
+
+def test_who_may_read_it_is_the_umasks_affair(tmp_path):
+    before = os.umask(0o027)
+    try:
+        build_datastore(tmp_path / "store", DOCUMENTS, ENCODER)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "store").stat().st_mode & 0o777 == 0o640
 
 
 def test_vocabularies(path):
@@ -124,7 +188,7 @@ def test_documents(tmp_path):
 
 
 def test_batches_of_any_size_make_the_same_file(path, tmp_path, monkeypatch):
-    monkeypatch.setattr("outdraft.drafters.shared.datastore.build._BATCH_CHARS", 1)
+    monkeypatch.setattr("outdraft.drafters.shared.look_up.datastore.build._BATCH_CHARS", 1)
     build_datastore(tmp_path / "other", DOCUMENTS, ENCODER)
     assert (tmp_path / "other").read_bytes() == path.read_bytes()
 

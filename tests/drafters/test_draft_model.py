@@ -1,17 +1,17 @@
-"""A draft model: memory in step with the text, laws really drawn from, ragged batches, trees, refusals."""
+"""A draft model: memory in step with the text, distributions really drawn from, ragged batches, trees, refusals."""
 
 from dataclasses import replace
 
 import pytest
 import torch
-from drafters.drafting import sequence, write
+from drafters.drafting import door, sequence, write
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
-from outdraft.drafters.shared.draft_model import DraftModel
+from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.kernels.library import library
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
@@ -62,7 +62,7 @@ def drafter(decoder=DECODER, chunk=256, **options):
 
 
 def audit(made, decoder=DECODER):
-    """Every proposed law or argmax equals a fresh forward of the node's path; the memory equals the text."""
+    """Every proposed distribution or argmax equals a fresh forward of the node's path; the memory equals the text."""
 
     def check(seqs, drafts):
         for seq, draft in zip(seqs, drafts, strict=True):
@@ -76,8 +76,8 @@ def audit(made, decoder=DECODER):
                     best = logits.topk(len(children)).indices.tolist()
                     assert [tree.tokens[child] for child in children] == best
                 else:
-                    law = torch.softmax(logits / seq.request.params.temperature, -1)
-                    assert torch.allclose(draft.q[node], law, atol=1e-9)
+                    distribution = torch.softmax(logits / seq.request.params.temperature, -1)
+                    assert torch.allclose(draft.q[node], distribution, atol=1e-9)
             if draft.num_nodes > 1:
                 assert made.model.cached_ids(seq.id) == seq.tokens
 
@@ -191,19 +191,19 @@ def test_greedy_option_and_confidence():
 
 class Port:
     vocab_size, dtype, device = V, torch.float64, torch.device("cpu")
-    record = None
+    record, exact = None, True
 
 
 def test_build_loads_and_checks_the_vocabulary(tmp_path):
     method = find("drafter", "draft_model")
     save_model(DECODER, tmp_path / "fits")
     save_model(small_decoder(vocab_size=29), tmp_path / "other")
-    made = method.build(make_options(method, {"model": str(tmp_path / "fits")}), Port)
+    made = method.build(make_options(method, {"model": str(tmp_path / "fits")}), door(Port))
     seq = sequence([1, 2, 3])
     made.begin([seq])
     assert made.propose([seq], [Budget(depth=1)])[0].tokens[1] == fresh_logits([1, 2, 3]).argmax()
     with pytest.raises(CapabilityError, match=r"29.*23"):
-        method.build(make_options(method, {"model": str(tmp_path / "other")}), Port)
+        method.build(make_options(method, {"model": str(tmp_path / "other")}), door(Port))
 
 
 @pytest.mark.parametrize(
@@ -225,7 +225,7 @@ def test_bad_options(bad):
 
 class HalfPort:
     vocab_size, dtype, device = 61, torch.bfloat16, torch.device("cpu")
-    record = None
+    record, exact = None, True
 
 
 @pytest.fixture(scope="module")
@@ -238,7 +238,7 @@ def half_dir(tmp_path_factory):
 
 def built(directory, **options):
     method = find("drafter", "draft_model")
-    made = method.build(make_options(method, {"model": str(directory), **options}), HalfPort)
+    made = method.build(make_options(method, {"model": str(directory), **options}), door(HalfPort))
     return made, method.describe(made)
 
 
@@ -251,7 +251,7 @@ def test_weights_are_rounded_where_that_pays(half_dir):
     assert [one["rounded_at_load"] for one in told.values()] == [True, False, True, True]
     assert told["int4"]["pass_bytes"] < told["auto"]["pass_bytes"] < told["none"]["pass_bytes"]
     assert built(half_dir, dtype="float32")[1] == {
-        "kernels": "pytorch", "variant": "", "rounded_at_load": False,
+        "kernels": "pytorch", "variant": "", "bits": 32, "rounded_at_load": False,
         "pass_bytes": built(half_dir, dtype="float32", quantization="none")[1]["pass_bytes"],
     }  # fmt: skip
 

@@ -1,4 +1,5 @@
-"""Speculative sampling by the book: acceptance is the overlap of the two laws, tokens a pass are the formula's."""
+"""Speculative sampling by the book: acceptance is the overlap of the two distributions, tokens a pass are the
+formula's."""
 
 import math
 
@@ -7,9 +8,11 @@ import torch
 from drafters.drafting import sequence, write
 
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
-from outdraft.drafters.shared.draft_model import DraftModel
+from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.testing.accept_all import METHOD as ACCEPT_ALL
 from outdraft.testing.table_target import TableTarget
+from outdraft.testing.tiny import tiny_model
 from outdraft.verify.rejection import METHOD as REJECTION
 
 V = 8
@@ -19,10 +22,9 @@ TARGET = TableTarget(vocab_size=V, order=0, sharpness=1.0, seed=1)  # ignores th
 class TableModel(DraftModel):
     """A draft model that ignores the past, too."""
 
-    runs_chains = False
-
     def __init__(self, logits):
         self.logits = logits
+        self.decoder = tiny_model(vocab=V)  # whose weights are told and never used
 
     def add(self, seq): ...
 
@@ -31,11 +33,8 @@ class TableModel(DraftModel):
     def room(self, tokens):
         return 4096
 
-    def read(self, seqs):
-        return self.logits.repeat(len(seqs), 1)
-
-    def guess(self, seqs, tokens, step):
-        return self.logits.repeat(len(seqs), 1)
+    def chain_network(self, texts):
+        return ChainNetwork(feed=lambda step, rows, tokens, num_open: self.logits.repeat(num_open, 1))
 
 
 def deviations(sharpness, k, rule):

@@ -9,9 +9,9 @@ from drafters.drafting import make, run_pending, sequence, write
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.drafters.shared.skip_sets import alternating, load_skip, save_skip
+from outdraft.drafters.shared.own_layers.skip_sets import alternating, load_skip, save_skip
 from outdraft.engine.runner import Runner
-from outdraft.testing.inflate import inflate_decoder
+from outdraft.models.inflate import inflate_decoder
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=3, vocab=31)
@@ -33,24 +33,26 @@ def accepted_share(runner, drafter, **params):
 
 
 def test_nothing_skipped_is_always_accepted():
-    drafter = make("draft_verify", Runner(MODEL), skip_attention=())
+    runner = Runner(MODEL)
+    drafter = make("draft_verify", runner, skip_attention=())
     assert drafter.skip == NO_SKIP
-    assert accepted_share(drafter._port, drafter) > 0.9  # what a text's end cuts off is not accepted
-    skipped = make("draft_verify", Runner(MODEL), skip_mlp=(0, 1))
-    assert accepted_share(skipped._port, skipped) < 0.7
+    assert accepted_share(runner, drafter) > 0.9  # what a text's end cuts off is not accepted
+    skipped = make("draft_verify", runner, skip_mlp=(0, 1))
+    assert accepted_share(runner, skipped) < 0.7
 
 
 def test_layers_that_add_nothing_may_be_skipped():
     deep = inflate_decoder(MODEL, depth=6)  # every second layer is an identity
     deep.set_exact(True)
     identity = (1, 3, 5)
-    drafter = make("draft_verify", Runner(deep), skip_attention=identity, skip_mlp=identity)
-    assert accepted_share(drafter._port, drafter) > 0.9
-    other = make("draft_verify", Runner(deep), skip_attention=(0, 2, 4), skip_mlp=(0, 2, 4))
-    assert accepted_share(other._port, other) < 0.7
+    runner = Runner(deep)
+    drafter = make("draft_verify", runner, skip_attention=identity, skip_mlp=identity)
+    assert accepted_share(runner, drafter) > 0.9
+    other = make("draft_verify", runner, skip_attention=(0, 2, 4), skip_mlp=(0, 2, 4))
+    assert accepted_share(runner, other) < 0.7
 
 
-def test_an_empty_set_draws_from_the_targets_own_law():
+def test_an_empty_set_draws_from_the_targets_own_distribution():
     runner = Runner(MODEL)
     drafter = make("draft_verify", runner, skip_mlp=())
     seq = sequence([1, 2, 3, 4], temperature=0.8, k=0)
@@ -58,7 +60,7 @@ def test_an_empty_set_draws_from_the_targets_own_law():
         write([seq], runner, drafter, each_step=lambda _: 1 / 0)
     (draft,) = drafter.propose([seq], [Budget(depth=2)])
     (none,) = drafter.propose([seq], [Budget(depth=0)])
-    expected = torch.softmax(runner.logits(run_pending([seq], runner)) / 0.8, -1)[0]
+    expected = torch.softmax(runner.port.layers.logits(run_pending([seq], runner)) / 0.8, -1)[0]
     torch.testing.assert_close(draft.q[0], expected.to(draft.q.dtype), atol=1e-6, rtol=0)
     assert draft.num_nodes == 3 and none.num_nodes == 1
 

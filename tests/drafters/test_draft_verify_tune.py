@@ -7,7 +7,7 @@ from drafters.drafting import make, sequence, write
 from outdraft.core.skip import Skip
 from outdraft.drafters.draft_verify.tune import tune
 from outdraft.engine.runner import Runner
-from outdraft.testing.inflate import inflate_decoder
+from outdraft.models.inflate import inflate_decoder
 from outdraft.testing.tiny import tiny_model
 
 pytest.importorskip("optuna", reason="the extra outdraft[tune] is not installed")

@@ -4,7 +4,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from drafters.drafting import best_children, sequence, write
+from drafters.drafting import best_children, door, sequence, write
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import ConfigError
@@ -61,7 +61,7 @@ TARGET = TableTarget(vocab_size=V, order=1, sharpness=1.0)
 
 
 def drafter(**options):
-    return EagleDrafter(EagleOptions(**options), Pairs(NET, PORT, max_len=256))
+    return EagleDrafter(EagleOptions(**options), Pairs(NET, door(PORT), max_len=256))
 
 
 def fresh_logits(tokens, path, first=0):
@@ -157,11 +157,10 @@ def test_only_true_features_are_kept():
 
 def test_unseen_rows_leave_a_gap_but_no_harm():
     made, seq = drafter(width=1), sequence([1, 2, 3, 4, 5, 6, 7])
-    seq.num_cached = 4  # a shared prefix: the first pass that the drafter sees starts at row 4
     target = TableTarget(vocab_size=V, order=1, sharpness=1.0)
-    target.begin(seq)
+    target.begin(seq)  # a shared prefix: the first pass that the drafter sees starts at row 4
     target.cached[seq.id] = seq.tokens[:4]
-    target.begin = lambda seq: None
+    target.begin = lambda seq: 4
     seq.request = sequence(seq.tokens, max_tokens=50, k=0).request
     with pytest.raises(ZeroDivisionError):
         write([seq], target, made, each_step=lambda _: 1 / 0)

@@ -1,5 +1,7 @@
 """Early exit: rows that resume equal a full forward, chains equal the first layers' own argmax, ragged depths."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from drafters.drafting import make, sequence, write
@@ -61,9 +63,23 @@ class Watched:
         cached = seq.tokens[: self.runner.cache.length(seq.id)]
         CacheRecheck(self.runner)(seq, cached)
 
+    @property
+    def port(self):
+        return replace(self.runner.port, layers=CountedLayers(self))
+
+
+class CountedLayers:
+    """The layers of a watched runner."""
+
+    def __init__(self, watched):
+        self._watched, self._layers = watched, watched.runner.port.layers
+
+    def __getattr__(self, name):
+        return getattr(self._layers, name)
+
     def run(self, *rows, **part):
-        self.num_early += 1
-        return self.runner.run(*rows, **part)
+        self._watched.num_early += 1
+        return self._layers.run(*rows, **part)
 
 
 @pytest.mark.parametrize("params", [{}, {"temperature": 0.8}])
@@ -82,7 +98,7 @@ def test_a_chain_is_the_first_layers_own_text(head):
     with pytest.raises(ZeroDivisionError):
         write([seq], runner, drafter, each_step=lambda _: 1 / 0)
     target = Watched(runner)
-    drafter._port = target
+    drafter._port = target.port
     draft = drafter.propose([seq], [Budget(depth=3)])[0]
     text = list(seq.tokens)
     for token in draft.tokens[1:].tolist():
@@ -99,7 +115,7 @@ def test_ragged_depths_share_passes_and_drop_out(head):
     with pytest.raises(ZeroDivisionError):
         write(seqs, runner, drafter, each_step=lambda _: 1 / 0)
     target = Watched(runner)
-    drafter._port = target
+    drafter._port = target.port
     drafts = drafter.propose(seqs, [Budget(depth=d, nodes=n) for d, n in ((2, None), (0, None), (4, 1), (4, None))])
     assert [draft.num_nodes for draft in drafts] == [3, 1, 2, 5]
     assert [draft.resume is not None for draft in drafts] == [True, False, True, True]

@@ -8,10 +8,10 @@ from drafters.drafting import best_children, sequence
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import NumericsError
-from outdraft.drafters.shared.growth import grow_trees
-from outdraft.drafters.shared.limits import Floor
-from outdraft.drafters.shared.shapes import Beam, Levels, num_nodes
-from outdraft.drafters.shared.tree import GREEDY, Tree
+from outdraft.drafters.shared.limits import Cutoff
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.shapes import Beam, Levels, num_nodes
+from outdraft.drafters.shared.trees.tree import GREEDY, Tree
 from outdraft.testing.table_target import TableTarget
 
 TABLE = TableTarget(vocab_size=9, order=2, sharpness=1.2)
@@ -30,7 +30,7 @@ def grow(seqs, *, depth=3, nodes=10, width=3, beam=3, sample="match", threshold=
 
 
 def tree(seq, shape, depth, nodes, threshold=0.0):
-    return Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=Floor(threshold))
+    return Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=Cutoff(threshold))
 
 
 def paths(draft):
@@ -88,13 +88,15 @@ def test_children_are_drawn_without_replacement_in_order():
         assert a != b
         first[a] += 1
         second[b] += 1
-    law = draft.q[0]
-    chained = torch.stack([sum(law[a] * law[b] / (1 - law[a]) for a in range(9) if a != b) for b in range(9)])
-    for seen, expected in ((first, law * n), (second, chained * n)):
+    distribution = draft.q[0]
+    chained = torch.stack(
+        [sum(distribution[a] * distribution[b] / (1 - distribution[a]) for a in range(9) if a != b) for b in range(9)]
+    )
+    for seen, expected in ((first, distribution * n), (second, chained * n)):
         assert float(((seen - expected) ** 2 / expected).sum()) < 36  # 8 degrees of freedom: p < 2e-5
 
 
-def test_sampled_rows_are_the_laws_of_their_nodes():
+def test_sampled_rows_are_the_distributions_of_their_nodes():
     seq = sequence([1, 2], seed=3, temperature=0.8, top_k=4)
     draft = grow([seq], depth=3, nodes=12, width=2)[0]
     tree = host_tree(draft)
@@ -104,9 +106,9 @@ def test_sampled_rows_are_the_laws_of_their_nodes():
         path = [tree.tokens[v] for v in tree.path(node)]
         logits = TABLE.next_logits([1, 2, *path]) / 0.8
         kept = logits.topk(4).indices
-        law = torch.zeros(9, dtype=torch.float64)
-        law[kept] = torch.softmax(logits[kept], -1)
-        assert torch.allclose(draft.q[node], law)
+        distribution = torch.zeros(9, dtype=torch.float64)
+        distribution[kept] = torch.softmax(logits[kept], -1)
+        assert torch.allclose(draft.q[node], distribution)
         assert all(draft.q[node][tree.tokens[child]] > 0 for child in children)
 
 
@@ -122,11 +124,11 @@ def test_unsure_nodes_are_kept_but_not_expanded():
 @pytest.mark.parametrize("width", [1, 3])
 @pytest.mark.parametrize("params", [{}, {"temperature": 1.0}, {"temperature": 0.7}])
 def test_unsure_paths_are_kept_but_not_expanded(width, params):
-    """A path's floor is in the guesser's probabilities, at whatever temperature paths are ranked."""
+    """A path's cutoff is in the guesser's probabilities, at whatever temperature paths are ranked."""
     ended = 0
     for seed in range(8):
         seq = sequence([1, seed], seed=seed, **params)
-        whole = Tree(seq, Beam(width, 9), max_depth=4, max_nodes=99, floor=Floor(path=0.2))
+        whole = Tree(seq, Beam(width, 9), max_depth=4, max_nodes=99, cutoff=Cutoff(path=0.2))
         draft = grow_trees([whole], feed, sample="match")[0]
         tree = host_tree(draft)
         for node in range(1, draft.num_nodes):

@@ -6,7 +6,7 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.core.errors import ConfigError
 from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
-from outdraft.drafters.shared.sparse_view import last_queries
+from outdraft.drafters.shared.own_layers.sparse_view import last_queries
 from outdraft.engine.runner import Runner
 from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.tiny import tiny_model
@@ -54,7 +54,9 @@ def test_a_view_holds_exact_rows_of_the_text_and_touches_none():
             since = list(range(chosen_at, copied))
             expected = [*streaming_rows(chosen_at, 2, 9, CPU).tolist(), *since] if chosen_at else since
             for layer in range(3):
-                for ours, theirs in zip(views.rows.read(seq.id, layer, n), runner.rows(seq, layer), strict=True):
+                for ours, theirs in zip(
+                    views.rows.read(seq.id, layer, n), runner.port.rows.read(seq, layer), strict=True
+                ):
                     assert torch.equal(ours, theirs[:, expected])
 
     share(budget=9, sinks=2, refresh=4, each_step=look, max_tokens=30)
@@ -84,8 +86,8 @@ def test_queries_of_the_last_rows_do_not_depend_on_how_many_are_asked_and_touch_
     seq = sequence([3, 1, 4, 1, 5, 9, 2, 6], k=0)
     with pytest.raises(ZeroDivisionError):
         write([seq], runner, make("none"), each_step=lambda _: 1 / 0)
-    found = last_queries(runner, seq, 3)
-    whole = last_queries(runner, seq, seq.num_cached)
+    found = last_queries(runner.port, seq, 3)
+    whole = last_queries(runner.port, seq, seq.num_cached)
     assert sorted(found) == [0, 1, 2]
     for layer, queries in found.items():
         assert queries.shape == (3, 4, 8)

@@ -1,4 +1,4 @@
-"""Merged trees: shared beginnings, laws by node, shares of the budget, and what each drafter is told."""
+"""Merged trees: shared beginnings, distributions by node, shares of the budget, and what each drafter is told."""
 
 import pytest
 import torch
@@ -6,17 +6,17 @@ from drafters.drafting import make, sequence, write
 from drafters.test_draft_model import DECODER, DecoderTarget, Port, small_decoder
 
 from outdraft.core.draft import Draft, chain, host_tree
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
 from outdraft.drafters.merge.drafter import MergeDrafter
 from outdraft.drafters.merge.join import join
-from outdraft.drafters.shared.lanes import in_lane
+from outdraft.drafters.shared.composed.lanes import in_lane
 from outdraft.engine.runner import Runner
 from outdraft.models.load import save_model
-from outdraft.testing.enumerate_law import exact_law, target_law, total_variation
+from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.tables import drafts_from, random_table
 from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import Auto
@@ -26,6 +26,8 @@ V = 23
 
 class Fixed:
     """Proposes given drafts, remembers what it was told."""
+
+    traits = Traits()
 
     def __init__(self, draft, **needs):
         self.draft, self.needs, self.told, self.budgets = draft, Needs(**needs), [], []
@@ -54,7 +56,7 @@ def test_certain_guesses_share_their_beginnings():
     assert draft.q is None and draft.drawn_from is None
 
 
-def test_sampled_guesses_keep_their_laws():
+def test_sampled_guesses_keep_their_distributions():
     a = chain([9, 1, 2], torch.full((2, V), 1 / V))
     b = chain([9, 1, 3], torch.softmax(torch.arange(V).float(), -1).repeat(2, 1))
     draft = merged(a, b, chain([9, 1]))[2]
@@ -62,12 +64,12 @@ def test_sampled_guesses_keep_their_laws():
     rows = draft.q[draft.drawn_from[1:]]
     assert torch.equal(rows[0], a.q[0]) and torch.equal(rows[2], b.q[0]) and torch.equal(rows[3], b.q[1])
     assert rows[4].tolist() == [float(i == 1) for i in range(V)]
-    tree = host_tree(draft)  # the eldest child's law is its parent's row
+    tree = host_tree(draft)  # the eldest child's distribution is its parent's row
     assert all(int(draft.drawn_from[children[0]]) == node for node, children in enumerate(tree.children) if children)
 
 
 @pytest.mark.parametrize("certain", [False, True])
-def test_the_law_is_the_targets(certain):
+def test_the_distribution_is_the_targets(certain):
     target, a, b = random_table(3, 2, 1), random_table(3, 2, 2, spread=2), random_table(3, 2, 3)
     first, second = drafts_from(a, (-1, 0, 0, 1)), drafts_from(b, (-1, 0, 1), sampled=not certain)
 
@@ -75,8 +77,8 @@ def test_the_law_is_the_targets(certain):
         drafts = [first(tokens, coins), second(tokens, coins)]
         return join(drafts, [host_tree(draft) for draft in drafts], as_certain=False).draft
 
-    law = exact_law(Auto(), target, propose, [0, 1], 3)
-    assert total_variation(law, target_law(target, [0, 1], 3)) < 1e-9
+    distribution = exact_distribution(Auto(), target, propose, [0, 1], 3)
+    assert total_variation(distribution, target_distribution(target, [0, 1], 3)) < 1e-9
 
 
 def test_each_is_told_of_its_own_guess():
@@ -104,11 +106,11 @@ def test_nodes_are_shared_out():
 
 
 def test_lanes_draw_independently_except_under_the_coupled_rule():
-    law = torch.full((64,), 1 / 64)
+    distribution = torch.full((64,), 1 / 64)
     for coupled in (False, True):
         seq = sequence([1, 2], seed=4, temperature=1.0, coupled=coupled)
         views = [in_lane(seq, lane) for lane in range(4)]
-        drawn = [tuple(view.draft_coins(view).draw(law, 0, 0, 3)) for view in views]
+        drawn = [tuple(view.draft_coins(view).draw(distribution, 0, 0, 3)) for view in views]
         assert len(set(drawn)) == (1 if coupled else 4)
         assert all(view.tokens is seq.tokens for view in views)
 

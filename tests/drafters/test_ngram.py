@@ -7,7 +7,7 @@ from drafters.drafting import Reciter, make, sequence, states, write
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.drafters.shared.ngram_index import NgramIndex
+from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 
 
 def guess(tokens, depth=4, nodes=None, **options):

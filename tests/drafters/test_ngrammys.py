@@ -42,12 +42,14 @@ def port():
 def test_tables_equal_direct_computation():
     runner = Runner(tiny_model("llama", seed=2))
     tables = empty_tables(runner.vocab_size, 5)
-    for _ in fill(tables, runner.score, batch=7):
+    for _ in fill(tables, runner.port.layers.score, batch=7):
         pass
-    laws = torch.stack([runner.score(torch.tensor([[x]]))[0].softmax(-1) for x in range(runner.vocab_size)])
-    assert tables.ids.tolist() == laws.topk(5).indices.tolist()
-    assert np.allclose(tables.probs, laws.topk(5).values, atol=1e-6)
-    assert np.allclose(tables.total, laws.sum(0), atol=1e-6)
+    distributions = torch.stack(
+        [runner.port.layers.score(torch.tensor([[x]]))[0].softmax(-1) for x in range(runner.vocab_size)]
+    )
+    assert tables.ids.tolist() == distributions.topk(5).indices.tolist()
+    assert np.allclose(tables.probs, distributions.topk(5).values, atol=1e-6)
+    assert np.allclose(tables.total, distributions.sum(0), atol=1e-6)
 
 
 def test_rows_follow_the_best_bigrams_while_they_are_worth_it():

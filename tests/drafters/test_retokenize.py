@@ -8,7 +8,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers
 
 from outdraft.codecs.bytes import ByteCodec
 from outdraft.codecs.text import TextCodec
-from outdraft.drafters.shared.retokenize import Retokenized, encode_end, spell, whole_characters
+from outdraft.drafters.shared.networks.retokenize import Retokenized, encode_end, spell, whole_characters
 
 WORDS = "once upon a time there was one tiny mouse who went to the sea".split()  # noqa: SIM905
 

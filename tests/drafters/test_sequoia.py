@@ -2,20 +2,21 @@
 
 import pytest
 import torch
-from drafters.drafting import make, sequence
-from drafters.test_draft_model import DECODER, V
+from drafters.drafting import door, make, sequence, write
+from drafters.test_draft_model import DECODER, V, fresh_logits
 
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.decode.best_trees import BestTrees
 from outdraft.drafters.sequoia.drafter import SequoiaDrafter, SequoiaOptions, measure_passes
 from outdraft.drafters.sequoia.rates import RankRates
-from outdraft.drafters.shared.draft_model import DraftModel
+from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.models.load import save_model
-from outdraft.testing.enumerate_law import expected_accepted
+from outdraft.testing.enumerate_distribution import expected_accepted
+from outdraft.testing.table_target import TableTarget
 from outdraft.testing.tables import Table, drafts_from
 from outdraft.verify.auto import Auto
+from outdraft.verify.shared.best_trees import BestTrees
 
 RATES = (0.55, 0.2, 0.1, 0.04)
 
@@ -82,12 +83,74 @@ def test_drafts_have_the_chosen_shape(params):
         assert nested(tree.children) == wanted and (draft.q is None) == (not params)
 
 
+def all_trees(num_nodes, depth):
+    """Every ordered tree of so many nodes and at most so many levels below its root, as nested tuples."""
+    if num_nodes == 1:
+        yield ()
+    for first in range(1, num_nodes) if depth else ():
+        for child in all_trees(first, depth - 1):
+            for rest in all_trees(num_nodes - first, depth):
+                yield (child, *rest)
+
+
+def size(tree):
+    return 1 + sum(map(size, tree))
+
+
+def height(tree):
+    return max((1 + height(child) for child in tree), default=0)
+
+
+def expected(tree, rates):
+    """Tokens of a round: a child of rank k is the accepted one with probability rates[k]."""
+    return 1 + sum(rate * expected(child, rates) for rate, child in zip(rates, tree, strict=False))
+
+
+@pytest.mark.parametrize(("rates", "widest"), [((0.4, 0.3, 0.2), 3), ((0.9, 0.05), 1), ((0.55, 0.25, 0.1), 2)])
+def test_the_drafted_tree_has_the_least_cost_a_token_of_all_trees(rates, widest):
+    """Rows cost next to nothing here, so a chain is best only where second children are never right."""
+    made, seq = drafter(acceptance=rates, nodes=6, depth=3), sequence([1, 2, 3])
+
+    def cost(tree):
+        return (made.draft_cost * height(tree) + 1 + 0.01 * (size(tree) - 1)) / expected(tree, rates)
+
+    made.begin([seq])
+    drafted = nested(host_tree(made.propose([seq], [Budget(depth=3)])[0]).children)
+    known = [tree for m in range(2, 8) for tree in all_trees(m, 3) if all(len(t) <= len(rates) for t in below(tree))]
+    assert cost(drafted) == pytest.approx(min(map(cost, known)))
+    assert len(drafted) >= widest
+
+
+def below(tree):
+    yield tree
+    for child in tree:
+        yield from below(child)
+
+
+class SecondBest(TableTarget):
+    """Writes what the draft model thinks second most likely."""
+
+    def next_logits(self, tokens):
+        logits = torch.zeros(V, dtype=torch.float64)
+        logits[fresh_logits(tokens).topk(2).indices[1]] = 9.0
+        return logits
+
+
+def test_counted_rates_change_the_tree():
+    """The second child is always the right one, which the prior does not expect: the tree grows below it."""
+    made = drafter(nodes=6, depth=5)
+    run = write([sequence([1, 2, 3], max_tokens=200)], SecondBest(vocab_size=V), made, k=5)
+    tokens = [len(event.tokens) for event in run.events if event.tokens and event.finish_reason is None]
+    assert made.rates[1] > 0.9 > 0.1 > made.rates[0]
+    assert sum(tokens[:30]) / 30 < 2.5 < 3.5 < sum(tokens[-10:]) / 10
+
+
 def test_costs_are_measured_on_the_target(tmp_path):
     save_model(DECODER, tmp_path)
     asked = []
 
     class Port:
-        vocab_size, dtype, device, record = V, torch.float64, torch.device("cpu"), None
+        vocab_size, dtype, device, record, exact = V, torch.float64, torch.device("cpu"), None, True
 
         @staticmethod
         def pass_seconds(rows):
@@ -96,7 +159,7 @@ def test_costs_are_measured_on_the_target(tmp_path):
 
     made = make("sequoia", Port, model=str(tmp_path), nodes=20)
     assert asked == [1, 2, 4, 8, 16, 21]
-    assert made.pass_costs == pytest.approx([1.0 + m for m in range(1, 22)]) == measure_passes(Port, 21)
+    assert made.pass_costs == pytest.approx([1.0 + m for m in range(1, 22)]) == measure_passes(door(Port), 21)
     assert 0 < made.draft_cost < 1
 
 

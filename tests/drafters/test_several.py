@@ -1,4 +1,4 @@
-"""Several drafters behind one: any arm at any time leaves text, law and memories as they should be."""
+"""Several drafters behind one: any arm at any time leaves text, distribution and memories as they should be."""
 
 import json
 from dataclasses import replace

@@ -7,8 +7,8 @@ import pytest
 from drafters.drafting import sequence
 
 from outdraft.core.policy import Budget
-from outdraft.drafters.shared.span_index import Continuation, look_up
-from outdraft.drafters.shared.trie import Trie
+from outdraft.drafters.shared.look_up.span_index import Sequel, look_up
+from outdraft.drafters.shared.look_up.trie import Trie
 
 
 class Known:
@@ -20,7 +20,7 @@ class Known:
     def lookup(self, context, depth):
         for tokens, count in self.found:
             self.read += 1
-            yield Continuation(tokens[:depth], count)
+            yield Sequel(tokens[:depth], count)
 
 
 def prefixes(tokens, parents):

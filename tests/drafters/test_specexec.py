@@ -11,10 +11,10 @@ from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits
 from outdraft.core.draft import host_tree
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.drafters.shared.draft_model import DraftModel
-from outdraft.drafters.shared.growth import grow_trees
 from outdraft.drafters.shared.limits import MAX_NODES
-from outdraft.drafters.shared.tree import Tree
+from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.drafters.specexec import BestFirst, SpecExecDrafter, SpecExecOptions
 from outdraft.testing.table_target import TableTarget
 
@@ -71,7 +71,7 @@ def test_best_first_equals_brute_force(nodes, beams):
             assert paths(draft) == one_at_a_time(tokens, nodes=nodes, **settings), settings
 
 
-def test_a_greedy_request_gets_deeper_trees_a_sampled_one_those_of_its_law():
+def test_a_greedy_request_gets_deeper_trees_a_sampled_one_those_of_its_distribution():
     made, trees = drafter(nodes=40, beams=8, temperature=0.3), {}
     for temperature in (0.0, 0.3, 1.0):
         seq = sequence([1, 2, 3], temperature=temperature)
@@ -103,7 +103,7 @@ def test_a_thousand_nodes_take_few_passes():
 
 
 def test_no_more_nodes_are_fed_than_the_draft_model_keeps_rows():
-    """Wide rounds over sharp laws feed many nodes that better ones drive out again."""
+    """Wide rounds over sharp distributions feed many nodes that better ones drive out again."""
     sharp = TableTarget(vocab_size=23, order=2, sharpness=4.0)
 
     def feed(level, trees):

@@ -1,23 +1,25 @@
-"""Saguaro's bent law: it is what is drawn from and what is stored, and rejections are foreseen more often."""
+"""Saguaro's bent distribution: it is what is drawn from and what is stored, and rejections are foreseen more often."""
 
 from dataclasses import replace
 
 import pytest
 import torch
 from contracts.sides import inside, twin
-from verify.laws import rule
+from verify.distributions import rule
 
+from outdraft.core.drafter import Traits
 from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.step import Parts
-from outdraft.drafters.ssd import SsdDrafter, SsdOptions, bend
+from outdraft.drafters.ssd.drafter import SsdDrafter, SsdOptions, bend
+from outdraft.drafters.ssd.fan_out import fan_outs, rank_outcomes
 from outdraft.engine.loop import Engine
 from outdraft.testing.audit import AuditError
-from outdraft.testing.contract.law import sampled_law_is_the_targets
-from outdraft.testing.enumerate_law import exact_law, target_law, total_variation
+from outdraft.testing.contract.distribution import sampled_distribution_is_the_targets
+from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.fakes import ConstantPolicy, TableTarget
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
@@ -28,10 +30,10 @@ class Draws:
     """Sampled guesses of a table: a chain of first children, with `width - 1` others beside each."""
 
     needs = Needs()
-    rewinds = True
+    traits = Traits(rewinds=True)
 
-    def __init__(self, law, width):
-        self.law, self.width = law, width
+    def __init__(self, distribution, width):
+        self.distribution, self.width = distribution, width
         self.asked = []  # (text, depth)
 
     def begin(self, seqs): ...
@@ -46,64 +48,64 @@ class Draws:
         parents = [-1]
         for level in range(depth):
             parents += [max(0, 1 + (level - 1) * self.width)] * self.width
-        return drafts_from(self.law, parents)(seq.tokens, seq.draft_coins(seq))
+        return drafts_from(self.distribution, parents)(seq.tokens, seq.draft_coins(seq))
 
 
-def one_guess(law, *, depth, **options):
+def one_guess(distribution, *, depth, **options):
     """What ssd drafts where nothing was prepared, as a function that can be enumerated."""
 
     def propose(tokens, coins):
         seq = replace(one_sequence(tokens), draft_coins=lambda seq: coins)
-        drafter = SsdDrafter(SsdOptions(**options), Draws(law, 1))
+        drafter = SsdDrafter(SsdOptions(**options), Draws(distribution, 1))
         drafter.begin([seq])
         return drafter.propose([seq], [Budget(depth=depth)])[0]
 
     return propose
 
 
-def claiming(propose, law):
-    """The same guess, said to be drawn from `law`."""
+def claiming(propose, distribution):
+    """The same guess, said to be drawn from `distribution`."""
 
     def lying(tokens, coins):
         draft = propose(tokens, coins)
         ids = draft.tokens.tolist()
-        return replace(draft, q=torch.stack([law([*tokens, *ids[1 : node + 1]]) for node in range(len(ids))]))
+        return replace(draft, q=torch.stack([distribution([*tokens, *ids[1 : node + 1]]) for node in range(len(ids))]))
 
     return lying
 
 
-def test_the_likeliest_entries_are_scaled_and_the_law_stays_one():
-    law, top = torch.tensor([0.5, 0.1, 0.3, 0.1]), torch.tensor([0, 2])
-    assert torch.allclose(bend(law, top, 0.5), torch.tensor([0.25, 0.1, 0.15, 0.1]) / 0.6)
-    assert torch.allclose(bend(law, top, 0.0), torch.tensor([0.0, 0.5, 0.0, 0.5]))
+def test_the_likeliest_entries_are_scaled_and_the_distribution_stays_one():
+    distribution, top = torch.tensor([0.5, 0.1, 0.3, 0.1]), torch.tensor([0, 2])
+    assert torch.allclose(bend(distribution, top, 0.5), torch.tensor([0.25, 0.1, 0.15, 0.1]) / 0.6)
+    assert torch.allclose(bend(distribution, top, 0.0), torch.tensor([0.0, 0.5, 0.0, 0.5]))
     nowhere_else = torch.tensor([0.6, 0.0, 0.4, 0.0])
     assert torch.equal(bend(nowhere_else, top, 0.0), nowhere_else)
-    assert law[0] == 0.5, "the draft's own law is left as it is"
+    assert distribution[0] == 0.5, "the draft's own distribution is left as it is"
 
 
 @pytest.mark.parametrize("name", ["rejection", "block"])
-def test_a_round_has_the_targets_law_with_the_bent_q_and_with_no_other(name):
+def test_a_round_has_the_targets_distribution_with_the_bent_q_and_with_no_other(name):
     target, draft = random_table(3, 1, 1), random_table(3, 1, 2)
-    wanted = target_law(target, [0, 0], 3)
+    wanted = target_distribution(target, [0, 0], 3)
     guess = one_guess(draft, depth=2, saguaro=0.3)
-    assert total_variation(exact_law(rule(name), target, guess, [0, 0], 3), wanted) < 1e-9
-    false = exact_law(rule(name), target, claiming(guess, draft), [0, 0], 3)
+    assert total_variation(exact_distribution(rule(name), target, guess, [0, 0], 3), wanted) < 1e-9
+    false = exact_distribution(rule(name), target, claiming(guess, draft), [0, 0], 3)
     assert total_variation(false, wanted) > 0.02, "the unbent q must not pass"
 
 
-def test_whole_texts_have_the_targets_law_with_the_bent_q_and_with_no_other(tmp_path, monkeypatch):
+def test_whole_texts_have_the_targets_distribution_with_the_bent_q_and_with_no_other(tmp_path, monkeypatch):
     """Back-ups, prepared chains and a draft model's own memory, in ragged batches."""
     row = DrafterRow(drafter="ssd", side=inside(twin, width=2), options={"outcomes": 2, "saguaro": 0.1})
     subject = Subject(row, tmp_path, vocab_size=7)
-    sampled_law_is_the_targets(subject, num_texts=200)
+    sampled_distribution_is_the_targets(subject, num_texts=200)
     redraw = SsdDrafter._redraw
 
-    def lying(self, root, guess, depth, *, is_key):
-        return replace(redraw(self, root, guess, depth, is_key=is_key), laws=guess.laws)
+    def lying(self, root, guess, depth, place, *, is_key):
+        return replace(redraw(self, root, guess, depth, place, is_key=is_key), distributions=guess.distributions)
 
     monkeypatch.setattr(SsdDrafter, "_redraw", lying)
-    with pytest.raises(AuditError, match="target's law"):
-        sampled_law_is_the_targets(subject, num_texts=100)
+    with pytest.raises(AuditError, match="target's distribution"):
+        sampled_distribution_is_the_targets(subject, num_texts=100)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_only_sampled_requests_without_shared_noise_are_bent(coupled, temperatur
     drafter.begin([seq])
     q = drafter.propose([seq], [Budget(depth=3)])[0].q
     assert torch.equal(q[0], draft([0, 1])) is not is_bent
-    assert [depth for _, depth in drafter.inner.asked] == ([1, 1, 1] if is_bent else [3])
+    assert [depth for _, depth in drafter.inner.asked] == ([3] if coupled or not temperature else [1, 1, 1])
 
 
 def test_sequences_of_one_batch_keep_their_own_lengths():
@@ -142,23 +144,65 @@ def test_a_bent_chain_spends_the_coins_that_a_plain_one_would():
 
 
 def test_prepared_for_are_the_likeliest_tokens_that_were_not_drawn():
-    """After all of the chain the draft's three best; instead of each of its tokens, what is left of the best three."""
-    law = random_table(8, 1, 2)
-    drafter = SsdDrafter(SsdOptions(saguaro=0.2, outcomes=100), Draws(law, 3))
+    """So many of them after each place as the fan-out says; the whole chain's own next token first."""
+    table = random_table(12, 1, 2)
+    drafter = SsdDrafter(SsdOptions(saguaro=0.2, outcomes=9), Draws(table, 1))
     seq = one_sequence([0, 1])
     drafter.begin([seq])
     (draft,) = drafter.propose([seq], [Budget(depth=2)])
     drafter.ahead([seq], [draft], lambda: False)
-    first, second = draft.tokens[1:].tolist()
-    best = [law([token]).topk(3).indices.tolist() for token in (1, first, second)]
-    wanted = [(first, second, token) for token in best[2]]
-    wanted += [(token,) for token in best[0] if token != first]
-    wanted += [(first, token) for token in best[1] if token != second]
+    fan = fan_outs(0.8, 1.0, 2, 9)
+    path = draft.tokens[1:].tolist()
     prepared = drafter._rounds[seq.id].prepared
-    assert list(prepared) == wanted
-    for outcome, guess in prepared.items():
+    assert next(iter(prepared)) == (*path, int(table([path[1]]).argmax()))
+    for k, before in enumerate((1, *path)):
+        best = [token for token in table([before]).argsort(descending=True).tolist() if token not in path[k : k + 1]]
+        found = [outcome[k] for outcome in prepared if len(outcome) == k + 1]
+        assert found == best[: fan[k]] and [*path[:k], found[0]] in [list(outcome[: k + 1]) for outcome in prepared]
+    for outcome, (_, guess) in prepared.items():
         assert len(guess.tokens) == 2
-        assert torch.allclose(guess.laws[0], bend(law(outcome), law(outcome).topk(3).indices, 0.2))
+        assert torch.allclose(guess.distributions[0], bend(table(outcome), table(outcome).topk(fan[0]).indices, 0.2))
+
+
+@pytest.mark.parametrize(("acceptance", "decay"), [(0.5, 1.0), (0.8, 1.0), (0.8, 0.5), (0.6, 2.0)])
+def test_the_fan_out_is_a_geometric_series_and_the_best_of_all(acceptance, decay):
+    """Within one of the published formula, and no other split of as many outcomes misses less."""
+    depth, count = 4, 40
+    found = fan_outs(acceptance, decay, depth, count)
+    wanted = [acceptance ** (k / (1 + decay)) for k in range(depth)]
+    wanted.append(acceptance ** (depth / (1 + decay)) * (1 - acceptance) ** (-1 / (1 + decay)))
+    wanted = [count * share / sum(wanted) for share in wanted]
+    assert sum(found) == count and all(abs(ours - theirs) <= 1.2 for ours, theirs in zip(found, wanted, strict=True))
+    assert found[:depth] == sorted(found[:depth], reverse=True) and found[0] > found[depth - 1]
+
+    def misses(split):
+        chances = [acceptance**k * (1 - acceptance) for k in range(depth)] + [acceptance**depth]
+        return sum(chance * split[k] ** -decay for k, chance in enumerate(chances))
+
+    exact = misses(wanted)
+    assert misses(found) == pytest.approx(exact, rel=0.02) and misses([count // (depth + 1)] * (depth + 1)) > exact
+
+
+def test_outcomes_that_are_not_there_leave_their_room_to_others():
+    assert rank_outcomes(0.8, 1.0, [1, 0, 2], 10) == [(2, 1), (0, 1), (2, 2)]
+    assert rank_outcomes(0.8, 1.0, [0], 3) == []
+
+
+def test_hits_are_counted_by_rank_and_acceptance_is_learned():
+    """A second guess that was prepared for is a hit of rank 2; what the rule says moves the fan-out."""
+    target = TableTarget(vocab_size=20, order=1, sharpness=1.5)
+    p = Table(torch.softmax(target.table, -1), 1)
+    drafter = SsdDrafter(SsdOptions(outcomes=12), Draws(blend(p, random_table(20, 1, 3), 0.7), 1))
+    parts = Parts(target=target, drafter=drafter, verifier=rule("rejection"), policy=ConstantPolicy(Budget(depth=3)))
+    engine = Engine(parts)
+    engine.add(Request(prompt_token_ids=(3,), params=SamplingParams(max_tokens=60, temperature=1.0, seed=1)))
+    learned = set()
+    while engine.has_work:
+        engine.step()
+        learned |= {now.acceptance for now in drafter._rounds.values()}
+    assert sum(drafter.hits_by_rank) == drafter.num_hits
+    assert drafter.hits_by_rank[0] > 3 and sum(drafter.hits_by_rank[1:]) > 0
+    assert 0.8 in learned and len(learned) > 5
 
 
 @pytest.mark.parametrize("saguaro", [-0.1, 1.5, float("nan")])

@@ -1,4 +1,5 @@
-"""Stochastic beams: the nodes are those of the paper, and under exact rules the text keeps the target's law."""
+"""Stochastic beams: the nodes are those of the paper, and under exact rules the text keeps the target's
+distribution."""
 
 from collections import Counter
 from dataclasses import replace
@@ -6,14 +7,20 @@ from functools import partial
 
 import pytest
 import torch
-from verify.laws import rule
+from verify.distributions import rule
 
 from outdraft.core.draft import Draft, host_tree
-from outdraft.drafters.shared.growth import grow_trees
-from outdraft.drafters.shared.limits import Floor
-from outdraft.drafters.shared.shapes import Joint
-from outdraft.drafters.shared.tree import Tree
-from outdraft.testing.enumerate_law import BranchingDraftCoins, exact_law, outcomes, target_law, total_variation
+from outdraft.drafters.shared.limits import Cutoff
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.shapes import Joint
+from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.testing.enumerate_distribution import (
+    BranchingDraftCoins,
+    exact_distribution,
+    outcomes,
+    target_distribution,
+    total_variation,
+)
 from outdraft.testing.statistics import chi_square_tail, two_sample
 from outdraft.testing.tables import one_sequence, random_table
 
@@ -28,14 +35,14 @@ PAIRS = {
 }
 
 
-def grow(law, tokens, coins=None, *, size=2, depth=2, nodes=100, seed=0, threshold=0.0, temperature=1.0):
+def grow(distribution, tokens, coins=None, *, size=2, depth=2, nodes=100, seed=0, threshold=0.0, temperature=1.0):
     seq = one_sequence(tokens, seed=seed, temperature=temperature)
     if coins is not None:
         seq = replace(seq, draft_coins=lambda _: coins)
-    tree = Tree(seq, Joint(size), max_depth=depth, max_nodes=nodes, floor=Floor(threshold))
+    tree = Tree(seq, Joint(size), max_depth=depth, max_nodes=nodes, cutoff=Cutoff(threshold))
 
     def feed(level, trees):
-        return torch.stack([law([*tokens, *tree.path(node)]).log() for node in tree.frontier])
+        return torch.stack([distribution([*tokens, *tree.path(node)]).log() for node in tree.frontier])
 
     return grow_trees([tree], feed, sample="match")[0]
 
@@ -63,13 +70,13 @@ def in_order_of(draft, rank):
 
 
 def deviation(name, target, propose):
-    law = exact_law(rule(name), target, propose, CONTEXT, 3)
-    return total_variation(law, target_law(target, CONTEXT, 3))
+    distribution = exact_distribution(rule(name), target, propose, CONTEXT, 3)
+    return total_variation(distribution, target_distribution(target, CONTEXT, 3))
 
 
 @pytest.mark.parametrize("which", PAIRS)
 @pytest.mark.parametrize("name", ["multi_draft", "traversal"])
-def test_output_has_the_targets_law(name, which):
+def test_output_has_the_targets_distribution(name, which):
     target, drafter = PAIRS[which]
     assert deviation(name, target, partial(grow, drafter)) < 1e-9
 
@@ -77,12 +84,12 @@ def test_output_has_the_targets_law(name, which):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["multi_draft", "traversal"])
 @pytest.mark.parametrize("options", [{"size": 3}, {"depth": 3}, {"depth": 3, "nodes": 5}], ids=str)
-def test_output_of_larger_beams_has_the_targets_law(name, options):
+def test_output_of_larger_beams_has_the_targets_distribution(name, options):
     assert deviation(name, PAIRS["random"][0], partial(grow, PAIRS["random"][1], **options)) < 1e-9
 
 
 @pytest.mark.parametrize("name", ["multi_draft", "traversal"])
-def test_full_trees_and_unsure_branches_keep_the_law(name):
+def test_full_trees_and_unsure_branches_keep_the_distribution(name):
     target, drafter = PAIRS["random"]
     assert deviation(name, target, partial(grow, drafter, nodes=3)) < 1e-9
     assert deviation(name, target, partial(grow, drafter, threshold=0.4)) < 1e-9
@@ -114,12 +121,12 @@ def test_a_beam_that_looks_at_the_coming_token_is_caught():
     assert deviation("multi_draft", target, propose) > 1e-3
 
 
-def first_prefixes(chance, law, size, depth):
+def first_prefixes(chance, distribution, size, depth):
     """Draw texts again and again, less those without news: the first `size` different beginnings of each length."""
     texts = {(): 1.0}
     for _ in range(depth):
         texts = {
-            (*text, token): mass * float(law([*CONTEXT, *text])[token])
+            (*text, token): mass * float(distribution([*CONTEXT, *text])[token])
             for text, mass in texts.items()
             for token in range(3)
         }
@@ -138,10 +145,10 @@ def first_prefixes(chance, law, size, depth):
 
 
 def tally(results):
-    law = {}
+    distribution = {}
     for mass, result in results:
-        law[result] = law.get(result, 0.0) + mass
-    return law
+        distribution[result] = distribution.get(result, 0.0) + mass
+    return distribution
 
 
 @pytest.mark.parametrize("size, depth", [(1, 2), (2, 2), (3, 2), (2, 3)])
@@ -157,11 +164,11 @@ def test_the_nodes_are_the_first_different_beginnings_of_random_texts(size, dept
 
 def test_keyed_coins_give_the_same_nodes():
     """Production's noise: the draw of a parent and the draw of its child know nothing of each other."""
-    law = tally(outcomes(lambda chance: levels(grow(DRAFTER, CONTEXT, BranchingDraftCoins(chance)))))
+    distribution = tally(outcomes(lambda chance: levels(grow(DRAFTER, CONTEXT, BranchingDraftCoins(chance)))))
     seen = Counter(levels(grow(DRAFTER, CONTEXT, seed=seed)) for seed in range(3000))
-    assert set(seen) <= set(law)
-    common = [key for key in law if 3000 * law[key] >= 10]
-    chi_square = sum((seen[key] - 3000 * law[key]) ** 2 / (3000 * law[key]) for key in common)
+    assert set(seen) <= set(distribution)
+    common = [key for key in distribution if 3000 * distribution[key] >= 10]
+    chi_square = sum((seen[key] - 3000 * distribution[key]) ** 2 / (3000 * distribution[key]) for key in common)
     assert chi_square_tail(chi_square, len(common) - 1) > 1e-3
 
 

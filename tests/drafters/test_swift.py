@@ -8,7 +8,7 @@ from outdraft.core.draft import chain, host_tree
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.skip import Skip
-from outdraft.drafters.shared.skip_sets import alternating
+from outdraft.drafters.shared.own_layers.skip_sets import alternating
 from outdraft.drafters.swift.search import Search, SearchOptions
 from outdraft.drafters.swift.siblings import add_siblings, width_at
 from outdraft.drafters.swift.surrogate import advise
@@ -76,9 +76,11 @@ def agreement_by_steps(seq, count, skip):
     assert before.tokens == seq.tokens[: start + 1]
     agreed = 0
     for i in range(count):
-        context = runner.tentative([before], i, [1])
-        hidden = runner.run(torch.tensor([seq.tokens[start + i]]), torch.tensor([start + i]), context, skip=skip)
-        agreed += int(runner.logits(hidden).argmax()) == seq.tokens[start + i + 1]
+        context = runner.port.rows.tentative([before], i, [1])
+        hidden = runner.port.layers.run(
+            torch.tensor([seq.tokens[start + i]]), torch.tensor([start + i]), context, skip=skip
+        )
+        agreed += int(runner.port.layers.logits(hidden).argmax()) == seq.tokens[start + i + 1]
     return agreed / count
 
 
@@ -151,7 +153,7 @@ def test_siblings_are_the_next_best_and_fit_the_room():
     assert [width_at(x, drawn=True) for x in (0.99, 0.9, 0.6, 0.2)] == [2, 3, 4, 5]
 
 
-def test_drawn_siblings_hand_over_the_law_and_the_chain_goes_first():
+def test_drawn_siblings_hand_over_the_distribution_and_the_chain_goes_first():
     runner = Runner(MODEL)
     drafter = make("swift", runner, siblings=True, confidence_threshold=0.0)
     seq = sequence([1, 2, 3, 4], temperature=1.0, k=0)
@@ -167,7 +169,7 @@ def test_drawn_siblings_hand_over_the_law_and_the_chain_goes_first():
         if drawn:
             assert drawn == seq.draft_coins(seq).draw(tree.q[node], node, node, len(drawn))
     hidden = run_pending([seq], runner, skip=drafter.search.best)
-    expected = warp_nodes(seq, runner.logits(hidden), [[]])
+    expected = warp_nodes(seq, runner.port.layers.logits(hidden), [[]])
     torch.testing.assert_close(tree.q[0], expected[0].to(tree.q.dtype), atol=1e-6, rtol=0)
 
 

@@ -1,4 +1,8 @@
-"""TriForce: planted chunks are retrieved, the small drafter changes passes but no token, the law is the view's own."""
+"""TriForce: planted chunks are retrieved, the small drafter changes passes but no token, the distribution is the view's
+own."""
+
+import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,9 +11,11 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
+from outdraft.drafters.triforce import middle
 from outdraft.drafters.triforce.retrieve import retrieve_rows
 from outdraft.engine.runner import Runner
 from outdraft.models.load import save_model
+from outdraft.testing.enumerate_distribution import BranchingDraftCoins, outcomes
 from outdraft.testing.tiny import tiny_model
 
 MODEL = tiny_model(layers=3, vocab=31)
@@ -49,9 +55,9 @@ def test_a_budget_that_holds_the_text_is_always_accepted(small):
     assert shares[0] > 0.9 and shares[1] < 0.8
 
 
-@pytest.mark.parametrize("params", [{}, {"temperature": 0.9}, {"temperature": 0.9, "coupled": True}])
+@pytest.mark.parametrize("params", [{}, {"temperature": 0.9, "coupled": True}])
 def test_the_small_drafter_saves_passes_and_changes_no_token(small, params, tmp_path):
-    """The chain is what the view alone draws, token by token, with the law that it was drawn from."""
+    """The chain is what the view alone draws, token by token, with the distribution that it was drawn from."""
     runner = Runner(MODEL)
     seqs = [sequence(p, k=0, max_tokens=40, **params) for p in PROMPTS]
     with pytest.raises(ZeroDivisionError):
@@ -74,6 +80,46 @@ def test_the_small_drafter_saves_passes_and_changes_no_token(small, params, tmp_
     assert torch.equal(again.tokens, drafts[0].tokens)
 
 
+def enumerated(drafter, seq):
+    """The distribution of chains of three tokens over every coin, and the one that they claim to have."""
+    chains = torch.zeros(3, 3, 3, dtype=torch.float64)
+    claimed = torch.zeros(3, 3, 3, dtype=torch.float64)
+
+    def run(chance):
+        coins = BranchingDraftCoins(chance)
+        draft = drafter.propose([replace(seq, draft_coins=lambda _: coins)], [Budget(depth=3)])[0]
+        return draft.tokens[1:].tolist(), draft.q
+
+    for mass, (tokens, q) in outcomes(run):
+        chains[tuple(tokens)] += mass
+        claimed[tuple(tokens)] = float(torch.stack([q[i, token] for i, token in enumerate(tokens)]).prod())
+    return chains, claimed
+
+
+def test_sampled_small_guesses_are_judged_by_rejection_sampling(tmp_path, monkeypatch):
+    """The chain has exactly the distribution that it claims; one that drew from p after a rejection would not."""
+    target = tiny_model(layers=2, vocab=3, max_len=64)
+    save_model(tiny_model(layers=1, vocab=3, max_len=64, seed=5), tmp_path)
+    runner = Runner(target)
+    drafter = make(
+        "triforce", runner, draft={"method": "draft_model", "model": str(tmp_path)}, draft_depth=1, budget=6, chunk=2
+    )
+    seq = sequence([0, 1, 2] * 4, k=0, temperature=1.5)
+    with pytest.raises(ZeroDivisionError):
+        write([seq], runner, make("none"), each_step=lambda live: live[0].num_output < 2 or 1 / 0)
+    drafter.begin([seq])
+    chains, claimed = enumerated(drafter, seq)
+    assert (chains - claimed).abs().sum() / 2 < 1e-9
+    assert drafter.num_inner_accepted > 0 and drafter.num_inner_rejected > 0
+
+    def forgetful(p, token, q, flip, draw):
+        return token if flip(min(1.0, float(p[token] / q[token]))) else draw(p)
+
+    monkeypatch.setattr(middle, "keep_or_redraw", forgetful)
+    chains, claimed = enumerated(drafter, seq)
+    assert (chains - claimed).abs().sum() / 2 > 0.01
+
+
 @pytest.mark.parametrize("params", [{}, {"presence_penalty": 2.0}, {"repetition_penalty": 2.5, "temperature": 0.7}])
 def test_a_small_drafter_that_is_the_target_guesses_all_with_its_penalties(params, tmp_path):
     save_model(MODEL, tmp_path)
@@ -85,6 +131,23 @@ def test_a_small_drafter_that_is_the_target_guesses_all_with_its_penalties(param
     drafter.begin([seq])
     assert drafter.propose([seq], [Budget(depth=16)])[0].num_nodes == 17
     assert drafter.num_passes == 4  # of three guesses and one more token each
+
+
+def test_a_small_model_with_a_streaming_cache_goes_on_beyond_its_context(tmp_path):
+    """The target's own weights as the small model, which may hold 24 positions; the text is three times as long."""
+    save_model(MODEL, tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    (tmp_path / "config.json").write_text(json.dumps(config | {"max_position_embeddings": 24}))
+    passes = {}
+    for window in (None, 16):
+        runner = Runner(MODEL)
+        draft = {"method": "draft_model", "model": str(tmp_path), "sinks": 2, "window": window}
+        drafter = make("triforce", runner, draft=draft, budget=200)
+        events = write([sequence([1, 2, 3] * 7, max_tokens=50, ignore_eos=True)], runner, drafter, k=6).events
+        passes[window] = drafter.num_passes / len(events)
+    assert passes[None] > 4  # the middle level goes on alone, token by token
+    assert passes[16] < passes[None] - 1
+    assert drafter._small.model._cache.num_dropped > 40
 
 
 def test_what_it_refuses():

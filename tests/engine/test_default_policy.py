@@ -4,18 +4,19 @@ import pytest
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
+from outdraft.engine.assembly.combination import combine
+from outdraft.engine.assembly.speculative_config import Speculation, from_mapping
 from outdraft.engine.llm import LLM
-from outdraft.engine.speculative_config import Speculation, from_mapping
 
 
 def test_auto_unless_a_number_is_named():
-    assert Speculation().pacing == "fixed"  # nothing is ever drafted
-    assert Speculation(drafter="ngram").pacing == "auto"
-    assert Speculation(num_speculative_tokens=0).pacing == "fixed"
-    assert Speculation(num_speculative_tokens=3, policy="auto").pacing == "auto"
-    assert from_mapping({"method": "ngram"}).pacing == "auto"
-    assert from_mapping({"method": "ngram", "num_speculative_tokens": 4}).pacing == "fixed"
-    assert from_mapping({"method": "ngram", "policy": "roc"}).pacing == "roc"
+    assert combine(Speculation()).policy.name == "fixed"  # nothing is ever drafted
+    assert combine(Speculation(drafter="ngram")).policy.name == "auto"
+    assert combine(Speculation(num_speculative_tokens=0)).policy.name == "fixed"
+    assert combine(Speculation(num_speculative_tokens=3, policy="auto")).policy.name == "auto"
+    assert combine(from_mapping({"method": "ngram"})).policy.name == "auto"
+    assert combine(from_mapping({"method": "ngram", "num_speculative_tokens": 4})).policy.name == "fixed"
+    assert combine(from_mapping({"method": "ngram", "policy": "roc"})).policy.name == "roc"
 
 
 def test_the_engine_is_built_so():

@@ -8,7 +8,7 @@ from recording import record_by_tracing
 from outdraft.cache.config import CacheConfig
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.build import make_runner
+from outdraft.engine.assembly.assemble import make_runner
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.runner import Runner
 from outdraft.nn.capture import call_each_time

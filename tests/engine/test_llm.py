@@ -8,7 +8,7 @@ import torch
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError, NumericsError, RequestError
 from outdraft.core.events import Source
-from outdraft.engine.variant import network_of
+from outdraft.engine.assembly.variant import network_of
 
 GREEDY = SamplingParams(max_tokens=24)
 SEEDED = SamplingParams(max_tokens=24, temperature=1.0, seed=5)
@@ -53,7 +53,7 @@ def test_leaving_a_stream_cancels_the_request(fast):
     stream = fast.stream("abc", GREEDY)
     next(stream)
     stream.close()
-    assert not fast.engine.has_work and not fast._callers._writers
+    assert not fast._thread.ask(lambda engine: engine.has_work)
 
 
 def test_async_callers_share_the_batch_and_get_their_own_text(llm, fast):

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.engine.plain_rows import find_bound
+from outdraft.models.guard_bound import find_bound
 from outdraft.testing.tiny import tiny_model
 
 

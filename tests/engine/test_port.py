@@ -8,7 +8,7 @@ from outdraft.cache.config import CacheConfig
 from outdraft.core.draft import chain
 from outdraft.core.packing import pack
 from outdraft.core.skip import Skip
-from outdraft.drafters.shared.draft_cache import DraftCache
+from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
 from outdraft.testing.recompute import CacheRecheck
@@ -40,17 +40,19 @@ def test_again_sees_the_text_before_and_touches_nothing(model, layout):
     with torch.inference_mode():
         runner, seqs = started(model, layout)
         counts = (4, 3)
-        context = runner.again(seqs, counts)
+        context = runner.port.rows.again(seqs, counts)
         ids = [token for seq, n in zip(seqs, counts, strict=True) for token in seq.tokens[:-1][-n:]]
         places = [p for seq, n in zip(seqs, counts, strict=True) for p in range(seq.num_cached - n, seq.num_cached)]
-        found = runner.run(torch.tensor(ids), torch.tensor(places), context)
+        found = runner.port.layers.run(torch.tensor(ids), torch.tensor(places), context)
         for seq, n, part in zip(seqs, counts, found.split(counts), strict=True):
             text = torch.tensor(seq.tokens[:-1])
             where = torch.arange(len(text))
             whole = model.run(model.embed(text, where), where, CausalContext(1, len(text))).hidden
             torch.testing.assert_close(part, whole[-n:], atol=1e-9, rtol=0)
             CacheRecheck(runner)(seq, seq.tokens[:-1])
-        skipped = runner.run(torch.tensor(ids), torch.tensor(places), runner.again(seqs, counts), skip=SKIP)
+        skipped = runner.port.layers.run(
+            torch.tensor(ids), torch.tensor(places), runner.port.rows.again(seqs, counts), skip=SKIP
+        )
         assert not torch.allclose(skipped, found, atol=1e-3)
         for seq in seqs:
             CacheRecheck(runner)(seq, seq.tokens[:-1])
@@ -68,11 +70,11 @@ def test_the_network_runs_over_copied_rows(model):
             own.add(seq.id)
             own.grow(seq.id, seq.num_cached)
             for layer in range(config.num_layers):
-                k, v = runner.rows(seq, layer)
+                k, v = runner.port.rows.read(seq, layer)
                 assert k.shape == (config.num_kv_heads, seq.num_cached, config.head_dim)
                 own.rows.write(seq.id, layer, 0, k.transpose(0, 1), v.transpose(0, 1))
             own.keep(seq.id, range(seq.num_cached))
         ids, places = [seq.pending for seq in seqs], [seq.num_cached for seq in seqs]
         context = own.extend([seq.id for seq in seqs], [1, 1])
-        over_copies = runner.run(torch.tensor(ids), torch.tensor(places), context)
+        over_copies = runner.port.layers.run(torch.tensor(ids), torch.tensor(places), context)
         assert torch.equal(over_copies, run_pending(seqs, runner))

@@ -51,8 +51,8 @@ def test_a_bad_setting_is_refused_before_any_work(llm, params, words, named):
 
 def test_references_of_a_prompt_and_of_all(llm, monkeypatch):
     seen = []
-    add = llm.engine.add
-    monkeypatch.setattr(llm.engine, "add", lambda request, stop: seen.append(request) or add(request, stop))
+    enqueue = llm.engine.enqueue
+    monkeypatch.setattr(llm.engine, "enqueue", lambda seq: seen.append(seq.request) or enqueue(seq))
     one = SamplingParams(max_tokens=1)
     llm.generate([{"prompt": "a", "references": ["own", [5, 6]]}, "b"], one, references=["shared"])
     own, shared = (tuple(llm.codec.encode(text)) for text in ("own", "shared"))

@@ -29,7 +29,7 @@ def alone(decoder, text):
 @pytest.mark.parametrize("architecture", TINY_ARCHITECTURES)
 def test_equals_each_text_alone(architecture, length):
     decoder = tiny_model(architecture, dtype=torch.float64, seed=1)
-    scored = Runner(decoder).score(TEXTS[:, :length])
+    scored = Runner(decoder).port.layers.score(TEXTS[:, :length])
     assert scored.shape == (4, 61)
     for text, row in zip(TEXTS[:, :length], scored, strict=True):
         assert torch.allclose(row, alone(decoder, text), atol=1e-10)
@@ -41,10 +41,10 @@ def test_on_the_kernels(length):
     decoder = make("llama")
     wide = copy.deepcopy(decoder).float()
     runner = Runner(NativeDecoder(decoder))
-    scored = runner.score(TEXTS[:, :length])
+    scored = runner.port.layers.score(TEXTS[:, :length])
     for text, row in zip(TEXTS[:, :length], scored, strict=True):
         assert torch.allclose(row, alone(wide, text), atol=0.1 * float(row.std()))
-        assert torch.equal(row, runner.score(text[None])[0])  # the bits do not depend on the others
+        assert torch.equal(row, runner.port.layers.score(text[None])[0])  # the bits do not depend on the others
 
 
 @pytest.mark.parametrize("layout", ["static", "paged"])
@@ -55,7 +55,7 @@ def test_a_live_sequence_goes_on_undisturbed(layout):
     seq, runner = engine.add(request), engine.parts.target.target
     while engine.has_work:
         engine.step()
-        runner.score(TEXTS)
-        assert runner.pass_seconds(33) > 0
+        runner.port.layers.score(TEXTS)
+        assert runner.port.costs.pass_seconds(33) > 0
         runner.cache.check()
     assert seq.output == subject.oracle(request)

@@ -5,9 +5,9 @@ import torch
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import ConfigError
+from outdraft.core.sizes import read_bytes
 from outdraft.decode.executor import Overlapped, Serial
-from outdraft.engine.memory import read_bytes
-from outdraft.engine.variant import network_of
+from outdraft.engine.assembly.variant import network_of
 from outdraft.kernels.library import library
 from outdraft.models.load import save_model
 from outdraft.models.streamed import StreamedDecoder
@@ -61,9 +61,7 @@ def test_the_text_is_the_resident_models(directory, streamed, params, tables):
         ("ssd", {"drafter": {**inner, "width": 2}}),
     ):
         llm = streamed.with_drafter(drafter, options, num_speculative_tokens=4)
-        assert isinstance(
-            llm.engine.parts.executor, Overlapped if hasattr(llm.engine.parts.drafter, "ahead") else Serial
-        )
+        assert isinstance(llm.engine.parts.executor, Overlapped if llm.engine.parts.traits.ahead else Serial)
         found = llm.generate(PROMPTS, params)
         assert [one.token_ids for one in found] == [one.token_ids for one in whole], drafter
         assert [one.logprobs for one in found] == [one.logprobs for one in whole], drafter
@@ -76,11 +74,11 @@ def test_the_text_is_the_resident_models(directory, streamed, params, tables):
 def test_texts_scored_aside_are_the_resident_models(directory, streamed, length):
     """Between passes of a text that lives: layers come and go, bits stay."""
     texts = torch.randint(0, 61, (9, length), generator=torch.Generator().manual_seed(1))
-    wanted = LLM(directory).engine.parts.target.score(texts)
+    wanted = LLM(directory).engine.parts.target.port.layers.score(texts)
     assert wanted.shape == (9, 61) and wanted.std() > 0
     streamed.generate(PROMPTS[:1], WAYS["greedy"])
     for _ in range(2):
-        assert torch.equal(streamed.engine.parts.target.score(texts), wanted)
+        assert torch.equal(streamed.engine.parts.target.port.layers.score(texts), wanted)
 
 
 @needs_kernels
@@ -111,5 +109,5 @@ def test_sizes(given, wanted):
 
 @pytest.mark.parametrize("given", ["", "much", "-1MiB", "0", 0, True, "5XB", "1e9"])
 def test_what_is_no_size_is_named(given):
-    with pytest.raises(ConfigError, match="is no size"):
+    with pytest.raises(ConfigError, match=r"is no size|must be a whole number or a text"):
         read_bytes(given)

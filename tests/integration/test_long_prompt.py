@@ -7,7 +7,7 @@ import pytest
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.registry import names
-from outdraft.drafters.shared.datastore.build import build_datastore
+from outdraft.drafters.shared.look_up.datastore.build import build_datastore
 from outdraft.testing.prompts import PROSE
 
 PARAMS = SamplingParams(max_tokens=8)

@@ -1,60 +1,71 @@
-"""Two trained models of different vocabularies: the smaller one drafts for the other, in batches of five."""
+"""Two trained models of different vocabularies, both of the zoo: the smaller one drafts for the other."""
 
 import pytest
-from models.real_models import data_folder
-from models.stories260k import write_stories260k, write_tokenizer
 
 from outdraft import LLM, SamplingParams
-from outdraft.testing.token_law import judge_tokens
+from outdraft.testing.token_distribution import judge_tokens
 
 PROMPTS = [
-    "Once upon a time",
-    "Once upon a time, there was a little girl named Lily. She",
-    'Tom and his dog went to the park. "Look',
-    "The big cat was sad be",  # ends inside a word
-    "",
+    "It was late when the old man came back to the house,",
+    "    def __init__(self, name):\n        self.name = name\n",
+    "The quick brown fox.\n\nCopy:\n\nThe quick",
+    "She had never been so unhap",  # ends inside a word
+    "naïve café — 漢字 🙂 ",  # what neither vocabulary has whole
 ]
 DRAFTERS = ("universal", "vocab_map")
 
 
 @pytest.fixture(scope="module")
-def models(tmp_path_factory):
-    """Directories of the target and of the drafter."""
-    target, small = data_folder("tinystories-656k"), data_folder("stories260k")
-    out = tmp_path_factory.mktemp("stories260k")
-    write_stories260k(small, out)
-    write_tokenizer(small, out)
-    return target, out
-
-
-@pytest.fixture(scope="module")
-def plain(models):
-    return LLM(models[0])
+def plain():
+    return LLM("zoo:target")
 
 
 @pytest.fixture(scope="module", params=DRAFTERS)
-def draft(request, models, plain):
+def draft(request, plain):
     def build(verifier="auto"):
-        options = {"model": str(models[1])}
+        options = {"model": "zoo:foreign_draft"}
         return plain.with_drafter(request.param, options, verifier=verifier, num_speculative_tokens=4)
 
     return build
 
 
+def test_the_two_tokenizers_are_of_different_families(plain):
+    """Hardly any id means the same, and the same text is cut elsewhere: nothing can be accepted by accident of ids."""
+    ours, theirs = plain.codec, LLM("zoo:foreign_draft").codec
+    shared = sum(ours.token_bytes(i) == theirs.token_bytes(i) for i in range(1, theirs.vocab_size))
+    assert shared < 30 and ours.encode(PROMPTS[0]) != theirs.encode(PROMPTS[0])
+    for text in PROMPTS:
+        assert b"".join(map(theirs.token_bytes, theirs.encode(text))).decode() == text
+
+
 def test_greedy_and_seeded_texts_are_plain_decodings(plain, draft):
-    for params in (SamplingParams(max_tokens=60), SamplingParams(max_tokens=30, temperature=0.8, seed=5)):
+    for params, least in (
+        (SamplingParams(max_tokens=48), 0.25),
+        (SamplingParams(max_tokens=48, temperature=0.8, seed=5), 0.15),
+    ):
         wanted = plain.generate(PROMPTS, params)
         found = draft().generate(PROMPTS, params)
         assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
-        assert sum(one.stats.num_accepted_tokens for one in found) > 0
+        accepted, written = (
+            sum(getattr(one.stats, f"num_{what}_tokens") for one in found) for what in ("accepted", "draft")
+        )
+        assert accepted > least * sum(len(one.token_ids) for one in found), f"{accepted} of {written} drafted"
+
+
+def test_recipes_find_the_companion(plain):
+    for name in ("uag", "tli"):
+        llm = plain.with_recipe(name)
+        assert llm.config["recipe"]["roles"]["draft_model"].endswith("foreign_draft")
+        result = llm.generate(PROMPTS[0], SamplingParams(max_tokens=32))
+        assert result.stats.num_accepted_tokens >= 5
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("verifier", ["auto", "outdraft.testing.accept_all:METHOD"])
-def test_sampled_law(plain, draft, verifier):
+def test_sampled_distribution(plain, draft, verifier):
     """Of whole texts, token by token; a rule that keeps every guess is found out."""
     params = SamplingParams(max_tokens=40, temperature=1.0)
     engine = draft(verifier)
-    law = judge_tokens(plain, [one for _ in range(12) for one in engine.generate(PROMPTS, params)], params)
-    assert law.num_tokens > 200 and (verifier != "auto" or law.forbidden == 0)
-    assert (law.p_value > 1e-3) == (verifier == "auto"), law
+    judged = judge_tokens(plain, [one for _ in range(12) for one in engine.generate(PROMPTS, params)], params)
+    assert judged.num_tokens > 200 and (verifier != "auto" or judged.forbidden == 0)
+    assert (judged.p_value > 1e-3) == (verifier == "auto"), judged

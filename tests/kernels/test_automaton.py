@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from outdraft.kernels.automaton import AutomatonReference, Cursor, NativeAutomaton, make_automaton
 from outdraft.kernels.library import library
+from outdraft.kernels.text_index.automaton import AutomatonReference, Cursor, NativeAutomaton, make_automaton
 
 native = pytest.mark.skipif(library() is None, reason="the kernels are not built")
 KINDS = [AutomatonReference, pytest.param(NativeAutomaton, marks=native)]

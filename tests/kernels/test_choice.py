@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from outdraft.kernels.choice import best_law, best_tokens, top_ids, top_tokens
+from outdraft.kernels.decoder.choice import best_distribution, best_tokens, top_ids, top_tokens
 from outdraft.kernels.library import wanted_kind
 
 native = pytest.mark.skipif(wanted_kind() is None, reason="the native kernels are not built or switched off")
@@ -26,18 +26,18 @@ def test_the_best_few(size, count):
 @native
 @pytest.mark.parametrize("size", [1, 7, 16, 31, 64, 200, 4096])
 @pytest.mark.parametrize("count", [2, 1000])
-def test_the_best_and_its_law(size, count):
+def test_the_best_and_its_distribution(size, count):
     torch.manual_seed(size)
     logits = torch.randint(0, count, (30, size)).float()  # of two values: many equals
     logits[0] = -torch.inf
     logits[0, -1] = -1.0
     best = ranked(logits, 1)[:, 0]
     assert best_tokens(logits) == best.tolist()
-    assert torch.equal(best_law(logits), torch.nn.functional.one_hot(best, size).float())
+    assert torch.equal(best_distribution(logits), torch.nn.functional.one_hot(best, size).float())
     for bad in (torch.nan, torch.inf):
         wrong = logits.clone()
         wrong[3, size // 2] = bad
-        assert best_tokens(wrong) is None and best_law(wrong) is None
+        assert best_tokens(wrong) is None and best_distribution(wrong) is None
     wrong[3] = -torch.inf
     assert best_tokens(wrong) is None
 

@@ -1,4 +1,5 @@
-"""Guesses in one native call: the same bits as step by step, the law that is handed back, tokens that follow it."""
+"""Guesses in one native call: the same bits as step by step, the distribution that is handed back, tokens that follow
+it."""
 
 from concurrent.futures import ThreadPoolExecutor
 
@@ -10,16 +11,16 @@ from kernels.test_stack import Feeder, make
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.draft_cache import DraftCache
-from outdraft.kernels.guesser import Draw, Residual
-from outdraft.kernels.laws import Warp
+from outdraft.drafters.shared.networks.draft_cache import DraftCache
+from outdraft.kernels.decoder.distributions import Warp
+from outdraft.kernels.decoder.guesser import Draw, Residual
+from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.library import library
-from outdraft.kernels.matrix import Weight
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
 from outdraft.sampling.warp import warp_nodes, warp_of
-from outdraft.testing.sample_law import judge_counts
+from outdraft.testing.sample_distribution import judge_counts
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 TEXTS = ([3, 1, 4, 1, 5, 9, 2, 6], [7, 8], [5])
@@ -79,21 +80,23 @@ def test_greedy_chains_are_those_of_single_passes(decoder, depths):
     found = run(decoder, depths, [None] * 3)
     for text, depth, path in zip(TEXTS, depths, found.tokens, strict=True):
         assert path == step_by_step(decoder, text, depth, lambda _, logits: int(logits.argmax()))
-    assert found.laws == [None] * 3 and found.states is None
+    assert found.distributions == [None] * 3 and found.states is None
 
 
 @pytest.mark.parametrize("warp", WARPS)
-def test_drawn_chains_follow_the_warped_law(decoder, warp):
+def test_drawn_chains_follow_the_warped_distribution(decoder, warp):
     seqs, depths = [sequence(text, **warp) for text in TEXTS], (6, 2, 4)
     found = run(decoder, depths, [draw_of(seq, depth) for seq, depth in zip(seqs, depths, strict=True)])
-    for seq, depth, path, laws in zip(seqs, depths, found.tokens, found.laws, strict=True):
-        assert laws.shape == (depth + 1, decoder.config.vocab_size) and not laws[-1].any()
+    for seq, depth, path, distributions in zip(seqs, depths, found.tokens, found.distributions, strict=True):
+        assert distributions.shape == (depth + 1, decoder.config.vocab_size) and not distributions[-1].any()
 
-        def check(step, logits, seq=seq, path=path, laws=laws):
+        def check(step, logits, seq=seq, path=path, distributions=distributions):
             with pytorch_only():
                 expected = warp_nodes(seq, logits)[0]
-                torch.testing.assert_close(laws[step], expected, atol=1e-6, rtol=1e-5)
-                assert seq.draft_coins(seq).draw(laws[step], step, step) == [path[step]]  # what PyTorch draws from it
+                torch.testing.assert_close(distributions[step], expected, atol=1e-6, rtol=1e-5)
+                assert seq.draft_coins(seq).draw(distributions[step], step, step) == [
+                    path[step]
+                ]  # what PyTorch draws from it
             return path[step]
 
         step_by_step(decoder, seq.tokens, depth, check)
@@ -107,7 +110,7 @@ def test_a_batch_does_not_change_a_chain(decoder):
         alone = run(decoder, [depth], [draw], [text], feed_last=True, states=True)
         assert alone.tokens[0] == together.tokens[i]
         assert torch.equal(alone.states[0], together.states[i, : depth + 1])
-        assert draw is None or torch.equal(alone.laws[0], together.laws[i])
+        assert draw is None or torch.equal(alone.distributions[0], together.distributions[i])
 
 
 def test_a_state_that_is_not_finite_is_told(decoder, monkeypatch):
@@ -119,19 +122,19 @@ def test_a_state_that_is_not_finite_is_told(decoder, monkeypatch):
 
 
 @pytest.mark.parametrize("bias", [0.0, 0.15])
-def test_draws_have_the_law(bias):
-    """Chi-square of many draws of one token; the check must see a law that is a little off."""
+def test_draws_have_the_distribution(bias):
+    """Chi-square of many draws of one token; the check must see a distribution that is a little off."""
     decoder = NativeDecoder(make("grouped"))
     warp = Warp(temperature=0.8, top_k=12)
     keys = [KeyedDraftCoins(seed, 7, False).chain_keys(1) for seed in range(6000)]
     draws = [Draw(keys=key, warp=warp) for key in keys]
     found = run(decoder, [1] * 100, draws[:100], [[3, 1]] * 100)
-    law = found.laws[0][0].double()
-    counts = torch.zeros(1, len(law), dtype=torch.float64)
+    distribution = found.distributions[0][0].double()
+    counts = torch.zeros(1, len(distribution), dtype=torch.float64)
     for start in range(0, len(draws), 100):
         for path in run(decoder, [1] * 100, draws[start : start + 100], [[3, 1]] * 100).tokens:
             counts[0, path[0]] += 1
-    told = law + bias * law.max() * (law > 0)
+    told = distribution + bias * distribution.max() * (distribution > 0)
     judged = judge_counts(counts, told[None] / told.sum(), len(draws))
     assert judged.passes == (bias == 0)
 
@@ -149,26 +152,26 @@ def test_two_threads_may_use_one_decoder():
 
 
 @pytest.mark.parametrize("drawn", [False, True])
-def test_floors_tell_how_sure_and_end_chains_that_all_fell(decoder, drawn):
+def test_cutoffs_tell_how_sure_and_end_chains_that_all_fell(decoder, drawn):
     seqs, depths = [sequence(text) for text in TEXTS], (6, 2, 5)
     draws = [draw_of(seq, depth) if drawn else None for seq, depth in zip(seqs, depths, strict=True)]
     plain = run(decoder, depths, draws)
-    told = run(decoder, depths, draws, floors=[(0.0, 0.0)] * 3)
+    told = run(decoder, depths, draws, cutoffs=[(0.0, 0.0)] * 3)
     assert plain.surenesses is None and told.tokens == plain.tokens
-    for text, path, sure, law in zip(TEXTS, told.tokens, told.surenesses, told.laws, strict=True):
+    for text, path, sure, distribution in zip(TEXTS, told.tokens, told.surenesses, told.distributions, strict=True):
         wanted = []
 
-        def record(step, logits, path=path, law=law, wanted=wanted):
+        def record(step, logits, path=path, distribution=distribution, wanted=wanted):
             raw = torch.softmax(logits[0].float(), -1)
-            wanted.append(float((law[step] if drawn else raw)[path[step]]))
+            wanted.append(float((distribution[step] if drawn else raw)[path[step]]))
             return path[step]
 
         step_by_step(decoder, text, len(path), record)
         assert sure == pytest.approx(wanted, rel=1e-5)
-    assert run(decoder, depths, draws, floors=[(1.1, 0.0)] * 3).tokens == [path[:1] for path in plain.tokens]
-    for floors in ([(0.0, 0.0), (1.1, 0.0), (0.0, 2.0)], [(0.0, 0.0), (0.0, 0.0), (1.1, 0.0)]):
-        assert run(decoder, depths, draws, floors=floors).tokens == plain.tokens  # one goes on, so all are fed
-    last = run(decoder, [4], draws[:1], TEXTS[:1], floors=[(1.1, 0.0)], feed_last=True, states=True)
+    assert run(decoder, depths, draws, cutoffs=[(1.1, 0.0)] * 3).tokens == [path[:1] for path in plain.tokens]
+    for cutoffs in ([(0.0, 0.0), (1.1, 0.0), (0.0, 2.0)], [(0.0, 0.0), (0.0, 0.0), (1.1, 0.0)]):
+        assert run(decoder, depths, draws, cutoffs=cutoffs).tokens == plain.tokens  # one goes on, so all are fed
+    last = run(decoder, [4], draws[:1], TEXTS[:1], cutoffs=[(1.1, 0.0)], feed_last=True, states=True)
     free = run(decoder, [4], draws[:1], TEXTS[:1], feed_last=True, states=True)
     assert len(last.tokens[0]) == 1 and torch.equal(last.states[0, :2], free.states[0, :2])
 
@@ -199,14 +202,14 @@ def test_a_row_may_be_wanted_more_than_once(decoder):
 
 
 @pytest.mark.parametrize("feed_last", [False, True])
-def test_a_chain_that_fell_below_its_floor_costs_no_pass_more(decoder, feed_last):
+def test_a_chain_that_fell_below_its_cutoff_costs_no_pass_more(decoder, feed_last):
     """The last token's row is written only for who asks."""
     cache = one_cache(decoder)
     context = cache.extend([0], [3])
     cache.extend([0], [5])
     keys = cache.rows.memory(0).keys  # [L, pages, Hkv, 16, d]
     keys.fill_(9)
-    guess_with(decoder).chain([3, 1, 4], range(3), context, [4], [None], floors=[(1.1, 0.0)], feed_last=feed_last)
+    guess_with(decoder).chain([3, 1, 4], range(3), context, [4], [None], cutoffs=[(1.1, 0.0)], feed_last=feed_last)
     written = (keys[:, 0] != 9).any(-1).flatten(0, 1)  # [L * Hkv, 16]
     assert (written == (torch.arange(16) < 3 + feed_last)).all()
 

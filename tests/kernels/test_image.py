@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from kernels.test_stack import SHAPES, Feeder, make
+from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.decoder.stack import Stack
 from outdraft.kernels.library import library
-from outdraft.kernels.matrix import Weight
-from outdraft.kernels.stack import Stack
 from outdraft.models.native import NativeDecoder, shape_of
 from outdraft.weights.units import Block
 

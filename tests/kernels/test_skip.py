@@ -9,7 +9,7 @@ from kernels.test_guesser import TEXTS, draw_of, sequence
 from kernels.test_stack import Feeder, make, new_cache
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import after_attention
-from outdraft.drafters.shared.draft_cache import DraftCache
+from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.kernels.library import library
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
@@ -111,14 +111,14 @@ def test_a_skipped_chain_is_that_of_single_passes(skip, drawn):
     found = guesser.chain(
         [token for text in TEXTS for token in text], places, cache_of(TEXTS, depths), depths, draws, skip=skip
     )
-    for seq, depth, path, laws in zip(seqs, depths, found.tokens, found.laws, strict=True):
+    for seq, depth, path, distributions in zip(seqs, depths, found.tokens, found.distributions, strict=True):
         text = list(seq.tokens)
         for step in range(depth):
             context = cache_of([text], [1])
             _, logits = guesser.feed(text, range(len(text)), context, [len(text) - 1], skip=skip)
             if drawn:
-                assert seq.draft_coins(seq).draw(laws[step], step, step) == [path[step]]
-                torch.testing.assert_close(laws[step], logits[0].softmax(-1), atol=1e-6, rtol=1e-5)
+                assert seq.draft_coins(seq).draw(distributions[step], step, step) == [path[step]]
+                torch.testing.assert_close(distributions[step], logits[0].softmax(-1), atol=1e-6, rtol=1e-5)
             else:
                 assert path[step] == int(logits.argmax())
             text.append(path[step])

@@ -40,7 +40,7 @@ SHAPES = {
 
 
 def make(shape: str) -> Decoder:
-    """A random bfloat16 decoder of two layers whose laws are far from flat."""
+    """A random bfloat16 decoder of two layers whose distributions are far from flat."""
     options = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 32, "vocab_size": 128, **SHAPES[shape]}
     options.setdefault("rope", RopeConfig(dim=options["head_dim"]))
     quant = options.pop("quant", None)

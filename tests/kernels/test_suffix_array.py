@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from outdraft.core.errors import ConfigError
 from outdraft.kernels.library import library
-from outdraft.kernels.suffix_array import (
+from outdraft.kernels.text_index.suffix_array import (
     Corpus,
     CorpusAnswer,
     CorpusQuery,

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outdraft.kernels.library import library
-from outdraft.kernels.suffix_tree import (
+from outdraft.kernels.text_index.suffix_tree import (
     GuessLimits,
     NativeSuffixTree,
     SuffixTrieReference,

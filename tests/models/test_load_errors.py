@@ -66,6 +66,17 @@ def test_the_unharmed_directory_loads(folder):
         ({"num_hidden_layers": 0}, ("num_hidden_layers=0",)),
         ({"partial_rotary_factor": 0.1}, ("partial_rotary_factor=0.1",)),
         ({"num_attention_heads": 0}, ("num_attention_heads=0",)),
+        ({"num_hidden_layers": 2**40}, ("num_hidden_layers=1099511627776", "4096")),
+        ({"num_hidden_layers": 4000}, ("lacks", "tensors")),
+        ({"vocab_size": 2**40}, ("vocab_size=1099511627776",)),
+        ({"vocab_size": 2**31 - 1}, ("shape (61, 32)", "asks for (2147483647, 32)")),
+        ({"intermediate_size": 2**31 - 1}, ("asks for (2147483647, 32)",)),
+        ({"head_dim": 2**20}, ("asks for (4194304, 32)",)),
+        ({"hidden_size": 2**31 - 1}, ("hidden_size=2147483647",)),
+        (
+            {"num_attention_heads": 2**31 - 1, "num_key_value_heads": 2**31 - 1, "head_dim": 2**20},
+            ("asks for (2251799812636672, 32)",),
+        ),
     ],
     ids=lambda value: "-".join(value) if isinstance(value, dict) else "",
 )

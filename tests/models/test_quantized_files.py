@@ -8,13 +8,13 @@ from safetensors.torch import load_file, save_file
 
 from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.kernels.library import library
-from outdraft.models.divergence import compare_laws
+from outdraft.models.divergence import compare_distributions
+from outdraft.models.inflate import inflate_decoder
 from outdraft.models.load import load_model, save_model, tensors_of
 from outdraft.models.native import NativeDecoder
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig
-from outdraft.testing.inflate import inflate_decoder
 from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 
 FOUR = QuantConfig(bits=4, group_size=32, keep=("lm_head", "*.down"))  # the tiny feed-forward is 48 wide
@@ -151,7 +151,8 @@ def test_divergence_of_what_the_kernels_compute():
     windows = torch.randint(61, (4, 30), generator=torch.Generator().manual_seed(0))
     small = quantize_decoder(model, QuantConfig(bits=8, group_size=0))
     weights, whole, byte_rows = (
-        compare_laws(model, variant, windows).kl for variant in (small, NativeDecoder(model), NativeDecoder(small))
+        compare_distributions(model, variant, windows).kl
+        for variant in (small, NativeDecoder(model), NativeDecoder(small))
     )
     assert 0 < whole < weights < byte_rows < 20 * weights
 
@@ -159,9 +160,10 @@ def test_divergence_of_what_the_kernels_compute():
 def test_divergence_is_zero_of_itself_and_grows_as_bits_go():
     model = tiny_model(dtype=torch.float32, exact=False)
     windows = torch.randint(61, (2, 30), generator=torch.Generator().manual_seed(0))
-    itself = compare_laws(model, model, windows)
+    itself = compare_distributions(model, model, windows)
     assert itself.kl == 0 and itself.top1 == 1 and itself.num_tokens == 60
     eight, four = (
-        compare_laws(model, quantize_decoder(model, QuantConfig(bits=bits, group_size=0)), windows) for bits in (8, 4)
+        compare_distributions(model, quantize_decoder(model, QuantConfig(bits=bits, group_size=0)), windows)
+        for bits in (8, 4)
     )
     assert 0 < eight.kl < four.kl and eight.top1 >= four.top1

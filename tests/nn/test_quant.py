@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from outdraft.core.errors import ConfigError
-from outdraft.kernels import grid
+from outdraft.kernels.decoder import grid
 from outdraft.models.base import Decoder
 from outdraft.models.quantize import linear_names, mixed_precision, quantize_decoder, quantized_names
 from outdraft.nn.context import CausalContext

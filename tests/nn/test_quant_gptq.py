@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from outdraft.kernels import grid
+from outdraft.kernels.decoder import grid
 from outdraft.models.calibrate import calibrate_decoder
-from outdraft.models.divergence import compare_laws
+from outdraft.models.divergence import compare_distributions
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.quant import QuantConfig
 from outdraft.nn.quant.gptq import choose_integers
@@ -43,7 +43,7 @@ def test_inputs_that_say_nothing_of_each_other_leave_rounding_to_nearest():
     torch.testing.assert_close(scales, expected)
 
 
-def test_a_decoder_keeps_its_law_better():
+def test_a_decoder_keeps_its_distribution_better():
     model = tiny_model(hidden=64, dtype=torch.float32, exact=False)
     windows = torch.randint(61, (24, 32), generator=torch.Generator().manual_seed(0))
     config = QuantConfig(bits=4, group_size=0, keep=())
@@ -51,4 +51,6 @@ def test_a_decoder_keeps_its_law_better():
     chosen = calibrate_decoder(model, config, windows[:16], lambda done, count: seen.append((done, count)))
     nearest = quantize_decoder(model, config)
     assert seen[0] == (0, 9) and seen[-1] == (9, 9)
-    assert compare_laws(model, chosen, windows[16:]).kl < compare_laws(model, nearest, windows[16:]).kl
+    assert (
+        compare_distributions(model, chosen, windows[16:]).kl < compare_distributions(model, nearest, windows[16:]).kl
+    )

@@ -41,8 +41,11 @@ def sequence(seed: int, **params) -> Sequence:
 
 
 def decide(seq: Sequence, logits: torch.Tensor, paths: list[list[int]]) -> list[int]:
-    laws = warp_nodes(seq, logits, paths)
-    return [verifier_coins(seq).draw(law, len(path)) for law, path in zip(laws, paths, strict=True)]
+    distributions = warp_nodes(seq, logits, paths)
+    return [
+        verifier_coins(seq).draw(distribution, len(path))
+        for distribution, path in zip(distributions, paths, strict=True)
+    ]
 
 
 def noise(shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:

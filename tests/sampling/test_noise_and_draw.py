@@ -1,4 +1,5 @@
-"""Keyed noise is uniform, independent across keys, and a race on it draws from the law, also without replacement."""
+"""Keyed noise is uniform, independent across keys, and a race on it draws from the distribution, also without
+replacement."""
 
 import itertools
 
@@ -11,9 +12,9 @@ from outdraft.sampling.draw import race
 from outdraft.sampling.noise import Purpose, fold, uniform, uniforms
 
 
-def chi_square(counts: torch.Tensor, law: torch.Tensor) -> float:
+def chi_square(counts: torch.Tensor, distribution: torch.Tensor) -> float:
     """The statistic; its mean is the number of cells less one."""
-    expected = law.double() * counts.sum()
+    expected = distribution.double() * counts.sum()
     return float(((counts - expected) ** 2 / expected).sum())
 
 
@@ -35,22 +36,22 @@ def test_a_prefix_of_the_noise_does_not_depend_on_how_much_is_asked():
     assert torch.equal(uniforms(5, 10), uniforms(5, 1000)[:10])
 
 
-def test_race_draws_from_the_law_and_fails_for_another():
-    law = torch.tensor([0.5, 0.2, 0.0, 0.2, 0.1])
-    drawn = torch.tensor([race(law, fold(1, i))[0] for i in range(20_000)])
+def test_race_draws_from_the_distribution_and_fails_for_another():
+    distribution = torch.tensor([0.5, 0.2, 0.0, 0.2, 0.1])
+    drawn = torch.tensor([race(distribution, fold(1, i))[0] for i in range(20_000)])
     counts = torch.bincount(drawn, minlength=5)
     assert counts[2] == 0
-    kept = law > 0
-    assert chi_square(counts[kept], law[kept]) < 3 + 5 * 6**0.5
+    kept = distribution > 0
+    assert chi_square(counts[kept], distribution[kept]) < 3 + 5 * 6**0.5
     other = torch.tensor([0.47, 0.23, 0.2, 0.1])  # power: three points off must show
     assert chi_square(counts[kept], other) > 3 + 5 * 6**0.5
 
 
 def test_race_of_two_is_drawing_without_replacement():
-    law = torch.tensor([0.6, 0.3, 0.1])
-    pairs = [tuple(race(law, fold(2, i), 2)) for i in range(20_000)]
+    distribution = torch.tensor([0.6, 0.3, 0.1])
+    pairs = [tuple(race(distribution, fold(2, i), 2)) for i in range(20_000)]
     cells = list(itertools.permutations(range(3), 2))
-    expected = torch.tensor([law[a] * law[b] / (1 - law[a]) for a, b in cells])
+    expected = torch.tensor([distribution[a] * distribution[b] / (1 - distribution[a]) for a, b in cells])
     counts = torch.tensor([pairs.count(cell) for cell in cells])
     assert chi_square(counts, expected) < 5 + 5 * 10**0.5
 
@@ -59,10 +60,10 @@ def test_race_returns_only_tokens_with_mass():
     assert sorted(race(torch.tensor([0.0, 0.5, 0.0, 0.5]), 7, 4)) == [1, 3]
 
 
-@pytest.mark.parametrize("law", [torch.zeros(3), torch.full((3,), torch.nan)])
-def test_race_refuses_what_is_no_law(law):
+@pytest.mark.parametrize("distribution", [torch.zeros(3), torch.full((3,), torch.nan)])
+def test_race_refuses_what_is_no_distribution(distribution):
     with pytest.raises(NumericsError, match="no mass"):
-        race(law, 1)
+        race(distribution, 1)
 
 
 def test_flips_are_certain_at_the_ends():
@@ -72,13 +73,13 @@ def test_flips_are_certain_at_the_ends():
 
 
 def test_coupled_drafter_draws_what_the_target_draws_and_an_uncoupled_one_does_not():
-    law = torch.full((50,), 0.02)
-    target = [KeyedCoins(4, root).draw(law, depth=2) for root in range(100)]
-    assert [KeyedDraftCoins(4, root, True).draw(law, 2, 5)[0] for root in range(100)] == target
-    apart = [KeyedDraftCoins(4, root, False).draw(law, 2, 5)[0] for root in range(100)]
+    distribution = torch.full((50,), 0.02)
+    target = [KeyedCoins(4, root).draw(distribution, depth=2) for root in range(100)]
+    assert [KeyedDraftCoins(4, root, True).draw(distribution, 2, 5)[0] for root in range(100)] == target
+    apart = [KeyedDraftCoins(4, root, False).draw(distribution, 2, 5)[0] for root in range(100)]
     assert sum(a == b for a, b in zip(apart, target, strict=True)) < 15
 
 
 def test_the_targets_draw_belongs_to_the_absolute_position():
-    law = torch.full((50,), 0.02)
-    assert KeyedCoins(4, 10).draw(law, depth=3) == KeyedCoins(4, 13).draw(law, depth=0)
+    distribution = torch.full((50,), 0.02)
+    assert KeyedCoins(4, 10).draw(distribution, depth=3) == KeyedCoins(4, 13).draw(distribution, depth=0)

@@ -29,8 +29,10 @@ def logits() -> torch.Tensor:
 
 
 def test_greedy_is_one_hot_of_the_best(logits):
-    law = warp_nodes(make_sequence(), logits)
-    assert torch.equal(law.argmax(-1), logits.argmax(-1)) and torch.equal(law.sum(-1), torch.ones(5).double())
+    distribution = warp_nodes(make_sequence(), logits)
+    assert torch.equal(distribution.argmax(-1), logits.argmax(-1)) and torch.equal(
+        distribution.sum(-1), torch.ones(5).double()
+    )
 
 
 @pytest.mark.parametrize("t,k,p,m", [(0.7, 0, 1.0, 0.0), (1.0, 5, 1.0, 0.0), (1.3, 0, 0.8, 0.0), (1.0, 0, 1.0, 0.1)])
@@ -43,14 +45,14 @@ def test_each_truncation_equals_transformers(logits, t, k, p, m):
     expected = logits.clone()
     for warper in warpers:
         expected = warper(None, expected)
-    law = warp_nodes(make_sequence(temperature=t, top_k=k, top_p=p, min_p=m), logits)
-    assert torch.allclose(law, torch.softmax(expected, -1), atol=1e-12)
+    distribution = warp_nodes(make_sequence(temperature=t, top_k=k, top_p=p, min_p=m), logits)
+    assert torch.allclose(distribution, torch.softmax(expected, -1), atol=1e-12)
 
 
 def test_top_p_keeps_the_token_that_crosses_the_threshold():
     logits = torch.log(torch.tensor([[0.5, 0.3, 0.15, 0.05]], dtype=torch.float64))
-    law = warp_nodes(make_sequence(temperature=1.0, top_p=0.6), logits)
-    assert torch.allclose(law, torch.tensor([[0.625, 0.375, 0, 0]]).double())
+    distribution = warp_nodes(make_sequence(temperature=1.0, top_p=0.6), logits)
+    assert torch.allclose(distribution, torch.tensor([[0.625, 0.375, 0, 0]]).double())
 
 
 def test_penalties_count_each_nodes_own_path(logits):
@@ -75,21 +77,21 @@ def test_penalty_formulas_by_hand():
 def test_repetition_penalty_equals_transformers(logits):
     hf = pytest.importorskip("transformers.generation.logits_process")
     expected = hf.RepetitionPenaltyLogitsProcessor(1.3)(torch.tensor([[1, 2, 9]]), logits[:1].clone())
-    law = warp_nodes(make_sequence(output=(9,), temperature=1.0, repetition_penalty=1.3), logits[:1], [[]])
-    assert torch.allclose(law, torch.softmax(expected, -1))
+    distribution = warp_nodes(make_sequence(output=(9,), temperature=1.0, repetition_penalty=1.3), logits[:1], [[]])
+    assert torch.allclose(distribution, torch.softmax(expected, -1))
 
 
 def test_min_tokens_masks_the_ends_at_the_right_depth(logits):
     seq = make_sequence(output=(5,), eos=(0,), temperature=1.0, min_tokens=3, stop_token_ids=(4,))
-    law = warp_nodes(seq, logits[:3], [[], [6], [6, 6]])
-    assert (law[:2, [0, 4]] == 0).all() and (law[2, [0, 4]] > 0).all()
+    distribution = warp_nodes(seq, logits[:3], [[], [6], [6, 6]])
+    assert (distribution[:2, [0, 4]] == 0).all() and (distribution[2, [0, 4]] > 0).all()
 
 
 def test_logit_bias_can_force_and_forbid(logits):
-    law = warp_nodes(make_sequence(logit_bias={3: 100.0}), logits)
-    assert (law.argmax(-1) == 3).all()
-    law = warp_nodes(make_sequence(temperature=1.0, logit_bias={3: -float("inf")}), logits)
-    assert (law[:, 3] == 0).all()
+    distribution = warp_nodes(make_sequence(logit_bias={3: 100.0}), logits)
+    assert (distribution.argmax(-1) == 3).all()
+    distribution = warp_nodes(make_sequence(temperature=1.0, logit_bias={3: -float("inf")}), logits)
+    assert (distribution[:, 3] == 0).all()
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
@@ -101,7 +103,7 @@ def test_what_is_no_number_is_an_error(logits, bad):
 
 @pytest.mark.parametrize(
     "name,value",
-    [("temperature", -0.1), ("temperature", float("nan")), ("top_p", 0.0), ("top_k", -1), ("min_p", 2.0),
+    [("temperature", -0.1), ("temperature", float("nan")), ("top_p", 0.0), ("top_k", -2), ("min_p", 2.0),
      ("max_tokens", 0), ("repetition_penalty", 0.0), ("logprobs", -1), ("stop", ("",))],
 )  # fmt: skip
 def test_a_setting_out_of_range_is_named(name, value):

@@ -1,13 +1,15 @@
 """The matrix: its page is complete and without a failure; it notices a rule that lies, and what does not run."""
 
+import re
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from contracts.spec_rows import ROWS
+from contracts.sides import smaller_model
+from contracts.spec_rows import GROUNDS, ROWS
 
 from outdraft.core.registry import find
-from outdraft.engine.recipe import Choice, read_recipe, recipe_names
+from outdraft.engine.assembly.recipe import Choice, read_recipe, recipe_names
 from outdraft.testing import planted
 from outdraft.testing.audit import AuditError
 from outdraft.testing.conformance import columns
@@ -17,18 +19,21 @@ from outdraft.testing.conformance.matrix import FAIL, LOSSY, PASS, run_line
 from outdraft.testing.conformance.page import write_page
 from outdraft.testing.conformance.spoiled import Spoiled
 from outdraft.testing.conformance.stand import RecipeSubject, row_of
-from outdraft.testing.enumerate_law import exact_law, target_law, total_variation
+from outdraft.testing.conformance.tally import Tally
+from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
+from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import run
 from outdraft.testing.tables import drafts_from, random_table
 from outdraft.verify.shared.case import PerDraft
 
 ROOT = Path(__file__).parents[2]
-HEADINGS = [heading for heading, _, _ in COLUMNS]
+TABLE = [*GROUNDS, *ROWS]
+HEADINGS = [column.heading for column in COLUMNS]
 
 
 def bench_of(name: str, directory: Path, **changes: object) -> Bench:
     recipe = replace(read_recipe(name), **changes)
-    row = row_of(recipe, ROWS)
+    row = row_of(recipe, TABLE)
     return columns.make_bench(
         lambda place, vocab_size: RecipeSubject(recipe, row, place, vocab_size=vocab_size), directory
     )
@@ -37,33 +42,57 @@ def bench_of(name: str, directory: Path, **changes: object) -> Bench:
 def test_the_page_lists_every_recipe_and_no_failure():
     """Rewrite it with `python -m outdraft.testing.conformance`."""
     page = (ROOT / "docs/conformance.md").read_text()
-    listed = [line.split(" | ")[0].removeprefix("| ") for line in page.splitlines() if PASS in line]
+    lines = [line for line in page.splitlines() if PASS in line and line.startswith("| ")]
+    listed = [line.split(" | ")[0].removeprefix("| ") for line in lines]
     assert listed == recipe_names()
     assert FAIL not in page and "## Failures" not in page
-    idle = [line.split(" | ")[0].removeprefix("| ") for line in page.splitlines() if line.endswith("| 0 of 0 |")]
-    assert idle == ["none"], "a recipe on whose ground nothing is drafted proves little"
+    for line in lines:
+        name, *cells = line.strip("| ").split(" | ")
+        counts = [re.findall(r"\d+", cell) for cell in cells[3:7] if cell != LOSSY]
+        seen = all(len(found) == 2 and int(found[0]) >= 20 and int(found[1]) >= 5 for found in counts)
+        assert seen == (name != "none"), f"{name}: a cell in which nothing is accepted proves little"
+
+
+def test_a_cell_without_accepted_guesses_fails(tmp_path: Path):
+    """Every text is right, and yet nothing is proven: the drafter's guesses were all wrong."""
+    wrong = DrafterRow(drafter="draft_model", side=smaller_model, label="twin")
+    line = run_line(read_recipe("draft_model"), [wrong])
+    assert line.cells["useless draft"] == line.cells["budget 0"] == PASS, "these need no right guess"
+    assert line.cells["greedy identity"] == FAIL
+    assert "draft tokens accepted in" in line.failures[0] and "it needs 20 and 5" in line.failures[0]
+
+
+def test_what_a_planted_rule_accepts_does_not_count(tmp_path: Path):
+    """The biased rule of the sampled check accepts everything; its acceptance is no proof of the recipe's."""
+    bench = bench_of("draft_model", tmp_path)
+    bench.distributions.engine(verifier=PerDraft(planted.accept_probable))
+    run(bench.distributions.engine(verifier=PerDraft(planted.accept_probable)), columns.requests(columns.GREEDY)[1:2])
+    assert bench.tally == Tally()
+    run(bench.distributions.engine(), columns.requests(columns.GREEDY)[1:2])
+    assert bench.tally.drafted > 0
 
 
 def test_a_policy_that_chooses_has_a_drafter_to_choose(tmp_path: Path):
     """One drafter alone is an arm too: it gets its trials, whatever the clock says."""
-    drafted, _ = columns.count_drafts(bench_of("draft_model", tmp_path, policy=Choice(name="auto")))
-    assert drafted >= 11
+    bench = bench_of("draft_model", tmp_path, policy=Choice(name="auto"))
+    run(bench.texts.engine(), columns.requests(columns.GREEDY))
+    assert bench.tally.drafted >= 11
 
 
 def test_a_lossy_recipe_is_marked_and_the_rest_is_asked_of_it():
-    line = run_line(read_recipe("bild"), ROWS)
+    line = run_line(read_recipe("bild"), TABLE)
     assert not line.failures
     assert line.cells == dict(zip(HEADINGS, [LOSSY, LOSSY, PASS, PASS, PASS, PASS], strict=True))
-    assert line.drafted >= line.accepted > 0
+    assert line.seen["ragged batch"].drafted >= line.seen["ragged batch"].accepted >= 20
     page = write_page([line])
     assert "1 of them lossy" in page and "All hold." in page
 
 
-def test_a_rule_that_claims_too_much_fails_the_law(tmp_path: Path):
+def test_a_rule_that_claims_too_much_fails_the_distribution(tmp_path: Path):
     bench = bench_of("draft_model", tmp_path)
-    bench.laws.rule = PerDraft(planted.accept_probable)
-    with pytest.raises(AuditError, match="do not have the target's law"):
-        columns.sampled_law(bench)
+    bench.distributions.rule = PerDraft(planted.accept_probable)
+    with pytest.raises(AuditError, match="do not have the target's distribution"):
+        columns.sampled_distribution(bench)
 
 
 def test_a_rule_that_keeps_a_wrong_guess_fails_greedy_identity_and_useless_drafts(tmp_path: Path):
@@ -77,7 +106,7 @@ def test_a_rule_that_keeps_a_wrong_guess_fails_greedy_identity_and_useless_draft
 
 def test_what_does_not_run_is_a_failure_with_its_reason():
     homeless = replace(read_recipe("ngram"), name="homeless", drafter=Choice(name="outdraft.drafters.ngram:METHOD"))
-    line = run_line(homeless, ROWS)
+    line = run_line(homeless, TABLE)
     assert set(line.cells.values()) == {FAIL}
     page = write_page([line])
     assert "**1 recipes fail**" in page and "- homeless: it does not run" in page and "has no row" in page
@@ -85,15 +114,15 @@ def test_what_does_not_run_is_a_failure_with_its_reason():
 
 @pytest.mark.parametrize(("parents", "rule"), [((-1, 0, 1), "block"), ((-1, 0, 0, 1), "traversal")])
 def test_spoiled_guesses_are_honest(parents, rule):
-    """The law that goes with them is the one that they were drawn from."""
+    """The distribution that goes with them is the one that they were drawn from."""
     target, drafter = random_table(4, 2, 1), random_table(4, 2, 2)
     spoiled = Spoiled(find("drafter", "none").build(None, None), 4)
 
     def propose(tokens, coins):
         return spoiled._spoil(drafts_from(drafter, parents)(tokens, coins))
 
-    law = exact_law(find("verifier", rule).build(None), target, propose, [0, 1], 3)
-    assert total_variation(law, target_law(target, [0, 1], 3)) < 1e-9
+    distribution = exact_distribution(find("verifier", rule).build(None), target, propose, [0, 1], 3)
+    assert total_variation(distribution, target_distribution(target, [0, 1], 3)) < 1e-9
 
 
 def test_spoiled_guesses_are_useless(tmp_path: Path):

@@ -5,12 +5,14 @@ import torch
 
 from outdraft.analysis.theory import asynchronous_speedup
 from outdraft.core.draft import Draft
+from outdraft.core.drafter import Traits
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.step import Parts
-from outdraft.drafters import pearl, run_ahead, ssd
+from outdraft.drafters import pearl, run_ahead
+from outdraft.drafters.ssd import drafter as ssd
 from outdraft.engine.loop import Engine
 from outdraft.testing.fakes import ConstantPolicy, TableTarget
 from outdraft.testing.simulated_clock import Costs, CountedSteps, SimulatedClock
@@ -23,7 +25,7 @@ class Knower:
     """Chains of what the target will write, but for some positions; there its second guess is right or none is."""
 
     needs = Needs()
-    rewinds = True
+    traits = Traits(rewinds=True)
 
     def __init__(self, table, wrong, second=lambda position: False):
         self.table, self.wrong, self.second = table, wrong, second

@@ -19,7 +19,7 @@ def draw(rng: random.Random, weights: list[float], n: int) -> list[int]:
     return rng.choices(range(len(weights)), weights, k=n)
 
 
-def test_equal_laws_pass_and_p_values_are_uniform():
+def test_equal_distributions_pass_and_p_values_are_uniform():
     rng = random.Random(1)
     weights = [1 / (i + 1) for i in range(200)]
     p = [two_sample(draw(rng, weights, 400), draw(rng, weights, 400)).p_value for _ in range(400)]

@@ -2,15 +2,18 @@
 
 import gzip
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from tokenizers import Tokenizer
 
+from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
-from outdraft.training.config import DataConfig, Source, read_recipe
+from outdraft.training.config import DataConfig, LoopConfig, TextSource, TrainingRecipe, read_recipe
 from outdraft.training.copies import make_copies
 from outdraft.training.data import open_streams, prepare
+from outdraft.training.run import make_objective, run_recipe
 from outdraft.training.sources import is_held_out, read_documents
 from outdraft.training.tokenizer import END_ID, END_OF_TEXT, sample_texts, save_tokenizer, train_tokenizer
 from tests.training.toys import toy_sampler
@@ -22,7 +25,9 @@ def data(tmp_path):
     with gzip.open(tmp_path / "books.jsonl.gz", "wt") as out:
         out.writelines(json.dumps({"text": text, "good": i % 2 == 0}) + "\n" for i, text in enumerate(texts))
         out.write('{"text": "damaged\n')
-    source = Source(name="books", path="books.jsonl.gz", share=1.0, repository="here", commit="none", licence="none")
+    source = TextSource(
+        name="books", path="books.jsonl.gz", share=1.0, repository="here", commit="none", licence="none"
+    )
     return DataConfig(sources=(source,), num_copies=20, holdout_percent=20)
 
 
@@ -39,6 +44,34 @@ def test_the_tokenizer_round_trips_every_byte(tokenizer, tmp_path):
     alphabet = {piece for piece in loaded.get_vocab() if len(piece) == 1}
     assert len(alphabet) == 256  # one entry a byte
     assert loaded.token_to_id(END_OF_TEXT) == END_ID
+
+
+def test_a_tokenizer_of_the_other_family_spells_text_and_falls_back_to_bytes(data, tmp_path):
+    """It is read by our codec, whose bytes of each token join to the text; what it learned has no raw bytes."""
+    made = train_tokenizer(sample_texts(data, tmp_path, 100_000), 400, "byte_fallback")
+    save_tokenizer(made, tmp_path / "other", 64)
+    codec = TextCodec.load(tmp_path / "other")
+    text = "The cat number 7 sat\n    on mat 49.\t é 漢字 🙂"
+    ids = codec.encode(text)
+    assert b"".join(map(codec.token_bytes, ids)).decode() == text == codec.decode(ids)
+    assert codec.token_bytes(codec.encode("The cat")[-1]) == b" cat", "a space belongs to the word behind it"
+    assert codec.encode("The cat number") and max(map(len, map(codec.token_bytes, ids))) > 3
+    assert codec.eos_token_ids == {END_ID} and made.get_vocab_size() <= 400
+    assert len(codec.encode("漢")) == 3, "one raw byte after the other"
+    with pytest.raises(ConfigError, match="did you mean 'byte_fallback'"):
+        train_tokenizer(iter(["x"]), 300, "byte_falback")
+
+
+def test_another_tokenizers_streams_stand_beside_the_targets(data, tmp_path):
+    recipe = TrainingRecipe(
+        kind="tokenizer", name="other", tokenizer="other", data=data, loop=LoopConfig(steps=0),
+        task={"vocab_size": 400, "max_len": 64, "family": "byte_fallback"},
+    )  # fmt: skip
+    run_recipe(recipe, tmp_path, tmp_path / "out", lambda line: None)
+    assert (tmp_path / "out/other/tokenizer.json").exists() and (tmp_path / "out/data/other/train-books.npy").exists()
+    assert not list((tmp_path / "out/data").glob("*.npy"))
+    with pytest.raises(ConfigError, match="learns from the target, in its ids"):
+        make_objective(replace(recipe, kind="distill"), tmp_path / "out")
 
 
 def test_no_held_out_document_is_trained_on(data, tokenizer, tmp_path):
@@ -58,9 +91,9 @@ def test_the_split_depends_on_the_text_alone(data):
 
 def test_only_keeps_flagged_records_and_max_chars_stops(data, tmp_path):
     source = data.sources[0]
-    flagged = Source(**{n: getattr(source, n) for n in Source.__slots__} | {"only": "good"})
+    flagged = TextSource(**{n: getattr(source, n) for n in TextSource.__slots__} | {"only": "good"})
     assert len(list(read_documents(flagged, tmp_path))) == 30
-    short = Source(**{n: getattr(source, n) for n in Source.__slots__} | {"max_chars": 1500})
+    short = TextSource(**{n: getattr(source, n) for n in TextSource.__slots__} | {"max_chars": 1500})
     assert 1 <= len(list(read_documents(short, tmp_path))) < 6
 
 

@@ -9,12 +9,12 @@ from outdraft.drafters.early_exit.net import load_exit_head, save_exit_head
 from outdraft.nn.context import CausalContext
 from outdraft.training.attention import TrainingContext
 from outdraft.training.distill import Distill, DistillOptions
-from outdraft.training.eagle import Eagle, EagleOptions, UnrolledContext, new_eagle
-from outdraft.training.early_exit import EarlyExit, EarlyExitOptions, new_exit_head
+from outdraft.training.eagle import Eagle, EagleTraining, UnrolledContext, new_eagle
+from outdraft.training.early_exit import EarlyExit, EarlyExitTraining, new_exit_head
 from outdraft.training.harvest import LockstepContext, sample_batch
 from tests.training.toys import rows, toy_decoder, toy_loop, trained_target
 
-EAGLE = EagleOptions(taps=(0, 1, 3), num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, num_steps=3)
+EAGLE = EagleTraining(taps=(0, 1, 3), num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, num_steps=3)
 
 
 @pytest.fixture(scope="module")
@@ -44,7 +44,7 @@ def test_a_distilled_draft_is_accepted_more_often(target, tmp_path):
 
 
 def test_an_exit_head_beats_the_plain_exit_and_survives_its_file(target, tmp_path):
-    head = new_exit_head(EarlyExitOptions(exit_layer=1, inner_size=32), target, 0)
+    head = new_exit_head(EarlyExitTraining(exit_layer=1, inner_size=32), target, 0)
     loop = toy_loop(EarlyExit(head, target), tmp_path, steps=60)
     untrained = loop.evaluate()
     assert untrained[1] == pytest.approx(untrained[2], abs=1e-6)
@@ -72,7 +72,7 @@ def test_an_eagle_network_learns_every_step_and_survives_its_file(target, tmp_pa
 
 
 def test_wrong_files_are_refused(target, tmp_path):
-    save_exit_head(new_exit_head(EarlyExitOptions(exit_layer=1, inner_size=8), target, 0), tmp_path)
+    save_exit_head(new_exit_head(EarlyExitTraining(exit_layer=1, inner_size=8), target, 0), tmp_path)
     with pytest.raises(ModelLoadError, match="model_type"):
         load_eagle(tmp_path, target)
     save_eagle(new_eagle(EAGLE, target, 0), tmp_path)

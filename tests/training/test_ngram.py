@@ -1,4 +1,4 @@
-"""The n-gram baseline is a law, and learns."""
+"""The n-gram baseline is a distribution, and learns."""
 
 import numpy as np
 

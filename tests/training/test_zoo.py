@@ -13,7 +13,7 @@ from outdraft.drafters.early_exit.net import load_exit_head
 from outdraft.models.load import load_model
 from outdraft.training.compilable import make_compilable
 from outdraft.training.distill import Distill, DistillOptions
-from outdraft.training.eagle import Eagle, EagleOptions
+from outdraft.training.eagle import Eagle, EagleTraining
 from outdraft.training.early_exit import EarlyExit
 
 # Ours, written for this test: in no corpus.
@@ -41,7 +41,7 @@ def rows():
 
 
 def test_the_zoo_is_complete_and_small():
-    assert zoo.names() == ["draft", "eagle", "early_exit", "target"]
+    assert zoo.names() == ["draft", "eagle", "early_exit", "foreign_draft", "target"]
     files = [p for name in zoo.names() for p in zoo.path(name).iterdir()]
     assert sum(p.stat().st_size for p in files) < 64 * 2**20
     with pytest.raises(ModelLoadError, match="did you mean 'target'"):
@@ -68,5 +68,5 @@ def test_every_drafter_is_accepted_often(target, rows):
     exit_rates = EarlyExit(load_exit_head(zoo.path("early_exit")), target).loss(rows)
     assert exit_rates[1] > 0.3 and exit_rates[1] > exit_rates[2]
     net = load_eagle(zoo.path("eagle"), target, torch.float32)
-    options = EagleOptions(taps=net.config.taps, num_heads=6, num_kv_heads=2, head_dim=64, intermediate_size=1024)
+    options = EagleTraining(taps=net.config.taps, num_heads=6, num_kv_heads=2, head_dim=64, intermediate_size=1024)
     assert Eagle(net, target, options).loss(rows)[1] > 0.4

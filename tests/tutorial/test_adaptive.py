@@ -1,13 +1,18 @@
 """What adapts: it finds the better arm, finds it again after a swap, and knows easy text from hard."""
 
 import random
+import signal
 from types import SimpleNamespace
 
 import pytest
+import torch
 
 from outdraft import LLM, SamplingParams, zoo
 from outdraft.core.errors import ConfigError
 from outdraft.engine.stats import RequestStats
+from outdraft.models.load import load_model
+from outdraft.nn.context import CausalContext
+from outdraft.training.distill import Distill
 from outdraft.tutorial import (
     AdaptiveDraftModel,
     AdaptiveSpeculativeDecoding,
@@ -15,28 +20,25 @@ from outdraft.tutorial import (
     SequenceComplexityEstimator,
     SpeedupAnalyzer,
 )
-from outdraft.tutorial.adaptive import Arms
 
 PROMPT = {"prompt_token_ids": [5, 6, 7, 8] * 3}
 
 
-def share_of_best(arms: Arms, rates: list[float], rounds: int, rng: random.Random) -> float:
-    """How often the arm with the highest tokens per cost was chosen in the last quarter."""
-    best, chosen = rates.index(max(rates)), []
-    for _ in range(rounds):
-        arm = arms.select()
-        chosen.append(arm)
-        arms.update(arm, 8 * rates[arm] * rng.uniform(0.8, 1.2), 8.0)
-    late = chosen[-rounds // 4 :]
-    return late.count(best) / len(late)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_the_best_arm_is_found_and_found_again(seed):
-    rng = random.Random(seed)
-    arms = Arms(3)
-    assert share_of_best(arms, [1.0, 2.4, 1.2], 200, rng) >= 0.9
-    assert share_of_best(arms, [2.4, 1.0, 1.2], 200, rng) >= 0.9
+def test_the_best_draft_is_found_and_found_again(models):
+    """The engine's own bandit, told of rounds: a swap of the two drafts' worth is noticed."""
+    adaptive = AdaptiveDraftModel(models["target"], [models["useless"], models["good"]], 4)
+    assert adaptive.select_best_draft() == 0, "one that was never tried comes first"
+    adaptive.update_performance(0, 4, 1.0)
+    assert adaptive.select_best_draft() == 1
+    rng = random.Random(1)
+    for rates in ([1.0, 2.4], [2.4, 1.0]):
+        chosen = []
+        for _ in range(200):
+            arm = adaptive.bandit._ucb()
+            chosen.append(arm)
+            adaptive.update_performance(arm, round(80 * rates[arm] * rng.uniform(0.8, 1.2)), 8.0)
+        assert adaptive.select_best_draft() == rates.index(2.4)
+        assert chosen[-50:].count(rates.index(2.4)) >= 45
 
 
 def test_draft_models_are_tried_and_the_text_is_plain(models):
@@ -44,7 +46,7 @@ def test_draft_models_are_tried_and_the_text_is_plain(models):
     plain = LLM(models["target"]).generate(PROMPT, SamplingParams(max_tokens=20))
     for _ in range(6):
         assert adaptive.generate(PROMPT, 20).token_ids == plain.token_ids
-    assert set(adaptive.chosen) == {0, 1}
+    assert min(adaptive.bandit.plays) > 0 and adaptive.bandit is adaptive.llm.engine.parts.policy
     with pytest.raises(ConfigError, match="draft_models is empty"):
         AdaptiveDraftModel(models["target"], [])
 
@@ -56,17 +58,16 @@ def made(accepted: int, rejections: int, *, cost: float) -> SimpleNamespace:
         num_steps=max(1, rejections), num_accepted_tokens=accepted, num_rejections=rejections, num_draft_tokens=drafted,
         target_seconds=float(max(1, rejections)), draft_seconds=cost * drafted,
     )  # fmt: skip
-    return SimpleNamespace(stats=stats)
+    return SimpleNamespace(stats=stats, logprobs=None)
 
 
 def test_history_decides_the_length(models):
     """Two phases, guesses right and guesses wrong: the length is the formulas' best one, and 0 among them."""
     adaptive = AdaptiveSpeculativeDecoding(models["target"], models["good"], 12)
     tokens = tuple(range(40))
-    analyzer = SpeedupAnalyzer(draft_cost=0.1)
     for _ in range(40):
         adaptive.update(made(90, 10, cost=0.1))
-    assert abs(adaptive.choose_length(tokens) - analyzer.optimal_length(0.9, 12)) <= 1
+    assert abs(adaptive.choose_length(tokens) - SpeedupAnalyzer.optimal_candidate_count(0.9, 0.1, 12)) <= 1
     for _ in range(60):
         adaptive.update(made(3, 97, cost=0.1))
     assert adaptive.choose_length(tokens) == 0
@@ -84,12 +85,36 @@ def test_complexity_is_only_where_one_begins(models):
 
 
 def test_adaptive_text_is_plain(models):
-    adaptive = AdaptiveSpeculativeDecoding(models["target"], models["useless"], 6)
+    adaptive = AdaptiveSpeculativeDecoding(models["target"], [models["useless"], models["good"]], 6)
     engine = adaptive.llm.engine
     plain = LLM(models["target"]).generate(PROMPT, SamplingParams(max_tokens=20))
     for _ in range(4):
-        assert adaptive.generate(PROMPT, 20).token_ids == plain.token_ids
+        assert adaptive.adaptive_generate(PROMPT, 20).token_ids == plain.token_ids
     assert adaptive.llm.engine is engine and len(adaptive.lengths) == 4
+
+
+def test_the_estimator_is_given_entropies_and_rejections(models):
+    """Those of the target's own distributions, and of the rounds of the texts so far."""
+    told = []
+
+    class Watching(SequenceComplexityEstimator):
+        def score(self, tokens, **seen):
+            told.append(seen)
+            return 0.5
+
+    adaptive = AdaptiveSpeculativeDecoding(models["target"], models["useless"], 6, estimator=Watching(window=32))
+    for _ in range(2):
+        result = adaptive.generate(PROMPT, 20, ignore_eos=True)
+    assert told[0] == {"entropies": [], "rejections": []}
+    assert len(told[1]["entropies"]) == 20 and told[1]["rejections"]
+    assert all(0 <= share <= 1 for share in told[1]["rejections"]) and max(told[1]["rejections"]) > 0
+    model = load_model(models["target"], torch.float32)
+    text = [*result.prompt_token_ids, *result.token_ids]
+    with torch.inference_mode():
+        rows = torch.softmax(model(torch.tensor(text), torch.arange(len(text)), CausalContext(1, len(text))), -1)
+    exact = torch.special.entr(rows[len(result.prompt_token_ids) - 1 : -1]).sum(-1).tolist()
+    for ours, true in zip(list(adaptive.entropies)[-20:], exact, strict=True):
+        assert 0.3 * true < ours <= true + 1e-4, "of the twenty likeliest tokens and of the rest as one"
 
 
 def test_complexity_is_monotone():
@@ -136,7 +161,7 @@ def test_a_draft_learns_its_target(models, tmp_path):
     prompts = [[rng.randrange(61) for _ in range(4)] for _ in range(56)]
     rows = trainer.sample_rows(prompts, 24)
     assert rows.shape == (56, 25)
-    rates = trainer.train(rows[:48], rows[48:], epochs=5)
+    rates = trainer.distill_knowledge([{"input_ids": rows[:30]}, rows[30:]], num_epochs=5)
     assert len(rates) == 6 and rates[-1] > rates[0] + 0.1
     trainer.save(tmp_path / "draft")
     llm = LLM(models["target"], draft_model=tmp_path / "draft")
@@ -151,21 +176,33 @@ def test_a_draft_learns_its_target(models, tmp_path):
 
 def test_temperature_keeps_the_gradients_size(models):
     """T^2: at a high temperature the loss tends to half the mean squared difference of centred logits."""
-    import torch
-
     rows = torch.randint(61, (2, 9), generator=torch.Generator().manual_seed(1))
     losses = {}
     for temperature in (50.0, 200.0):
         trainer = DraftModelTrainer(models["target"], models["useless"], temperature=temperature)
-        losses[temperature] = trainer.step(rows)
+        losses[temperature] = float(trainer.objective.loss(rows)[0].detach())
     assert losses[200.0] == pytest.approx(losses[50.0], rel=0.1)
 
 
+def test_distillation_is_the_training_packages_own(models):
+    """Its objective, loop and optimiser; a step changes the draft, and a signal's handler is left alone."""
+    trainer = DraftModelTrainer(models["target"], models["useless"])
+    assert isinstance(trainer.objective, Distill)
+    before, handler = [p.clone() for p in trainer.draft.parameters()], signal.getsignal(signal.SIGINT)
+    rows = torch.randint(61, (16, 9), generator=torch.Generator().manual_seed(1))
+    rates = trainer.distill_knowledge([rows], num_epochs=2)
+    assert len(rates) == 3 and rates == trainer.acceptance and signal.getsignal(signal.SIGINT) is handler
+    assert any(not torch.equal(a, b) for a, b in zip(before, trainer.draft.parameters(), strict=True))
+    for bad in ([], [rows[:4]], [rows, rows[:, :5]]):
+        with pytest.raises(ConfigError):
+            trainer.distill_knowledge(bad)
+
+
 def test_analyzer():
-    analyzer = SpeedupAnalyzer(draft_cost=0.1)
-    assert analyzer.optimal_length(0.8) == 6
-    assert analyzer.theoretical_speedup(0.8, 6) == pytest.approx(2.47, abs=0.005)
-    assert analyzer.theoretical_speedup(0.0, 5) == pytest.approx(0.67, abs=0.004)
-    assert analyzer.theoretical_speedup(1.0, 5) == pytest.approx(6 / 1.5)
+    analyzer = SpeedupAnalyzer
+    assert analyzer.optimal_candidate_count(0.8, 0.1) == 6
+    assert analyzer.theoretical_speedup(0.8, 0.1, 6) == pytest.approx(2.47, abs=0.005)
+    assert analyzer.theoretical_speedup(0.0, 0.1, 5) == pytest.approx(0.67, abs=0.004)
+    assert analyzer.theoretical_speedup(1.0, 0.1, 5) == pytest.approx(6 / 1.5)
     assert analyzer.expected_tokens(0.5, 2) == 1.75
-    assert SpeedupAnalyzer(draft_cost=0.5).optimal_length(0.4) == 0
+    assert analyzer.optimal_candidate_count(0.4, 0.5) == 0

@@ -1,15 +1,21 @@
 """The tutorial's decoders: plain decoding's text, at least one token a round, counters that add up."""
 
+from shutil import copytree
+
 import pytest
-from verify.laws import CHAINS, PAIRS, rule
+import torch
+from contracts.sides import toy_tokenizer
+from transformers import LlamaConfig, LlamaForCausalLM
+from verify.distributions import CHAINS, PAIRS, rule
 from verify.measuring import CONTEXT, deviation
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import ConfigError
 from outdraft.core.events import Source
-from outdraft.testing.enumerate_law import expected_accepted
+from outdraft.testing.enumerate_distribution import expected_accepted
 from outdraft.testing.tables import drafts_from
 from outdraft.tutorial import (
+    AdaptiveDraftModel,
     AdvancedSpeculativeDecoding,
     BatchSpeculativeDecoding,
     MemoryOptimizedSpeculativeDecoding,
@@ -114,6 +120,13 @@ def test_an_end_inside_a_batch(models, plain):
     assert tuple(done[second].token_ids) == text
 
 
+def test_sequences_that_have_ended_are_handed_over_once(models):
+    batch = BatchSpeculativeDecoding(models["target"], models["good"], 4, batch_size=2)
+    numbers = [batch.add_sequence(prompt, 5, ignore_eos=True) for prompt in PROMPTS[:3]]
+    batch.run()
+    assert set(batch.get_completed_sequences()) == set(numbers) and not batch.get_completed_sequences()
+
+
 def test_both_caches_are_reused(models, plain):
     """A round's pass has the pending token and the draft, nothing of the past; the cache lags by that one token."""
     decoder = MemoryOptimizedSpeculativeDecoding(models["target"], models["good"], 4)
@@ -148,3 +161,77 @@ def test_quantized_is_declared_and_measured():
     result = both.generate(prompts[0], 16)
     assert "int4" in result.variant and result.text == same.generate(prompts[0], params).text
     assert both.llm.config["drafter"]["variant"].startswith("int8")
+
+
+def first_tokens(rule, p, q, count=2000):
+    """How often each token came first, by one draft of two for each seed."""
+    counts, generator = torch.zeros(4), torch.Generator().manual_seed(1)
+    for seed in range(count):
+        drawn = [int(torch.multinomial(row, 1, generator=generator)) for row in q[:2]]
+        found = rule.verify_tokens(drawn, q[:2], p, seed=seed)
+        assert len(found.tokens) == found.num_accepted + 1 and list(found.tokens[:-1]) == drawn[: found.num_accepted]
+        assert found.is_bonus == (found.num_accepted == 2)
+        counts[found.tokens[0]] += 1
+    return counts / count
+
+
+def test_one_draft_is_judged_by_the_engines_rule():
+    """Accepted tokens and one more; the first token has the target's distribution, and the lossy gate's has not."""
+    p, q = (torch.stack([table([0, 1]), table([1, 2]), table([2, 3])]) for table in PAIRS["random"])
+    for name in ("stochastic", "deterministic", "conservative"):
+        assert float((first_tokens(ProbabilisticVerification(name), p, q) - p[0]).abs().sum()) < 0.08, name
+    lossy = ProbabilisticVerification("conservative", threshold=0.1, exact=False)
+    assert float((first_tokens(lossy, p, q) - p[0]).abs().sum()) > 0.16
+
+
+def test_a_deterministic_draft_and_wrong_shapes():
+    target, _ = PAIRS["random"]
+    p = torch.stack([target([0, 1])] * 3)
+    rule = ProbabilisticVerification("stochastic")
+    assert len(rule.verify_tokens([2, 2], None, p, seed=1).tokens) >= 1
+    with pytest.raises(ConfigError, match=r"target_probs has shape \(2, 4\); 3 rows of 4"):
+        rule.verify_tokens([2, 2], None, p[:2])
+    with pytest.raises(ConfigError, match=r"draft_probs has shape"):
+        rule.verify_tokens([2, 2], p, p)
+
+
+def test_loaded_models_tensors_and_the_tutorials_words(tmp_path):
+    """Models of transformers as they are in memory: the text is that of their own greedy decoding."""
+    config = LlamaConfig(
+        vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=2,
+        num_key_value_heads=2, max_position_embeddings=128, bos_token_id=None, eos_token_id=None, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(1)
+    target, draft = LlamaForCausalLM(config).eval(), LlamaForCausalLM(config).eval()
+    ids = torch.tensor([[5, 6, 7, 8, 5, 6]])
+    theirs = target.generate(ids, attention_mask=torch.ones_like(ids), max_length=30, do_sample=False)[0].tolist()
+    decoder = MemoryOptimizedSpeculativeDecoding(target, draft, 3)
+    result = decoder.generate(ids, max_length=30, ignore_eos=True)
+    assert [*result.prompt_token_ids, *result.token_ids] == theirs
+    decoder.reset_cache()
+    assert decoder.generate(ids[0].tolist(), 24, ignore_eos=True).token_ids == result.token_ids
+    assert decoder.get_acceptance_rate() == decoder.acceptance_rate
+    adaptive = AdaptiveDraftModel(target, [draft, target], 3)
+    assert adaptive.generate(ids, 24, ignore_eos=True).token_ids == result.token_ids
+    ruled = AdvancedSpeculativeDecoding(target, draft, verification_method="conservative")
+    assert ruled.llm.config["verifier"]["name"] == "gated" and ruled.verification.strategy == "conservative"
+    for wrong, says in ((7, "not int"), (object(), "not object")):
+        with pytest.raises(ConfigError, match=says):
+            SpeculativeDecoding(wrong, draft)
+    with pytest.raises(ConfigError, match="one text at a time"):
+        decoder.generate(ids.repeat(2, 1))
+
+
+def test_a_tokenizer_comes_with_a_loaded_model(models):
+    class Tokenizer:
+        def save_pretrained(self, directory):
+            toy_tokenizer(61, seed=1).save(f"{directory}/tokenizer.json")
+
+    class Loaded:
+        def save_pretrained(self, directory):
+            copytree(models["target"], directory, dirs_exist_ok=True)
+
+    decoder = SpeculativeDecoding(Loaded(), models["good"], tokenizer=Tokenizer())
+    assert decoder.generate("abcabc", 8).text
+    with pytest.raises(ConfigError, match="has its own tokenizer"):
+        SpeculativeDecoding(models["target"], models["good"], tokenizer=Tokenizer())

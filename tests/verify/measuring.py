@@ -1,10 +1,11 @@
-"""How far the law of a rule's output is from the target's, by enumeration; and drafts that `tables` does not make."""
+"""How far the distribution of a rule's output is from the target's, by enumeration; and drafts that `tables` does not
+make."""
 
 from dataclasses import replace
 
 import torch
 
-from outdraft.testing.enumerate_law import exact_law, rounds, target_law, total_variation
+from outdraft.testing.enumerate_distribution import exact_distribution, rounds, target_distribution, total_variation
 from outdraft.testing.tables import drafts_from
 
 CONTEXT = [0, 1]
@@ -15,8 +16,8 @@ def deviation(verifier, pair, parents, *, coupled=False, propose=None, horizon=N
     target, drafter = pair
     horizon = horizon or min(len(parents), 3) + 1
     propose = propose or drafts_from(drafter, parents, **drafting)
-    law = exact_law(verifier, target, propose, CONTEXT, horizon, coupled=coupled)
-    return total_variation(law, target_law(target, CONTEXT, horizon))
+    distribution = exact_distribution(verifier, target, propose, CONTEXT, horizon, coupled=coupled)
+    return total_variation(distribution, target_distribution(target, CONTEXT, horizon))
 
 
 def with_confidence(propose, drafter):
@@ -34,7 +35,7 @@ def with_confidence(propose, drafter):
 
 
 def greedy_emitted(verifier, target, propose) -> list[list[int]]:
-    """What a greedy request may get in one round; the rule sees the table's own soft laws."""
+    """What a greedy request may get in one round; the rule sees the table's own soft distributions."""
     return [outcome.emitted for _, outcome in rounds(verifier, target, propose, CONTEXT, temperature=0)]
 
 

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from verify.laws import CHAINS, PAIRS, RULES, TREES, judged_by, rule
+from verify.distributions import CHAINS, PAIRS, RULES, TREES, judged_by, rule
 
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.errors import CapabilityError, NumericsError
@@ -12,7 +12,7 @@ from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.sampling.coins import KeyedCoins, draft_coins, verifier_coins
-from outdraft.testing.enumerate_law import BranchingCoins, Chance
+from outdraft.testing.enumerate_distribution import BranchingCoins, Chance
 from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
 
 TARGET, DRAFTER = PAIRS["similar"]
@@ -23,15 +23,15 @@ class ScriptedCoins:
     """Answers flips from a list, and remembers what was asked."""
 
     def __init__(self, *answers: bool):
-        self.answers, self.flips, self.laws = list(answers), [], []
+        self.answers, self.flips, self.distributions = list(answers), [], []
 
     def flip(self, probability, ordinal):
         self.flips.append((probability, ordinal))
         return self.answers.pop(0)
 
-    def draw(self, law, depth):
-        self.laws.append((law, depth))
-        return int(law.argmax())
+    def draw(self, distribution, depth):
+        self.distributions.append((distribution, depth))
+        return int(distribution.argmax())
 
 
 def mixed_batch(shapes, first_seed=0):
@@ -171,19 +171,19 @@ def test_a_rejection_that_only_rounding_allows_falls_back_to_p(name):
     seq, draft = one_sequence([0]), chain([0, 3], q=P.repeat(2, 1))
     coins = ScriptedCoins(False, False)
     (verdict,) = rule(name)(pack([seq], [draft]), P.repeat(2, 1), [coins])
-    law, depth = coins.laws[-1]
-    assert torch.isfinite(law).all()
-    assert law.sum() > 0
-    assert (verdict.token, depth) == (int(law.argmax()), len(verdict.path))
+    distribution, depth = coins.distributions[-1]
+    assert torch.isfinite(distribution).all()
+    assert distribution.sum() > 0
+    assert (verdict.token, depth) == (int(distribution.argmax()), len(verdict.path))
 
 
-def test_the_extra_token_comes_from_the_right_law():
+def test_the_extra_token_comes_from_the_right_distribution():
     q = torch.tensor([0.4, 0.3, 0.2, 0.1], dtype=torch.float64)
     seq, draft = one_sequence([0]), chain([0, 0], q=q.repeat(2, 1))
     coins = ScriptedCoins(False)
     (verdict,) = rule("rejection")(pack([seq], [draft]), P.repeat(2, 1), [coins])
     assert coins.flips == [(pytest.approx(0.25), 1)]
-    assert torch.allclose(coins.laws[0][0], torch.tensor([0, 0, 0.25, 0.75], dtype=torch.float64))
+    assert torch.allclose(coins.distributions[0][0], torch.tensor([0, 0, 0.25, 0.75], dtype=torch.float64))
     assert (verdict.path, verdict.bonus) == ((), False)
     (verdict,) = rule("rejection")(pack([seq], [draft]), P.repeat(2, 1), [ScriptedCoins(True)])
     assert (verdict.path, verdict.bonus) == ((1,), True)
@@ -191,7 +191,7 @@ def test_the_extra_token_comes_from_the_right_law():
 
 @pytest.mark.parametrize("name", RULES)
 def test_single_precision_is_enough(name):
-    """Float32 laws, with a q in another type: the verdicts of float64, but for a coin within the rounding."""
+    """Float32 distributions, with a q in another type: the verdicts of float64, but for a coin within the rounding."""
     differing = 0
     shapes = [*judged_by(name).values()]
     seqs, drafts = mixed_batch(shapes * 20)

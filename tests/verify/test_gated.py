@@ -1,14 +1,17 @@
 """Gates: every one is exact with its residual, and shows as lossy without; harsher gates accept less."""
 
 import pytest
-from verify.laws import CHAINS, PAIRS, TREES, rule
+import torch
+from verify.distributions import CHAINS, PAIRS, TREES, rule
 from verify.measuring import CONTEXT, best_tokens, deviation, greedy_emitted, with_confidence
 
 from outdraft.core.errors import ConfigError
+from outdraft.engine.assembly.recipe import read_recipe
 from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
-from outdraft.testing.enumerate_law import expected_accepted
-from outdraft.testing.sample_law import sample_law
-from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
+from outdraft.testing.enumerate_distribution import expected_accepted
+from outdraft.testing.sample_distribution import sample_distribution
+from outdraft.testing.tables import blend, drafts_from, one_sequence, random_table, score
+from outdraft.verify.gated import GatedOptions, open_tokens
 
 GATES = {
     "top_k": {"top_k": 2},
@@ -17,6 +20,7 @@ GATES = {
     "conservative": {"ratio": 0.5},
     "confidence": {"confidence": 0.25},
     "all": {"top_k": 3, "threshold": 0.1, "ratio": 0.5, "confidence": 0.1},
+    "any": {"top_k": 1, "threshold": 0.3, "combine": "any"},
     "shut": {"threshold": 1.1},
 }
 SHAPES = {"three": CHAINS["three"], "wide": TREES["wide"], "long and short": TREES["long and short"]}
@@ -61,6 +65,38 @@ def test_without_a_gate_it_is_multi_draft_coin_for_coin():
         assert a == b
 
 
+def open_to(p, **options) -> list[int]:
+    """The tokens that may be accepted where the target says `p`."""
+    return open_tokens(GatedOptions(**options), torch.tensor(p), 1.0, 1.0).nonzero().flatten().tolist()
+
+
+def test_gates_may_be_alternatives():
+    """Top-k or threshold: the best token is open however improbable, and a probable one however it ranks."""
+    flat, steep = [0.3, 0.28, 0.22, 0.2], [0.6, 0.25, 0.1, 0.05]
+    both, either = {"top_k": 1, "threshold": 0.25}, {"top_k": 1, "threshold": 0.25, "combine": "any"}
+    assert open_to(flat, **both) == [0] and open_to(flat, **either) == [0, 1]
+    assert open_to(steep, top_k=3, threshold=0.5) == [0] and open_to(steep, top_k=3, threshold=0.5, combine="any") == [
+        0, 1, 2
+    ]  # fmt: skip
+    assert open_to(flat, threshold=0.9) == [] and open_to(flat, top_k=1, threshold=0.9, combine="any") == [0]
+    assert open_to(flat, threshold=0.25, combine="any") == [0, 1], "a gate that is not set opens nothing"
+
+
+def test_the_lossy_review_accepts_at_least_what_the_exact_rule_accepts():
+    """As the recipe has it: of greedy requests in every round, of sampled ones on average over all outcomes."""
+    review = rule("gated", **read_recipe("draft_review_lossy").verifier.options)
+    more, sampled = 0, [0.0, 0.0]
+    for seed in range(20):
+        target, other = random_table(16, 1, seed), random_table(16, 1, 100 + seed)
+        propose = drafts_from(blend(target, other, 0.7), CHAINS["three"], sampled=False)
+        (lossy,), (exact,) = (greedy_emitted(which, target, propose) for which in (review, rule("greedy")))
+        assert len(lossy) >= len(exact)
+        more += len(lossy) > len(exact)
+        for i, which in enumerate((review, rule("sequential"))):
+            sampled[i] += expected_accepted(which, target, propose, CONTEXT)
+    assert more > 0 and sampled[0] > sampled[1]
+
+
 @pytest.mark.parametrize("sampled", [True, False])
 def test_lossy_deviation_grows_as_the_threshold_falls(sampled):
     """Above 1 nothing passes, and what is left is plain decoding."""
@@ -80,13 +116,13 @@ def test_lossy_greedy_text_is_the_targets_where_nothing_passes():
             assert emitted == best_tokens(target, len(emitted))
 
 
-def test_texts_have_the_targets_law_and_the_original_fails():
+def test_texts_have_the_targets_distribution_and_the_original_fails():
     target, drafter = random_table(8, 1, 1), random_table(8, 1, 2)
     gate = {"threshold": 0.15, "ratio": 0.5}
-    honest = sample_law(rule("gated", **gate), target, drafts_from(drafter, (-1, 0, 0, 1)), num_tokens=4000)
+    honest = sample_distribution(rule("gated", **gate), target, drafts_from(drafter, (-1, 0, 0, 1)), num_tokens=4000)
     assert honest.passes, honest
     original = rule("gated", **gate, exact=False)
-    lossy = sample_law(original, target, drafts_from(drafter, CHAINS["three"]), num_tokens=2000)
+    lossy = sample_distribution(original, target, drafts_from(drafter, CHAINS["three"]), num_tokens=2000)
     assert not lossy.passes, lossy
 
 
@@ -95,6 +131,7 @@ def test_texts_have_the_targets_law_and_the_original_fails():
     [
         ({"top_k": -1}, "top_k=-1"),
         ({"ratio": -0.5}, "ratio=-0.5"),
+        ({"combine": "either"}, "combine='either'"),
         ({"exact": False}, "one of .*confidence"),
     ],
 )

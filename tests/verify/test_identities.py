@@ -2,10 +2,10 @@
 
 import pytest
 import torch
-from verify.laws import CHAINS, PAIRS, TREES, rule
+from verify.distributions import CHAINS, PAIRS, TREES, rule
 
 from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
-from outdraft.testing.enumerate_law import expected_accepted
+from outdraft.testing.enumerate_distribution import expected_accepted
 from outdraft.testing.tables import Table, drafts_from, one_sequence, random_table, score
 
 CONTEXT = [0, 1]
@@ -81,7 +81,7 @@ def test_rules_agree_on_deterministic_trees(parents):
         assert accepted(name, PAIRS["random"], parents, sampled=False) == pytest.approx(expected, abs=1e-12)
 
 
-def test_equal_laws_accept_everything():
+def test_equal_distributions_accept_everything():
     for name in ("rejection", "block", "multi_draft", "traversal", "auto"):
         assert accepted(name, PAIRS["identical"], CHAIN) == pytest.approx(3)
 

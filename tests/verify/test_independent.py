@@ -1,27 +1,28 @@
-"""Siblings that were drawn independently: with replacement from one law, or by two drafters, each from its own row."""
+"""Siblings that were drawn independently: with replacement from one distribution, or by two drafters, each from its own
+row."""
 
 import pytest
 import torch
 from verify import measuring
-from verify.laws import PAIRS, rule
+from verify.distributions import PAIRS, rule
 from verify.measuring import CONTEXT
 
 from outdraft.core.draft import Draft
-from outdraft.testing.enumerate_law import expected_accepted
+from outdraft.testing.enumerate_distribution import expected_accepted
 from outdraft.testing.tables import drafts_from, random_table
 
 RULES = ("auto", "multi_draft", "traversal")
 
 
-def independent(laws, *, told=True):
-    """A child of the root from each law, each with one child of its own, drawn from the same law."""
+def independent(distributions, *, told=True):
+    """A child of the root from each distribution, each with one child of its own, drawn from the same distribution."""
 
     def propose(tokens, coins):
-        first = [coins.draw(law(tokens), 0, 1000 + i)[0] for i, law in enumerate(laws)]
-        pairs = list(zip(laws, first, strict=True))
-        second = [coins.draw(law([*tokens, a]), 1, i + 1)[0] for i, (law, a) in enumerate(pairs)]
-        n, extra = len(laws), [law(tokens) for law in laws[1:]]
-        rows = [laws[0](tokens), *(law([*tokens, a]) for law, a in pairs)]
+        first = [coins.draw(distribution(tokens), 0, 1000 + i)[0] for i, distribution in enumerate(distributions)]
+        pairs = list(zip(distributions, first, strict=True))
+        second = [coins.draw(distribution([*tokens, a]), 1, i + 1)[0] for i, (distribution, a) in enumerate(pairs)]
+        n, extra = len(distributions), [distribution(tokens) for distribution in distributions[1:]]
+        rows = [distributions[0](tokens), *(distribution([*tokens, a]) for distribution, a in pairs)]
         rows += [torch.zeros_like(rows[0])] * n
         num_nodes = 1 + 2 * n
         drawn_from = [-1, 0, *range(num_nodes, num_nodes + n - 1), *range(1, n + 1)]
@@ -81,9 +82,9 @@ def test_without_replacement_accepts_more():
     assert alone < twice < distinct
 
 
-def independent_children(law):
+def independent_children(distribution):
     def propose(tokens, coins):
-        q = law(tokens)
+        q = distribution(tokens)
         drawn = [coins.draw(q, 0, i)[0] for i in range(2)]
         return Draft(
             tokens=torch.tensor([tokens[-1], *drawn]), parents=torch.tensor([-1, 0, 0]), q=torch.stack([q] * 4),

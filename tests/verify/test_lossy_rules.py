@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from verify.laws import CHAINS, PAIRS, TREES, rule
+from verify.distributions import CHAINS, PAIRS, TREES, rule
 from verify.measuring import CONTEXT, best_tokens, deviation, greedy_emitted, with_confidence
 
 from outdraft.core.draft import Draft
@@ -12,8 +12,8 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.packing import pack
 from outdraft.core.registry import find, names
 from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
-from outdraft.testing.enumerate_law import exact_law
-from outdraft.testing.sample_law import sample_law
+from outdraft.testing.enumerate_distribution import exact_distribution
+from outdraft.testing.sample_distribution import sample_distribution
 from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
 
 KNOBS = {  # from the identity, or the strictest value, outwards
@@ -24,7 +24,9 @@ KNOBS = {  # from the identity, or the strictest value, outwards
     "sample_tolerance": [{"num_draws": s} for s in (1, 2, 3, 5, 20)],
     "distance_tolerance": [{"distance": d} for d in (0, 1, 2, 3)],
 }
-EXACT_AT_ITS_START = [name for name in KNOBS if name != "top_beta"]  # its best token alone is greedy, not the law
+EXACT_AT_ITS_START = [
+    name for name in KNOBS if name != "top_beta"
+]  # its best token alone is greedy, not the distribution
 SAYS_LOSSLESS_THERE = {"leniency", "sample_tolerance", "distance_tolerance"}
 SHAPES = {"two": (-1, 0, 1), "three": CHAINS["three"], "two levels": TREES["two levels"]}
 
@@ -66,16 +68,16 @@ def test_the_catalogue_holds_no_other_lossy_rule():
 
 
 @pytest.mark.parametrize("name", KNOBS)
-def test_a_lossy_rule_fails_the_sampled_law(name):
+def test_a_lossy_rule_fails_the_sampled_distribution(name):
     target, drafter = random_table(8, 1, 1), random_table(8, 1, 2)
-    result = sample_law(rule(name), target, drafts_from(drafter, CHAINS["three"]), num_tokens=1500)
+    result = sample_distribution(rule(name), target, drafts_from(drafter, CHAINS["three"]), num_tokens=1500)
     assert not result.passes, result
 
 
 @pytest.mark.parametrize("name", KNOBS)
 @pytest.mark.parametrize("parents", [*CHAINS.values(), *TREES.values()])
 def test_greedy_text_is_the_targets_at_the_start_of_the_knob(name, parents):
-    """By soft laws where the rule asks for them, by one-hot ones else."""
+    """By soft distributions where the rule asks for them, by one-hot ones else."""
     soft = find("verifier", name).soft(find("verifier", name).options(**KNOBS[name][0]))
     target = PAIRS["random"][0] if soft else random_table(4, 2, 9, top_k=1)
     for emitted in greedy_emitted(
@@ -108,10 +110,12 @@ def test_leniency_is_bounded(which, leniency):
     chance is r, l r (l p - q)_+ / (l - 1 + r) is at most (l p - q)_+. Where much is missing the bound is reached."""
     target, drafter = PAIRS[which]
     for parents in (CHAINS["one"], TREES["wide"]):
-        law = exact_law(rule("leniency", leniency=leniency), target, drafts_from(drafter, parents), CONTEXT, 1)
-        assert bool((law <= leniency * target(CONTEXT) + 1e-12).all())
+        distribution = exact_distribution(
+            rule("leniency", leniency=leniency), target, drafts_from(drafter, parents), CONTEXT, 1
+        )
+        assert bool((distribution <= leniency * target(CONTEXT) + 1e-12).all())
         if which == "peaked":
-            assert float((law / target(CONTEXT)).max()) == pytest.approx(leniency)
+            assert float((distribution / target(CONTEXT)).max()) == pytest.approx(leniency)
 
 
 def test_leniency_compares_with_what_the_drafter_believed():
@@ -161,6 +165,43 @@ def test_the_longest_path_wins_then_the_likeliest():
     p[2] = torch.tensor([0.9, 0.1, 0, 0])  # d falls out
     (verdict,) = rule("rollback", threshold=-math.log(0.25))(packed, p, [KeyedCoins(0, 0)])
     assert (verdict.path, verdict.token, verdict.bonus) == ((1, 3), 2, True)
+
+
+def kept(verifier, p: list[float], token: int) -> bool:
+    """Whether a lone guess of this token is kept where the target says p."""
+    packed = pack([one_sequence([0])], [Draft(tokens=torch.tensor([0, token]), parents=torch.tensor([-1, 0]))])
+    rows = torch.tensor([p, [1 / len(p)] * len(p)], dtype=torch.float64)
+    (verdict,) = verifier(packed, rows, [KeyedCoins(0, 0)])
+    return verdict.path == (1,)
+
+
+def test_typical_asks_less_of_a_guess_the_less_sure_the_target_is():
+    """The same probability, 0.06, at entropies of 2.1, 0.95 and 0.24 nats: bars at 0.037, 0.09 and 0.09."""
+    flat, fair, sure = [0.06, *[0.94 / 7] * 7], [0.06, 0.6, 0.3, 0.04], [0.06, 0.94, 0.0, 0.0]
+    assert [kept(rule("typical"), p, 0) for p in (flat, fair, sure)] == [True, False, False]
+    below, above = (0.3 * math.exp(-entropy(fair)) * x for x in (0.9, 1.1))
+    for probability, is_kept in ((below, False), (above, True)):
+        p = [probability, *[x * (1 - probability) / 0.94 for x in fair[1:]]]
+        bar = 0.3 * math.exp(-entropy(p))
+        assert (probability > bar) == is_kept and kept(rule("typical", epsilon=1.0), p, 0) == is_kept
+
+
+def entropy(p: list[float]) -> float:
+    return -sum(x * math.log(x) for x in p if x > 0)
+
+
+def test_top_beta_asks_for_both_the_rank_and_the_gap():
+    """The second best at 1.1 nats behind the best, the third at 2.3: each limit alone turns guesses away."""
+    p = [0.6, 0.2, 0.06, 0.05, 0.05, 0.04]
+    for options, tokens in (
+        ({"beta": 6, "gap": 50.0}, {0, 1, 2, 3, 4, 5}),
+        ({"beta": 6, "gap": 2.0}, {0, 1}),
+        ({"beta": 6, "gap": 1.0}, {0}),
+        ({"beta": 2, "gap": 50.0}, {0, 1}),
+        ({}, {0, 1, 2, 3, 4}),  # the published 5 and 3.0
+    ):
+        assert {token for token in range(6) if kept(rule("top_beta", **options), p, token)} == tokens, options
+    assert not kept(rule("top_beta"), [0.94, 0.04, 0.02, 0.0], 1), "3.2 nats behind"
 
 
 @pytest.mark.parametrize(

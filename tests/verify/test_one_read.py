@@ -64,7 +64,7 @@ def test_best_tokens_and_drafted_ones_come_together(sequence):
     assert [source.num_reads for source in sources] == [0, 0], "no tree read by itself"
 
 
-def test_a_law_that_is_not_finite_is_named(sequence):
+def test_a_distribution_that_is_not_finite_is_named(sequence):
     packed, _ = packed_two(sequence)
     p = torch.full((5, 11), 1 / 11)
     p[4, 2] = float("nan")
@@ -78,10 +78,10 @@ def test_a_tree_asked_too_early_reads_its_own_tokens_once():
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
-def test_unseen_logits_poison_their_greedy_law(bad):
+def test_unseen_logits_poison_their_greedy_distribution(bad):
     logits = torch.randn(3, 9, generator=torch.Generator().manual_seed(2))
     clean = poisoned_one_hot(logits, logits.amax(-1))
     assert torch.equal(clean, torch.nn.functional.one_hot(logits.argmax(-1), 9).float())
     logits[1, 4] = bad
-    law = poisoned_one_hot(logits, logits.amax(-1))
-    assert not law.sum().isfinite() and law[[0, 2]].isfinite().all()
+    distribution = poisoned_one_hot(logits, logits.amax(-1))
+    assert not distribution.sum().isfinite() and distribution[[0, 2]].isfinite().all()

@@ -14,7 +14,7 @@ from outdraft import LLM, SamplingParams
 from outdraft.cli.main import main
 from outdraft.codecs.gguf import codec_from_gguf
 from outdraft.core.errors import ModelLoadError, RequestError
-from outdraft.kernels import grid
+from outdraft.kernels.decoder import grid
 from outdraft.models.gguf import GgufModel
 from outdraft.models.load import load_model, save_model
 from outdraft.nn.context import CausalContext

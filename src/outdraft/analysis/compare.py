@@ -31,7 +31,6 @@ class Change:
 
     @property
     def verdict(self) -> str:
-        """In a word."""
         if self.failed:
             return "FAILED"
         if not self.speed.excludes(1.0):

@@ -80,5 +80,4 @@ class SparseDraft:
 
     @property
     def _attention(self) -> float:
-        """Of each cached token."""
         return self.batch * self.kv_bytes / self.bandwidth

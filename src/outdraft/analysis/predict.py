@@ -14,7 +14,7 @@ from outdraft.analysis.theory import estimate_alpha, expected_tokens
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Prediction:
-    """One method."""
+    """What the speed-up formula says of one measured method, beside what was measured."""
 
     method: str
     k: int  # the draft's depth as it was measured
@@ -77,6 +77,6 @@ def _prediction(cell: Cell, rows: Seq[Row], records: Records, pass_seconds: floa
 
 
 def _depth(row: Row) -> int:
-    """k, if one was fixed."""
+    """The draft length k of a row, if its policy fixed one."""
     policy = row.config.get("policy", {})
     return int(policy.get("num_speculative_tokens") or 0) if policy.get("name") == "fixed" else 0

@@ -91,7 +91,7 @@ class Curve:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """One file."""
+    """What one file of bench records holds."""
 
     path: Path
     rows: list[Row] = field(default_factory=list)
@@ -105,7 +105,6 @@ class Records:
 
     @property
     def suites(self) -> list[str]:
-        """Likewise."""
         return list(dict.fromkeys(row.suite for row in self.rows))
 
 

@@ -26,7 +26,7 @@ class Cell:
     group: str
     num_prompts: int
     num_rounds: int
-    lossless: bool  # False: under a rule that does not keep the target's law
+    lossless: bool  # False: under a rule that does not keep the target's distribution
     num_failed: int
     num_compared: int
     first_failure: str | None

@@ -81,7 +81,7 @@ def lockstep_tokens(alpha: float, k: int, batch: int) -> float:
 
 
 def estimate_alpha(accepted: float, rejections: float) -> float:
-    """The maximum-likelihood estimate of a truncated geometric law: A / (A + R); 0 if nothing was examined.
+    """The maximum-likelihood estimate of a truncated geometric distribution: A / (A + R); 0 if nothing was examined.
 
     R counts rounds that ended in a rejection. accepted / drafted would depend on the draft length.
     """

@@ -16,7 +16,7 @@ BATCHES = (1, 4, 16, 64, 256)
 
 
 def best(alpha: float, cost: float, pass_cost: PassCost = flat, longest: int = 32) -> tuple[int, float]:
-    """(k*, S) of one cell."""
+    """The best draft length k* and its speed-up S for one acceptance rate and one cost."""
     k = best_length(alpha, draft_cost=cost, pass_cost=pass_cost, longest=longest)
     return k, expected_speedup(alpha, k, draft_cost=cost, pass_cost=pass_cost)
 

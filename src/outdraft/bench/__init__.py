@@ -1,1 +1,1 @@
-"""Floor 7: seconds. Drafters timed against plain decoding in one interleaved run."""
+"""Layer 7: seconds. Drafters timed against plain decoding in one interleaved run."""

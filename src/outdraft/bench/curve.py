@@ -67,7 +67,7 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: 
 
 
 def as_record(curve: Curve) -> dict[str, Any]:
-    """Plain data."""
+    """The curve as plain data for a record file."""
     return asdict(curve)
 
 

@@ -3,66 +3,94 @@
 Data in: the line-up's rival, the target's name with its steps; data out: the rival's engine.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from outdraft.bench.fingerprint import digest_weights
+from outdraft.bench.inflate_head import inflate_head, is_head
 from outdraft.bench.lineup import Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
 from outdraft.core.registry import find, make_options, override
+from outdraft.engine.assembly.recipe import read_recipe
+from outdraft.engine.assembly.roles import choose, read_companions, slots_of
 from outdraft.engine.llm import LLM
-from outdraft.engine.recipe import read_recipe
-from outdraft.testing.inflate_head import inflate_head, is_head
 from outdraft.weights.hub import resolve
 
 
 def join_made(plain: LLM, rival: Rival, shelf: Shelf, target: str) -> LLM:
     """The rival's engine over `plain`; its record names the model as it was asked for, and what its weights are."""
-    made = make_draft(rival, shelf, target)
-    llm = join(plain, made)
-    if _model_of(made) != _model_of(rival):
-        told = llm.config["drafter"]
-        told |= {"model": _model_of(rival), "weights": digest_weights(Path(told["model"]))}
+    maker = Maker(shelf=shelf, target=target)
+    llm = join(plain, maker.make(rival))
+    told = llm.config["drafter"]
+    if (asked := maker.names.get(str(told.get("model")))) is not None:
+        told |= {"model": asked, "weights": digest_weights(Path(told["model"]))}
     return llm
 
 
 def make_draft(rival: Rival, shelf: Shelf, target: str) -> Rival:
-    """The same rival with its `model`'s steps done, if there are any, for the target of this name.
-
-    An inner drafter's model may have steps too. A head that belongs to one target (EAGLE, early exit) is inflated as
-    the target was.
-    """
-    rival = replace(rival, options={key: _nested(value, shelf, target) for key, value in rival.options.items()})
-    name = _model_of(rival)
-    base, *steps = target.split("@")
-    if "@" in name:
-        made = make_model(name, shelf).path
-    elif name and is_head(resolve(name)) and (sizes := [step for step in steps if step not in ROUNDINGS]):
-        made = _inflated_head(resolve(name), resolve(base), sizes, shelf)
-    else:
-        return rival
-    return replace(rival, options={**rival.options, "model": str(made)})
+    """The same rival with its models made, for the target of this name."""
+    return Maker(shelf=shelf, target=target).make(rival)
 
 
-def _nested(value: Any, shelf: Shelf, target: str) -> Any:
-    """An option that describes drafters (as `several`'s does), with the models of those made too."""
-    if isinstance(value, list | tuple):
-        return [_nested(one, shelf, target) for one in value]
-    if not isinstance(value, dict) or "method" not in value:
-        return value
-    options = {key: one for key, one in value.items() if key != "method"}
-    made = make_draft(Rival(name=value["method"], options=options), shelf, target)
-    return {"method": made.name, **made.options}
+@dataclass(slots=True, kw_only=True)
+class Maker:
+    """Makes what a rival's models ask for. An inner drafter's model may have steps too; a head that belongs to one
+    target (EAGLE, early exit) is inflated as the target was."""
 
+    shelf: Shelf
+    target: str  # its name, with its steps
+    names: dict[str, str] = field(default_factory=dict)  # what was made -> the name that asked for it
 
-def _model_of(rival: Rival) -> str:
-    options = read_recipe(rival.name).drafter.options if rival.is_recipe else {}
-    method = find("drafter", rival.drafter)
-    return str(getattr(make_options(method, override(method, options, rival.options)), "model", ""))
+    def make(self, rival: Rival) -> Rival:
+        """The same rival, with its models made."""
+        options = {key: self._nested(value) for key, value in rival.options.items()}
+        if rival.is_recipe:
+            if "model" in options:
+                options["model"] = self._made(str(options["model"]))
+            return replace(rival, options=options, roles=self._roles(rival))
+        method = find("drafter", rival.drafter)
+        name = str(getattr(make_options(method, options), "model", ""))
+        made = self._made(name) if name else name
+        return replace(rival, options={**options, "model": made} if made != name else options)
+
+    def _roles(self, rival: Rival) -> dict[str, str]:
+        """What fills a recipe's roles: an inflated target has the companions of the one that it was made from."""
+        base, *steps = self.target.split("@")
+        drafter = read_recipe(rival.name).drafter
+        options = override(find("drafter", drafter.name), drafter.options, rival.options)
+        beside = read_companions(resolve(base)) if steps else {}
+        filled = dict(rival.roles)
+        for slot in slots_of(drafter.name, options):
+            if (name := choose(slot, rival.roles, beside)) is not None:
+                filled[slot.role] = name if slot.role == "datastore" else self._made(name)
+        return filled
+
+    def _nested(self, value: Any) -> Any:
+        """An option that describes drafters (as `several`'s does), with the models of those made too."""
+        if isinstance(value, list | tuple):
+            return [self._nested(one) for one in value]
+        if not isinstance(value, dict) or "method" not in value:
+            return value
+        options = {key: one for key, one in value.items() if key != "method"}
+        made = self.make(Rival(name=value["method"], options=options))
+        return {"method": made.name, **made.options}
+
+    def _made(self, name: str) -> str:
+        """Where the model of this name is, made if it has to be."""
+        base, *steps = self.target.split("@")
+        sizes = [step for step in steps if step not in ROUNDINGS]
+        if "@" in name:
+            path = make_model(name, self.shelf).path
+        elif sizes and is_head(resolve(name)):
+            path = _inflated_head(resolve(name), resolve(base), sizes, self.shelf)
+        else:
+            return name
+        self.names[str(path)] = name
+        return str(path)
 
 
 def _inflated_head(head: Path, target: Path, sizes: list[str], shelf: Shelf) -> Path:

@@ -59,9 +59,7 @@ class Ours:
         return time_text(self.llm, ids, params, meter, references=references)
 
     def forget_peak(self) -> None:
-        """Of this process."""
         forget_peak(self._device)
 
     def read_peak(self) -> dict[str, int]:
-        """Of this process."""
         return read_peak(self._device)

@@ -1,7 +1,7 @@
 """Whether a method wrote the text that plain decoding writes, in the very run that is timed.
 
 It must, for greedy decoding, and for a seed under a rule that couples to it. Without that promise nothing is compared
-(None): equality in law is what `outdraft audit` proves, and a lossy rule promises nothing.
+(None): equality in distribution is what `outdraft audit` proves, and a lossy rule promises nothing.
 """
 
 from collections.abc import Sequence as Seq

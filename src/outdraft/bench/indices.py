@@ -12,10 +12,10 @@ from dataclasses import asdict, dataclass
 from time import perf_counter
 from typing import Any
 
-from outdraft.drafters.shared.datastore.file import Datastore
-from outdraft.kernels.automaton import make_automaton
-from outdraft.kernels.suffix_array import CorpusQuery, look_up
-from outdraft.kernels.suffix_tree import GuessLimits, make_suffix_tree
+from outdraft.drafters.shared.look_up.datastore.file import Datastore
+from outdraft.kernels.text_index.automaton import make_automaton
+from outdraft.kernels.text_index.suffix_array import CorpusQuery, look_up
+from outdraft.kernels.text_index.suffix_tree import GuessLimits, make_suffix_tree
 
 _LONGEST = 16
 _TEXT = 500  # tokens of one text of a suffix tree

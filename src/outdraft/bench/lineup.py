@@ -3,18 +3,22 @@
 eagle                       as it is
 eagle:k=8,width=3           k draft tokens a pass; any other word is an option of the drafter
 ngram:verifier=sequential   `verifier` and `policy` are the engine's, `policy.NAME` is an option of the policy
+my.module:METHOD:k=4        a drafter of another package
 recipe:lookahead            a recipe, by its name or as a file; what follows overrides it: recipe:lookahead,k=3,window=5
+recipe:eagle,head=DIR       `draft_model`, `head` and `datastore` fill its roles
 """
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
 from typing import Any
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.registry import names
-from outdraft.engine.recipe import read_recipe, recipe_names
+from outdraft.engine.assembly.recipe import read_recipe, recipe_names
+from outdraft.engine.assembly.roles import ROLES
 
 ZOO_TARGET = "zoo:target"
 ZOO_OPTIONS: Mapping[str, dict[str, Any]] = {"early_exit": {"model": "zoo:early_exit"}}
@@ -31,12 +35,14 @@ class Rival:
     policy: str | None = None  # None: the recipe's; else fixed where k is named, and auto where it is not
     policy_options: Mapping[str, Any] = field(default_factory=dict)
     is_recipe: bool = False
+    roles: Mapping[str, str] = field(default_factory=dict)  # of a recipe: what fills them
 
     @property
     def label(self) -> str:
         """The name, and what was chosen: "eagle k=5". What the zoo's target needs anyway is not said."""
         said: dict[str, Any] = {} if self.num_speculative_tokens is None else {"k": self.num_speculative_tokens}
         own = {} if self.is_recipe else ZOO_OPTIONS.get(self.name, {})
+        said |= self.roles
         said |= {key: value for key, value in self.options.items() if own.get(key) != value}
         said |= {} if self.verifier in (None, "auto") else {"verifier": self.verifier}
         said |= {} if self.policy is None else {"policy": self.policy}
@@ -46,7 +52,6 @@ class Rival:
 
     @property
     def drafter(self) -> str:
-        """The drafter's name."""
         return read_recipe(self.name).drafter.name if self.is_recipe else self.name
 
     @property
@@ -59,6 +64,7 @@ class Rival:
             "policy": self.policy,
             "policy_options": self.policy_options,
             "num_speculative_tokens": self.num_speculative_tokens,
+            **self.roles,
         }
 
 
@@ -74,9 +80,9 @@ RIVALS = tuple(rival for rival in _LINE_UP if rival.name in names("drafter"))
 
 def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) -> Rival:
     """What `--method` says. `zoo`: the target is the zoo's, so that a drafter's zoo weights are its default."""
-    name, _, rest = text.partition(":")
+    name, rest = _name(text)
     parts = _split(rest) if rest else []
-    is_recipe = name.strip() == "recipe"
+    is_recipe = name == "recipe"
     if is_recipe:
         if not parts:
             raise ConfigError(f"method {text!r} names no recipe; write for example recipe:{recipe_names()[0]}")
@@ -84,6 +90,7 @@ def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) ->
     options: dict[str, Any] = dict(ZOO_OPTIONS.get(name, {})) if zoo and not is_recipe else {}
     ours: dict[str, Any] = {"verifier": verifier, "is_recipe": is_recipe}
     pacing: dict[str, Any] = {}
+    roles: dict[str, str] = {}
     for part in parts:
         key, equals, value = part.partition("=")
         if not equals or not key.strip():
@@ -95,9 +102,37 @@ def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) ->
             ours[key] = value.strip()
         elif key.startswith("policy."):
             pacing[key.removeprefix("policy.")] = _value(value)
+        elif is_recipe and key in ROLES:
+            roles[key] = value.strip()
         else:
             options[key] = _value(value)
-    return Rival(name=name.strip(), options=options, policy_options=pacing, **ours)
+    return Rival(name=name, options=options, policy_options=pacing, roles=roles, **ours)
+
+
+def fill_roles(rivals: Seq[Rival], roles: Mapping[str, str]) -> list[Rival]:
+    """The same rivals; what is given fills the roles of every recipe that has them and names nothing itself.
+
+    Raises `ConfigError` for a role that none of them has.
+    """
+    has = [read_recipe(rival.name).roles if rival.is_recipe else {} for rival in rivals]
+    for role, value in roles.items():
+        if not any(role in own for own in has):
+            raise ConfigError(
+                f"{role}={value!r} fills a role that no recipe here has; see `outdraft methods --kind recipe`"
+            )
+    return [
+        replace(rival, roles={**{role: value for role, value in roles.items() if role in own}, **rival.roles})
+        for rival, own in zip(rivals, has, strict=True)
+    ]
+
+
+def _name(text: str) -> tuple[str, str]:
+    """Whom "NAME:settings" or "package.module:METHOD:settings" names, and the settings."""
+    name, _, rest = text.partition(":")
+    attribute, _, behind = rest.partition(":")
+    if attribute.strip().isidentifier() and name.strip() not in ("recipe", *names("drafter")):
+        return f"{name.strip()}:{attribute.strip()}", behind
+    return name.strip(), rest
 
 
 def _split(text: str) -> list[str]:

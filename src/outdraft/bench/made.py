@@ -1,6 +1,6 @@
 """Models made from another for a measurement, by name: "zoo:draft@8x20" is inflated, "zoo:draft@8x20@int8" rounded too.
 
-    @WIDTHxDEPTH   the same law at the cost of a bigger model (`testing.inflate`)
+    @WIDTHxDEPTH   the same distribution at the cost of a bigger model (`models.inflate`)
     @int8, @int4   weights as the native kernels read them: one scale an output, or one for 32 inputs; the head stays
     @int4-g128     4 bits with one scale for 128 inputs
 
@@ -16,11 +16,11 @@ from pathlib import Path
 from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import ConfigError
-from outdraft.core.registry import near_miss
+from outdraft.core.near_miss import near_miss
+from outdraft.models.inflate import inflate
 from outdraft.models.load import load_model, save_model
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
-from outdraft.testing.inflate import inflate
 from outdraft.weights.hub import resolve
 
 ROUNDINGS = {
@@ -53,7 +53,7 @@ def make_model(name: str, shelf: Shelf) -> Made:
 
 
 def read_size(text: str) -> tuple[int, int]:
-    """ "4x12" -> (4, 12)."""
+    """Read "4x12" as a width factor of 4 and 12 layers."""
     found = re.fullmatch(r"(\d+)x(\d+)", text)
     if found is None:
         raise ConfigError(
@@ -64,7 +64,7 @@ def read_size(text: str) -> tuple[int, int]:
 
 
 def inflated(source: Path, size: str, shelf: Shelf) -> Path:
-    """The same law at another size: "4x12"."""
+    """The same distribution at another size: "4x12"."""
     width, depth = read_size(size)
     made_of = [digest_weights(source), size]
     return shelf.get(f"{source.name}-{size}", made_of, lambda new: inflate(source, new, width=width, depth=depth))

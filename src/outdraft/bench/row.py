@@ -15,7 +15,7 @@ from outdraft.bench.trial import Trial
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """What was measured."""
+    """What was measured of one method on one workload."""
 
     suite: str
     category: str

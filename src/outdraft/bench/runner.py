@@ -93,7 +93,7 @@ class Bench:
             asked = ask(codec, prompt, messages)
             stop = () if self.plan.one_length else (*self.plan.params.stop, *asked.stop)
             params = replace(self.plan.params, stop=stop)
-            if len(asked.ids) + params.max_tokens > self.plan.subject.plain.config["max_model_len"]:
+            if len(asked.ids) + (params.max_tokens or 1) > self.plan.subject.plain.config["max_model_len"]:
                 self.outcome.too_long.append(f"{prompt.suite} {name}")
                 self.tell("", (len(prompt.turns) - number + 1) * len(self.plan.entrants) * (self.plan.rounds + 1))
                 return

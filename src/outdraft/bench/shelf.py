@@ -11,14 +11,15 @@ from typing import Any
 
 from outdraft.bench.fingerprint import digest
 from outdraft.core.errors import ConfigError
-from outdraft.core.user_cache import user_cache
+from outdraft.core.paths import user_path
+from outdraft.weights.user_cache import user_cache
 
 
 class Shelf:
     """Things by name, in the directory `root` (default: `outdraft` in the user's cache)."""
 
     def __init__(self, root: str | Path | None = None) -> None:
-        self.root = Path(root).expanduser() if root is not None else user_cache()
+        self.root = user_path(root) if root is not None else user_cache()
 
     def get(self, name: str, made_of: Any, make: Callable[[Path], object]) -> Path:
         """The path of what `make(path)` writes (a file or a directory); made now if it is not there.

@@ -27,10 +27,10 @@ from outdraft.bench.suites import load_suites
 from outdraft.bench.suites.prompt import Prompt
 from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.params import SamplingParams
+from outdraft.core.sizes import read_bytes
 from outdraft.decode.executor import Serial
+from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.llm import LLM
-from outdraft.engine.memory import read_bytes
-from outdraft.engine.variant import network_of
 from outdraft.models.load import open_weights
 from outdraft.models.packed_file import packed_file
 from outdraft.models.streamed import StreamedDecoder
@@ -55,7 +55,7 @@ class Measured:
 
 
 def measure(llm: LLM, label: str, prompts: Seq[Prompt], params: SamplingParams) -> Measured:
-    """One round."""
+    """Write every prompt once with one method, and time it."""
     found = Measured(label)
     network = network_of(llm.engine.parts)
     file = network.units.file if isinstance(network, StreamedDecoder) else None

@@ -12,6 +12,7 @@ from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import OutdraftError
+from outdraft.engine.assembly.variant import runner_of as runner_behind
 from outdraft.engine.llm import LLM
 from outdraft.engine.runner import Runner
 from outdraft.models.network import Network
@@ -42,9 +43,7 @@ def load_subject(model: str, shelf: Shelf, *, inflated: str | None = None, **set
 
 def runner_of(llm: LLM) -> Runner:
     """The target behind an engine."""
-    target = llm.engine.parts.target
-    assert isinstance(target, Runner)
-    return target
+    return runner_behind(llm.engine.parts)
 
 
 def decoder_of(llm: LLM) -> Network:

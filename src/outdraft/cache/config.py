@@ -6,7 +6,9 @@ import torch
 
 from outdraft.cache.paged import PagedCache
 from outdraft.cache.static import StaticCache
+from outdraft.core.checked import check_fields
 from outdraft.core.errors import ConfigError
+from outdraft.core.shown import shown
 
 LAYOUTS = ("static", "paged")
 DTYPES = ("auto", "int8")
@@ -22,13 +24,14 @@ class CacheConfig:
     poison: bool = False  # tests: NaN where nothing stands
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, value, known in (("kv_cache", self.layout, LAYOUTS), ("kv_cache_dtype", self.dtype, DTYPES)):
             if value not in known:
-                raise ConfigError(f"{name}={value!r}: it is one of {', '.join(known)}")
+                raise ConfigError(f"{name}={shown(value)}: it is one of {', '.join(known)}")
 
     @property
     def variant(self) -> str:
-        """The name of its law, where that is not the model's own."""
+        """The name of its distribution, where that is not the model's own."""
         return "kv-int8" if self.dtype == "int8" else ""
 
     def build(

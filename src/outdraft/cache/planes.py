@@ -78,7 +78,6 @@ class Planes:
             ours[index] = theirs[source_index]
 
     def tensors(self) -> list[Tensor]:
-        """All that is stored."""
         return [x for x in (self.keys, self.values, self.key_scales, self.value_scales) if x is not None]
 
     def poison(self, index: Index) -> None:
@@ -101,7 +100,7 @@ class Planes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowFormat:
-    """How rows are stored."""
+    """How the rows of keys and values are stored: as they are, or as bytes with a scale."""
 
     dtype: torch.dtype  # of the rows that are given and taken
     device: torch.device

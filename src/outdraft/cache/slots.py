@@ -22,7 +22,7 @@ from outdraft.core.errors import CapabilityError
 
 @dataclass(slots=True, kw_only=True)
 class Slots:
-    """One sequence's rows."""
+    """Where the rows of one sequence stand, and how many of them are committed."""
 
     length: int = 0
     reserved: int = 0
@@ -38,8 +38,6 @@ S = TypeVar("S", bound=Slots)
 
 class SlotCache(ABC, Generic[S]):
     """`KVCache`, but for where the slots lie."""
-
-    can_trim = True
 
     def __init__(
         self,
@@ -65,7 +63,6 @@ class SlotCache(ABC, Generic[S]):
         self._entries[seq] = self._new()
 
     def length(self, seq: int) -> int:
-        """Committed rows."""
         return self._entries[seq].length
 
     def reserve(self, seq: int, n: int) -> None:
@@ -105,7 +102,6 @@ class SlotCache(ABC, Generic[S]):
         self._entries[new] = copy
 
     def free(self, seq: int) -> None:
-        """Forget the sequence."""
         self._release(self._entries.pop(seq))
 
     @abstractmethod
@@ -145,7 +141,7 @@ class SlotCache(ABC, Generic[S]):
         """Memory that holds the same committed rows."""
 
     def _release(self, entry: S) -> None:
-        """The sequence is gone."""
+        """Give back what the sequence held."""
 
     def _refuse_known(self, seq: int) -> None:
         if seq in self._entries:

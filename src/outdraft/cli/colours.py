@@ -13,7 +13,6 @@ from rich.text import Text
 
 from outdraft.cli.console import STYLES
 from outdraft.codecs.codec import Codec
-from outdraft.codecs.stream import TextStream
 from outdraft.core.events import Source
 
 if TYPE_CHECKING:
@@ -21,10 +20,10 @@ if TYPE_CHECKING:
 
 
 class Colours:
-    """Follows one stream."""
+    """Follows one stream and colours each token by where it came from."""
 
     def __init__(self, codec: Codec) -> None:
-        self._stream = TextStream(codec)
+        self._stream = codec.stream()
         self._waiting: deque[tuple[str, Source]] = deque()  # one character each
         self._last = Source.PLAIN
 

@@ -42,10 +42,10 @@ def write_json(data: Any) -> None:
 
 
 def warn_if_lossy(console: Console, llm: "LLM") -> None:
-    """Say so if the rule that judges does not keep the target's law."""
+    """Say so if the rule that judges does not keep the target's distribution."""
     if not llm.lossless:
         name = llm.config["verifier"]["name"]
-        told = f"LOSSY: with these options verifier {name} does not keep the target's law; 'auto' does"
+        told = f"LOSSY: with these options verifier {name} does not keep the target's distribution; 'auto' does"
         console.print(told, style="bold red", markup=False)
 
 

@@ -22,7 +22,7 @@ them.
 
 
 def page() -> str:
-    """The whole page."""
+    """The page docs/cli.md, made from the commands and their options."""
     parts = [HEAD]
     for name in command_names():
         command = find_command(name)

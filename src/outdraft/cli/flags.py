@@ -12,6 +12,8 @@ from outdraft.core.params import SamplingParams
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM
 
+ROLES = ("draft_model", "head", "datastore")  # those of engine/roles.py, which would delay `outdraft --help`
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineFlags:
@@ -20,6 +22,11 @@ class EngineFlags:
     model: str = flag("zoo:target", "a Hugging Face directory or a name in its local cache, a GGUF file, or zoo:NAME")
     recipe: str | None = flag(None, "drafter, rule and policy by a paper's name (`outdraft methods --kind recipe`), or "
                               "a TOML file of yours; what is given beside it overrides it", metavar="NAME")  # fmt: skip
+    draft_model: str | None = flag(None, "a smaller model that drafts; with --recipe, what fills its role",
+                                   metavar="DIR")  # fmt: skip
+    head: str | None = flag(None, "what fills the recipe's role: a head that was trained for the model", metavar="DIR")
+    datastore: str | None = flag(None, "what fills the recipe's role: a file of `outdraft datastore build`",
+                                 metavar="FILE")  # fmt: skip
     drafter: str | None = flag(None, "who guesses: see `outdraft methods`; nobody by default: plain decoding",
                                metavar="NAME")  # fmt: skip
     drafter_options: Mapping[str, Any] = flag({}, "an option of the drafter; may be repeated; or one JSON object")
@@ -42,7 +49,7 @@ class EngineFlags:
     )
     kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
-        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+        "auto", "what they are stored in: auto (as computed), int8 (another distribution)", metavar="NAME"
     )
 
     precision: str = flag("full", "of the weights: full, mixed, draft-int4 or elastic (by free memory)", metavar="NAME")
@@ -64,8 +71,8 @@ class EngineFlags:
         return plain.with_speculation(**given)
 
 
-SPECULATION = ("recipe", "drafter", "drafter_options", "verifier", "verifier_options", "policy", "policy_options",
-               "num_speculative_tokens")  # fmt: skip
+SPECULATION = ("recipe", *ROLES, "drafter", "drafter_options", "verifier", "verifier_options", "policy",
+               "policy_options", "num_speculative_tokens")  # fmt: skip
 
 
 def read_references(paths: Seq[str]) -> list[str]:

@@ -17,9 +17,9 @@ from typing import Any, NoReturn
 
 from outdraft import __version__
 from outdraft.cli import commands
-from outdraft.cli.options import add_flags, build, flag_names
+from outdraft.cli.options import add_flags, build, flag_names, placed_names
 from outdraft.core.errors import OutdraftError
-from outdraft.core.registry import near_miss
+from outdraft.core.near_miss import near_miss
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -34,7 +34,7 @@ class Command:
 
 
 def command_names() -> list[str]:
-    """All commands, sorted."""
+    """The names of all commands, sorted: one file each."""
     return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__))
 
 
@@ -71,8 +71,11 @@ def main(words: Seq[str] | None = None) -> int:
     given, unknown = parser.parse_known_args(words)
     if unknown:
         word = unknown[0].partition("=")[0]
-        known = flag_names(find_command(given.command).options) if given.command else []
+        options = find_command(given.command).options if given.command else None
         asked = _Parser(prog=f"outdraft {given.command}") if given.command else parser
+        if options is not None and (name := word.removeprefix("--").replace("-", "_")) in placed_names(options):
+            asked.error(f"unrecognized argument {word!r}: give {name.upper()} by its place, without a flag")
+        known = flag_names(options) if options is not None else []
         asked.error(f"unrecognized argument {word!r}{near_miss(word, known)}")
     if given.command is None:
         parser.print_help()

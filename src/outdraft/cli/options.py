@@ -79,13 +79,20 @@ def flag_name(field_name: str) -> str:
 
 
 def flag_names(options: type) -> list[str]:
-    """Every flag of `options`, and of the dataclasses in it."""
+    """Every flag of `options`, and of the dataclasses in it; not what is given by its place."""
     hints = get_type_hints(options)
     names: list[str] = []
     for one in fields(options):
         hint = hints[one.name]
+        if one.metadata.get("positional"):
+            continue
         names += flag_names(hint) if is_dataclass(hint) else [f"--{flag_name(one.name)}"]  # type: ignore[arg-type]
     return names
+
+
+def placed_names(options: type) -> list[str]:
+    """What is given by its place, without a flag."""
+    return [one.name for one in fields(options) if one.metadata.get("positional")]
 
 
 def default_of(one: "Field[Any]") -> Any:
@@ -142,7 +149,7 @@ def key_values(text: str) -> dict[str, Any]:
 
 
 def _plain(hint: Any) -> Any:
-    """`int | None` -> int."""
+    """The type of a value that is given: of `int | None` it is int."""
     if get_origin(hint) in (Union, types.UnionType):
         return next(kind for kind in get_args(hint) if kind is not type(None))
     return hint

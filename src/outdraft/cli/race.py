@@ -44,7 +44,6 @@ class Runner:
     finished: bool = False
 
     def advance(self) -> None:
-        """One target pass."""
         began = perf_counter()
         chunk = next(self.stream, None)
         self.seconds += perf_counter() - began
@@ -57,13 +56,11 @@ class Runner:
         self.written.append_text(self.piece)
 
     def summary(self) -> str:
-        """Tokens, time, speed."""
         speed = self.num_tokens / self.seconds if self.seconds else 0.0
         passes = f"{self.num_tokens} tokens in {self.num_passes} passes"
         return f"{passes}, {self.seconds:.2f} s, {speed:.0f} tokens/s"
 
     def panel(self) -> Panel:
-        """A pane."""
         text = Text().append(self.prompt, style="dim").append_text(self.written)
         edge = "bold" if self.finished else "dim"
         return Panel(text, title=self.title, subtitle=self.summary(), border_style=edge, title_align="left")

@@ -24,7 +24,6 @@ class Tally:
         self._first: float | None = None
 
     def add(self, chunk: "Chunk") -> None:
-        """One step."""
         accepted = sum(source == Source.ACCEPTED for source in chunk.sources)
         rejected = Source.RECOVERED in chunk.sources
         event = StepEvent(
@@ -39,7 +38,6 @@ class Tally:
         self._first = self._last if self._first is None else self._first
 
     def show(self, console: Console) -> None:
-        """Two or three lines."""
         stats, seconds = self.stats, self._last - self._began
         speed = f", {stats.num_tokens / seconds:.0f} tokens/s" if seconds > 0 else ""
         first = f", the first after {self._first - self._began:.2f} s" if self._first is not None else ""

@@ -1,1 +1,1 @@
-"""Floor 1: between text and token ids. Everything above a codec sees only ids."""
+"""Layer 1: between text and token ids. Everything above a codec sees only ids."""

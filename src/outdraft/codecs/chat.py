@@ -24,7 +24,9 @@ from jinja2.ext import Extension, loopcontrols
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError, RequestError
+from outdraft.core.shown import shown
 
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | ..., "content": str, ...}
 
@@ -58,7 +60,11 @@ class ChatTemplate:
     def from_config(cls, given: Any, special_tokens: Mapping[str, str]) -> "ChatTemplate | None":
         """`chat_template` of tokenizer_config.json: absent, a string, or a list of named ones ("default" is taken)."""
         if isinstance(given, list):
-            named = {entry["name"]: entry["template"] for entry in given}
+            if not all(isinstance(one, Mapping) and {"name", "template"} <= set(one) for one in given):
+                raise ModelLoadError(
+                    "chat_template is a list whose entries have no name and template: a text is needed"
+                )
+            named = {str(entry["name"]): entry["template"] for entry in given}
             given = named.get("default", next(iter(named.values()), None))
         return None if given is None else cls(str(given), special_tokens)
 
@@ -67,7 +73,7 @@ class ChatTemplate:
         given = {"tools": None, "documents": None, "add_generation_prompt": True, **self._special, **variables}
         try:
             text = self._template.render(messages=[dict(m) for m in messages], **given)
-        except (TemplateError, TypeError, ValueError, KeyError) as error:
+        except Exception as error:  # a template is a program of somebody else's
             raise RequestError(f"the chat template refuses this conversation: {error}") from error
         return ChatPrompt(text=text, add_special=False)
 
@@ -77,16 +83,17 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
     lines = []
     for message in messages:
         if missing := {"role", "content"} - set(message):
-            raise RequestError(f"a message has a role and its content; {dict(message)!r:.60} lacks {sorted(missing)}")
-        role = str(message["role"])
-        lines.append(
-            str(message["content"]) + "\n" if role == "system" else f"{role.capitalize()}: {message['content']}"
-        )
+            raise RequestError(f"a message has a role and its content; {shown(dict(message))} lacks {sorted(missing)}")
+        role = check_value("role", message["role"], str, of="a message", error=RequestError)
+        content = check_value("content", message["content"], str, of="a message", error=RequestError)
+        lines.append(f"{content}\n" if role == "system" else f"{role.capitalize()}: {content}")
     return ChatPrompt(text="\n".join([*lines, "Assistant:"]), add_special=True, stop=("\nUser:",))
 
 
 def render_chat(template: ChatTemplate | None, messages: Seq[Message]) -> ChatPrompt:
     """By the template if the model has one, else as a plain transcript."""
+    if not isinstance(messages, list | tuple) or not all(isinstance(one, Mapping) for one in messages):
+        raise RequestError(f"messages={shown(messages)} must be a list of tables, each with a role and its content")
     if not messages:
         raise RequestError("the conversation is empty: give at least one message")
     return render_plain(messages) if template is None else template.render(messages)
@@ -98,7 +105,6 @@ class _Generation(Extension):
     tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
 
     def parse(self, parser: Parser) -> nodes.Node:
-        """The body, unchanged."""
         line = next(parser.stream).lineno
         body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
         return nodes.Scope(body, lineno=line)

@@ -5,11 +5,13 @@ load are known here. For any other vocabulary there is no codec: the model's tok
 """
 
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from outdraft.codecs.text import TextCodec
+from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
 
 _CONTROL, _USER_DEFINED = 3, 4  # tokenizer.ggml.token_type
@@ -45,10 +47,10 @@ def codec_from_gguf(get: Callable[[str], Any]) -> TextCodec | None:
         ModelLoadError: the vocabulary is damaged.
     """
     pre = get("tokenizer.ggml.pre")
-    if get("tokenizer.ggml.model") != "gpt2" or pre not in _CUTS:
+    if get("tokenizer.ggml.model") != "gpt2" or not isinstance(pre, str) or pre not in _CUTS:
         return None
-    names: list[str] = get("tokenizer.ggml.tokens") or []
-    merges = [(left, right) for left, _, right in (pair.partition(" ") for pair in get("tokenizer.ggml.merges") or [])]
+    names: list[str] = _listed(get, "tokens", str)
+    merges = [(left, right) for left, _, right in (pair.partition(" ") for pair in _listed(get, "merges", str))]
     try:
         vocab = {name: i for i, name in enumerate(names)}
         tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
@@ -58,7 +60,7 @@ def codec_from_gguf(get: Callable[[str], Any]) -> TextCodec | None:
         tokenizer.normalizer = normalizers.NFC()
     tokenizer.pre_tokenizer = _CUTS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
-    for name, kind in zip(names, get("tokenizer.ggml.token_type") or [], strict=False):
+    for name, kind in zip(names, _listed(get, "token_type", int), strict=False):
         if kind == _CONTROL:
             tokenizer.add_special_tokens([AddedToken(name, normalized=False)])
         elif kind == _USER_DEFINED:
@@ -66,12 +68,17 @@ def codec_from_gguf(get: Callable[[str], Any]) -> TextCodec | None:
     return TextCodec(tokenizer, config=_config(get, names, pre))
 
 
+def _listed(get: Callable[[str], Any], name: str, kind: type) -> list[Any]:
+    key = f"tokenizer.ggml.{name}"
+    return list(check_value(key, get(key) or (), Seq[kind], of="the GGUF file", error=ModelLoadError))  # type: ignore[valid-type]
+
+
 def _config(get: Callable[[str], Any], names: list[str], pre: str) -> dict[str, Any]:
     """What a tokenizer_config.json would say."""
     config: dict[str, Any] = {"chat_template": get("tokenizer.chat_template")}
     for role in ("bos", "eos"):
         token = get(f"tokenizer.ggml.{role}_token_id")
-        if token is not None and token < len(names):
+        if isinstance(token, int) and 0 <= token < len(names):
             config[f"{role}_token"] = names[token]
     add_bos = get("tokenizer.ggml.add_bos_token")
     config["add_bos_token"] = pre == "llama-bpe" if add_bos is None else add_bos

@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.codecs.codec import Codec
+from outdraft.codecs.codec import TextualCodec
 
 
 class TextStream:
     """Incremental `codec.decode(ids, continues=continues)`."""
 
-    def __init__(self, codec: Codec, *, continues: bool = True) -> None:
+    def __init__(self, codec: TextualCodec, *, continues: bool = True) -> None:
         self._codec = codec
         self._bytes = codecs.getincrementaldecoder("utf-8")("replace")
         self._strip = codec.strips_space and not continues

@@ -11,14 +11,20 @@ Data in: a directory; data out: a `TextCodec`. Errors name the file and the cure
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
+from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
 from outdraft.codecs.chat import ChatTemplate
+from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_bytes import read_spelling
+from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError, RequestError
+from outdraft.core.shown import shown
+
+_UNUSED = 1 << 20  # ids without a name that a vocabulary may have
 
 
 class TextCodec:
@@ -57,10 +63,11 @@ class TextCodec:
         config = dict(_read_json(directory / "tokenizer_config.json"))
         template = directory / "chat_template.jinja"
         if template.is_file():
-            config["chat_template"] = template.read_text(encoding="utf-8")
+            config["chat_template"] = _read_text(template)
         generation = _read_json(directory / "generation_config.json")
         eos = generation.get("eos_token_id")
-        ids = [eos] if isinstance(eos, int) else eos or ()
+        ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
+        check_value("eos_token_id", ids, Seq[int], of=f"{directory.name}/generation_config.json", error=ModelLoadError)
         try:
             return cls(_read_tokenizer(directory), config=config, eos_token_ids=ids)
         except ModelLoadError as error:
@@ -93,6 +100,10 @@ class TextCodec:
         text = b"".join(map(self.token_bytes, ids)).decode("utf-8", "replace")
         return text.removeprefix(" ") if self.strips_space and not continues else text
 
+    def stream(self, *, continues: bool = True) -> TextStream:
+        """A reader that holds back half characters."""
+        return TextStream(self, continues=continues)
+
     def token_bytes(self, token: int) -> bytes:
         """The bytes of one token; empty for special tokens and ids beyond the tokenizer's vocabulary."""
         known = self._bytes.get(token)
@@ -123,23 +134,42 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
     return named
 
 
+def _read_text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except (UnicodeDecodeError, OSError) as error:
+        raise ModelLoadError(f"{path.parent.name}/{path.name} is no readable UTF-8 text: {error}") from error
+
+
 def _read_json(path: Path) -> Mapping[str, Any]:
     """An optional JSON object; {} if the file is absent."""
     if not path.is_file():
         return {}
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
+        read = json.loads(_read_text(path))
+    except (ValueError, RecursionError) as error:
         raise ModelLoadError(f"{path.parent.name}/{path.name} is not readable JSON: {error}") from error
     if not isinstance(read, dict):
         raise ModelLoadError(f"{path.parent.name}/{path.name} must hold one JSON object, not a {type(read).__name__}")
     return read
 
 
+def _check_ids(described: Mapping[str, Any]) -> None:
+    """Raise `ModelLoadError` for an id far beyond the names: the library would take memory for all that lie between."""
+    model, added = described.get("model"), described.get("added_tokens")
+    vocab = model.get("vocab") if isinstance(model, dict) else None
+    ids = list(vocab.values()) if isinstance(vocab, dict) else []
+    ids += [one.get("id") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
+    most = len(ids) + _UNUSED
+    for one in ids:
+        if isinstance(one, int) and one > most:
+            raise ModelLoadError(f"tokenizer.json: a token has the id {shown(one)}, and there are {len(ids)} tokens")
+
+
 def _read_tokenizer(directory: Path) -> Tokenizer:
     whole = directory / "tokenizer.json"
     if whole.is_file():
-        _read_json(whole)  # a cut file gets our message, not the parser's position in a compiled library
+        _check_ids(_read_json(whole))  # and a cut file gets our message, not a position in a compiled library
         try:
             return Tokenizer.from_file(str(whole))
         except Exception as error:  # the library raises bare Exception

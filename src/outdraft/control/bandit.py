@@ -20,14 +20,15 @@ from typing import Literal
 from outdraft.control.shared.limits import allowed
 from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent, step_times
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BanditOptions:
+class BanditOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 16  # lengths beyond it are left out
@@ -38,12 +39,14 @@ class BanditOptions:
     seed: int = 0  # exp3's dice; no text depends on them
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
-        if not self.lengths or min(self.lengths) < 0:
-            raise ConfigError(f"lengths={self.lengths!r}: give at least one, all at least 0")
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
+        object.__setattr__(self, "lengths", tuple(self.lengths))
+        if not self.lengths:
+            raise ConfigError("lengths=(): give at least one")
+        check_range(self, "lengths", least=0, most=MOST_NODES)
         if self.algorithm not in ("ucb", "exp3"):
             raise ConfigError(f"algorithm={self.algorithm!r}: it is 'ucb' or 'exp3'")
-        check_range(self, "exploration", least=0)
+        check_range(self, "exploration", least=0, most=1e6)
         check_range(self, "discount", least=0.5, most=1)
 
 
@@ -63,8 +66,12 @@ class BanditPolicy:
         self._most = 0.0
         self._played: int | None = None
 
+    @property
+    def rates(self) -> list[float]:
+        """Tokens a second of each arm; infinite where it was never played."""
+        return [made / took if took else math.inf for made, took in zip(self.tokens, self.seconds, strict=True)]
+
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        """One arm for all."""
         played = self._ucb() if self._options.algorithm == "ucb" else self._exp3()
         arm, depth = self.arms[played]
         budgets = [Budget(depth=allowed(seq, depth), arm=arm) for seq in seqs]
@@ -73,13 +80,15 @@ class BanditPolicy:
         return budgets
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """Enter the reward."""
         played, self._played = self._played, None
         times = step_times(events)
         seconds = times.draft + times.target + times.rest
         if played is None or seconds <= 0 or any(event.num_certain for event in events):
             return
-        tokens = sum(len(event.tokens) for event in events)
+        self.enter(played, sum(len(event.tokens) for event in events), seconds)
+
+    def enter(self, played: int, tokens: int, seconds: float) -> None:
+        """One round with an arm: the tokens that it made, in so many seconds (above 0)."""
         for sums in (self.plays, self.tokens, self.seconds):
             sums[:] = [value * self._options.discount for value in sums]
         self.plays[played] += 1
@@ -99,7 +108,7 @@ class BanditPolicy:
         if (fresh := next((i for i, count in enumerate(self.plays) if count < 0.5), None)) is not None:
             return fresh
         total = math.log(max(sum(self.plays), 2))
-        rates = [made / took for made, took in zip(self.tokens, self.seconds, strict=True)]
+        rates = self.rates
         best, weight = max(rates), self._options.exploration
         bounds = [rate / best + weight * math.sqrt(2 * total / n) for rate, n in zip(rates, self.plays, strict=True)]
         return bounds.index(max(bounds))
@@ -117,9 +126,8 @@ def build(options: BanditOptions, arms: Seq[Arm]) -> BanditPolicy:
     return BanditPolicy(options, len(arms))
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="bandit",
-    kind="policy",
     summary="UCB or EXP3 over drafter and length; the reward is tokens a measured second",
     build=build,
     options=BanditOptions,

@@ -1,14 +1,14 @@
 """Draft while some branch is likely enough to survive; how likely is learned from what became of the last guess.
 
-Xu et al., "EdgeLLM: fast on-device LLM inference with speculative decoding", 2024 (first "LLMCad", 2023,
+Xu et al., "EdgeLLM: fast on-device LLM inference with speculative decoding", 2025 (first "LLMCad", 2023,
 https://arxiv.org/abs/2309.04255). The branch with the greatest acceptance probability is expanded next, and drafting
 falls back to verification once the cumulative probability of the best branch is below theta:
 
     whole guess accepted   theta * fall      the drafter is doing better than it thinks: go on longer
     any rejection          theta * rise      it is over-confident: verify earlier
 
-The order of expansion is the drafter's (best paths first); a branch ends by `Budget.survival`. Data in: sequences and
-events; data out: one budget each, with a theta for every sequence.
+The order of expansion is the drafter's (`edgellm`: the likeliest branch first); a branch ends by `Budget.survival`.
+Data in: sequences and events; data out: one budget each, with a theta for every sequence.
 """
 
 from collections.abc import Sequence as Seq
@@ -16,16 +16,17 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 _RANGE = (0.02, 0.95)  # of theta: it must be able to come back
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class BranchPacingOptions:
+class BranchPacingOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 16  # the deepest guess
@@ -35,8 +36,8 @@ class BranchPacingOptions:
     rise: float = 1.1  # factor after a rejection
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
-        check_range(self, "nodes", least=1)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
+        check_range(self, "nodes", least=1, most=MOST_NODES)
         check_range(self, "theta", least=_RANGE[0], most=_RANGE[1])
         check_range(self, "fall", least=0.1, most=1)
         check_range(self, "rise", least=1, most=10)
@@ -71,25 +72,23 @@ class BranchPacingPolicy:
             self._thetas[event.seq_id] = min(max(theta, _RANGE[0]), _RANGE[1])
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the thetas."""
         for seq in seqs:
             self._thetas.pop(seq.id, None)
 
 
 def build(options: BranchPacingOptions, arms: Seq[Arm]) -> BranchPacingPolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return BranchPacingPolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="branch_pacing",
-    kind="policy",
     summary="draft while a branch is likely enough to survive, paced by the last guesses",
     build=build,
     options=BranchPacingOptions,
     paper=Paper(
         title="EdgeLLM: fast on-device LLM inference with speculative decoding",
-        year=2024,
+        year=2025,
         link="https://arxiv.org/abs/2309.04255",
     ),
 )

@@ -3,8 +3,8 @@
 Li et al., "EAGLE-2: faster inference of language models with dynamic draft trees", 2024,
 https://arxiv.org/abs/2406.16858: the most probable paths of a level are expanded for `num_speculative_tokens` levels,
 and the best `nodes` of all are verified (60 with the root). Expansion and ranking are the drafter's
-(`drafters/shared/growth.py`), how many survive is decided here: `batch_nodes` is what one pass may verify, so a larger
-batch gets smaller trees. Data in: sequences; data out: one budget each.
+(`drafters/shared/trees/growth.py`), how many survive is decided here: `batch_nodes` is what one pass may verify,
+so a larger batch gets smaller trees. Data in: sequences; data out: one budget each.
 """
 
 from collections.abc import Sequence as Seq
@@ -12,14 +12,15 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DynamicTreeOptions:
+class DynamicTreeOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 6  # levels; the paper: 5 to 7
@@ -27,8 +28,9 @@ class DynamicTreeOptions:
     batch_nodes: int = 240  # draft nodes of all trees of a pass, at most
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
-        check_range(self, "nodes", "batch_nodes", least=1)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
+        check_range(self, "nodes", least=1, most=MOST_NODES)
+        check_range(self, "batch_nodes", least=1)
 
 
 class DynamicTreePolicy:
@@ -44,20 +46,19 @@ class DynamicTreePolicy:
         return [Budget(depth=allowed(seq, options.num_speculative_tokens), nodes=nodes) for seq in seqs]
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """Learns nothing."""
+        """What became of a guess does not change the next plan."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Remembers nothing."""
+        """No state is kept for a sequence."""
 
 
 def build(options: DynamicTreeOptions, arms: Seq[Arm]) -> DynamicTreePolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return DynamicTreePolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="dynamic_tree",
-    kind="policy",
     summary="EAGLE-2's limits of a tree: levels, nodes to verify, shared by the batch",
     build=build,
     options=DynamicTreeOptions,

@@ -3,8 +3,8 @@
 Liu, Park and Shen, "A drop-in solution for on-the-fly adaptation of speculative decoding in large language models",
 2025, https://aclanthology.org/2025.acl-long.482: running estimates of alpha and of the step times, every round the
 length (and the drafter, where there are several) with the greatest expected speed-up. Its code is not public; here
-alpha is the maximum-likelihood estimate of a truncated geometric law, accepted / (accepted + rejections), which
-forgets, and the formula is Leviathan's with the measured cost of a pass by its rows:
+alpha is the maximum-likelihood estimate of a truncated geometric distribution, accepted / (accepted + rejections),
+which forgets, and the formula is Leviathan's with the measured cost of a pass by its rows:
 
     E(k) / (draft(k) + pass(k + 1))        E(k) = 1 + alpha + ... + alpha^k
 
@@ -15,18 +15,19 @@ sequences and events; data out: one budget each.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.costs import PLAIN, Choice, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EstimatorOptions:
+class EstimatorOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 16  # the deepest guess
@@ -35,7 +36,7 @@ class EstimatorOptions:
     retry: int = 32  # rounds after which an arm out of use guesses one token
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
         check_range(self, "window", least=1)
         check_range(self, "start", least=0, most=1)
         check_range(self, "retry", least=1)
@@ -53,11 +54,9 @@ class Alpha:
 
     @property
     def value(self) -> float:
-        """The estimate."""
         return self.accepted / (self.accepted + self.rejected)
 
     def add(self, accepted: int, rejected: bool) -> None:
-        """One round."""
         self.accepted = self.keep * self.accepted + accepted
         self.rejected = self.keep * self.rejected + rejected
         self.idle = 0
@@ -71,7 +70,7 @@ class EstimatorPolicy:
         self._num_arms = num_arms
         self.costs = Costs(num_arms)
         self._alphas: dict[int, list[Alpha]] = {}
-        self._chosen: dict[int, Choice] = {}
+        self._chosen: dict[int, ArmDepth] = {}
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The depth and arm with the most expected tokens a second."""
@@ -89,7 +88,6 @@ class EstimatorPolicy:
                     alpha.idle += 1
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the alphas."""
         for seq in seqs:
             self._alphas.pop(seq.id, None)
             self._chosen.pop(seq.id, None)
@@ -104,14 +102,14 @@ class EstimatorPolicy:
         deepest = allowed(seq, options.num_speculative_tokens)
         choice = PLAIN
         if waiting := [arm for arm, alpha in enumerate(alphas) if alpha.idle >= options.retry and deepest]:
-            choice = Choice(waiting[0], 1)
+            choice = ArmDepth(waiting[0], 1)
             alphas[waiting[0]].idle = 0
         else:
             most = 0.0
             for arm, alpha in enumerate(alphas):
                 depth, rate = self._best(arm, alpha.value, deepest, count)
                 if rate > most:
-                    choice, most = Choice(arm, depth), rate
+                    choice, most = ArmDepth(arm, depth), rate
         self._chosen[seq.id] = choice
         return Budget(depth=choice.depth, arm=choice.arm)
 
@@ -133,9 +131,8 @@ def build(options: EstimatorOptions, arms: Seq[Arm]) -> EstimatorPolicy:
     return EstimatorPolicy(options, len(arms))
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="estimator",
-    kind="policy",
     summary="the depth with the greatest expected speed-up, from running estimates of acceptance and cost",
     build=build,
     options=EstimatorOptions,

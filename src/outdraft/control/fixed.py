@@ -10,22 +10,23 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FixedOptions:
+class FixedOptions(PolicyOptions):
     """How much to guess. Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 5  # k: draft tokens along the longest path; 0 is plain decoding
     max_nodes: int | None = None  # draft nodes in all, for trees; None: the drafter's own choice
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0, note="0 is plain decoding")
-        check_range(self, "max_nodes", least=0, note="or absent for the drafter's own choice")
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES, note="0 is plain decoding")
+        check_range(self, "max_nodes", least=0, most=MOST_NODES, note="or absent for the drafter's own choice")
 
 
 class FixedPolicy:
@@ -44,20 +45,19 @@ class FixedPolicy:
         ]
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """Learns nothing."""
+        """What became of a guess does not change the next plan."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Remembers nothing."""
+        """No state is kept for a sequence."""
 
 
 def build(options: FixedOptions, arms: Seq[Arm]) -> FixedPolicy:
-    """The fixed policy."""
+    """The policy of one constant depth."""
     return FixedPolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="fixed",
-    kind="policy",
     summary="the same draft depth in every round, or the request's own",
     build=build,
     options=FixedOptions,

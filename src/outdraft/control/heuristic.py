@@ -10,14 +10,15 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeuristicOptions:
+class HeuristicOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 20  # the deepest guess
@@ -26,8 +27,8 @@ class HeuristicOptions:
     fall: int = 1
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
-        check_range(self, "start", "rise", "fall", least=1)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
+        check_range(self, "start", "rise", "fall", least=1, most=MOST_NODES)
 
 
 class HeuristicPolicy:
@@ -56,19 +57,17 @@ class HeuristicPolicy:
             self._depths[event.seq_id] = max(1, depth)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the depths."""
         for seq in seqs:
             self._depths.pop(seq.id, None)
 
 
 def build(options: HeuristicOptions, arms: Seq[Arm]) -> HeuristicPolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return HeuristicPolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="heuristic",
-    kind="policy",
     summary="two tokens more after a guess accepted whole, one fewer after any other",
     build=build,
     options=HeuristicOptions,

@@ -16,14 +16,15 @@ from dataclasses import dataclass, field
 from outdraft.control.shared.limits import allowed
 from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
+from outdraft.core.method import PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HistoryOptions:
+class HistoryOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 8  # the deepest guess
@@ -35,8 +36,8 @@ class HistoryOptions:
     pause: int = 4  # rounds
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
-        check_range(self, "least", "start", "window", least=1)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
+        check_range(self, "least", "start", "window", least=1, most=MOST_NODES)
         check_range(self, "too_many_lost", "enough_kept", least=0, most=1)
         check_range(self, "pause", least=0)
 
@@ -78,7 +79,6 @@ class HistoryPolicy:
                 self._step(state)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the windows."""
         for seq in seqs:
             self._states.pop(seq.id, None)
 
@@ -98,13 +98,12 @@ class HistoryPolicy:
 
 
 def build(options: HistoryOptions, arms: Seq[Arm]) -> HistoryPolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return HistoryPolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="history",
-    kind="policy",
     summary="a depth that follows a window of the last rounds, with hysteresis",
     build=build,
     options=HistoryOptions,

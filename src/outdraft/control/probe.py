@@ -11,14 +11,15 @@ from dataclasses import dataclass, field
 
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProbeOptions:
+class ProbeOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 5
@@ -28,7 +29,7 @@ class ProbeOptions:
     trial: int = 8  # rounds of a trial, after which it is judged by them
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
         check_range(self, "least", least=0, most=1)
         check_range(self, "window", "every", "trial", least=1)
 
@@ -72,7 +73,6 @@ class ProbePolicy:
                 self._judge(switch)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the switches."""
         for seq in seqs:
             self._switches.pop(seq.id, None)
 
@@ -88,13 +88,12 @@ class ProbePolicy:
 
 
 def build(options: ProbeOptions, arms: Seq[Arm]) -> ProbePolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return ProbePolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="probe",
-    kind="policy",
     summary="off while too little is accepted, tried again every so many rounds",
     build=build,
     options=ProbeOptions,

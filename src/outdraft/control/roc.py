@@ -18,16 +18,17 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 _LEAST = 1e-6  # asked of the drafter even where no threshold helps, so that it goes on telling how sure it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RocOptions:
+class RocOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 20  # the deepest guess
@@ -37,9 +38,9 @@ class RocOptions:
     every: int = 4  # rounds between two choices
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
         check_range(self, "threshold", least=0, most=1)
-        check_range(self, "miss_weight", least=0)
+        check_range(self, "miss_weight", least=0, most=1e6)
         check_range(self, "window", least=8)
         check_range(self, "every", least=1)
 
@@ -91,13 +92,12 @@ def best_threshold(pairs: Seq[tuple[float, bool]], miss_weight: float, present: 
 
 
 def build(options: RocOptions, arms: Seq[Arm]) -> RocPolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return RocPolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="roc",
-    kind="policy",
     summary="a confidence threshold chosen from stored pairs of confidence and outcome",
     build=build,
     options=RocOptions,

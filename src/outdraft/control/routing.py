@@ -11,17 +11,18 @@ sequences and events; data out: one budget each.
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.shared.costs import PLAIN, Choice, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class RoutingOptions:
+class RoutingOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 5  # of every guess
@@ -29,7 +30,7 @@ class RoutingOptions:
     retry: int = 32  # rounds after which an arm out of use is asked once
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
         check_range(self, "window", "retry", least=1)
 
 
@@ -52,7 +53,7 @@ class RoutingPolicy:
         self._num_arms = num_arms
         self.costs = Costs(num_arms)
         self._routes: dict[int, list[_Route]] = {}
-        self._chosen: dict[int, Choice] = {}
+        self._chosen: dict[int, ArmDepth] = {}
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The best arm for each sequence, as if all did alike."""
@@ -78,25 +79,24 @@ class RoutingPolicy:
                     route.idle = 0
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the routes."""
         for seq in seqs:
             self._routes.pop(seq.id, None)
             self._chosen.pop(seq.id, None)
             self.costs.forget(seq.id)
 
-    def _route(self, seq: int, depth: int, count: int) -> Choice:
+    def _route(self, seq: int, depth: int, count: int) -> ArmDepth:
         routes = self._routes.get(seq)
         if routes is None:
             routes = self._routes[seq] = [_Route(depth) for _ in range(self._num_arms)]
         for arm, route in enumerate(routes):
             if not self.costs.drafts[arm].is_measured or route.idle >= self._options.retry:
-                return Choice(arm, depth)
+                return ArmDepth(arm, depth)
         passes = self.costs.passes
         best, most = PLAIN, count / passes(count)
         for arm, route in enumerate(routes):
             seconds = self.costs.drafts[arm](depth) + passes(count * (1 + route.nodes))
             if count * (1 + route.accepted) / seconds > most:
-                best, most = Choice(arm, depth), count * (1 + route.accepted) / seconds
+                best, most = ArmDepth(arm, depth), count * (1 + route.accepted) / seconds
         return best
 
 
@@ -105,9 +105,8 @@ def build(options: RoutingOptions, arms: Seq[Arm]) -> RoutingPolicy:
     return RoutingPolicy(options, len(arms))
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="routing",
-    kind="policy",
     summary="the drafter with the most expected tokens for its measured cost, at a given depth",
     build=build,
     options=RoutingOptions,

@@ -14,14 +14,15 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SelfTuningOptions:
+class SelfTuningOptions(PolicyOptions):
     """The paper's settings. Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 8  # the deepest guess
@@ -32,7 +33,7 @@ class SelfTuningOptions:
     keep_threshold: float = 0.9  # b2
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
         check_range(self, "threshold", "wanted", "step", "keep_share", "keep_threshold", least=0, most=1)
 
 
@@ -76,13 +77,12 @@ class SelfTuningPolicy:
 
 
 def build(options: SelfTuningOptions, arms: Seq[Arm]) -> SelfTuningPolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return SelfTuningPolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="self_tuning",
-    kind="policy",
     summary="a confidence threshold that holds the share of accepted tokens near a target",
     build=build,
     options=SelfTuningOptions,

@@ -10,21 +10,22 @@ from dataclasses import dataclass
 
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.method import Paper, PolicyMethod
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ThresholdOptions:
+class ThresholdOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 20  # the deepest guess
     threshold: float = 0.4  # h
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
         check_range(self, "threshold", least=0, most=1)
 
 
@@ -40,20 +41,19 @@ class ThresholdPolicy:
         return [Budget(depth=allowed(seq, deepest), confidence=threshold) for seq in seqs]
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """Learns nothing."""
+        """What became of a guess does not change the next plan."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Remembers nothing."""
+        """No state is kept for a sequence."""
 
 
 def build(options: ThresholdOptions, arms: Seq[Arm]) -> ThresholdPolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return ThresholdPolicy(options)
 
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="threshold",
-    kind="policy",
     summary="guess until the drafter is less sure than a threshold",
     build=build,
     options=ThresholdOptions,

@@ -1,1 +1,1 @@
-"""Floor 0: the words of the domain. Data and protocols; standard library and torch types, nothing that computes."""
+"""Layer 0: the words of the domain. Data and protocols; standard library and torch types, nothing that computes."""

@@ -27,14 +27,12 @@ class KVMemory:
 class KVCache(Protocol):
     """A pool keyed by sequence id. `length` counts committed rows; a pass writes tentative rows after them."""
 
-    can_trim: bool  # False: `truncate` and partial `commit` are impossible, the engine snapshots instead
-
     def add(self, seq: int) -> None:
         """A new, empty sequence."""
         ...
 
     def length(self, seq: int) -> int:
-        """Committed rows."""
+        """How many rows of the sequence are committed."""
         ...
 
     def reserve(self, seq: int, n: int) -> None:
@@ -54,7 +52,7 @@ class KVCache(Protocol):
         ...
 
     def free(self, seq: int) -> None:
-        """Forget the sequence."""
+        """Forget the sequence and give back its slots."""
         ...
 
     def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:

@@ -2,7 +2,7 @@
 
 A rule never owns a generator. Production coins are keyed by (seed, position, purpose), so that a result does not depend
 on the batch (`sampling.coins`); the tests hand in coins that walk through every outcome with its probability, and so
-enumerate the exact law of the very code that ships (`testing.enumerate_law`).
+enumerate the exact distribution of the very code that ships (`testing.enumerate_distribution`).
 """
 
 from typing import Protocol
@@ -17,8 +17,8 @@ class Coins(Protocol):
         """True with `probability`. Within one round every `ordinal` is an independent coin."""
         ...
 
-    def draw(self, law: Tensor, depth: int) -> int:
-        """One index from `law` [V], the token that follows `depth` accepted nodes.
+    def draw(self, distribution: Tensor, depth: int) -> int:
+        """One index from `distribution` [V], the token that follows `depth` accepted nodes.
 
         The noise belongs to the absolute position, so that asking twice at one depth gives the same noise: a rule draws
         at most one token a depth (one target draw per node).
@@ -29,8 +29,9 @@ class Coins(Protocol):
 class DraftCoins(Protocol):
     """A drafter's coins for one sequence and one round: never the verifier's, except under the coupled rule."""
 
-    def draw(self, law: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
-        """`count` indices from `law` [V] without replacement, in the order drawn; fewer if the law has fewer.
+    def draw(self, distribution: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
+        """`count` indices from `distribution` [V] without replacement, in the order drawn; fewer if the distribution
+        has fewer.
 
         `depth`: of the node whose children these are (0 = the pending token). `ordinal`: that node's index.
         """

@@ -4,14 +4,15 @@ r"""The datum: every guess of every method is a `Draft`, a small tree of tokens 
        / \
       1   4        tokens  [N]    node 0 = the pending token itself
      /|            parents [N]    parents[0] = -1; a parent precedes its children; siblings stand in drawing order
-    2 3            q       [N,V]  row i = the law from which node i's children were really drawn
-                                  (absent: a deterministic guess, whose law is one-hot)
+    2 3            q       [N,V]  row i = the distribution from which node i's children were really drawn
+                                  (absent: a deterministic guess, whose distribution is one-hot)
 
 Siblings are drawn without replacement from their parent's row. Where some were drawn independently of the others (with
 replacement, or by another drafter), `drawn_from` names each node's own row: the eldest child's is its parent's, the
 others may be among further rows of q, below the N.
 
-A chain is a tree of width one; plain decoding is the tree of node 0 alone.
+A drafter that works while the pass runs may have drafted on: the token behind the last node is the `continuation`. It
+has no row in the pass. A chain is a tree of width one; plain decoding is the tree of node 0 alone.
 """
 
 from collections.abc import Sequence as Seq
@@ -25,7 +26,7 @@ from outdraft.core.errors import CapabilityError
 
 
 class Role(IntEnum):
-    """What a node is for."""
+    """What a node of a draft is for."""
 
     VERIFY = 0  # a guess that may be accepted
     PROBE = 1  # computed in the same pass, never acceptable, never kept (lookahead windows, mask slots)
@@ -37,6 +38,18 @@ class Resume:
 
     layer: int  # layers [0, layer) are done; their K/V stand in the target's cache as tentative rows
     hidden: Tensor  # [N, D]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Continuation:
+    """A token that was drafted behind the last node of a draft, but is not scored in its pass.
+
+    It may become known while the pass runs. A rule that accepts the whole path to the last node draws the bonus token
+    so that it is this one as often as the target's distribution allows; then what was drafted behind it still stands.
+    """
+
+    token: int
+    q: Tensor | None = None  # [V] the distribution that it was really drawn from; None: a deterministic guess
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,6 +65,7 @@ class Draft:
     embeds: Tensor | None = None  # [N, D] learned vectors in place of token embeddings; NaN rows: use the token
     resume: Resume | None = None
     confidence: Tensor | None = None  # [N] the drafter's own probability of each node, for policies that learn from it
+    continuation: Continuation | None = None  # what was drafted behind the last node
 
     @property
     def num_nodes(self) -> int:

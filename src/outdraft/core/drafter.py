@@ -1,18 +1,22 @@
-"""The contract of a drafter: four verbs, called by the one loop, and nothing else."""
+"""The contract of a drafter: four verbs, called by the one loop, and one record of what else it can do.
 
-from collections.abc import Callable, Mapping
+A drafter that asks other drafters names them in `Traits.inner` and hands nothing on: whoever looks for something walks
+through all of them (`inner`).
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from torch import Tensor
 
-from outdraft.core.draft import Draft
+from outdraft.core.draft import Continuation, Draft
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.registry import Method
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
+from outdraft.core.weights import Weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,10 +36,44 @@ class Seen:
     verdict: Verdict | None = None
 
 
+class Ahead(Protocol):
+    """Guess beyond `drafts` while the target judges them."""
+
+    def __call__(
+        self, seqs: Seq[Sequence], drafts: Seq[Draft], is_over: Callable[[], bool]
+    ) -> list[Continuation | None]:
+        """Perhaps in a thread beside the pass; the loop waits for it before it judges.
+
+        `is_over`: whether the pass has ended, so that nothing that could wait should be begun. Returns, for each draft,
+        the token that was drafted behind its last node; None where there is none.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traits:
+    """What a drafter is, holds and can do beyond its verbs; asked once, when it has been built."""
+
+    ahead: Ahead | None = None  # it works while the target judges what it proposed
+    forget: Callable[[], None] | None = None  # drops what earlier requests left behind; asked between requests
+    peeks: bool = False  # `propose` costs next to nothing and looks at the tokens alone: a guess may go unused
+    rewinds: bool = False  # `propose` looks at the tokens alone, and they may go back on those of the last call
+    weights: tuple[Weights, ...] = ()  # its own, without those of the drafters that it asks
+    inner: "tuple[Drafter, ...]" = ()  # the drafters that it asks
+
+
 class Drafter(Protocol):
     """Proposes guesses. State belongs to the drafter, keyed by `seq.id`, and is gone after `end`."""
 
-    needs: Needs
+    @property
+    def needs(self) -> Needs:
+        """What it needs of the target's passes."""
+        ...
+
+    @property
+    def traits(self) -> Traits:
+        """What it can do besides; `Traits()` for nothing."""
+        ...
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """New sequences, before their prompts are read."""
@@ -46,7 +84,7 @@ class Drafter(Protocol):
         ...
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """What the pass showed."""
+        """Take what the pass showed: committed rows, taps and the verdict."""
         ...
 
     def end(self, seqs: Seq[Sequence]) -> None:
@@ -54,49 +92,27 @@ class Drafter(Protocol):
         ...
 
 
-class RunsAhead(Drafter, Protocol):
-    """A drafter with a fifth verb: it works while the target judges what it proposed."""
-
-    def ahead(self, seqs: Seq[Sequence], drafts: Seq[Draft], is_over: Callable[[], bool]) -> None:
-        """Guess beyond `drafts`, perhaps in a thread beside the pass; the loop waits for it before it commits.
-
-        `is_over`: whether the pass has ended, so that nothing that could wait should be begun.
-        """
-        ...
-
-
-class Remembers(Drafter, Protocol):
-    """A drafter that learns from one request for the next; one that holds such a drafter passes the word on."""
-
-    def forget(self) -> None:
-        """Drop what earlier requests have left behind; asked between requests."""
-        ...
+def inner(drafter: Drafter) -> Iterator[Drafter]:
+    """The drafter, then all that it asks, at any depth."""
+    yield drafter
+    for one in drafter.traits.inner:
+        yield from inner(one)
 
 
 def forget(drafter: Drafter) -> None:
-    """Have a drafter forget, if it is one that remembers."""
-    getattr(drafter, "forget", lambda: None)()
+    """Have all drop what they learned from requests that are over."""
+    for one in inner(drafter):
+        if one.traits.forget is not None:
+            one.traits.forget()
 
 
-class Peeks(Drafter, Protocol):
-    """A drafter whose guesses cost next to nothing, so that a policy may look at one that nobody uses."""
-
-    peeks: bool  # `propose` looks at the tokens alone, and leaves no trace but what it reads of them
+def held_weights(drafter: Drafter) -> tuple[Weights, ...]:
+    """All weights beside the target's."""
+    return tuple(weights for one in inner(drafter) for weights in one.traits.weights)
 
 
 def arm_of(drafter: Drafter, name: str) -> Arm:
     """The drafter as a policy sees it."""
-    if not getattr(drafter, "peeks", False):
+    if not drafter.traits.peeks:
         return Arm(name=name)
     return Arm(name=name, peek=lambda seq, budget: drafter.propose([seq], [budget])[0])
-
-
-def arms_of(method: Method, drafter: Drafter) -> tuple[Arm, ...]:
-    """Whom a policy may choose among: the drafters that it holds, or itself alone."""
-    return method.arms(drafter) or (arm_of(drafter, method.name),)
-
-
-class Rewinds(Drafter, Protocol):
-    """A drafter that others may ask about texts that never come to be."""
-
-    rewinds: bool  # `propose` looks at the tokens alone, and they may go back on those of the last call

@@ -26,4 +26,8 @@ class RequestError(OutdraftError):
 
 
 class NumericsError(OutdraftError):
-    """The target or the drafter produced numbers that are no law (NaN or infinite logits)."""
+    """The target or the drafter produced numbers that are no distribution (NaN or infinite logits)."""
+
+
+class DecodingError(OutdraftError):
+    """Something broke while a request was decoded. The request ended there; what broke is attached as the cause."""

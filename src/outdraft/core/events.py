@@ -4,6 +4,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import StrEnum
 
+from outdraft.core.errors import OutdraftError
 from outdraft.core.logprobs import TokenLogprobs
 
 
@@ -34,6 +35,8 @@ class StepEvent:
     sources: tuple[Source, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: str | None = None
+    error: OutdraftError | None = None  # what ended the request, with the finish reason "error"
+    variant: str = ""  # the rounding of the weights that wrote the tokens, by name
     num_certain: int = 0  # prompt rows read
     num_draft_tokens: int = 0  # acceptable nodes offered
     draft_depth: int = 0  # longest acceptable path offered

@@ -1,11 +1,12 @@
-"""Log probabilities of one emitted token under the raw and the warped target law."""
+"""Log probabilities of one emitted token under the raw and the warped target distribution."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TokenLogprobs:
-    """Natural logarithms. `raw`: softmax of the logits as the model gave them; `warped`: the law sampled from."""
+    """Natural logarithms. `raw`: softmax of the logits as the model gave them; `warped`: the distribution sampled
+    from."""
 
     token: int
     raw: float

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, HostTree, host_tree
+from outdraft.core.errors import CapabilityError
 from outdraft.core.sequence import Sequence
 
 
@@ -30,11 +31,13 @@ class PackedDrafts:
     row_starts: tuple[int, ...]  # [B + 1]
     num_certain: tuple[int, ...]  # [B] rows before the pending one
     node_starts: tuple[int, ...]  # [B + 1]
+    embeds: tuple[Tensor | None, ...]  # [B] of each sequence's rows [r, D]: vectors; NaN rows: use the token
 
     @property
     def starts_from_ids(self) -> bool:
-        """Whether token ids say it all: no draft brings embeddings, none resumes at a layer."""
-        return all(draft is None or (draft.embeds is None and draft.resume is None) for draft in self.drafts)
+        """Whether token ids say it all: nobody brings embeddings, no draft resumes at a layer."""
+        resumes = any(draft is not None and draft.resume is not None for draft in self.drafts)
+        return not resumes and all(rows is None for rows in self.embeds)
 
     def node_slice(self, i: int) -> slice:
         """Where draft i's nodes stand among the M."""
@@ -51,6 +54,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
     positions: list[int] = []
     nodes: list[int] = []
     row_starts, node_starts, num_certain = [0], [0], []
+    embeds: list[Tensor | None] = []
     packed_drafts: list[Draft | None] = []
     trees: list[HostTree | None] = []
     for seq, draft in zip(seqs, drafts, strict=True):
@@ -60,14 +64,20 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
         draft = draft if reaches else None
         tree = host_tree(draft) if draft is not None else None
         tokens += seq.tokens[seq.num_cached : seq.num_cached + certain]
-        positions += range(seq.num_cached, seq.num_cached + certain)
+        positions += map(seq.position, range(seq.num_cached, seq.num_cached + certain))
         if tree is not None:
+            if tree.is_read and tree.tokens[:1] != seq.tokens[-1:]:
+                raise CapabilityError(
+                    f"the draft of sequence {seq.id} begins with {tree.tokens[:1]}: node 0 must be the pending token "
+                    f"{seq.pending}"
+                )
             nodes += range(len(tokens), len(tokens) + len(tree.parents))
             tokens += tree.tokens if tree.is_read else [0] * len(tree.parents)
-            positions += [pending_at + depth for depth in tree.depths]
+            positions += [seq.position(pending_at + depth) for depth in tree.depths]
         row_starts.append(len(tokens))
         node_starts.append(len(nodes))
         num_certain.append(certain)
+        embeds.append(_embeds(seq, certain, draft))
         packed_drafts.append(draft)
         trees.append(tree)
     return PackedDrafts(
@@ -80,7 +90,21 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
         row_starts=tuple(row_starts),
         num_certain=tuple(num_certain),
         node_starts=tuple(node_starts),
+        embeds=tuple(embeds),
     )
+
+
+def _embeds(seq: Sequence, certain: int, draft: Draft | None) -> Tensor | None:
+    """Vectors of a sequence's rows [r, D]: the prompt's for certain rows and the pending token, then the draft's."""
+    num_nodes = draft.num_nodes if draft is not None else 0
+    start = seq.num_cached
+    own = seq.embeds(start, start + certain + num_nodes)
+    if draft is None or draft.embeds is None:
+        return own
+    if own is None:
+        return torch.nn.functional.pad(draft.embeds, (0, 0, certain, 0), value=torch.nan)
+    below = torch.where(draft.embeds.isnan(), own[certain:], draft.embeds.to(own))
+    return torch.cat([own[:certain], below])
 
 
 def _with_unread(

@@ -1,63 +1,117 @@
 """What a request asks of sampling: one frozen record, checked when it is made.
 
-The names are those that vLLM and the OpenAI API use. `temperature=0` is greedy decoding, which is the one-hot law of
-the processed logits. `seed` also selects the seed-coupled rule: the text is then the same whatever drafts it.
+The names are those that vLLM and the OpenAI API use. `temperature=0` is greedy decoding, which is the one-hot
+distribution of the processed logits. `seed` also selects the seed-coupled rule: the text is then the same whatever
+drafts it.
 """
 
-import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from inspect import signature
+from math import inf
+from typing import Any, Never
 
+from outdraft.core.checked import check_fields
 from outdraft.core.errors import RequestError
+from outdraft.core.near_miss import near_miss
+from outdraft.core.ranges import LARGEST
+from outdraft.core.shown import shown
+
+_ELSEWHERE = {  # what other libraries call it
+    "max_new_tokens": "max_tokens",
+    "max_length": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "min_new_tokens": "min_tokens",
+    "stop_strings": "stop",
+    "eos_token_id": "stop_token_ids",
+}
+_COOL, _LARGE = 1e-5, 1e6  # numbers between which a temperature, a penalty and a bias leave logits finite
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, slots=True, init=False)
 class SamplingParams:
-    """Sampling settings of one request. Raises `RequestError` naming the parameter, its value and its range."""
+    """Sampling settings of one request. None stands for a setting that was not made.
 
-    max_tokens: int = 128
-    min_tokens: int = 0
-    temperature: float = 0.0
-    top_k: int = 0  # 0: off
-    top_p: float = 1.0
-    min_p: float = 0.0
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    stop_token_ids: tuple[int, ...] = ()
-    ignore_eos: bool = False
-    logit_bias: Mapping[int, float] = field(default_factory=dict)
-    repetition_penalty: float = 1.0  # > 1 discourages tokens of prompt and output
-    presence_penalty: float = 0.0  # of output only
-    frequency_penalty: float = 0.0  # of output only, times the count
-    logprobs: int | None = None  # None: off; n: the chosen token's and the n best, of the raw and of the warped law
+    Raises `RequestError` naming the parameter, its value and its range, or the parameter that was probably meant.
+    """
 
-    def __post_init__(self) -> None:
-        if isinstance(self.stop, str):
-            object.__setattr__(self, "stop", (self.stop,))
-        for name in ("stop", "stop_token_ids"):
-            object.__setattr__(self, name, tuple(getattr(self, name)))
-        floats = ("temperature", "top_p", "min_p", "repetition_penalty", "presence_penalty", "frequency_penalty")
-        for name in floats:
-            if not math.isfinite(getattr(self, name)):
-                raise RequestError(f"{name}={getattr(self, name)!r} is not a finite number")
-        self._check("max_tokens", self.max_tokens >= 1, "at least 1")
-        self._check("min_tokens", 0 <= self.min_tokens <= self.max_tokens, "between 0 and max_tokens")
-        self._check("temperature", self.temperature >= 0, "at least 0 (0 is greedy)")
-        self._check("top_k", self.top_k >= 0, "at least 0 (0 turns it off)")
+    max_tokens: int | None  # None: as many as the context holds
+    min_tokens: int
+    temperature: float
+    top_k: int  # 0 or -1: off, kept as 0
+    top_p: float
+    min_p: float
+    seed: int | None
+    stop: tuple[str, ...]
+    stop_token_ids: tuple[int, ...]
+    ignore_eos: bool
+    logit_bias: Mapping[int, float]  # -inf forbids a token
+    repetition_penalty: float  # > 1 discourages tokens of prompt and output
+    presence_penalty: float  # of output only
+    frequency_penalty: float  # of output only, times the count
+    logprobs: int | None  # None: off; n: the chosen token's and the n best, of the raw and the warped distribution
+
+    def __init__(
+        self,
+        *,
+        max_tokens: int | None = 128,
+        min_tokens: int | None = 0,
+        temperature: float | None = 0.0,
+        top_k: int | None = 0,
+        top_p: float | None = 1.0,
+        min_p: float | None = 0.0,
+        seed: int | None = None,
+        stop: str | Seq[str] | None = (),
+        stop_token_ids: Seq[int] | None = (),
+        ignore_eos: bool | None = False,
+        logit_bias: Mapping[int, float] | None = None,
+        repetition_penalty: float | None = 1.0,
+        presence_penalty: float | None = 0.0,
+        frequency_penalty: float | None = 0.0,
+        logprobs: int | None = None,
+        **unknown: Never,
+    ) -> None:
+        given = {name: value for name, value in locals().items() if name not in ("self", "unknown")}
+        for name in unknown:
+            raise RequestError(f"SamplingParams takes no {shown(name)}{_hint(name)}; it takes {', '.join(given)}")
+        for name, value in given.items():
+            if value is None and name != "max_tokens":
+                value = {} if name == "logit_bias" else _DEFAULTS[name]
+            object.__setattr__(self, name, value)
+        if isinstance(stop, str):
+            object.__setattr__(self, "stop", (stop,))
+        check_fields(self, error=RequestError)
+        if self.top_k == -1:
+            object.__setattr__(self, "top_k", 0)
+        self._check_ranges()
+
+    def _check_ranges(self) -> None:
+        most = LARGEST if self.max_tokens is None else self.max_tokens
+        self._check("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1, or None")
+        self._check("min_tokens", 0 <= self.min_tokens <= most, "between 0 and max_tokens")
+        heat = self.temperature
+        self._check("temperature", heat == 0 or _COOL <= heat <= _LARGE, f"0 (greedy) or {_COOL:g} to {_LARGE:g}")
+        self._check("top_k", 0 <= self.top_k <= LARGEST, "at least 1, or 0 or -1 (off)")
         self._check("top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
         self._check("min_p", 0 <= self.min_p <= 1, "between 0 and 1")
-        self._check("repetition_penalty", self.repetition_penalty > 0, "above 0 (1 turns it off)")
-        self._check("logprobs", self.logprobs is None or self.logprobs >= 0, "None or at least 0")
+        penalty = self.repetition_penalty
+        self._check("repetition_penalty", 1 / _LARGE <= penalty <= _LARGE, f"above 0, at most {_LARGE:g} (1: off)")
+        for name in ("presence_penalty", "frequency_penalty"):
+            self._check(name, abs(getattr(self, name)) <= _LARGE, f"at most {_LARGE:g}, or -{_LARGE:g} (0: off)")
+        self._check("logprobs", self.logprobs is None or 0 <= self.logprobs <= LARGEST, "None or at least 0")
         self._check("stop", all(self.stop), "non-empty strings")
-        self._check("logit_bias", all(not math.isnan(b) for b in self.logit_bias.values()), "numbers, not NaN")
+        biases = self.logit_bias.values()
+        limits = f"numbers of at most {_LARGE:g} either way, or -inf for a token that must not come"
+        self._check("logit_bias", all(abs(bias) <= _LARGE or bias == -inf for bias in biases), limits)
 
     def _check(self, name: str, holds: bool, allowed: str) -> None:
         if not holds:
-            raise RequestError(f"{name}={getattr(self, name)!r} is out of range: it must be {allowed}")
+            raise RequestError(f"{name}={shown(getattr(self, name))} is out of range: it must be {allowed}")
 
     @property
     def greedy(self) -> bool:
-        """Whether the law is one-hot."""
+        """Whether the distribution is one-hot."""
         return self.temperature == 0.0
 
     @property
@@ -67,7 +121,15 @@ class SamplingParams:
 
     @property
     def depends_on_history(self) -> bool:
-        """Whether the processed law at a node depends on which tokens came before, beyond the model's own view."""
+        """Whether the processed distribution at a node depends on the tokens before it, beyond the model's own view."""
         return bool(
             self.repetition_penalty != 1.0 or self.presence_penalty or self.frequency_penalty or self.min_tokens
         )
+
+
+_DEFAULTS: dict[str, Any] = {name: one.default for name, one in signature(SamplingParams).parameters.items()}
+
+
+def _hint(name: str) -> str:
+    meant = _ELSEWHERE.get(name)
+    return f"; here it is called {meant}" if meant else near_miss(name, list(_DEFAULTS))

@@ -20,6 +20,11 @@ class Budget:
     survival: float = 0.0  # the same for a path: it ends where the product of its tokens' probabilities falls below
     arm: int = 0  # which of the drafter's arms is to guess (`Method.arms`); a drafter without arms does not look
 
+    @property
+    def wants_confidence(self) -> bool:
+        """Whether the drafter is to say how sure it is."""
+        return self.confidence > 0 or self.survival > 0
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm:
@@ -30,7 +35,7 @@ class Arm:
 
 
 class Policy(Protocol):
-    """Never changes the output's law, only its cost."""
+    """Never changes the output's distribution, only its cost."""
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """One budget for each sequence."""

@@ -1,125 +1,164 @@
 """Find a plug-in by name. There is no list to edit: a file in the kind's package is the registration.
 
-`drafters/<name>.py` (or `drafters/<name>/__init__.py`) holds one `METHOD`; the same for `verify/` and `control/`.
-A class from elsewhere is named as "package.module:ATTRIBUTE", where the attribute is a `Method`.
+"ngram"               drafters/ngram.py or drafters/ngram/__init__.py holds one `METHOD`; so in verify/ and control/
+"mine"                an entry point of the group "outdraft.methods" in an installed package (`core/installed.py`)
+"pkg.module:METHOD"   anything that can be imported
 """
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from difflib import get_close_matches
-from typing import TYPE_CHECKING, Any, get_type_hints
+from typing import Any, Literal, TypeAlias, get_type_hints, overload
 
+from outdraft.core import method as contract
+from outdraft.core.checked import check_value
 from outdraft.core.errors import ConfigError
-from outdraft.core.option_types import fits, in_words
+from outdraft.core.installed import entry_points_of
+from outdraft.core.near_miss import near_miss
+from outdraft.core.shown import shown
 
-if TYPE_CHECKING:
-    from outdraft.core.policy import Arm  # its torch would delay `outdraft --help`
+Kind: TypeAlias = contract.Kind
+AnyDrafter: TypeAlias = contract.DrafterMethod[Any, Any, Any]
+AnyRule: TypeAlias = contract.RuleMethod[Any]
+AnyPolicy: TypeAlias = contract.PolicyMethod[Any]
+AnyMethod: TypeAlias = AnyDrafter | AnyRule | AnyPolicy
 
-KINDS: Mapping[str, str] = {"drafter": "outdraft.drafters", "verifier": "outdraft.verify", "policy": "outdraft.control"}
+KINDS: Mapping[Kind, str] = {
+    "drafter": "outdraft.drafters",
+    "verifier": "outdraft.verify",
+    "policy": "outdraft.control",
+}
+_TYPES: Mapping[Kind, type[AnyMethod]] = {
+    "drafter": contract.DrafterMethod, "verifier": contract.RuleMethod, "policy": contract.PolicyMethod,
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Paper:
-    """Where a method was published."""
-
-    title: str
-    year: int
-    link: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Method:
-    """One plug-in: its name, its options and how to build it."""
+class Installed:
+    """A plug-in of another package, or why it cannot be used."""
 
     name: str
-    kind: str  # a key of KINDS
-    summary: str
-    build: Callable[..., Any]  # drafter: (options, port); verifier: (options); policy: (options, arms of the drafter)
-    options: type  # a frozen dataclass, every field with a default
-    paper: Paper | None = None
-    describe: Callable[[Any], Mapping[str, Any]] = lambda built: {}  # what it chose itself, for the resolved config
-    arms: "Callable[[Any], tuple[Arm, ...]]" = lambda built: ()  # drafter: whom a policy may choose among; (): itself
-    shapes: tuple[str, ...] = ("chain",)  # drafter: what it can propose, () nothing; verifier: what it can judge
-    soft: Callable[[Any], bool] = lambda options: False  # verifier: judges greedy requests by laws at temperature 1
-
-    @property
-    def lossless(self) -> bool:
-        """Whether the output keeps the target's law, with default options. A rule says so itself, once it is built."""
-        return self.kind != "verifier" or bool(self.build(self.options()).lossless)
+    place: str  # "package.module:ATTRIBUTE"
+    found: AnyMethod | ConfigError
 
 
-def names(kind: str) -> list[str]:
+def names(kind: Kind) -> list[str]:
     """All plug-ins of a kind that ship with outdraft, sorted."""
     package = importlib.import_module(KINDS[kind])
     modules = [m.name for m in pkgutil.iter_modules(package.__path__)]
     return sorted(m for m in modules if m != "shared" and not m.startswith("_"))
 
 
-def find(kind: str, name: str) -> Method:
+def installed() -> list[Installed]:
+    """Plug-ins that other packages bring, by name."""
+    return [
+        Installed(name=entry.name, place=entry.value, found=_try(entry.value, f"plug-in {entry.name!r}"))
+        for entry in entry_points_of()
+    ]
+
+
+def _try(place: str, who: str) -> AnyMethod | ConfigError:
+    try:
+        return _load(place, who)
+    except ConfigError as error:
+        return error
+
+
+@overload
+def find(kind: Literal["drafter"], name: str) -> AnyDrafter: ...
+@overload
+def find(kind: Literal["verifier"], name: str) -> AnyRule: ...
+@overload
+def find(kind: Literal["policy"], name: str) -> AnyPolicy: ...
+@overload
+def find(kind: Kind, name: str) -> AnyMethod: ...
+def find(kind: Kind, name: str) -> AnyMethod:
     """The plug-in called `name`; raises `ConfigError` with the nearest name if there is none."""
+    known, name = names(kind), check_value(kind, name, str)
     if ":" in name:
-        module, _, attribute = name.partition(":")
-        try:
-            method = getattr(importlib.import_module(module), attribute)
-        except (ImportError, AttributeError) as error:
-            raise ConfigError(f"{kind} {name!r} cannot be imported: {error}; write package.module:METHOD") from error
-        if not isinstance(method, Method):
-            raise ConfigError(f"{kind} {name!r} is a {type(method).__name__}; it must be an outdraft Method")
-        return method
-    known = names(kind)
-    if name not in known:
-        raise ConfigError(f"unknown {kind} {name!r}{near_miss(name, known)}; known: {', '.join(known)}")
-    method = importlib.import_module(f"{KINDS[kind]}.{name}").METHOD
-    assert isinstance(method, Method)
+        method = _load(name, f"{kind} {shown(name)}")
+    elif name in known:
+        method = importlib.import_module(f"{KINDS[kind]}.{name}").METHOD
+    else:
+        entries = [entry for entry in entry_points_of() if entry.name == name]
+        methods = [_load(entry.value, f"{kind} {name!r}") for entry in entries]
+        own = [method for method in methods if isinstance(method, _TYPES[kind])]
+        if not (own or methods):
+            known += [entry.name for entry in entry_points_of()]
+            raise ConfigError(f"unknown {kind} {shown(name)}{near_miss(name, known)}; known: {', '.join(known)}")
+        method = (own or methods)[0]
+    if not isinstance(method, _TYPES[kind]):
+        raise ConfigError(f"{kind} {name!r} is a {type(method).__name__}; it must be a {_TYPES[kind].__name__}")
     return method
 
 
-def make_options(method: Method, given: Mapping[str, Any]) -> Any:
-    """The plug-in's options from a mapping; unknown keys are errors that name the near miss, and
-    so are values of another type than the field's.
+def _load(place: str, who: str) -> AnyMethod:
+    """What "package.module:ATTRIBUTE" names. Raises `ConfigError` for a plug-in of another contract than ours."""
+    module, _, attribute = place.partition(":")
+    try:
+        method = getattr(importlib.import_module(module), attribute)
+    except ImportError as error:
+        lacking = error.name or ""
+        if lacking.partition(".")[0] == "outdraft" and lacking != module:
+            raise ConfigError(f"{who} was written for another contract of plug-ins{_changes()}: {error}") from error
+        raise ConfigError(f"{who} cannot be imported: {error}; write package.module:METHOD") from error
+    except Exception as error:  # a module of somebody else's, which may raise anything
+        raise ConfigError(f"{who} cannot be imported: {error}; write package.module:METHOD") from error
+    if not isinstance(method, contract.DrafterMethod | contract.RuleMethod | contract.PolicyMethod):
+        raise ConfigError(
+            f"{who} is a {type(method).__name__}; it must be a DrafterMethod, a RuleMethod or a PolicyMethod"
+        )
+    if method.contract != contract.CONTRACT:
+        raise ConfigError(f"{who} was written for contract {method.contract} of plug-ins{_changes()}")
+    return method
+
+
+def _changes() -> str:
+    listed = "; ".join(f"{version}: {change}" for version, change in contract.CHANGES.items())
+    return f", and this outdraft has contract {contract.CONTRACT} ({listed}; see docs/add_a_method.md)"
+
+
+def make_options(method: "contract.Method[contract.Options]", given: Mapping[str, Any]) -> "contract.Options":
+    """The plug-in's options from a mapping, by `read_options`."""
+    return read_options(method.options, given, f"{method.kind} {method.name!r}")
+
+
+def read_options(options: "type[contract.Options]", given: Mapping[str, Any], whose: str) -> "contract.Options":
+    """Options from a mapping; unknown keys are errors that name the near miss, and so are values of another type.
 
     A field may carry other names that users know: `field(metadata={"aliases": ("prompt_lookup_max",)})`.
     """
-    known = [f.name for f in fields(method.options)]
-    other = _aliases(method)
+    known = [f.name for f in fields(options)]
+    other = _aliases(options)
     chosen: dict[str, Any] = {}
-    for given_key, value in given.items():
-        key = other.get(given_key, given_key)
+    for given_key, value in check_value(f"options of {whose}", given, Mapping).items():
+        key = check_value(f"a name among the options of {whose}", given_key, str)
+        key = other.get(key, key)
         if key in chosen:
-            raise ConfigError(f"option {key!r} of {method.kind} {method.name!r} is given twice (as {given_key!r} too)")
+            raise ConfigError(f"option {key!r} of {whose} is given twice (as {given_key!r} too)")
         chosen[key] = value
         if key not in known:
             listed = f"; it takes: {', '.join(known)}" if known else "; it takes none"
-            raise ConfigError(
-                f"unknown option {key!r} of {method.kind} {method.name!r}{near_miss(key, [*known, *other])}{listed}"
-            )
-    hints = get_type_hints(method.options)
-    for key, value in chosen.items():
-        if not fits(value, hints[key]):
-            raise ConfigError(f"{key}={value!r} of {method.kind} {method.name!r} must be {in_words(hints[key])}")
-    return method.options(**chosen)
+            raise ConfigError(f"unknown option {shown(key)} of {whose}{near_miss(key, [*known, *other])}{listed}")
+    hints = get_type_hints(options)
+    return options(**{key: check_value(key, value, hints[key], of=whose) for key, value in chosen.items()})
 
 
-def override(method: Method, options: Mapping[str, Any], by: Mapping[str, Any]) -> dict[str, Any]:
+def override(
+    method: "contract.Method[contract.Options]", options: Mapping[str, Any], by: Mapping[str, Any]
+) -> dict[str, Any]:
     """`options` with those of `by` in their places, whichever of its names an option is given by."""
-    own = _aliases(method)
+    own, by = _aliases(method.options), check_value(f"{method.kind}_options", by, Mapping[str, Any])
     replaced = {own.get(key, key) for key in by}
     return {key: value for key, value in options.items() if own.get(key, key) not in replaced} | dict(by)
 
 
-def _aliases(method: Method) -> dict[str, str]:
-    """Other names of its options -> the options' own."""
-    return {alias: f.name for f in fields(method.options) for alias in f.metadata.get("aliases", ())}
+def _aliases(options: type[contract.IsDataclass]) -> dict[str, str]:
+    """Other names of options -> their own."""
+    return {alias: f.name for f in fields(options) for alias in f.metadata.get("aliases", ())}
 
 
-def option_defaults(method: Method) -> dict[str, Any]:
+def option_defaults(method: "contract.Method[contract.Options]") -> dict[str, Any]:
     """Name and default of every option."""
     return asdict(method.options())
-
-
-def near_miss(word: str, known: list[str]) -> str:
-    """', did you mean ...?' or nothing."""
-    close = get_close_matches(word, known, n=1, cutoff=0.6)
-    return f", did you mean {close[0]!r}?" if close else ""

@@ -2,6 +2,8 @@
 
 from dataclasses import dataclass, field
 
+from torch import Tensor
+
 from outdraft.core.params import SamplingParams
 
 
@@ -13,3 +15,5 @@ class Request:
     params: SamplingParams = field(default_factory=SamplingParams)
     num_speculative_tokens: int | None = None  # per request: overrides the policy; 0 turns speculation off
     references: tuple[tuple[int, ...], ...] = ()  # texts that the answer may copy from, for drafters that look up
+    prompt_positions: tuple[int, ...] | None = None  # what the model is told instead of each token's index (images)
+    prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token

@@ -8,13 +8,16 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+import torch
+from torch import Tensor
+
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.request import Request
 
 
 @dataclass(slots=True, kw_only=True)
 class Sequence:
-    """Mutable state of one request. Only `decode.commit` changes tokens and `num_cached`."""
+    """Mutable state of one request. Only `decode.commit` changes tokens and `num_cached`, once it has begun."""
 
     id: int
     request: Request
@@ -32,6 +35,7 @@ class Sequence:
     prompt_ids: frozenset[int] = frozenset()
     output_counts: Counter[int] = field(default_factory=Counter)
     variant: str = ""  # the rounding of the weights that decode it, by name
+    speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
 
     @property
     def pending(self) -> int:
@@ -56,16 +60,37 @@ class Sequence:
     @property
     def room(self) -> int:
         """How many more tokens this sequence may emit."""
-        by_request = self.request.params.max_tokens - self.num_output
-        return min(by_request, self.max_len - len(self.tokens))
+        by_context, wanted = self.max_len - len(self.tokens), self.request.params.max_tokens
+        return by_context if wanted is None else min(wanted - self.num_output, by_context)
+
+    def position(self, i: int) -> int:
+        """The position that the model is told for token i: its index, unless the prompt brings its own positions.
+
+        What follows such a prompt goes on behind its last one, which is the largest.
+        """
+        given = self.request.prompt_positions
+        if given is None:
+            return i
+        return given[i] if i < self.prompt_len else given[-1] + 1 + i - self.prompt_len
+
+    def embeds(self, start: int, stop: int) -> Tensor | None:
+        """The prompt's own vectors for tokens [start, stop): [n, D], NaN where the token's embedding is meant."""
+        given = self.request.prompt_embeds
+        if given is None or start >= self.prompt_len:
+            return None
+        own = given[start : min(stop, self.prompt_len)]
+        return torch.nn.functional.pad(own, (0, 0, 0, stop - start - len(own)), value=torch.nan)
+
+    def ends_with(self, token: int) -> bool:
+        """Whether this token ends the text, whatever stands before it; it is no part of the text then."""
+        params = self.request.params
+        return token in params.stop_token_ids or (not params.ignore_eos and token in self.eos_token_ids)
 
     def extend(self, token: int) -> str | None:
         """Append one emitted token; returns the reason if the text ends with it, else None."""
-        params = self.request.params
         self.tokens.append(token)
         self.output_counts[token] += 1
-        stops = token in params.stop_token_ids or (not params.ignore_eos and token in self.eos_token_ids)
-        if stops or self.find_stop(token):
+        if self.ends_with(token) or self.find_stop(token):
             self.finish_reason = "stop"
         elif self.room <= 0:
             self.finish_reason = "length"

@@ -1,4 +1,4 @@
-"""The contract of an acceptance rule: a pure function of guesses, target laws and coins."""
+"""The contract of an acceptance rule: a pure function of guesses, target distributions and coins."""
 
 from collections.abc import Sequence as Seq
 from typing import Protocol
@@ -12,7 +12,8 @@ from outdraft.core.verdict import Verdict
 
 
 class Verifier(Protocol):
-    """`lossless`: the output's law is exactly the target's. Wherever a result is shown, a rule that is not is named.
+    """`lossless`: the output's distribution is exactly the target's. Wherever a result is shown, a rule that is not is
+    named.
 
     That may depend on a rule's options, so it is the built rule that says it.
     """
@@ -28,7 +29,7 @@ class Verifier(Protocol):
         ...
 
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
-        """`p` [M, V]: the warped target law at every draft node, in the order of `packed.nodes`.
+        """`p` [M, V]: the warped target distribution at every draft node, in the order of `packed.nodes`.
 
         One `Coins` goes in and one `Verdict` comes out for each draft that is not None, in the same order.
         """

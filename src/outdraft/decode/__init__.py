@@ -1,1 +1,1 @@
-"""Floor 4: one step of the algorithm, written against protocols only."""
+"""Layer 4: one step of the algorithm, written against protocols only."""

@@ -4,7 +4,9 @@ Of m emitted tokens the last is the new pending one, so the pass leaves (prompt 
 pending token and the first m - 1 accepted nodes. An end inside the accepted run drops the rest of the run.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -12,47 +14,72 @@ from outdraft.core.draft import Role
 from outdraft.core.drafter import Seen
 from outdraft.core.events import Source, StepEvent
 from outdraft.core.packing import PackedDrafts
+from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target, TargetOutput
 from outdraft.core.verdict import Verdict
 from outdraft.sampling.logprobs import token_logprobs
 
+Fail = Callable[[Sequence, Exception], StepEvent]
 
-def commit(
-    packed: PackedDrafts, scored: TargetOutput, p: Tensor, verdicts: Seq[Verdict], target: Target
-) -> tuple[list[StepEvent], list[Seen]]:
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judged:
+    """A pass and the rule's verdicts on it. Nothing of it is kept yet: it may be dropped, and run again."""
+
+    packed: PackedDrafts
+    scored: TargetOutput
+    p: Tensor  # [M, V]
+    verdicts: Seq[Verdict]  # one for each draft that is not None, in order
+    draft_seconds: float
+    target_seconds: float
+    until: float  # the clock when the pass was over
+
+
+def commit(judged: Judged, target: Target, fail: Fail | None = None) -> tuple[list[StepEvent], list[Seen]]:
     """Apply one verdict to each sequence that had a draft; returns what happened and what the drafter may see.
 
-    `verdicts`: one for each draft that is not None, in order.
+    `fail` is told of a sequence whose commit raises and makes its event, and the others go on; None: it raises.
     """
-    remaining = iter(verdicts)
+    remaining = iter(judged.verdicts)
     events: list[StepEvent] = []
     seen: list[Seen] = []
-    for i, (seq, draft, tree) in enumerate(zip(packed.seqs, packed.drafts, packed.trees, strict=True)):
-        start, certain = seq.num_cached, packed.num_certain[i]
-        keep = list(range(certain))
-        verdict = None
-        event = StepEvent(seq_id=seq.id, num_certain=certain)
-        if draft is not None and tree is not None:
-            verdict = next(remaining)
-            event = _emit(i, packed, scored.logits, p, verdict)
-            nodes = (0, *verdict.path)[: len(event.tokens)]
-            keep += [certain + node for node in nodes]
-        target.commit(seq, keep)
-        seq.num_cached = start + len(keep)
-        rows = [packed.row_starts[i] + row for row in keep]
-        events.append(event)
-        seen.append(
-            Seen(
-                seq=seq,
-                start=start,
-                num_committed=len(keep),
-                hidden={tap: h[rows] for tap, h in scored.hidden.items()},
-                draft=draft,
-                logits=scored.logits[packed.node_slice(i)] if draft is not None else None,
-                verdict=verdict,
-            )
-        )
+    for i, draft in enumerate(judged.packed.drafts):
+        verdict = next(remaining) if draft is not None else None
+        try:
+            event, one = _commit(judged, i, verdict, target)
+        except Exception as error:
+            if fail is None:
+                raise
+            events.append(fail(judged.packed.seqs[i], error))
+        else:
+            events.append(event)
+            seen.append(one)
     return events, seen
+
+
+def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> tuple[StepEvent, Seen]:
+    """Sequence i's part; `verdict` is None where a prompt chunk did not reach the pending token."""
+    packed, scored = judged.packed, judged.scored
+    seq, draft, start, certain = packed.seqs[i], packed.drafts[i], packed.seqs[i].num_cached, packed.num_certain[i]
+    keep = list(range(certain))
+    event = StepEvent(seq_id=seq.id, num_certain=certain, variant=seq.variant)
+    if verdict is not None:
+        event = _emit(i, packed, scored.logits, judged.p, verdict)
+        nodes = (0, *verdict.path)[: len(event.tokens)]
+        keep += [certain + node for node in nodes]
+    target.commit(seq, keep)
+    seq.num_cached = start + len(keep)
+    rows = [packed.row_starts[i] + row for row in keep]
+    seen = Seen(
+        seq=seq,
+        start=start,
+        num_committed=len(keep),
+        hidden={tap: h[rows] for tap, h in scored.hidden.items()},
+        draft=draft,
+        logits=scored.logits[packed.node_slice(i)] if draft is not None else None,
+        verdict=verdict,
+    )
+    return event, seen
 
 
 def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verdict) -> StepEvent:
@@ -86,6 +113,7 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         sources=tuple(sources[: len(tokens)]),
         logprobs=tuple(logprobs),
         finish_reason=reason,
+        variant=seq.variant,
         num_certain=packed.num_certain[i],
         num_draft_tokens=len(offered),
         draft_depth=max((tree.depths[node] for node in offered), default=0),

@@ -7,15 +7,18 @@
 The drafter is joined before anything is committed, so the text of a sequence changes under nobody's hands.
 """
 
+import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import replace
 from threading import Event
 from typing import Protocol
 
 import torch
 
-from outdraft.core.drafter import Drafter
+from outdraft.core.draft import Continuation
+from outdraft.core.drafter import Ahead
 from outdraft.core.packing import PackedDrafts
 
 Work = Callable[[Callable[[], bool]], None]  # told by its argument whether the pass is over
@@ -34,7 +37,6 @@ class Serial:
 
     @contextmanager
     def beside(self, work: Work | None) -> Iterator[None]:
-        """See `Executor`."""
         yield
         if work is not None:
             work(lambda: False)
@@ -44,6 +46,10 @@ class Overlapped:
     """The work runs in a thread of its own, and is told when the pass is over."""
 
     def __init__(self) -> None:
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="outdraft-ahead")
 
     @contextmanager
@@ -52,6 +58,8 @@ class Overlapped:
         if work is None:
             yield
             return
+        if self._process != os.getpid():  # forked, and the thread is not here
+            self._start()
         over = Event()
 
         def run() -> None:
@@ -68,11 +76,28 @@ class Overlapped:
             raise failed
 
 
-def ahead_of(drafter: Drafter, packed: PackedDrafts) -> Work | None:
-    """What the drafter would do beside this pass; None: nothing."""
-    ahead = getattr(drafter, "ahead", None)
-    judged = [(seq, draft) for seq, draft in zip(packed.seqs, packed.drafts, strict=True) if draft is not None]
-    if ahead is None or not judged:
-        return None
-    seqs, drafts = [seq for seq, _ in judged], [draft for _, draft in judged]
-    return lambda is_over: ahead(seqs, drafts, is_over)
+class RunAhead:
+    """What a drafter does beside one pass: `work`, if it is one that runs ahead; and what that leaves behind."""
+
+    def __init__(self, ahead: Ahead | None, packed: PackedDrafts) -> None:
+        self.work: Work | None = None
+        self._packed = packed
+        self._judged = [i for i, draft in enumerate(packed.drafts) if draft is not None]
+        self._found: list[Continuation | None] = []
+        self._ahead = ahead
+        if self._judged and ahead is not None:
+            self.work = self._run
+
+    def continued(self) -> PackedDrafts:
+        """The pass's drafts, each with the token that was drafted behind it meanwhile."""
+        drafts = list(self._packed.drafts)
+        for i, continuation in zip(self._judged, self._found, strict=False):
+            if (draft := drafts[i]) is not None and continuation is not None:
+                drafts[i] = replace(draft, continuation=continuation)
+        return replace(self._packed, drafts=tuple(drafts))
+
+    def _run(self, is_over: Callable[[], bool]) -> None:
+        seqs = [self._packed.seqs[i] for i in self._judged]
+        drafts = [draft for draft in self._packed.drafts if draft is not None]
+        assert self._ahead is not None
+        self._found = self._ahead(seqs, drafts, is_over)

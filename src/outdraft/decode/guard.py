@@ -1,63 +1,91 @@
-"""The guard: decisions that a few last bits could turn are made again from plain decoding's own numbers.
+"""The guard around a target: decisions that a few last bits could turn are made on plain decoding's own numbers.
 
 Where a target's rows depend on the pass they are in, a pass of many rows gives other last bits than passes of one row,
-in its logits and in the keys and values that all later rows read. A greedy or coupled decision that is sure under such
-a change (`sampling/doubt.py`) stands. At the first one that is not, the target replays the text in passes of one row,
-and the round ends there. So the text is plain decoding's if no difference of two logits moves by more than the bound.
+in its logits and in the keys and values that all later rows read. Greedy and coupled text is decided by the target
+alone, so the guard can walk it before any rule does:
 
-Sequences under other rules are left alone: their law is promised, not their text.
+    pass       0 - a - b - c       a, b: the target's own tokens        sure (`sampling/doubt.py`): the row stands
+    doubt              |           at a                                 from the first doubt on the path is replayed,
+    replay             b' - c'                                          a row at a time, as far as the target follows it
+
+A rule then reads the replayed rows and comes to the same path. So the text is plain decoding's if no difference of two
+logits moves by more than the bound. Sequences under other rules are left alone: their distribution is promised, not
+their text.
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 from torch import Tensor
 
+from outdraft.core.draft import HostTree
 from outdraft.core.packing import PackedDrafts
-from outdraft.core.target import Target, TargetOutput
-from outdraft.core.verdict import Verdict
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import ReplayingTarget, Target, TargetOutput
 from outdraft.sampling.doubt import sure_decisions
 from outdraft.sampling.warp import tree_paths, warp_nodes
 
 
-def settle(
-    packed: PackedDrafts, scored: TargetOutput, p: Tensor, verdicts: Seq[Verdict], target: Target, bound: float
-) -> tuple[list[Verdict], dict[int, int]]:
-    """Verdicts without doubt, and the rows replayed for each sequence (by its index) that had any.
+class GuardedTarget:
+    """A target whose greedy and coupled decisions are plain decoding's; for lossless rules.
 
-    What was computed again replaces its row in `scored.logits` and `p`, both [M, V].
+    `bound`: how far a difference of two logits may move unnoticed.
     """
-    judged = [i for i, draft in enumerate(packed.drafts) if draft is not None]
-    settled, replayed = list(verdicts), {}
-    for at, i in enumerate(judged):
-        if i not in scored.drifted or not (packed.seqs[i].request.params.greedy or packed.seqs[i].coupled):
-            continue
-        node = _find_doubt(packed, i, scored.logits, verdicts[at], bound)
-        if node is not None:
-            settled[at], replayed[i] = _decide_again(packed, i, node, scored, p, target)
-    return settled, replayed
+
+    def __init__(self, target: ReplayingTarget, bound: float) -> None:
+        self.target = target
+        self.bound = bound
+        self.vocab_size, self.max_len = target.vocab_size, target.max_len
+
+    def begin(self, seq: Sequence) -> int:
+        return self.target.begin(seq)
+
+    def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
+        """The target's pass, in whose logits all rows in doubt are replayed ones."""
+        scored = self.target.forward(packed, taps)
+        replayed = {i: count for i in scored.drifted if (count := self._settle(packed, i, scored.logits))}
+        return replace(scored, drifted=frozenset(), replayed=replayed)
+
+    def commit(self, seq: Sequence, keep: Seq[int]) -> None:
+        self.target.commit(seq, keep)
+
+    def end(self, seq: Sequence) -> None:
+        self.target.end(seq)
+
+    def _settle(self, packed: PackedDrafts, i: int, logits: Tensor) -> int:
+        """Replay sequence i's rows from its first doubt on, in `logits` [M, V]; how many rows that took."""
+        seq, tree = packed.seqs[i], packed.trees[i]
+        if tree is None or not (seq.request.params.greedy or seq.coupled):
+            return 0
+        own, paths = logits[packed.node_slice(i)], tree_paths(tree)
+        walked = _walk(seq, tree, own, [0])
+        firsts = [nodes[0] for nodes in walked]
+        sure = sure_decisions(seq, own[firsts], [paths[node] for node in firsts], self.bound)
+        if all(sure):
+            return 0
+        count, ahead = 0, walked[sure.index(False) :]
+        while ahead:
+            again = self.target.replay(packed, i, ahead[0][0])
+            count += again.num_rows
+            own[ahead[0]] = again.logits
+            ahead = _walk(seq, tree, own, ahead[0])[1:]
+        return count
 
 
-def _find_doubt(packed: PackedDrafts, i: int, logits: Tensor, verdict: Verdict, bound: float) -> int | None:
-    """The first node on the verdict's path whose decision is not sure."""
-    tree = packed.trees[i]
-    assert tree is not None
-    nodes = [0, *verdict.path]
-    paths = tree_paths(tree)
-    rows = logits[[packed.node_starts[i] + node for node in nodes]]
-    sure = sure_decisions(packed.seqs[i], rows, [paths[node] for node in nodes], bound)
-    return next((node for node, fine in zip(nodes, sure, strict=True) if not fine), None)
+def _walk(seq: Sequence, tree: HostTree, logits: Tensor, start: list[int]) -> list[list[int]]:
+    """The nodes that the target's own tokens lead through, from `start` on, by its rows [N, V].
+
+    The same text may be drafted twice, so each place of the path is a list of nodes.
+    """
+    distributions, coins = warp_nodes(seq, logits, tree_paths(tree)), seq.coins(seq)
+    walked, same = [], start
+    while same:
+        walked.append(same)
+        token = coins.draw(distributions[same[0]], tree.depths[same[0]])
+        same = [child for node in same for child in tree.children[node] if tree.tokens[child] == token]
+    return walked
 
 
-def _decide_again(
-    packed: PackedDrafts, i: int, node: int, scored: TargetOutput, p: Tensor, target: Target
-) -> tuple[Verdict, int]:
-    """The round ends at `node` with plain decoding's token. A child that guessed it was right, but its row is gone."""
-    seq, tree, row = packed.seqs[i], packed.trees[i], packed.node_starts[i] + node
-    assert tree is not None
-    again = target.replay(packed, i, node)
-    path = tree.path(node)
-    scored.logits[row] = again.logits
-    p[row] = warp_nodes(seq, again.logits[None], [[tree.tokens[v] for v in path]])[0]
-    token = seq.coins(seq).draw(p[row], tree.depths[node])
-    children = [tree.tokens[child] for child in tree.children[node]]
-    return Verdict(tuple(path), token, bonus=not children or token in children), again.num_rows
+def unguarded(target: Target) -> Target:
+    """What stands behind the guard, if there is one."""
+    return target.target if isinstance(target, GuardedTarget) else target

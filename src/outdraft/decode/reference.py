@@ -18,6 +18,6 @@ def decode(next_logits: Callable[[list[int]], Tensor], seq: Sequence) -> list[in
     """Write `seq` to its end. `next_logits`: all tokens so far -> logits [V] of the next. Returns the output ids."""
     seq = replace(seq, tokens=list(seq.tokens), output_counts=seq.output_counts.copy())
     while seq.finish_reason is None:
-        law = warp_nodes(seq, next_logits(seq.tokens)[None], [[]])[0]
-        seq.extend(verifier_coins(seq).draw(law, 0))
+        distribution = warp_nodes(seq, next_logits(seq.tokens)[None], [[]])[0]
+        seq.extend(verifier_coins(seq).draw(distribution, 0))
     return seq.output

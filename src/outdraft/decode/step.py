@@ -12,17 +12,16 @@ from time import perf_counter
 import torch
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Drafter
+from outdraft.core.drafter import Drafter, Traits
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.packing import pack
 from outdraft.core.policy import Policy
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target
 from outdraft.core.verifier import Verifier
-from outdraft.decode.commit import commit
-from outdraft.decode.executor import Executor, Serial, ahead_of
-from outdraft.decode.guard import settle
-from outdraft.decode.laws import target_laws
+from outdraft.decode.commit import Fail, Judged, commit
+from outdraft.decode.distributions import target_distributions
+from outdraft.decode.executor import Executor, RunAhead, Serial
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,44 +32,60 @@ class Parts:
     drafter: Drafter
     verifier: Verifier
     policy: Policy
-    soft: bool = False  # the rule judges greedy requests by their law at temperature 1 (`Method.soft`)
-    guard: float = 0.0  # settle decisions that such a change of a logit difference could turn; 0: none
+    soft: bool = False  # the rule judges greedy requests by their distribution at temperature 1 (`Method.soft`)
     executor: Executor = field(default_factory=Serial)
+    traits: Traits = field(init=False)  # the drafter's, asked once
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "traits", self.drafter.traits)
 
 
 @torch.inference_mode()
 def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     """Advance every sequence by one target pass: a prompt chunk, or at least one token. One event each."""
     began = perf_counter()
-    packed = pack(seqs, draft(seqs, parts))
-    drafted = perf_counter()
-    needs = parts.drafter.needs
-    with parts.executor.beside(ahead_of(parts.drafter, packed)):
-        scored = parts.target.forward(packed, needs.taps + needs.prompt_taps * any(packed.num_certain))
-        passed = perf_counter()
-    joined = perf_counter()
-
-    p = target_laws(packed, scored.logits, soft=parts.soft)
-    coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
-    verdicts = parts.verifier(packed, p, coins)
-    replayed: dict[int, int] = {}
-    if scored.drifted and parts.guard and parts.verifier.lossless:
-        verdicts, replayed = settle(packed, scored, p, verdicts, parts.target, parts.guard)
-    events, seen = commit(packed, scored, p, verdicts, parts.target)
-    parts.drafter.observe(seen)
-
-    share = 1 / len(seqs)
-    rest = perf_counter() - joined
-    times = StepTimes(
-        draft=(drafted - began + joined - passed) * share, target=(passed - drafted) * share, rest=rest * share
-    )
-    events = [replace(event, times=times, num_replayed=replayed.get(i)) for i, event in enumerate(events)]
-    parts.policy.update(events)
-    return events
+    return keep(judge(seqs, draft(seqs, parts), parts, began), parts)
 
 
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """A guess for each sequence; while a prompt is being read there is nothing to guess from."""
-    ready = [seq for seq in seqs if seq.prefilled]
-    guesses = iter(parts.drafter.propose(ready, parts.policy.plan(ready)) if ready else [])
-    return [next(guesses) if seq.prefilled else chain([seq.pending]) for seq in seqs]
+    ready = [seq for seq in seqs if seq.prefilled and seq.speculates]
+    proposed = parts.drafter.propose(ready, parts.policy.plan(ready)) if ready else []
+    guesses = {seq.id: guess for seq, guess in zip(ready, proposed, strict=True)}
+    return [guesses[seq.id] if seq.id in guesses else chain([seq.pending]) for seq in seqs]
+
+
+def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, *, ahead: bool = True) -> Judged:
+    """Score all guesses in one pass and ask the rule. No sequence has changed when this returns or raises.
+
+    `began`: the clock when drafting began. `ahead`: whether the drafter may work beside the pass, once for a guess.
+    """
+    packed = pack(seqs, guesses)
+    drafted = perf_counter()
+    needs = parts.drafter.needs
+    meanwhile = RunAhead(parts.traits.ahead if ahead else None, packed)
+    with parts.executor.beside(meanwhile.work):
+        scored = parts.target.forward(packed, needs.taps + needs.prompt_taps * any(packed.num_certain))
+        passed = perf_counter()
+    joined = perf_counter()
+    packed = meanwhile.continued()
+
+    p = target_distributions(packed, scored.logits, soft=parts.soft)
+    coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
+    verdicts = parts.verifier(packed, p, coins)
+    return Judged(
+        packed=packed, scored=scored, p=p, verdicts=verdicts,
+        draft_seconds=drafted - began + joined - passed, target_seconds=passed - drafted, until=joined,
+    )  # fmt: skip
+
+
+def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEvent]:
+    """Make the verdicts true, and let drafter and policy learn from them. `fail`: see `commit`."""
+    events, seen = commit(judged, parts.target, fail)
+    parts.drafter.observe(seen)
+    share = 1 / len(judged.packed.seqs)
+    rest = perf_counter() - judged.until
+    times = StepTimes(draft=judged.draft_seconds * share, target=judged.target_seconds * share, rest=rest * share)
+    events = [replace(event, times=times, num_replayed=judged.scored.replayed.get(i)) for i, event in enumerate(events)]
+    parts.policy.update([event for event in events if event.error is None])
+    return events

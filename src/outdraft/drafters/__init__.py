@@ -1,1 +1,1 @@
-"""Floor 5: where guesses come from. One file or folder a method; `shared` holds what no paper owns."""
+"""Layer 5: where guesses come from. One file or folder a method; `shared` holds what no paper owns."""

@@ -15,10 +15,11 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.registry import Method, Paper
-from outdraft.core.target import TargetPort
-from outdraft.drafters.shared.lookup_drafter import LookupDrafter
-from outdraft.drafters.shared.span_index import Continuation
+from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.ranges import MOST_NGRAM
+from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
+from outdraft.drafters.shared.look_up.span_index import Sequel
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +30,10 @@ class AnpdOptions:
     min_order: int = 2  # of the shortest
 
     def __post_init__(self) -> None:
-        if not 2 <= self.min_order <= self.max_order:
+        if not 2 <= self.min_order <= self.max_order <= MOST_NGRAM:
             raise ConfigError(
-                f"min_order={self.min_order}, max_order={self.max_order}: need 2 <= min_order <= max_order"
+                f"min_order={self.min_order}, max_order={self.max_order}: need 2 <= min_order <= max_order <= "
+                f"{MOST_NGRAM}"
             )
 
 
@@ -67,7 +69,7 @@ class NgramCounts:
         if leader is None or count >= counts[*context, leader]:
             self.best[context] = token
 
-    def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
         """The one chain: at each place the longest known context's best token."""
         text = list(context[1 - self._orders[0] :])
         known = len(text)
@@ -80,7 +82,7 @@ class NgramCounts:
             else:
                 break
         if len(text) > known:
-            yield Continuation(text[known:])
+            yield Sequel(text[known:])
 
 
 def build(options: AnpdOptions, port: TargetPort) -> LookupDrafter:
@@ -88,9 +90,8 @@ def build(options: AnpdOptions, port: TargetPort) -> LookupDrafter:
     return LookupDrafter(lambda seq: NgramCounts(options.min_order, options.max_order))
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="anpd",
-    kind="drafter",
     summary="n-gram counters that learn from every accepted token (no model)",
     build=build,
     options=AnpdOptions,

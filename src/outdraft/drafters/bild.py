@@ -5,22 +5,24 @@
 The guess is greedy, so a token may be dropped for being unsure: any rule for deterministic guesses is exact on what is
 left. BiLD's own rule keeps a guess until the large model finds one very improbable: verifier `rollback`, a lossy one.
 Kim et al., "Speculative decoding with big little decoder", 2023, https://arxiv.org/abs/2302.07863. Data in: sequences;
-data out: chains without a law.
+data out: chains without a distribution.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.draft_model import DraftModel
-from outdraft.drafters.shared.limits import floors, usable_depth
-from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
+from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +45,11 @@ class BildDrafter:
         self.model = model
         self._threshold = options.fallback_threshold
 
+    @property
+    def traits(self) -> Traits:
+        """The draft model's weights."""
+        return Traits(weights=(weights_of(self.model.decoder),))
+
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""
         for seq in seqs:
@@ -54,17 +61,14 @@ class BildDrafter:
             min(usable_depth(seq, budget), self.model.room(seq.tokens))
             for seq, budget in zip(seqs, budgets, strict=True)
         ]
-        drafts = self.model.grow_chains(
-            seqs, depths, sample="greedy", confidence_threshold=self._threshold, budgets=budgets
-        )
-        ends = floors(len(seqs), self._threshold, budgets)
-        return [_without_unsure(draft, end.token) for draft, end in zip(drafts, ends, strict=True)]
+        cutoffs = cutoffs_of(budgets, self._threshold)
+        drafts = grow_chains(seqs, depths, self.model.chain_network(seqs), cutoffs, sample="greedy")
+        return [_without_unsure(draft, cutoff.token) for draft, cutoff in zip(drafts, cutoffs, strict=True)]
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The text says what was accepted."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Free the memory."""
         for seq in seqs:
             self.model.free(seq.id)
 
@@ -77,13 +81,12 @@ def _without_unsure(draft: Draft, least: float) -> Draft:
 
 
 def build(options: BildOptions, port: TargetPort) -> BildDrafter:
-    """Load the small model."""
+    """Load the small model and put the drafter over it."""
     return BildDrafter(options, DraftModel(load_draft(options, port)))
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="bild",
-    kind="drafter",
     summary="a smaller model writes greedily and hands over where it is unsure",
     build=build,
     options=BildOptions,

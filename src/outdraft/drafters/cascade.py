@@ -2,16 +2,17 @@ r"""CS Drafting: drafters that draft for each other, the larger ones where it co
 
     horizontal   the larger drafter writes the first tokens, the smaller ones those that are less likely to be reached
     vertical     each drafter is itself sped up: the ones below it guess, it reviews, leniently, and adds a token
-    base         max-gram: what followed the longest earlier occurrence of the last tokens
+    base         max-gram: what followed the longest earlier occurrence of the last tokens; where there is none, the
+                 last token's commonest successor, by a table of bigrams
 
     lengths  [[5, 14, 10],      the target's guess: up to 5 tokens by model 1, 14 by model 2, 10 by the base
               [0,  1, 10],      a guess of model 1: 1 token by model 2, 10 by the base, then model 1 reviews
               [0,  0, 10]]      a guess of model 2: 10 by the base, then model 2 reviews
 
 A model keeps a token x of a lower one if it would have written it, or if leniency times its own probability of x
-exceeds the lower one's. So the law of the whole is nobody's softmax: the guess has none, and rules for deterministic
-guesses judge it exactly. Chen et al., "Cascade speculative drafting for even faster LLM inference", 2023,
-https://arxiv.org/abs/2312.11462. Data in: sequences; data out: chains without a law.
+exceeds the lower one's. So the distribution of the whole is nobody's softmax: the guess has none, and rules for
+deterministic guesses judge it exactly. Chen et al., "Cascade speculative drafting for even faster LLM inference", 2023,
+https://arxiv.org/abs/2312.11462. Data in: sequences; data out: chains without a distribution.
 """
 
 from collections.abc import Generator, Mapping
@@ -23,35 +24,38 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
+from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.options import RoundedOptions
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
 from outdraft.drafters.shared.choose import check_finite
-from outdraft.drafters.shared.draft_model import DraftModel, Readable, Text
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.ngram_index import NgramIndex
-from outdraft.drafters.shared.rounding import Quantization, check_quantization
+from outdraft.drafters.shared.look_up.bigrams import Bigrams
+from outdraft.drafters.shared.look_up.datastore.file import open_for
+from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
+from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable, Text
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.models.port import TargetPort
 
 _LONGEST = 4  # tokens of the base's longest match
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CascadeOptions:
+class CascadeOptions(RoundedOptions):
     """Which models, the largest first, and how many tokens each. Raises `ConfigError` naming what is out of range."""
 
     models: tuple[str, ...] = ("zoo:draft",)
     dtype: str = "auto"
-    quantization: Quantization = "auto"
     lengths: tuple[tuple[int, ...], ...] = ((5, 10), (0, 10))  # [i][j]: tokens of level j in a guess for level i - 1
     leniency: float = 3.0  # 1: as strict as greedy matching allows; the published: 2 to 5
+    datastore: str = ""  # the file whose texts the bigrams are counted on; empty: what the engine has read so far
 
     def __post_init__(self) -> None:
-        check_quantization(self.quantization)
+        RoundedOptions.__post_init__(self)
         object.__setattr__(self, "models", tuple(self.models))
         object.__setattr__(self, "lengths", tuple(tuple(row) for row in self.lengths))
         levels = len(self.models) + 1
@@ -70,11 +74,11 @@ class Reviewer(Protocol):
     max_len: int
 
     def add(self, seq: int) -> None:
-        """A new, unread text."""
+        """Make room for a text of which nothing has been read."""
         ...
 
     def free(self, seq: int) -> None:
-        """Forget the text."""
+        """Free the rows of a text that is over."""
         ...
 
     def review(self, seqs: Seq[Readable], counts: Seq[int]) -> list[Tensor]:
@@ -106,15 +110,30 @@ class _Guess:
 
 
 class CascadeDrafter:
-    """All sequences advance together: whoever waits for the same model shares its pass."""
+    """All sequences advance together: whoever waits for the same model shares its pass.
+
+    `num_copied` and `num_bigrams`: tokens that the base has written so far, by its two ways.
+    """
 
     needs = Needs()
 
-    def __init__(self, models: Seq[Reviewer], lengths: Seq[Seq[int]], leniency: float) -> None:
+    def __init__(
+        self, models: Seq[Reviewer], lengths: Seq[Seq[int]], leniency: float, bigrams: Bigrams | None = None
+    ) -> None:
         self.models = models
+        self.bigrams = bigrams or Bigrams()
+        self.num_copied = self.num_bigrams = 0
         self._lengths = lengths
         self._leniency = leniency
         self._indices: dict[int, NgramIndex] = {}
+
+    @property
+    def traits(self) -> Traits:
+        """Every level's weights; the bigrams are what earlier requests leave behind."""
+        return Traits(
+            weights=tuple(weights_of(model.decoder) for model in self.models if isinstance(model, DraftModel)),
+            forget=self.bigrams.forget,
+        )
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each, in every model."""
@@ -130,6 +149,7 @@ class CascadeDrafter:
         for seq, budget in zip(seqs, budgets, strict=True):
             limit = max(0, min(usable_depth(seq, budget), room - len(seq.tokens)))
             index = self._indices[seq.id]
+            self.bigrams.learn(seq.tokens[max(0, len(index) - 1) :])
             index.extend(seq.tokens[len(index) :])
             guesses[seq.id] = guess = _Guess(seq.tokens, limit, index, [], [])
             work = self._write(guess, 0)
@@ -153,7 +173,6 @@ class CascadeDrafter:
         """The text says what was accepted."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Free the memory."""
         for seq in seqs:
             self._indices.pop(seq.id, None)
             for model in self.models:
@@ -178,10 +197,10 @@ class CascadeDrafter:
         yield from self._write(guess, level + 1)
         drafted = guess.tokens[start:]
         logits = yield _Ask(level, guess.text + guess.tokens, 1 + len(drafted))
-        best, laws = logits.argmax(-1).tolist(), torch.softmax(logits.float(), -1)
+        best, distributions = logits.argmax(-1).tolist(), torch.softmax(logits.float(), -1)
         kept = 0
         for token, below in zip(drafted, guess.probs[start:], strict=True):
-            prob = float(laws[kept, token])
+            prob = float(distributions[kept, token])
             if token != best[kept] and self._leniency * prob <= below:
                 break
             guess.probs[start + kept] = prob
@@ -189,24 +208,32 @@ class CascadeDrafter:
         del guess.tokens[start + kept :], guess.probs[start + kept :]
         if len(guess.tokens) < guess.limit:
             guess.tokens.append(best[kept])
-            guess.probs.append(float(laws[kept, best[kept]]))
+            guess.probs.append(float(distributions[kept, best[kept]]))
 
     def _copy(self, guess: _Guess, upto: int) -> None:
-        """Max-gram: what followed the longest, latest earlier occurrence of the last tokens."""
+        """What followed the longest, latest earlier occurrence of the last tokens, else one token by the bigrams."""
         room = min(upto, guess.limit) - len(guess.tokens)
-        found = next(iter(guess.index.lookup(guess.text + guess.tokens, room)), None)
-        if found is not None:
-            guess.tokens += found.tokens
-            guess.probs += [1.0] * len(found.tokens)
+        context = guess.text[-_LONGEST:] + guess.tokens
+        if (found := next(iter(guess.index.lookup(context, room)), None)) is not None:
+            written = list(found.tokens)
+            self.num_copied += len(written)
+        elif (likely := self.bigrams.after(context[-1])) is not None:
+            written = [likely]
+            self.num_bigrams += 1
+        else:
+            return
+        guess.tokens += written
+        guess.probs += [1.0] * len(written)
 
 
 def build(options: CascadeOptions, port: TargetPort) -> CascadeDrafter:
-    """Load the models."""
+    """Load the models of every level and stack them."""
     models = [
         DraftModel(load_draft(ModelOptions(model=name, dtype=options.dtype, quantization=options.quantization), port))
         for name in options.models
     ]
-    return CascadeDrafter(models, options.lengths, options.leniency)
+    bigrams = Bigrams(open_for(options.datastore, port) if options.datastore else None)
+    return CascadeDrafter(models, options.lengths, options.leniency, bigrams)
 
 
 def describe(drafter: CascadeDrafter) -> Mapping[str, Any]:
@@ -214,9 +241,8 @@ def describe(drafter: CascadeDrafter) -> Mapping[str, Any]:
     return {"levels": [describe_network(model.decoder) for model in drafter.models if isinstance(model, DraftModel)]}
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="cascade",
-    kind="drafter",
     summary="drafters that draft for each other, down to a look-up in the text",
     build=build,
     options=CascadeOptions,

@@ -18,14 +18,15 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth
+from outdraft.models.port import TargetPort
 
 FILLS = ("prompt", "random", "constant")
 
@@ -40,7 +41,7 @@ class JacobiOptions:
     seed: int = 0  # of the random choices
 
     def __post_init__(self) -> None:
-        check_range(self, "window", least=1)
+        check_range(self, "window", least=1, most=MOST_NODES)
         if self.fill not in FILLS:
             raise ConfigError(f"fill={self.fill!r} is not known: take {', '.join(FILLS)}")
 
@@ -56,6 +57,7 @@ class JacobiDrafter:
     """One window for each sequence."""
 
     needs = Needs()
+    traits = Traits()
 
     def __init__(self, options: JacobiOptions, vocab_size: int) -> None:
         self._options = options
@@ -91,7 +93,6 @@ class JacobiDrafter:
             state.draft = None
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Drop the windows."""
         for seq in seqs:
             self._states.pop(seq.id, None)
 
@@ -109,14 +110,15 @@ class JacobiDrafter:
 
 def build(options: JacobiOptions, port: TargetPort) -> JacobiDrafter:
     """Raises `ConfigError` if the fill token is no token of the target."""
-    if not 0 <= options.fill_token < port.vocab_size:
-        raise ConfigError(f"fill_token={options.fill_token}: the target's vocabulary has {port.vocab_size} tokens")
-    return JacobiDrafter(options, port.vocab_size)
+    if not 0 <= options.fill_token < port.facts.vocab_size:
+        raise ConfigError(
+            f"fill_token={options.fill_token}: the target's vocabulary has {port.facts.vocab_size} tokens"
+        )
+    return JacobiDrafter(options, port.facts.vocab_size)
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="jacobi",
-    kind="drafter",
     summary="fill tokens, then the target's own answers to its last guess, until they agree (no model)",
     build=build,
     options=JacobiOptions,

@@ -7,12 +7,12 @@ deterministic chain, or a tree of several continuations. Unlike the paper's code
 
 from dataclasses import dataclass, field
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetPort
-from outdraft.drafters.shared.lookup_drafter import LookupDrafter
-from outdraft.drafters.shared.ngram_index import NgramIndex
-from outdraft.drafters.shared.ranges import check_ngrams
+from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
+from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
+from outdraft.drafters.shared.look_up.ranges import check_ngrams
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,8 @@ def build(options: LlmaOptions, port: TargetPort) -> LookupDrafter:
     return LookupDrafter(make_index, options.width, learns=options.index_output)
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="llma",
-    kind="drafter",
     summary="copy from the reference documents that came with the request (no model)",
     build=build,
     options=LlmaOptions,
@@ -52,5 +51,6 @@ METHOD = Method(
         year=2023,
         link="https://arxiv.org/abs/2304.04487",
     ),
-    shapes=("chain", "tree"),
+    shape_of=lambda options: "chain" if options.width == 1 else "tree",
+    forms={"chain": {"width": 1}, "tree": {"width": 3}},
 )

@@ -7,12 +7,12 @@ index of the text.
 
 from dataclasses import dataclass, field
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetPort
-from outdraft.drafters.shared.lookup_drafter import LookupDrafter
-from outdraft.drafters.shared.ngram_index import NgramIndex
-from outdraft.drafters.shared.ranges import check_ngrams
+from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
+from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
+from outdraft.drafters.shared.look_up.ranges import check_ngrams
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -41,9 +41,8 @@ def build(options: NgramOptions, port: TargetPort) -> LookupDrafter:
     return LookupDrafter(make_index, options.width)
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="ngram",
-    kind="drafter",
     summary="look the last tokens up in prompt and output, copy what followed (no model)",
     build=build,
     options=NgramOptions,
@@ -52,5 +51,6 @@ METHOD = Method(
         year=2023,
         link="https://github.com/apoorvumang/prompt-lookup-decoding",
     ),
-    shapes=("chain", "tree"),
+    shape_of=lambda options: "chain" if options.width == 1 else "tree",
+    forms={"chain": {"width": 1}, "tree": {"width": 3}},
 )

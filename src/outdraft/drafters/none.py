@@ -8,11 +8,12 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod
 from outdraft.core.policy import Budget
-from outdraft.core.registry import Method
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -21,34 +22,34 @@ class NoneOptions:
 
 
 class NoDrafter:
-    """Proposes nothing."""
+    """Proposes the pending token alone in every round."""
 
     needs = Needs()
+    traits = Traits()
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """No state."""
+        """No state is kept for a sequence."""
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """Node 0 alone, whatever the budget."""
         return [chain([seq.pending]) for seq in seqs]
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing to learn."""
+        """What a pass showed is not needed: nothing is learned."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """No state."""
+        """No state is kept for a sequence."""
 
 
 def build(options: NoneOptions, port: TargetPort) -> NoDrafter:
-    """The baseline."""
+    """The baseline, which needs nothing of the target."""
     return NoDrafter()
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="none",
-    kind="drafter",
     summary="plain decoding, the baseline: nothing is drafted",
     build=build,
     options=NoneOptions,
-    shapes=(),
+    shape_of=lambda options: "nothing",
 )

@@ -8,7 +8,7 @@ Metel et al., "Draft on the fly: adaptive self-speculative decoding using cosine
 https://arxiv.org/abs/2410.01028. No search and no extra pass: the states are taps of the passes that read the prompt.
 The paper's two structural rules are not public; ours: the first and the last layer stay, and a neighbour of what is
 dropped may be a little less alike.
-Data in: sequences; data out: chains with the laws they were drawn from (none at temperature 0).
+Data in: sequences; data out: chains with the distributions they were drawn from (none at temperature 0).
 """
 
 from collections.abc import Sequence as Seq
@@ -19,19 +19,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.core.target import Needs, TargetPort, after_attention
-from outdraft.drafters.shared.draft_network import target_network
-from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
+from outdraft.core.target import Needs, after_attention
+from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.drafters.shared.networks.draft_network import target_network
+from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class OnTheFlySkipOptions(OwnChainOptions):
+class OnTheFlySkipOptions(DrawOptions):
     """What counts as unchanged. Raises `ConfigError` naming what is out of range."""
 
     threshold: float = 0.97  # an attention whose output is at least so like its input is dropped
@@ -39,7 +41,7 @@ class OnTheFlySkipOptions(OwnChainOptions):
     keep_ends: bool = True  # the first and the last layer are never touched
 
     def __post_init__(self) -> None:
-        OwnChainOptions.__post_init__(self)
+        DrawOptions.__post_init__(self)
         check_range(self, "threshold", least=-1, most=1, note="it is a cosine")
         check_range(self, "slack", least=0)
 
@@ -47,8 +49,10 @@ class OnTheFlySkipOptions(OwnChainOptions):
 class OnTheFlySkipDrafter:
     """A skip set for each sequence, from its own prompt."""
 
+    traits = Traits()
+
     def __init__(self, options: OnTheFlySkipOptions, port: TargetPort) -> None:
-        layers = range(port.num_layers)
+        layers = range(port.facts.num_layers)
         self.needs = Needs(prompt_taps=(*layers, *map(after_attention, layers)))
         self._options = options
         self._port = port
@@ -57,7 +61,6 @@ class OnTheFlySkipDrafter:
         self._skips: dict[int, Skip] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Nothing is known yet."""
         for seq in seqs:
             self._skips[seq.id] = NO_SKIP
 
@@ -65,14 +68,14 @@ class OnTheFlySkipDrafter:
         """A chain without the dropped attentions; none where nothing was dropped, for it would cost what plain does."""
         skips = [self._skips[seq.id] for seq in seqs]
         own = [budget if skip else replace(budget, depth=0) for skip, budget in zip(skips, budgets, strict=True)]
-        return grow_own_chains(seqs, own, self._network, self._port.tentative, self._options, skips)
+        return grow_own_chains(seqs, own, self._network, self._port.rows.tentative, self._options, skips)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Measure the prompt's rows; when it is read, choose."""
         for one in seen:
             if after_attention(0) not in one.hidden:
                 continue
-            cosines = torch.stack([self._cosine(one, layer) for layer in range(self._port.num_layers)])
+            cosines = torch.stack([self._cosine(one, layer) for layer in range(self._port.facts.num_layers)])
             key = one.seq.id
             self._sums[key] = self._sums[key] + cosines if key in self._sums else cosines
             if one.draft is not None:
@@ -85,7 +88,6 @@ class OnTheFlySkipDrafter:
         return F.cosine_similarity(before, after, dim=-1).sum()
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the sets."""
         for seq in seqs:
             self._sums.pop(seq.id, None)
             self._skips.pop(seq.id, None)
@@ -106,9 +108,8 @@ def build(options: OnTheFlySkipOptions, port: TargetPort) -> OnTheFlySkipDrafter
     return OnTheFlySkipDrafter(options, port)
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="on_the_fly_skip",
-    kind="drafter",
     summary="the target without the attentions that hardly change this prompt",
     build=build,
     options=OnTheFlySkipOptions,

@@ -7,7 +7,8 @@ Liu et al., "PEARL: parallel speculative decoding with adaptive draft length", 2
     post-verify   the target reads a block; meanwhile k + 1 tokens are drafted behind its end, as if all were right. If
                   all are, and the token after them is the first of the new ones, the others are the next block.
 
-So a round costs the longer of drafting and judging, not their sum, and a wrong block costs a round without a draft.
+Without a seed the rule keeps the first new token, drawn from q, with min(1, p / q) (`Draft.continuation`). So a round
+costs the longer of drafting and judging, not their sum, and a wrong block costs a round without a draft.
 Data in: sequences and an inner drafter; data out: chains, each drafted during the pass before.
 """
 
@@ -15,15 +16,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from outdraft.core.drafter import Rewinds
-from outdraft.core.registry import Method, Paper
-from outdraft.core.target import TargetPort
-from outdraft.drafters.shared.ahead import AheadDrafter, Standing, build_rewinding
+from outdraft.core.drafter import Drafter
+from outdraft.core.method import DrafterMethod, Paper
+from outdraft.drafters.shared.composed.ahead import AheadDrafter, Standing, build_rewinding
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PearlOptions:
-    """Who drafts."""
+    """Which drafter works ahead, and its options."""
 
     drafter: str | Mapping[str, Any] = field(
         default_factory=lambda: {"method": "draft_model"}
@@ -35,7 +36,7 @@ def _block(standing: Standing, num_proposed: int) -> int:
     return num_proposed + standing.budget.depth + 1 - len(standing.guess.tokens)
 
 
-def over(inner: Rewinds) -> AheadDrafter:
+def over(inner: Drafter) -> AheadDrafter:
     """Over this inner drafter."""
     return AheadDrafter(inner, _block, patient=True)
 
@@ -45,9 +46,8 @@ def build(options: PearlOptions, port: TargetPort) -> AheadDrafter:
     return over(build_rewinding(options.drafter, port, "pearl"))
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="pearl",
-    kind="drafter",
     summary="the next block is drafted while the target judges this one",
     build=build,
     options=PearlOptions,

@@ -12,14 +12,15 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.span_index import Continuation, look_up, paths
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.look_up.span_index import Sequel, look_up, paths
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,11 +41,12 @@ class PiaOptions:
                 f"min_match={self.min_match}, max_match={self.max_match}, branch={self.branch}: "
                 "need 1 <= min_match <= max_match < branch"
             )
-        if self.nodes < 1 or self.max_nodes < self.branch:
-            raise ConfigError(f"nodes={self.nodes}, max_nodes={self.max_nodes}: need at least 1 and {self.branch}")
+        check_range(self, "branch", most=1024)
+        check_range(self, "nodes", least=1, most=MOST_NODES)
+        check_range(self, "max_nodes", least=self.branch)
         if not 0 <= self.decay < 1:
             raise ConfigError(f"decay={self.decay}: must be at least 0 and less than 1")
-        check_range(self, "prompt_weight", least=0)
+        check_range(self, "prompt_weight", least=0, most=1e6)
 
 
 class _Node:
@@ -101,7 +103,7 @@ class BranchIndex:
     prompt: BranchTrie = field(default_factory=BranchTrie)
     entered: int = 0  # output tokens whose branches are in
 
-    def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
         """The heaviest continuations of the longest end of the text that either trie knows."""
         tries = ((self.prompt, self.options.prompt_weight), (self.outputs, 1.0))
         for match in range(min(self.options.max_match, len(context)), self.options.min_match - 1, -1):
@@ -113,7 +115,7 @@ class BranchIndex:
                 yield from self._heaviest(found, depth)
                 return
 
-    def _heaviest(self, found: list[tuple[_Node, float]], depth: int) -> Iterator[Continuation]:
+    def _heaviest(self, found: list[tuple[_Node, float]], depth: int) -> Iterator[Sequel]:
         """Paths to the heaviest nodes of both tries in one."""
         heap: list[tuple[float, int, int, int, int, list[tuple[_Node, float]]]] = []
         tokens, parents, counts = list[int](), list[int](), list[float]()
@@ -144,6 +146,11 @@ class PiaDrafter:
         self._options = options
         self._outputs = BranchTrie()
         self._own: dict[int, BranchIndex] = {}
+
+    @property
+    def traits(self) -> Traits:
+        """It remembers branches of earlier outputs."""
+        return Traits(forget=self.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Enter each prompt and its references: a branch from every token on."""
@@ -191,9 +198,8 @@ def build(options: PiaOptions, port: TargetPort) -> PiaDrafter:
     return PiaDrafter(options)
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="pia",
-    kind="drafter",
     summary="a trie of short branches of the prompt and of all outputs, frequent ones first (no model)",
     build=build,
     options=PiaOptions,
@@ -203,5 +209,5 @@ METHOD = Method(
         year=2023,
         link="https://arxiv.org/abs/2312.12728",
     ),
-    shapes=("tree",),
+    shape_of=lambda options: "tree",
 )

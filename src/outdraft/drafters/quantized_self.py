@@ -1,11 +1,12 @@
-"""The target drafts for itself with its own weights on 4 or 8 bits, over the exact keys and values of its own cache.
+"""The target drafts for itself with its own weights on 4 or 8 bits, over its own keys and values, exact or on 4 bits.
 
-    draft    pending -> [rounded layers over the text's exact rows] -> t1 -> t2 ...
-    verify   pending, t1, t2 ... through the weights as they are, which write their rows over the guess's
+    kv_bits 0   pending -> [rounded layers over the text's exact rows] -> t1 -> t2 ...
+    kv_bits 4   pending -> [rounded layers over the upper halves of old rows, and recent rows] -> t1 -> t2 ...
+    verify      pending, t1, t2 ... through the weights as they are, over the target's own rows
 
-After Tiwari et al., "QuantSpec: self-speculative decoding with hierarchical quantized KV cache", 2025,
-https://arxiv.org/abs/2502.10424, whose draft rounds weights and keys; here the keys stay whole, because both share one
-cache. Data in: sequences; data out: chains with the laws they were drawn from (none at temperature 0).
+Tiwari et al., "QuantSpec: self-speculative decoding with hierarchical quantized KV cache", 2025,
+https://arxiv.org/abs/2502.10424; what differs is told in docs/methods/quantized_self.md. Data in: sequences; data out:
+chains with the distributions they were drawn from (none at temperature 0).
 """
 
 from collections.abc import Mapping
@@ -14,19 +15,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outdraft.core.cache import PAGE
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.draft_network import loaded_network
-from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.drafters.shared.networks.draft_network import loaded_network
+from outdraft.drafters.shared.networks.load_draft import weights_of
+from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
+from outdraft.drafters.shared.own_layers.upper_half import UpperHalves
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import load_network
 from outdraft.models.network import Network
+from outdraft.models.port import TargetPort
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.weights.hub import resolve
 
@@ -34,46 +40,67 @@ _GROUP = 32  # weights that share a scale
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class QuantizedSelfOptions(OwnChainOptions):
-    """How far the weights are rounded. Raises `ConfigError` naming what is out of range."""
+class QuantizedSelfOptions(DrawOptions):
+    """How far weights and rows are rounded. Raises `ConfigError` naming what is out of range."""
 
     bits: int = 4  # 4 or 8 a weight, in groups of 32; a head is never on fewer than 8
     weights: str = ""  # where the target's weights are read again; empty: where the target came from
+    kv_bits: int = 0  # 4: over a copy of the text's rows, old ones on 4 bits; 0: over the target's own rows
+    buffer: int = 128  # recent rows that are not rounded, at least; twice as many at most
 
     def __post_init__(self) -> None:
-        OwnChainOptions.__post_init__(self)
+        DrawOptions.__post_init__(self)
         if self.bits not in (4, 8):
             raise ConfigError(f"bits={self.bits}: choose 4 or 8")
+        if self.kv_bits not in (0, 4):
+            raise ConfigError(f"kv_bits={self.kv_bits}: choose 4, or 0 for the target's own rows")
+        if self.buffer < PAGE or self.buffer % PAGE:
+            raise ConfigError(f"buffer={self.buffer}: must be a multiple of {PAGE}, above 0")
 
 
 class QuantizedSelfDrafter:
-    """Holds the rounded weights beside the target's; no state between rounds."""
+    """Holds the rounded weights beside the target's, and with `kv_bits` a rounded view of each text."""
 
     needs = Needs()
 
     def __init__(self, options: QuantizedSelfOptions, port: TargetPort, network: Network) -> None:
         self.network = network
+        self.halves = UpperHalves(port, options.buffer) if options.kv_bits else None
         self._options = options
         self._port = port
         self._own = loaded_network(network)
 
+    @property
+    def traits(self) -> Traits:
+        return Traits(weights=(weights_of(self.network),))
+
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to prepare: the target has read the prompt."""
+        """An empty view for each, if there are views: the target has read the prompt."""
+        for seq in seqs:
+            if self.halves is not None:
+                self.halves.add(seq)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A chain by the rounded weights."""
-        return grow_own_chains(seqs, budgets, self._own, self._port.tentative, self._options)
+        if self.halves is None:
+            return grow_own_chains(seqs, budgets, self._own, self._port.rows.tentative, self._options)
+        for seq, budget in zip(seqs, budgets, strict=True):
+            if budget.depth > 0:
+                self.halves.follow(seq)
+        return grow_own_chains(seqs, budgets, self._own, self.halves.tentative, self._options)
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing to learn."""
+        """What a pass showed is not needed: nothing is learned."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to drop."""
+        for seq in seqs:
+            if self.halves is not None:
+                self.halves.free(seq)
 
 
 def build(options: QuantizedSelfOptions, port: TargetPort) -> QuantizedSelfDrafter:
     """Read the target's weights again and round them."""
-    where: Path | None = resolve(options.weights) if options.weights else port.source
+    where: Path | None = resolve(options.weights) if options.weights else port.origin.source
     if where is None:
         raise CapabilityError(
             "drafter 'quantized_self' reads the target's weights again, and this target was not loaded from a "
@@ -89,15 +116,15 @@ def build(options: QuantizedSelfOptions, port: TargetPort) -> QuantizedSelfDraft
         return _grid(decoder.config, options.bits)
 
     network = load_network(
-        where, dtype=port.dtype, device=str(port.device), exact=port.record is None, rounding=rounding
+        where, dtype=port.facts.dtype, device=str(port.facts.device), exact=port.facts.exact, rounding=rounding
     )
     config = network.config
     if (config.hidden_size, config.num_layers, config.vocab_size) != (
-        port.hidden_size, port.num_layers, port.vocab_size
+        port.facts.hidden_size, port.facts.num_layers, port.facts.vocab_size
     ):  # fmt: skip
         raise CapabilityError(
             f"weights in {where.name} are another model's ({config.num_layers} layers of width {config.hidden_size}, "
-            f"the target has {port.num_layers} of {port.hidden_size}): name the target's own"
+            f"the target has {port.facts.num_layers} of {port.facts.hidden_size}): name the target's own"
         )
     return QuantizedSelfDrafter(options, port, network)
 
@@ -115,10 +142,9 @@ def describe(drafter: QuantizedSelfDrafter) -> Mapping[str, Any]:
     return {"kernels": network.kernels, "variant": network.config.variant, "pass_bytes": network.pass_bytes}
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="quantized_self",
-    kind="drafter",
-    summary="the target's own weights on 4 or 8 bits, over its own cache",
+    summary="the target's own weights on 4 or 8 bits, over its own cache or a view of it on 4 bits",
     build=build,
     options=QuantizedSelfOptions,
     paper=Paper(

@@ -9,17 +9,18 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.datastore.file import Datastore, open_for
-from outdraft.drafters.shared.datastore.index import DatastoreIndex
-from outdraft.drafters.shared.span_index import look_up
-from outdraft.kernels.suffix_array import CorpusQuery
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
+from outdraft.drafters.shared.look_up.datastore.index import DatastoreIndex
+from outdraft.drafters.shared.look_up.span_index import look_up
+from outdraft.kernels.text_index.suffix_array import CorpusQuery
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,18 +34,18 @@ class RestOptions:
     nodes: int = 64  # of the tree: the heaviest
 
     def __post_init__(self) -> None:
-        if not 1 <= self.min_match <= self.max_match:
-            raise ConfigError(
-                f"min_match={self.min_match}, max_match={self.max_match}: need 1 <= min_match <= max_match"
-            )
-        check_range(self, "max_hits", "nodes", least=1)
+        check_range(self, "min_match", "max_match", least=1, most=MOST_NODES)
+        if self.min_match > self.max_match:
+            raise ConfigError(f"min_match={self.min_match}, max_match={self.max_match}: need min_match <= max_match")
+        check_range(self, "max_hits", least=1)
+        check_range(self, "nodes", least=1, most=MOST_NODES)
 
 
 class RestDrafter:
     """Without state: the datastore is read-only."""
 
     needs = Needs()
-    peeks = True
+    traits = Traits(peeks=True)
 
     def __init__(self, options: RestOptions, store: Datastore) -> None:
         self._nodes = options.nodes
@@ -57,7 +58,7 @@ class RestDrafter:
         )  # fmt: skip
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to prepare."""
+        """The datastore is open already, and no state is kept for a sequence."""
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """The heaviest continuations; node 0 alone if the datastore has not even the shortest end."""
@@ -67,10 +68,10 @@ class RestDrafter:
         ]  # fmt: skip
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing to learn."""
+        """What a pass showed is not needed: nothing is learned."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to forget."""
+        """No state is kept for a sequence."""
 
 
 def build(options: RestOptions, port: TargetPort) -> RestDrafter:
@@ -83,9 +84,8 @@ def build(options: RestOptions, port: TargetPort) -> RestDrafter:
     return RestDrafter(options, open_for(options.datastore, port))
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="rest",
-    kind="drafter",
     summary="look the end of the text up in a datastore of other texts on disk (no model)",
     build=build,
     options=RestOptions,
@@ -94,5 +94,5 @@ METHOD = Method(
         year=2023,
         link="https://arxiv.org/abs/2311.08252",
     ),
-    shapes=("tree",),
+    shape_of=lambda options: "tree",
 )

@@ -15,11 +15,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from outdraft.core.drafter import Rewinds
+from outdraft.core.drafter import Drafter
 from outdraft.core.errors import ConfigError
-from outdraft.core.registry import Method, Paper
-from outdraft.core.target import TargetPort
-from outdraft.drafters.shared.ahead import AheadDrafter, Standing, build_rewinding
+from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
+from outdraft.drafters.shared.composed.ahead import AheadDrafter, Standing, build_rewinding
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,13 +34,14 @@ class RunAheadOptions:
     window: int = 32  # tokens that may stand at most
 
     def __post_init__(self) -> None:
-        if self.piece < 1 or self.window < self.piece:
+        check_range(self, "piece", "window", least=1, most=MOST_NODES)
+        if self.window < self.piece:
             raise ConfigError(
                 f"piece={self.piece}, window={self.window}: a piece has at least 1 token, the window at least a piece"
             )
 
 
-def over(options: RunAheadOptions, inner: Rewinds) -> AheadDrafter:
+def over(options: RunAheadOptions, inner: Drafter) -> AheadDrafter:
     """Over this inner drafter."""
 
     def missing(standing: Standing, num_proposed: int) -> int:
@@ -53,9 +55,8 @@ def build(options: RunAheadOptions, port: TargetPort) -> AheadDrafter:
     return over(options, build_rewinding(options.drafter, port, "run_ahead"))
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="run_ahead",
-    kind="drafter",
     summary="drafts on for as long as the target's pass takes, and cancels what turns out wrong",
     build=build,
     options=RunAheadOptions,

@@ -14,17 +14,17 @@ from typing import Any
 import numpy as np
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Drafter, Seen, forget
+from outdraft.core.drafter import Drafter, Seen, Traits
+from outdraft.core.method import DrafterMethod, DraftShape, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetPort
-from outdraft.drafters.shared.datastore.file import open_for
-from outdraft.drafters.shared.lookup_drafter import Known
-from outdraft.drafters.shared.nested import build_nested
-from outdraft.drafters.shared.span_index import BORDER, Continuation, copy_on, look_up
-from outdraft.kernels.automaton import Automaton, Cursor, make_automaton
+from outdraft.drafters.shared.composed.nested import build_nested, shape_of_nested
+from outdraft.drafters.shared.look_up.datastore.file import open_for
+from outdraft.drafters.shared.look_up.lookup_drafter import Known
+from outdraft.drafters.shared.look_up.span_index import BORDER, Sequel, copy_on, look_up
+from outdraft.kernels.text_index.automaton import Automaton, Cursor, make_automaton
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +62,6 @@ class RequestIndex:
     cursor: Cursor = field(default_factory=Cursor)
 
     def extend(self, tokens: Seq[int]) -> None:
-        """The request goes on."""
         self.text += tokens
         self.automaton.extend(tokens)
         if self.static is not None:
@@ -73,13 +72,13 @@ class RequestIndex:
         """Length of the match that is copied from, a static one less its bias."""
         return max(self.automaton.match, self.cursor.length - self.bias)
 
-    def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
         """What followed; a copy that reaches the end of the request goes on with itself (text in a loop)."""
         if self.static is not None and self.cursor.length - self.bias > self.automaton.match:
             copied = copy_on(self.static.text, self.static.automaton.end(self.cursor) + 1, depth)
         else:
             copied = copy_on(self.text, self.automaton.match_end + 1, depth, wrap=True)
-        yield Continuation(copied)
+        yield Sequel(copied)
 
 
 class SamDrafter:
@@ -89,6 +88,11 @@ class SamDrafter:
         self.needs = inner.needs
         self._options, self._static, self._inner = options, static, inner
         self._own: dict[int, Known[RequestIndex]] = {}
+
+    @property
+    def traits(self) -> Traits:
+        """The other drafter is asked."""
+        return Traits(inner=(self._inner,))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An automaton for each, of its references at first."""
@@ -112,14 +116,9 @@ class SamDrafter:
         self._inner.observe(seen)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Drop the automata."""
         self._inner.end(seqs)
         for seq in seqs:
             self._own.pop(seq.id, None)
-
-    def forget(self) -> None:
-        """The inner drafter's."""
-        forget(self._inner)
 
     def _copy(self, seq: Sequence, budget: Budget) -> Draft | None:
         index = self._own[seq.id].follow(seq)
@@ -139,9 +138,13 @@ def build(options: SamOptions, port: TargetPort) -> SamDrafter:
     return SamDrafter(options, static, build_nested(options.otherwise, port)[0])
 
 
-METHOD = Method(
+def shape_of(options: SamOptions) -> DraftShape:
+    """A copy is a chain; what is asked where there is none may be a tree."""
+    return "tree" if shape_of_nested([options.otherwise]) == "tree" else "chain"
+
+
+METHOD = DrafterMethod(
     name="sam",
-    kind="drafter",
     summary="copy on from the longest match, by suffix automata of the request and of a datastore (no model)",
     build=build,
     options=SamOptions,
@@ -150,5 +153,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2411.10666",
     ),
-    shapes=("chain", "tree"),
+    shape_of=shape_of,
 )

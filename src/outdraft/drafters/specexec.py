@@ -18,18 +18,19 @@ from heapq import heappop, heappush, heappushpop
 from math import log
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.draft_model import DraftModel
-from outdraft.drafters.shared.growth import grow_trees
-from outdraft.drafters.shared.limits import MAX_NODES, Floor, floors, usable_depth, usable_nodes
-from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.tree import GREEDY, Shape, Tree
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
+from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.tree import GREEDY, Shape, Tree
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,11 @@ class SpecExecDrafter:
         self.model = model
         self._options = options
 
+    @property
+    def traits(self) -> Traits:
+        """The draft model's weights."""
+        return Traits(weights=(weights_of(self.model.decoder),))
+
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""
         for seq in seqs:
@@ -103,15 +109,14 @@ class SpecExecDrafter:
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A tree for each sequence that has a budget."""
-
-        ends = floors(len(seqs), 0.0, budgets)
+        cutoffs = cutoffs_of(budgets)
         return grow_trees(
-            [self._tree(seq, budget, end) for seq, budget, end in zip(seqs, budgets, ends, strict=True)],
+            [self._tree(seq, budget, cutoff) for seq, budget, cutoff in zip(seqs, budgets, cutoffs, strict=True)],
             self.model.feed_trees,
             sample="greedy",
         )
 
-    def _tree(self, seq: Sequence, budget: Budget, floor: Floor) -> Tree:
+    def _tree(self, seq: Sequence, budget: Budget, cutoff: Cutoff) -> Tree:
         options = self._options
         nodes = usable_nodes(seq, budget, options.nodes)
         depth = min(usable_depth(seq, budget), self.model.room(seq.tokens))
@@ -119,25 +124,23 @@ class SpecExecDrafter:
             nodes=nodes, beams=options.beams, branch=options.branch, decay=options.decay,
             min_log_prob=options.min_log_prob,
         )  # fmt: skip
-        return Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=floor, temperature=options.temperature)
+        return Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff, temperature=options.temperature)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The text says what was accepted."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Free the memory."""
         for seq in seqs:
             self.model.free(seq.id)
 
 
 def build(options: SpecExecOptions, port: TargetPort) -> SpecExecDrafter:
-    """Load the draft model."""
+    """Load the draft model and put the drafter over it."""
     return SpecExecDrafter(options, DraftModel(load_draft(options, port)))
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="specexec",
-    kind="drafter",
     summary="the best paths of a smaller model, hundreds of nodes, for targets that are slow to read",
     build=build,
     options=SpecExecOptions,
@@ -147,5 +150,5 @@ METHOD = Method(
         link="https://arxiv.org/abs/2406.02532",
     ),
     describe=lambda drafter: describe_network(drafter.model.decoder),
-    shapes=("tree",),
+    shape_of=lambda options: "tree",
 )

@@ -12,16 +12,17 @@ from dataclasses import dataclass
 import torch
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.drafters.shared.lookup_drafter import Known
-from outdraft.kernels.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
+from outdraft.drafters.shared.look_up.lookup_drafter import Known
+from outdraft.kernels.text_index.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,9 +38,10 @@ class SuffixOptions:
     tree: bool = True  # False: a chain of the most frequent tokens
 
     def __post_init__(self) -> None:
-        check_range(self, "depth", least=2)
-        check_range(self, "nodes", least=1)
-        check_range(self, "max_sequences", "factor", "offset", least=0)
+        check_range(self, "depth", least=2, most=1024)
+        check_range(self, "nodes", least=1, most=MOST_NODES)
+        check_range(self, "max_sequences", least=0)
+        check_range(self, "factor", "offset", least=0, most=1e6)
         check_range(self, "min_prob", least=0, most=1)
         if self.factor == self.offset == 0:
             raise ConfigError("factor=0 and offset=0 allow no draft at all: set one of them")
@@ -49,12 +51,16 @@ class SuffixDrafter:
     """Remembers the outputs of finished requests as long as it lives."""
 
     needs = Needs()
-    peeks = True
 
     def __init__(self, options: SuffixOptions) -> None:
         self._options = options
         self._earlier = make_suffix_tree(options.depth)
         self._own: dict[int, Known[SuffixTree]] = {}
+
+    @property
+    def traits(self) -> Traits:
+        """A look into the trees costs next to nothing."""
+        return Traits(peeks=True, forget=self.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A tree for each, of its references at first."""
@@ -113,9 +119,8 @@ def build(options: SuffixOptions, port: TargetPort) -> SuffixDrafter:
     return SuffixDrafter(options)
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="suffix",
-    kind="drafter",
     summary="suffix trees of this request and of earlier answers, drafting as far as the counts are sure (no model)",
     build=build,
     options=SuffixOptions,
@@ -124,5 +129,6 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2411.04975",
     ),
-    shapes=("tree", "chain"),
+    shape_of=lambda options: "tree" if options.tree else "chain",
+    forms={"chain": {"tree": False}, "tree": {"tree": True}},
 )

@@ -5,25 +5,26 @@
 The guess is a function of the text alone, so any rule for deterministic guesses judges it exactly: at temperature 0 a
 token is kept if the target would have written it, else if the target's draw is that very token (string-level exact
 match). Timor et al., "Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous
-vocabularies", 2025, https://arxiv.org/abs/2502.05202. Data in: sequences; data out: chains without a law.
+vocabularies", 2025, https://arxiv.org/abs/2502.05202. Data in: sequences; data out: chains without a distribution.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import ceil, nan
 
-from outdraft.codecs.codec import Codec
+from outdraft.codecs.codec import TextualCodec
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
 from outdraft.drafters.shared.choose import best_tokens, check_finite
-from outdraft.drafters.shared.draft_model import DraftModel, Text
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.retokenize import Retokenized, encode_end, load_codecs, spell, whole_characters
+from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.retokenize import Retokenized, encode_end, load_codecs, spell, whole_characters
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,10 +37,15 @@ class UniversalDrafter:
 
     needs = Needs()
 
-    def __init__(self, model: DraftModel, target: Codec, draft: Codec) -> None:
+    def __init__(self, model: DraftModel, target: TextualCodec, draft: TextualCodec) -> None:
         self.model = model
         self._target, self._draft = target, draft
         self._texts: dict[int, Retokenized] = {}
+
+    @property
+    def traits(self) -> Traits:
+        """The draft model's weights."""
+        return Traits(weights=(weights_of(self.model.decoder),))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""
@@ -63,7 +69,6 @@ class UniversalDrafter:
         """The text says what was accepted."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Free the memory."""
         for seq in seqs:
             self.model.free(seq.id)
             self._texts.pop(seq.id, None)
@@ -82,20 +87,22 @@ class UniversalDrafter:
     def _write(self, seqs: Seq[Sequence], lengths: list[int]) -> list[list[int]]:
         """The draft model's best tokens, one pass a token over all sequences."""
         texts = [Text(seq.id, self._texts[seq.id].ids) for seq in seqs]
-        if self.model.runs_chains:
-            found = self.model.chain(texts, lengths, [None] * len(seqs))
-            check_finite(seqs, list(range(len(seqs))), [nan if -1 in path else 0.0 for path in found.tokens])
+        network = self.model.chain_network(texts)
+        rows = list(range(len(seqs)))
+        if network.chain is not None:
+            found = network.chain(rows, lengths, [None] * len(seqs), None)
+            check_finite(seqs, rows, [nan if -1 in path else 0.0 for path in found.tokens])
             return found.tokens
         written: list[list[int]] = [[] for _ in seqs]
-        rows, logits = list(range(len(seqs))), self.model.read(texts)
-        while True:
+        last, step = [text.tokens[-1] for text in texts], 0
+        while rows:
+            logits = network.feed(step, rows, last, len(rows))
             for i, token in zip(rows, best_tokens(seqs, rows, logits, confident=False)[0], strict=True):
                 written[i].append(token)
+            step += 1
             rows = [i for i in rows if len(written[i]) < lengths[i]]
-            if not rows:
-                return written
-            ids, last = [seqs[i].id for i in rows], [written[i][-1] for i in rows]
-            logits = self.model.guess(ids, last, len(written[rows[0]]))
+            last = [written[i][-1] for i in rows]
+        return written
 
     def _translate(self, ids: list[int], held: int) -> list[int]:
         """In the target's tokens, less the spaces that stand there already; the end of a text is told by its token."""
@@ -115,9 +122,8 @@ def build(options: UniversalOptions, port: TargetPort) -> UniversalDrafter:
     return UniversalDrafter(DraftModel(load_draft(options, port, same_vocab=False)), target, draft)
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="universal",
-    kind="drafter",
     summary="a smaller model of any vocabulary writes text, which is guessed in the target's tokens",
     build=build,
     options=UniversalOptions,

@@ -1,11 +1,11 @@
 """Token-level intersection: a draft model of another vocabulary, restricted to the tokens that both have.
 
     draft logits   [.. " the" " a" "the" ..]      the tokens whose bytes both vocabularies know, at the target's ids;
-    target's ids   [ 5:" a"  9:" the" .. -inf ]   then warped as the request's own law, which renormalises: this is q
+    target's ids   [ 5:" a"  9:" the" .. -inf ]   then warped as the request asks, which renormalises: this is q
 
-What is drawn is drawn from that very law, so q is exact and every rule for sampled guesses judges it. Timor et al.,
-"Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies", 2025,
-https://arxiv.org/abs/2502.05202. Data in: sequences; data out: chains with the laws they were drawn from.
+What is drawn is drawn from that very distribution, so q is exact and every rule for sampled guesses judges it. Timor et
+al., "Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies", 2025,
+https://arxiv.org/abs/2502.05202. Data in: sequences; data out: chains with the distributions they were drawn from.
 """
 
 from collections.abc import Mapping
@@ -16,32 +16,33 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from outdraft.codecs.codec import Codec
+from outdraft.codecs.codec import TextualCodec
 from outdraft.codecs.text import TextCodec
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import CapabilityError
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
-from outdraft.core.registry import Method, Paper
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.chain import grow_chains
-from outdraft.drafters.shared.choose import Sample, check_sample
-from outdraft.drafters.shared.draft_model import DraftModel, Text
-from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.retokenize import Retokenized, load_codecs
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.choose import Sample
+from outdraft.drafters.shared.draw_options import SampleOptions
+from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
+from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.retokenize import Retokenized, load_codecs
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class VocabMapOptions(ModelOptions):
+class VocabMapOptions(SampleOptions, ModelOptions):
     """Which model, how to draw; the model's directory holds its own tokenizer."""
-
-    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)
-        check_sample(self.sample)
+        SampleOptions.__post_init__(self)
 
 
 class VocabMapDrafter:
@@ -50,7 +51,12 @@ class VocabMapDrafter:
     needs = Needs()
 
     def __init__(
-        self, model: DraftModel, codecs: tuple[Codec, Codec], shared: Mapping[int, int], vocab_size: int, sample: Sample
+        self,
+        model: DraftModel,
+        codecs: tuple[TextualCodec, TextualCodec],
+        shared: Mapping[int, int],
+        vocab_size: int,
+        sample: Sample,
     ) -> None:
         self.model = model
         self.num_shared = len(shared)
@@ -62,6 +68,11 @@ class VocabMapDrafter:
         self._ours = torch.tensor(list(shared), device=device)  # [S] target ids
         self._theirs = torch.tensor(list(shared.values()), device=device)  # [S] draft ids
         self._texts: dict[int, Retokenized] = {}
+
+    @property
+    def traits(self) -> Traits:
+        """The draft model's weights."""
+        return Traits(weights=(weights_of(self.model.decoder),))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""
@@ -79,13 +90,12 @@ class VocabMapDrafter:
             return self._in_target(self.model.guess(ids, [self._draft_id[token] for token in tokens], step))
 
         depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-        return grow_chains(seqs, depths, feed, sample=self._sample, budgets=budgets)
+        return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs_of(budgets), sample=self._sample)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The text says what was accepted."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Free the memory."""
         for seq in seqs:
             self.model.free(seq.id)
             self._texts.pop(seq.id, None)
@@ -124,13 +134,13 @@ def build(options: VocabMapOptions, port: TargetPort) -> VocabMapDrafter:
     """Load the draft model and both tokenizers, and find what they share."""
     target, draft = load_codecs(options.model, port)
     network = load_draft(options, port, same_vocab=False)
-    shared = shared_tokens(target, draft, port.vocab_size, network.config.vocab_size)
+    shared = shared_tokens(target, draft, port.facts.vocab_size, network.config.vocab_size)
     if len(shared) < 2:
         raise CapabilityError(
             f"draft model {options.model!r} shares {len(shared)} tokens with the target: use drafter 'universal', "
             "which needs none"
         )
-    return VocabMapDrafter(DraftModel(network), (target, draft), shared, port.vocab_size, options.sample)
+    return VocabMapDrafter(DraftModel(network), (target, draft), shared, port.facts.vocab_size, options.sample)
 
 
 def describe(drafter: VocabMapDrafter) -> Mapping[str, Any]:
@@ -138,9 +148,8 @@ def describe(drafter: VocabMapDrafter) -> Mapping[str, Any]:
     return {**describe_network(drafter.model.decoder), "shared_tokens": drafter.num_shared}
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="vocab_map",
-    kind="drafter",
     summary="a smaller model of another vocabulary, restricted to the tokens that both have",
     build=build,
     options=VocabMapOptions,

@@ -16,6 +16,7 @@ from outdraft.core.packing import PackedDrafts
 from outdraft.core.target import Recorder, TargetOutput
 from outdraft.engine.runner import Runner
 from outdraft.models.base import Decoder
+from outdraft.models.port import Origin
 from outdraft.models.static import StaticDecoder
 from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
 from outdraft.nn.segment import Segment
@@ -27,11 +28,18 @@ class GraphedRunner(Runner):
     """`record`: how a pass is recorded (`nn/capture.py`); drafters with a network of their own use it too."""
 
     def __init__(
-        self, decoder: Decoder, *, record: Recorder, max_len: int | None = None, cache: CacheConfig | None = None
+        self,
+        decoder: Decoder,
+        *,
+        record: Recorder,
+        max_len: int | None = None,
+        cache: CacheConfig | None = None,
+        origin: Origin | None = None,
     ) -> None:
-        super().__init__(decoder, max_len=max_len, exact=False, cache=replace(cache or CacheConfig(), layout="paged"))
-        assert isinstance(self.cache, PagedCache)
+        paged = replace(cache or CacheConfig(), layout="paged")
         self.record = record
+        super().__init__(decoder, max_len=max_len, exact=False, cache=paged, origin=origin)
+        assert isinstance(self.cache, PagedCache)
         self.plain_rows = None  # no replay would have the bits of a recorded pass, so the guard does not work here
         self._pool = self.cache
         self.static = StaticDecoder(decoder, self._pool, record)

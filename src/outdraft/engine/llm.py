@@ -1,28 +1,32 @@
 """The front door: a model, a drafter and a rule behind `generate`, `stream` and their async twins.
 
-What a prompt may be is in `engine/prompts.py`, how several callers share the engine in `engine/callers.py`.
+What a prompt may be is in `engine/prompts.py`, how several callers share the engine in `engine/thread.py`.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, Never, overload
 
 from outdraft.cache.config import CacheConfig
+from outdraft.core.checked import check_arguments
+from outdraft.core.drafter import forget
 from outdraft.core.params import SamplingParams
-from outdraft.engine.assemble import engine_beside, make_engine
-from outdraft.engine.build import load_codec
-from outdraft.engine.callers import Callers
-from outdraft.engine.elastic import ElasticEngine
-from outdraft.engine.loop import Engine
-from outdraft.engine.memory import read_bytes
-from outdraft.engine.precision import FULL
+from outdraft.core.sizes import read_bytes
+from outdraft.engine.assembly.assemble import Assembled, engine_beside, make_engine
+from outdraft.engine.assembly.elastic import ElasticEngine
+from outdraft.engine.assembly.precision import FULL
+from outdraft.engine.assembly.roles import read_companions
+from outdraft.engine.assembly.setup import Setup
+from outdraft.engine.assembly.spelling import WORDS, read_words
+from outdraft.engine.call import Call
 from outdraft.engine.prompts import Prompt, PromptReader
-from outdraft.engine.spelling import WORDS, Words, refuse_unknown
-from outdraft.engine.variant import Setup
-from outdraft.engine.writer import Chunk, Result, Writer
+from outdraft.engine.thread import EngineThread
+from outdraft.engine.writer import Chunk, Result
+from outdraft.models.load_codec import load_codec
 from outdraft.weights.hub import resolve
 
 
@@ -40,7 +44,10 @@ class LLM:
         recipe: all of these by a paper's name, or a TOML file of yours; excludes `drafter`, whatever else is given
             beside it overrides the recipe's.
         speculative_config: the same in vLLM's words; excludes `drafter`.
-        draft_model: a draft model's directory; short for drafter="draft_model" with that model.
+        draft_model: a draft model's directory; short for drafter="draft_model" with that model. Beside a recipe: what
+            fills its role of this name.
+        head, datastore: what fills a recipe's roles of these names (docs/recipes.md). A role that nobody fills is
+            filled by the model's own `companions.json`, if there is one.
         speculative_model: the same in vLLM's older words; "[ngram]" names a drafter.
         exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
             text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
@@ -49,11 +56,12 @@ class LLM:
         enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
         max_model_len: a shorter context than the model's own.
         kv_cache: where keys and values lie. "static": a block for each sequence; "paged": one pool of pages for all.
-        kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, which is another law than the
+        kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, another distribution than the
             model's own: `config["variant"]` says so.
         precision: of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the same text.
-            "mixed": the target's middle layers on 4 bits, another law. "elastic": the first of these that leaves memory
-            free, chosen when a request is admitted and never changed within it. Results name their `variant`.
+            "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of these that
+            leaves memory free, chosen when a request is admitted and never changed within it. Results name their
+            `variant`.
         weights_memory: at most so much memory for the target's weights ("512MiB", or bytes); layers that do not fit are
             read from disk in every pass, the text is the same (docs/streaming.md). None: all weights are held.
         precision_options: of "elastic": `min_free` and `margin`, shares of all memory.
@@ -62,6 +70,7 @@ class LLM:
         ModelLoadError, ConfigError, CapabilityError: before any token is written.
     """
 
+    @check_arguments
     def __init__(
         self,
         model: str | Path,
@@ -76,6 +85,8 @@ class LLM:
         recipe: str | Path | None = None,
         speculative_config: Mapping[str, Any] | None = None,
         draft_model: str | Path | None = None,
+        head: str | Path | None = None,
+        datastore: str | Path | None = None,
         speculative_model: str | Path | None = None,
         dtype: str = "auto",
         device: str = "cpu",
@@ -91,13 +102,14 @@ class LLM:
         precision_options: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
-        refuse_unknown(unknown, LLM.__init__)
         cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
-        speculation = Words(
+        combination = read_words(
+            LLM.__init__, unknown, lambda: read_companions(resolve(str(model))),
             drafter=drafter, drafter_options=drafter_options, verifier=verifier, verifier_options=verifier_options,
             policy=policy, policy_options=policy_options, num_speculative_tokens=num_speculative_tokens, recipe=recipe,
             speculative_config=speculative_config, draft_model=draft_model, speculative_model=speculative_model,
-        ).read()  # fmt: skip
+            head=head, datastore=datastore,
+        )  # fmt: skip
         directory = resolve(str(model))
         setup = Setup(
             directory=directory,
@@ -111,17 +123,17 @@ class LLM:
             max_num_seqs=max_num_seqs,
             weights_memory=read_bytes(weights_memory),
             cache=cache,
-            speculation=speculation,
+            combination=combination,
         )
-        self._run(setup, *make_engine(setup, precision, precision_options))
+        self._run(setup, make_engine(setup, precision, precision_options))
 
-    def _run(self, setup: Setup, engine: Engine, config: dict[str, Any]) -> None:
+    def _run(self, setup: Setup, made: Assembled) -> None:
         self.codec = setup.codec
-        self.engine = engine
+        self.engine = made.engine
         self._setup = setup
-        self._config = config
+        self._config = made.config
         self._prompts = PromptReader(name=setup.directory.name, codec=setup.codec)
-        self._callers = Callers(engine, setup.codec)
+        self._thread = EngineThread(made.engine, setup.codec, native=made.native)
 
     @property
     def config(self) -> dict[str, Any]:
@@ -133,15 +145,10 @@ class LLM:
 
     @property
     def lossless(self) -> bool:
-        """Whether what it writes has the target's law; a lossy verifier says no."""
-        return self._callers.lossless
+        """Whether what it writes has the target's distribution; a lossy verifier says no."""
+        return self.engine.lossless
 
-    def with_drafter(
-        self,
-        drafter: str,
-        options: Mapping[str, Any] | None = None,
-        **others: Any,
-    ) -> "LLM":
+    def with_drafter(self, drafter: str, options: Mapping[str, Any] | None = None, **others: Any) -> "LLM":
         """Another engine over the same loaded weights, which it keeps: with elastic precision, those of this moment.
 
         `others`: verifier, verifier_options, policy, policy_options, num_speculative_tokens, as for `LLM`.
@@ -154,10 +161,11 @@ class LLM:
 
     def with_speculation(self, **words: Any) -> "LLM":
         """Likewise, in any words by which `LLM` is told what drafts: speculative_config, draft_model, recipe, ..."""
-        refuse_unknown({word: words[word] for word in words.keys() - WORDS}, LLM.__init__)
-        setup = replace(self._setup, speculation=Words(**words).read())
+        unknown = {word: words.pop(word) for word in words.keys() - WORDS}
+        companions = partial(read_companions, self._setup.directory)
+        setup = replace(self._setup, combination=read_words(LLM.__init__, unknown, companions, **words))
         other = object.__new__(LLM)
-        other._run(setup, *engine_beside(setup, self.engine, self.config["precision"]))
+        other._run(setup, engine_beside(setup, self.engine, self.config["precision"]))
         return other
 
     @overload
@@ -173,61 +181,70 @@ class LLM:
         wanted: texts (or lists of token ids) that this answer may copy from, for drafters that look up; `references=`
         is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0 turns
         speculation off.
+
+        A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it
+        had written. A single prompt's error is raised.
         """
         alone = isinstance(prompts, str | Mapping)
-        writers = self._submit([prompts] if alone else prompts, params, per_request)
+        calls = self._thread.submit(self._prompts.requests([prompts] if alone else prompts, params, per_request))
         try:
-            while not all(writer.finished for writer in writers):
-                self._callers.serve(lambda: all(writer.finished for writer in writers))
+            for call in calls:
+                while not call.finished:
+                    call.wait()
         finally:
-            self._callers.leave(writers)
-        results = [writer.result() for writer in writers]
-        return results[0] if alone else results
+            for call in calls:
+                call.leave()
+        if alone:
+            calls[0].raise_error()
+            return calls[0].writer.result()
+        return [call.writer.result() for call in calls]
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Iterator[Chunk]:
         """Complete one prompt piece by piece. Leaving the loop cancels the request."""
-        writers = self._submit([prompt], params, per_request)
+        (call,) = self._thread.submit(self._prompts.requests([prompt], params, per_request), streams=True)
         try:
-            while not writers[0].finished or writers[0].chunks:
-                if not writers[0].chunks:
-                    self._callers.serve(lambda: bool(writers[0].chunks))
-                while writers[0].chunks:
-                    yield writers[0].chunks.popleft()
+            while not call.finished:
+                call.wait()
+                yield from call.take()
+            call.raise_error()
         finally:
-            self._callers.leave(writers)
+            call.leave()
 
     async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
         """`generate` for one prompt; concurrent calls share the batch."""
-        writers = await asyncio.to_thread(self._submit, [prompt], params, per_request)
+        call = await self._asubmit(prompt, params, per_request, streams=False)
         try:
-            while not writers[0].finished:
-                await asyncio.to_thread(self._callers.serve, lambda: writers[0].finished)
+            while not call.finished:
+                await call.arrival()
         finally:
-            await asyncio.to_thread(self._callers.leave, writers)
-        return writers[0].result()
+            call.leave()
+        call.raise_error()
+        return call.writer.result()
 
     async def astream(
         self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any
     ) -> AsyncIterator[Chunk]:
         """`stream`; concurrent calls share the batch."""
-        writers = await asyncio.to_thread(self._submit, [prompt], params, per_request)
+        call = await self._asubmit(prompt, params, per_request, streams=True)
         try:
-            while not writers[0].finished or writers[0].chunks:
-                if not writers[0].chunks:
-                    await asyncio.to_thread(self._callers.serve, lambda: bool(writers[0].chunks))
-                while writers[0].chunks:
-                    yield writers[0].chunks.popleft()
+            while not call.finished:
+                await call.arrival()
+                for chunk in call.take():
+                    yield chunk
+            call.raise_error()
         finally:
-            await asyncio.to_thread(self._callers.leave, writers)
+            call.leave()
+
+    async def _asubmit(self, prompt: Prompt, params: Any, per_request: Mapping[str, Any], *, streams: bool) -> Call:
+        """Tokenizing a long prompt must not hold up the loop. Nothing is awaited once the request is queued."""
+        requests = await asyncio.to_thread(self._prompts.requests, [prompt], params, per_request)
+        (call,) = self._thread.submit(requests, streams=streams, loop=asyncio.get_running_loop())
+        return call
 
     def forget(self) -> None:
         """Have the drafter drop what it learned from requests that are over: a repeated prompt begins as a new one."""
-        self._callers.forget()
+        self._thread.ask(lambda engine: forget(engine.parts.drafter))
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids of a prompt in any of its forms. Raises `RequestError` if it is none."""
         return self._prompts.encode(prompt)
-
-    def _submit(self, prompts: Seq[Prompt], params: Any, per_request: Mapping[str, Any]) -> list[Writer]:
-        """Read every prompt, then queue them all; nothing is queued if one is bad."""
-        return self._callers.submit(self._prompts.requests(prompts, params, per_request))

@@ -4,21 +4,34 @@ Sequences join whenever there is room and leave when they end. A prompt is read 
 request's numbers depend on who else is there; then all prefilled sequences decode together in one ragged pass.
 """
 
+import logging
 import secrets
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Set
+from dataclasses import replace
 from itertools import count
+from math import inf
 
 from outdraft.core.errors import RequestError
 from outdraft.core.events import StepEvent
+from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.core.shown import shown
+from outdraft.decode.apart import fail, step_apart
+from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
+_log = logging.getLogger(__name__)
+
 
 class Engine:
-    """The one loop. Not thread-safe: `engine.callers` serialises the callers. `variant` names the target's rounding."""
+    """The one loop. One thread at a time may use it (`engine/thread.py`); `prepare` alone is for all.
+
+    `variant` names the target's rounding. `isolates`: what raises ends the request that it belongs to, whose last event
+    has the error (`decode/apart.py`); else it is raised, which is what a test of the parts wants.
+    """
 
     def __init__(
         self,
@@ -27,7 +40,9 @@ class Engine:
         eos_token_ids: frozenset[int] = frozenset(),
         max_num_seqs: int = 64,
         variant: str = "",
+        isolates: bool = False,
     ) -> None:
+        self.isolates = isolates
         self.parts = parts
         self.variant = variant
         self.eos_token_ids = eos_token_ids
@@ -35,6 +50,28 @@ class Engine:
         self.waiting: deque[Sequence] = deque()
         self.running: list[Sequence] = []
         self._ids = count()
+        self._verifier = parts.verifier
+        self._vocab_size, self._max_len = parts.target.vocab_size, parts.target.max_len
+
+    @property
+    def parts(self) -> Parts:
+        """What a step is made of, as it was given."""
+        return self._parts
+
+    @parts.setter
+    def parts(self, parts: Parts) -> None:
+        self._parts = self._used = parts
+        if self.isolates:
+            self._used = replace(parts, drafter=ShieldedDrafter(parts.drafter), policy=ShieldedPolicy(parts.policy))
+
+    def let_go(self) -> None:
+        """Hold no parts, until others are given."""
+        del self._parts, self._used
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the rule keeps the target's distribution."""
+        return self._verifier.lossless
 
     @property
     def has_work(self) -> bool:
@@ -42,38 +79,52 @@ class Engine:
         return bool(self.waiting or self.running)
 
     def add(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
-        """Accept a request. `find_stop` is told each emitted token and says whether the text ends with it.
+        """`prepare` a request and `enqueue` it."""
+        seq = self.prepare(request, find_stop)
+        self.enqueue(seq)
+        return seq
+
+    def prepare(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
+        """Check a request; nothing is queued. `find_stop` is told each emitted token: does the text end with it?
 
         Raises `RequestError` before any work is done: empty prompt, prompt too long, ids outside the vocabulary.
         """
         ids, params = request.prompt_token_ids, request.params
-        target = self.parts.target
         if not ids:
             raise RequestError("the prompt is empty: give at least one token (a start token, if the model has one)")
-        if len(ids) >= target.max_len:
+        if len(ids) >= self._max_len:
             raise RequestError(
-                f"the prompt has {len(ids)} tokens, the context holds {target.max_len} and at least one must be left "
+                f"the prompt has {len(ids)} tokens, the context holds {self._max_len} and at least one must be left "
                 "for the answer: shorten the prompt"
             )
-        if not 0 <= min(ids) <= max(ids) < target.vocab_size:
-            bad = next(i for i in ids if not 0 <= i < target.vocab_size)
-            raise RequestError(f"token id {bad} is outside the vocabulary of {target.vocab_size}")
+        if not 0 <= min(ids) <= max(ids) < self._vocab_size:
+            bad = next(i for i in ids if not 0 <= i < self._vocab_size)
+            raise RequestError(f"token id {shown(bad)} is outside the vocabulary of {self._vocab_size}")
+        places = request.prompt_positions
+        if places is not None and not (len(places) == len(ids) and 0 <= min(places) <= places[-1] == max(places)):
+            raise RequestError(
+                f"prompt_positions={shown(places)} must be {len(ids)} positions, one for each token of the prompt, "
+                "from 0 on, the last one the largest"
+            )
+        shift = 0 if places is None else max(0, places[-1] + 1 - len(ids))  # the context ends where positions do
+        if len(ids) + shift >= self._max_len:
+            raise RequestError(
+                f"prompt_positions end at {places[-1] if places else 0}, the context holds {self._max_len}"
+            )
         named = [("logit_bias", params.logit_bias), ("stop_token_ids", params.stop_token_ids)]
         for name, chosen in (*named, *(("references", text) for text in request.references)):
             for i in chosen:
-                if not 0 <= i < target.vocab_size:
-                    raise RequestError(f"{name} names token {i}, outside the vocabulary of {target.vocab_size}")
-        wanted = request.num_speculative_tokens
-        if wanted is not None and wanted < 0:
-            raise RequestError(f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (0 is plain)")
+                if not 0 <= i < self._vocab_size:
+                    raise RequestError(f"{name} names token {shown(i)}, outside the vocabulary of {self._vocab_size}")
+        _require_a_token(params, self.eos_token_ids, self._vocab_size)
         seq = Sequence(
             id=next(self._ids),
             request=request,
             tokens=list(ids),
             prompt_len=len(ids),
-            max_len=target.max_len,
+            max_len=self._max_len - shift,
             seed=secrets.randbits(63) if params.seed is None else params.seed,
-            coupled=self.parts.verifier.couples(request),
+            coupled=self._verifier.couples(request),
             eos_token_ids=self.eos_token_ids,
             coins=verifier_coins,
             draft_coins=draft_coins,
@@ -81,22 +132,31 @@ class Engine:
         )
         if find_stop is not None:
             seq.find_stop = find_stop
-        self.waiting.append(seq)
         return seq
+
+    def enqueue(self, seq: Sequence) -> None:
+        """It joins when there is room."""
+        self.waiting.append(seq)
 
     def step(self) -> list[StepEvent]:
         """One pass: the oldest unread prompt's next chunk, or one round of every decoding sequence."""
-        while self.waiting and len(self.running) < self.max_num_seqs and self.admits():
-            self._admit(self.waiting.popleft())
+        events = self._admit_waiting()
         unread = next((seq for seq in self.running if not seq.prefilled), None)
         batch = [unread] if unread is not None else list(self.running)
-        if not batch:
-            return []
-        events = step(batch, self.parts)
+        if batch:
+            events += step_apart(batch, self._used) if self.isolates else step(batch, self._used)
         for seq in batch:
             if seq.finish_reason is not None:
                 self._retire(seq)
         return events
+
+    def abandon(self, error: Exception) -> list[StepEvent]:
+        """A step broke in a way that nobody foresaw: every request ends with it, and the engine is empty."""
+        seqs = [*self.running, *self.waiting]
+        for seq in list(self.running):
+            self._retire(seq)
+        self.waiting.clear()
+        return [fail(seq, error) for seq in seqs]
 
     def admits(self) -> bool:
         """Whether the next request may join now; `ElasticEngine` may want to change its weights first."""
@@ -110,14 +170,44 @@ class Engine:
         elif seq in self.running:
             self._retire(seq)
 
+    def _admit_waiting(self) -> list[StepEvent]:
+        """Let join who may; an event for each that could not."""
+        events = []
+        while self.waiting and len(self.running) < self.max_num_seqs:
+            try:
+                if not self.admits():
+                    break
+                self._admit(self.waiting[0])
+            except Exception as error:
+                if not self.isolates:
+                    raise
+                events.append(fail(self.waiting[0], error))
+            self.waiting.popleft()
+        return events
+
     def _admit(self, seq: Sequence) -> None:
         seq.variant = self.variant
-        self.parts.target.begin(seq)
-        self.parts.drafter.begin([seq])
+        seq.num_cached = self._used.target.begin(seq)
+        self._used.drafter.begin([seq])
         self.running.append(seq)
 
     def _retire(self, seq: Sequence) -> None:
         self.running.remove(seq)
-        self.parts.drafter.end([seq])
-        self.parts.policy.end([seq])
-        self.parts.target.end(seq)
+        self._used.drafter.end([seq])
+        self._used.policy.end([seq])
+        try:
+            self._used.target.end(seq)
+        except Exception as error:
+            if not self.isolates:
+                raise
+            _log.error("the target could not forget a sequence", exc_info=error)
+
+
+def _require_a_token(params: SamplingParams, ends: Set[int], vocab_size: int) -> None:
+    """Raise `RequestError` where every token is forbidden."""
+    forbidden = {token for token, bias in params.logit_bias.items() if bias == -inf}
+    if params.min_tokens:
+        forbidden |= {*params.stop_token_ids, *ends}
+    if len(forbidden) >= vocab_size:
+        ends_too = " and min_tokens" if params.min_tokens else ""
+        raise RequestError(f"logit_bias{ends_too} forbids all {vocab_size} tokens: leave one that may be written")

@@ -12,23 +12,12 @@ from collections.abc import Sequence as Seq
 import torch
 
 from outdraft.core.cache import KVCache
-from outdraft.core.errors import ConfigError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Replay
 from outdraft.models.network import Network
 from outdraft.nn.context import CachedContext, Segment
-
-DEFAULT_BOUND = {torch.float32: 1e-3}  # 40 times the largest change seen; the other types change too much to guard
-
-
-def find_bound(decoder: Network, asked: float | None) -> float:
-    """The guard's bound (`decode/guard.py`): as asked, or what suits the network's type; 0 where rows are exact."""
-    if asked is not None and not 0 <= asked < float("inf"):
-        raise ConfigError(f"guard={asked} is out of range: a difference of two logits of at least 0 (0 is off)")
-    if decoder.exact:
-        return 0.0
-    return DEFAULT_BOUND.get(decoder.dtype, 0.0) if asked is None else asked
+from outdraft.nn.embeds import put_in
 
 
 class PlainRows:
@@ -46,12 +35,15 @@ class PlainRows:
         self._plain[seq.id] = 0
 
     def end(self, seq: Sequence) -> None:
-        """Forget the sequence."""
         del self._plain[seq.id]
         self._starts.pop(seq.id, None)
 
     def drifted(self, packed: PackedDrafts) -> frozenset[int]:
         """Which sequences of this new pass cannot have plain decoding's bits."""
+        for seq in packed.seqs:
+            if (start := self._starts.pop(seq.id, None)) is not None:  # the last round came to nothing
+                self.cache.truncate(seq.id, start)
+                self._plain[seq.id] = start
         draft = packed.drafts[0]
         self._alone = len(packed.seqs) == 1 and (draft is None or (draft.num_nodes == 1 and draft.resume is None))
         return frozenset(
@@ -70,17 +62,21 @@ class PlainRows:
         self.cache.commit(seq.id, keep)
 
     def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
-        """See `core.target.Target.replay`."""
+        """See `core.target.ReplayingTarget.replay`."""
         seq, tree = packed.seqs[i], packed.trees[i]
         assert tree is not None
-        self._starts[seq.id] = self.cache.length(seq.id)
+        self._starts.setdefault(seq.id, self.cache.length(seq.id))
         first = self._plain[seq.id]
         self.cache.truncate(seq.id, first)
-        tokens = [*seq.tokens[first:], *(tree.tokens[v] for v in tree.path(node))]
+        tokens = [*seq.tokens, *(tree.tokens[v] for v in tree.path(node))][first:]
+        self._plain[seq.id] = first + len(tokens)
         for at, token in enumerate(tokens, first):
             self.cache.reserve(seq.id, 1)
-            place = torch.tensor([at], device=self.decoder.device)
+            place = torch.tensor([seq.position(at)], device=self.decoder.device)
             h = self.decoder.embed(torch.tensor([token], device=self.decoder.device), place)
+            vectors = seq.embeds(at, at + 1)
+            if vectors is not None:
+                h = put_in(h, vectors)
             context = CachedContext(self.cache, [Segment(seq=seq.id, start=0, stop=1, base=at)], exact=False)
             h = self.decoder.run(h, place, context).hidden
             self.cache.commit(seq.id, [0])

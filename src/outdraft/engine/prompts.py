@@ -6,20 +6,24 @@
 {..., "references": ["text", [4, 5], ...]}  beside either: what the answer may copy from, for drafters that look up
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields
 from operator import index
-from typing import Any
+from typing import Any, get_type_hints
 
 from outdraft.codecs.text import TextCodec
+from outdraft.core.checked import check_value
 from outdraft.core.errors import RequestError
+from outdraft.core.near_miss import near_miss
+from outdraft.core.option_types import plain
 from outdraft.core.params import SamplingParams
-from outdraft.core.registry import near_miss
 from outdraft.core.request import Request
+from outdraft.core.shown import shown
 
 Prompt = str | Mapping[str, Any]
 _KEYS = ("prompt", "prompt_token_ids", "references")
+_HINTS = get_type_hints(Request)
 _PER_REQUEST = [one.name for one in fields(Request) if one.name not in ("prompt_token_ids", "params")]
 
 
@@ -37,22 +41,23 @@ class PromptReader:
         per_request: Mapping[str, Any] | None = None,
     ) -> list[Request]:
         """One request for each prompt. `params`: for all, or one for each; `per_request`: `Request`'s other fields."""
-        prompts, others = list(prompts), dict(per_request or {})
+        others = dict(per_request or {})
         for key in others:
             if key not in _PER_REQUEST:
                 raise RequestError(
-                    f"a request takes no {key!r}{near_miss(key, _PER_REQUEST)}; beside prompt and sampling settings it "
-                    f"takes {', '.join(_PER_REQUEST)}"
+                    f"a request takes no {shown(key)}{near_miss(key, _PER_REQUEST)}; beside prompt and sampling "
+                    f"settings it takes {', '.join(_PER_REQUEST)}"
                 )
-        for_all = self._references(others.pop("references", ()))
+        for_all = self._references(others.pop("references", None))
+        for name, value in others.items():
+            others[name] = check_value(name, value, _HINTS[name], error=RequestError)
+        wanted = others.get("num_speculative_tokens")
+        if wanted is not None and wanted < 0:
+            raise RequestError(f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (0 is plain)")
+        read = [(self.encode(prompt), self._own_references(prompt)) for prompt in _each(prompts)]
         return [
-            Request(
-                prompt_token_ids=self.encode(prompt),
-                params=setting,
-                references=self._own_references(prompt) + for_all,
-                **others,
-            )
-            for prompt, setting in zip(prompts, _settings(params, len(prompts)), strict=True)
+            Request(prompt_token_ids=ids, params=setting, references=references + for_all, **others)
+            for (ids, references), setting in zip(read, _settings(params, len(read)), strict=True)
         ]
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
@@ -61,7 +66,7 @@ class PromptReader:
             if len(set(prompt) & {"prompt", "prompt_token_ids"}) != 1 or set(prompt) - set(_KEYS):
                 raise RequestError(
                     "a prompt mapping has one of the keys 'prompt' and 'prompt_token_ids', and 'references' if wanted; "
-                    f"got {sorted(prompt)}"
+                    f"got {shown(list(prompt))}"
                 )
             if "prompt_token_ids" in prompt:
                 return _ids(prompt["prompt_token_ids"])
@@ -79,12 +84,13 @@ class PromptReader:
         return tuple(self.codec.encode(prompt))
 
     def _own_references(self, prompt: Prompt) -> tuple[tuple[int, ...], ...]:
-        return self._references(prompt.get("references", ())) if isinstance(prompt, Mapping) else ()
+        return self._references(prompt.get("references")) if isinstance(prompt, Mapping) else ()
 
     def _references(self, texts: Any) -> tuple[tuple[int, ...], ...]:
-        """Texts, or lists of ids, as ids."""
-        if isinstance(texts, str) or not isinstance(texts, Iterable):
-            raise RequestError(f"'references' is a list of texts, not {texts!r:.60}: write [...] around a single one")
+        """Texts, or lists of ids, as ids; None: none."""
+        texts = () if texts is None else texts
+        if not isinstance(texts, list | tuple):
+            raise RequestError(f"'references' is a list of texts, not {shown(texts)}: write [...] around a single one")
         return tuple(self.encode(text) if isinstance(text, str) else _ids(text) for text in texts)
 
 
@@ -99,9 +105,21 @@ def _settings(params: Any, count: int) -> list[SamplingParams]:
     return settings
 
 
+def _each(prompts: Any) -> Iterable[Any]:
+    if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
+        raise RequestError(f"prompts={shown(prompts)} must be a prompt or a list of prompts")
+    try:
+        yield from prompts
+    except TypeError as error:  # a tensor without dimensions calls itself iterable
+        raise RequestError(f"prompts={shown(prompts)} must be a prompt or a list of prompts") from error
+
+
 def _ids(given: Any) -> tuple[int, ...]:
     """Whole numbers of any kind (numpy's and torch's too)."""
+    listed = plain(given)
     try:
-        return tuple(map(index, given))
-    except TypeError as error:
-        raise RequestError(f"token ids are a list of whole numbers, not {given!r:.60}") from error
+        if isinstance(listed, str | bytes) or not isinstance(listed, Collection):
+            raise TypeError
+        return tuple(map(index, listed))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise RequestError(f"token ids are a list of whole numbers, not {shown(given)}") from error

@@ -2,7 +2,7 @@
 
 tau counts the extra token. `accepted / drafted` depends on the draft length and is no rate of the pair, so it is given
 only under the name that peers give it (`draft_acceptance_rate`); the acceptance rate proper is
-accepted / (accepted + rejections), the maximum-likelihood estimate of a truncated geometric law.
+accepted / (accepted + rejections), the maximum-likelihood estimate of a truncated geometric distribution.
 """
 
 from collections import Counter
@@ -23,7 +23,7 @@ class RequestStats:
     num_accepted_tokens: int = 0
     num_rejections: int = 0
     num_drafted_steps: int = 0  # steps with a non-empty draft
-    num_guarded: int = 0  # decisions that the guard made again
+    num_guarded: int = 0  # rounds with a decision in doubt, from which on the guard computed all rows again
     num_replayed_rows: int = 0  # target passes of one row that it took
     draft_seconds: float = 0.0
     target_seconds: float = 0.0
@@ -34,7 +34,6 @@ class RequestStats:
     per_step: list[tuple[int, int]] = field(default_factory=list)  # (drafted, accepted)
 
     def add(self, event: StepEvent) -> None:
-        """Count one step."""
         self.draft_seconds += event.times.draft
         self.target_seconds += event.times.target
         self.rest_seconds += event.times.rest

@@ -1,16 +1,18 @@
 """One request's output as it is written: ids to text, stop strings, statistics, and the pieces a stream hands out.
 
-The engine tells `find_stop` every emitted token in order, inside an accepted run too, so a stop string cuts the run at
-the right token; the event of the whole step follows. Text that may still turn out to begin a stop string is held back.
+Where a request has stop strings, the engine tells `find_stops` every emitted token in order, inside an accepted run
+too, so that a stop string cuts the run at the right token. All other text is made from the events, by the caller's own
+thread. Text that may still turn out to begin a stop string is held back.
 """
 
-from collections import deque
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.codecs.codec import Codec
-from outdraft.codecs.stream import StopStrings, TextStream
-from outdraft.core.errors import RequestError
+from outdraft.codecs.stream import StopStrings
+from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.events import Source, StepEvent
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.core.request import Request
@@ -39,9 +41,10 @@ class Result:
     prompt_token_ids: tuple[int, ...]
     sources: tuple[Source, ...]
     logprobs: tuple[TokenLogprobs, ...] | None  # None unless asked for
-    finish_reason: str | None  # "stop", "length" or "cancelled"
+    finish_reason: str | None  # "stop", "length" or "error"
+    error: OutdraftError | None = None  # what ended the request, if anything went wrong; the rest is what was written
     variant: str  # how the weights were rounded that wrote it: "", "int4-g32-mixed", ...
-    lossless: bool  # whether its law is the target's: False under a lossy verifier
+    lossless: bool  # whether its distribution is the target's: False under a lossy verifier
     stats: RequestStats = field(repr=False)
 
     @property
@@ -50,73 +53,91 @@ class Result:
         return self.stats.as_metrics()
 
 
+def all_whole(results: Seq[Result]) -> list[Result]:
+    """The same results, for whoever cannot use some of them: raises the first error of any."""
+    for result in results:
+        if result.error is not None:
+            raise result.error
+    return list(results)
+
+
+def find_stops(request: Request, codec: Codec | None) -> Callable[[int], bool] | None:
+    """Asked about each emitted token: whether it completes a stop string. None where the request has no such string.
+
+    Raises `RequestError` where there is no text to find one in.
+    """
+    if not request.params.stop:
+        return None
+    if codec is None:
+        raise RequestError(
+            f"stop={request.params.stop!r} needs a tokenizer, and the model has none: use stop_token_ids"
+        )
+    stream, stops = codec.stream(), StopStrings(request.params.stop)
+    return lambda token: stops.push(stream.push(token)) is not None
+
+
 class Writer:
-    """Collects one request's events. `seq` is set by whoever queues the request."""
+    """Makes text of one request's events, on its caller's side."""
 
-    seq: Sequence
-
-    def __init__(self, request: Request, codec: Codec | None, *, lossless: bool) -> None:
-        if request.params.stop and codec is None:
-            raise RequestError(
-                f"stop={request.params.stop!r} needs a tokenizer, and the model has none: use stop_token_ids"
-            )
-        self.request = request
+    def __init__(self, seq: Sequence, codec: Codec | None, *, lossless: bool) -> None:
+        self.seq = seq
         self.lossless = lossless
-        self.chunks: deque[Chunk] = deque()
+        self.chunks: list[Chunk] = []
         self.stats = RequestStats()
-        self._stream = TextStream(codec) if codec is not None else None
-        self._stops = StopStrings(request.params.stop)
+        self.finish_reason: str | None = None
+        self.error: OutdraftError | None = None
+        self._stream = codec.stream() if codec is not None else None
+        self._stops = StopStrings(seq.request.params.stop)
         self._text = ""
         self._shown = 0
+        self._ids: list[int] = []
         self._sources: list[Source] = []
         self._logprobs: list[TokenLogprobs] = []
-
-    @property
-    def finished(self) -> bool:
-        """Whether the text has ended."""
-        return self.seq.finish_reason is not None
-
-    def find_stop(self, token: int) -> bool:
-        """Take one emitted token's text; true if it completes a stop string."""
-        return self._take(self._stream.push(token) if self._stream is not None else "")
+        self._variant = ""
 
     def push(self, event: StepEvent) -> None:
-        """The step that emitted those tokens."""
         self.stats.add(event)
+        self._ids += event.tokens
         self._sources += event.sources
         self._logprobs += event.logprobs
-        if event.finish_reason is not None and self._stream is not None and self._stops.stop is None:
-            self._take(self._stream.finish())
+        self._variant = event.variant
+        self.finish_reason, self.error = event.finish_reason, event.error
+        if self._stream is not None:
+            for token in event.tokens:
+                if not self.seq.ends_with(token):  # such a token is no part of the text
+                    self._take(self._stream.push(token))
+            if event.finish_reason is not None and self._stops.stop is None:
+                self._take(self._stream.finish())
         if event.tokens:
-            text = self._new_text(final=event.finish_reason is not None)
             self.chunks.append(
                 Chunk(
-                    text=text, token_ids=event.tokens, sources=event.sources, logprobs=event.logprobs,
-                    finish_reason=event.finish_reason,
+                    text=self._new_text(final=event.finish_reason is not None), token_ids=event.tokens,
+                    sources=event.sources, logprobs=event.logprobs, finish_reason=event.finish_reason,
                     stats=self.stats if event.finish_reason is not None else None,
                 )
             )  # fmt: skip
 
     def result(self) -> Result:
         """Everything written so far."""
+        request = self.seq.request
         return Result(
             text=self._text,
-            token_ids=tuple(self.seq.output),
-            prompt_token_ids=self.request.prompt_token_ids,
+            token_ids=tuple(self._ids),
+            prompt_token_ids=request.prompt_token_ids,
             sources=tuple(self._sources),
-            logprobs=tuple(self._logprobs) if self.request.params.logprobs is not None else None,
-            finish_reason=self.seq.finish_reason,
-            variant=self.seq.variant,
+            logprobs=tuple(self._logprobs) if request.params.logprobs is not None else None,
+            finish_reason=self.finish_reason,
+            error=self.error,
+            variant=self._variant,
             lossless=self.lossless,
             stats=self.stats,
         )
 
-    def _take(self, piece: str) -> bool:
+    def _take(self, piece: str) -> None:
         self._text += piece
         stop = self._stops.push(piece)
         if stop is not None:
             self._text = self._text[: stop.offset]
-        return stop is not None
 
     def _new_text(self, *, final: bool) -> str:
         end = len(self._text) - (0 if final else self._stops.held)

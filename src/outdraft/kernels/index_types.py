@@ -59,6 +59,10 @@ class CCursor(Structure):
     _fields_ = (("state", c_int32), ("length", c_int32))
 
 
+STRUCTURES: dict[str, type[Structure]] = {
+    "SortWatch": CSortWatch, "Corpus": CCorpus, "CorpusQuery": CCorpusQuery, "CorpusAnswer": CCorpusAnswer,
+    "GuessLimits": CGuessLimits, "TreeGuess": CTreeGuess, "Cursor": CCursor,
+}  # fmt: skip
 SIGNATURES = {
     "od_sort_suffixes": (c_void_p, [c_void_p, c_int32, c_int32, c_void_p, POINTER(CSortWatch)]),
     "od_corpus_look_up": (c_void_p, [POINTER(CCorpus), POINTER(CCorpusQuery), POINTER(CCorpusAnswer)]),

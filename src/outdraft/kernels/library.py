@@ -1,9 +1,12 @@
 """The built kernels, through their C interface. Data in: nothing; data out: a `ctypes` library, or None and a reason.
 
+A library that was built from other sources than these is refused as if there were none: PyTorch computes, and the log
+has a warning; whoever cannot do without the kernels raises `CapabilityError`.
 `OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or one of `KINDS`; unset: the best that runs here.
 """
 
 import ctypes
+import logging
 import os
 from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
@@ -13,8 +16,11 @@ import torch
 from torch import Tensor
 
 from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.kernels.built_from import find_stranger
 from outdraft.kernels.index_types import SIGNATURES as INDEX_SIGNATURES
+from outdraft.kernels.index_types import STRUCTURES as INDEX_STRUCTURES
 
+_log = logging.getLogger(__name__)
 _FILE = Path(__file__).parent / "_native.so"
 KINDS = ("amx", "avx512", "avx2", "portable")
 
@@ -70,8 +76,8 @@ class CFeed(Structure):
     )  # fmt: skip
 
 
-class CLaw(Structure):
-    """Law of native/guesser.h."""
+class CDistribution(Structure):
+    """Distribution of native/guesser.h."""
 
     _fields_ = (("temperature", c_float), ("top_p", c_float), ("min_p", c_float), ("top_k", c_int))
 
@@ -80,9 +86,10 @@ class CGuessChain(Structure):
     """GuessChain of native/guesser.h."""
 
     _fields_ = (
-        ("depths", POINTER(c_int32)), ("stride", c_int), ("feed_last", c_int), ("laws", POINTER(CLaw)),
+        ("depths", POINTER(c_int32)), ("stride", c_int), ("feed_last", c_int),
+        ("distributions", POINTER(CDistribution)),
         ("keys", POINTER(c_uint64)), ("tokens", POINTER(c_int32)), ("q", POINTER(c_void_p)), ("states", c_void_p),
-        ("floors", POINTER(c_float)), ("sure", POINTER(c_float)), ("made", POINTER(c_int32)),
+        ("cutoffs", POINTER(c_float)), ("sure", POINTER(c_float)), ("made", POINTER(c_int32)),
     )  # fmt: skip
 
 
@@ -113,30 +120,52 @@ _SIGNATURES = {
     "od_guesser_chain": (c_void_p, [c_void_p, POINTER(CFeed), POINTER(CGuessChain)]),
     "od_best_tokens": (c_void_p, [c_void_p, c_int, c_int, c_void_p, c_void_p, c_char_p]),
     "od_top_tokens": (c_void_p, [c_void_p, c_int, c_int, c_int, c_void_p, c_void_p, c_char_p]),
-    "od_laws": (c_void_p, [c_void_p, c_int, c_int, POINTER(CLaw), c_void_p, c_char_p]),
+    "od_distributions": (c_void_p, [c_void_p, c_int, c_int, POINTER(CDistribution), c_void_p, c_char_p]),
     "od_race": (c_void_p, [c_void_p, c_int, c_uint64, c_int, POINTER(c_int32), POINTER(c_int32), c_char_p]),
     **INDEX_SIGNATURES,
 }
 
 
-@cache
+_STRUCTURES: dict[str, type[Structure]] = {
+    "od_linear": CLinear, "Shape": CShape, "Span": CSpan, "Pass": CPass, "Feed": CFeed, "Distribution": CDistribution,
+    "GuessChain": CGuessChain, **INDEX_STRUCTURES,
+}  # fmt: skip
+
+
 def library() -> ctypes.CDLL | None:
-    """The library, or None where it was not built."""
-    if not _FILE.exists():
-        return None
-    found = ctypes.CDLL(str(_FILE))
-    for name, (result, arguments) in _SIGNATURES.items():
-        function = getattr(found, name)
-        function.restype, function.argtypes = result, arguments
-    return found
+    """The library, or None where there is none that belongs to these sources."""
+    return _load()[0]
 
 
 def require_library() -> ctypes.CDLL:
-    """The library. Raises `CapabilityError` where it was not built."""
-    native = library()
+    """The library. Raises `CapabilityError` saying why there is none."""
+    native, why_not = _load()
     if native is None:
-        raise CapabilityError("the native kernels are not built: reinstall outdraft where a C++17 compiler is")
+        raise CapabilityError(why_not)
     return native
+
+
+@cache
+def _load() -> tuple[ctypes.CDLL | None, str]:
+    """The library, or why there is none."""
+    if not _FILE.exists():
+        return None, "the native kernels are not built: reinstall outdraft where a C++17 compiler is"
+    try:
+        found = ctypes.CDLL(str(_FILE))
+        stranger = find_stranger(found, _SIGNATURES, _STRUCTURES)
+    except OSError as error:
+        found, stranger = None, str(error)
+    if found is None or stranger is not None:
+        why_not = (
+            f"the native kernels in {_FILE} were not built from these sources ({stranger}): reinstall outdraft, in a "
+            "checkout with `pip install -e .`"
+        )
+        _log.warning("%s; until then PyTorch computes", why_not)
+        return None, why_not
+    for name, (result, arguments) in _SIGNATURES.items():
+        function = getattr(found, name)
+        function.restype, function.argtypes = result, arguments
+    return found, ""
 
 
 def wanted_kind() -> str | None:

@@ -47,7 +47,6 @@ class Decoder(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of the embeddings."""
         return self.embedding.dtype
 
     @property
@@ -57,7 +56,6 @@ class Decoder(nn.Module):
 
     @property
     def kernels(self) -> str:
-        """PyTorch's own."""
         return "pytorch"
 
     @property
@@ -68,7 +66,6 @@ class Decoder(nn.Module):
 
     @property
     def pass_bytes(self) -> int:
-        """As they are stored."""
         held = [*self.layers.parameters(), *self.layers.buffers(), *self.lm_head.parameters(), *self.lm_head.buffers()]
         return sum(tensor.numel() * tensor.element_size() for tensor in held)
 

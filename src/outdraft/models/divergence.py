@@ -1,4 +1,4 @@
-"""How far one model's law is from another's, on text: mean KL and how often both would say the same.
+"""How far one model's distribution is from another's, on text: mean KL and how often both would say the same.
 
     kl      mean over positions of  sum_x p(x) log(p(x) / r(x)),  p the original, r the variant, in nats per token
     top1    share of positions at which both have the same most probable token
@@ -25,17 +25,17 @@ class Divergence:
 
 
 @torch.inference_mode()
-def compare_laws(original: Network, variant: Network, windows: Tensor) -> Divergence:
+def compare_distributions(original: Network, variant: Network, windows: Tensor) -> Divergence:
     """windows [W, T]: each is read from an empty past; every position counts."""
     kl, same = 0.0, 0
     for ids in windows:
-        p, r = (_log_law(model, ids) for model in (original, variant))  # [T, V]
+        p, r = (_log_distribution(model, ids) for model in (original, variant))  # [T, V]
         kl += float((p.exp() * (p - r)).sum())
         same += int((p.argmax(1) == r.argmax(1)).sum())
     return Divergence(kl=kl / windows.numel(), top1=same / windows.numel(), num_tokens=windows.numel())
 
 
-def _log_law(model: Network, ids: Tensor) -> Tensor:
+def _log_distribution(model: Network, ids: Tensor) -> Tensor:
     config, count, ids = model.config, len(ids), ids.to(model.device)
     cache = StaticCache(config.num_layers, config.num_kv_heads, config.head_dim, model.dtype, model.device, count)
     cache.add(0)

@@ -7,11 +7,14 @@ that only concern training or bookkeeping pass.
 from typing import TypeVar
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.ranges import LARGEST
+from outdraft.core.shown import shown
 from outdraft.nn.activation import ACTIVATIONS
 from outdraft.nn.rope import ROPE_KINDS, RopeConfig
 
 T = TypeVar("T", int, float, bool, str)
 
+MOST_LAYERS, MOST_CHANNELS = 4096, 1 << 20  # of any model; what a damaged file claims is not counted out
 _OFF = (None, False, 0)
 # key -> the values that leave the arithmetic as it is
 _NEUTRAL: dict[str, tuple[object, ...]] = {
@@ -51,7 +54,7 @@ class Fields:
 
     def error(self, key: str, value: object, supported: str) -> ModelLoadError:
         """The one error for a value that we cannot honour."""
-        return ModelLoadError(f"config.json of '{self.name}': {key}={value!r} is not supported ({supported})")
+        return ModelLoadError(f"config.json of '{self.name}': {key}={shown(value)} is not supported ({supported})")
 
     def get(self, key: str, kind: type[T], default: T | None = None) -> T:
         """A value of this type; None and absent mean the default, and without a default are an error."""
@@ -66,16 +69,20 @@ class Fields:
             raise self.error(key, value, f"a value of type {kind.__name__} is needed")
         return value
 
-    def size(self, key: str, default: int | None = None) -> int:
-        """A number of things: at least 1."""
+    def size(self, key: str, default: int | None = None, *, most: int = LARGEST) -> int:
+        """A number of things: at least 1, and not so many that they could not even be counted here."""
         value = self.get(key, int, default)
-        if value < 1:
-            raise self.error(key, value, "at least 1")
+        if not 1 <= value <= most:
+            raise self.error(key, value, f"at least 1, at most {most}")
         return value
+
+    def layers(self, key: str) -> int:
+        """How many layers: the files' tensors are compared with it, so it must not be more than can be listed."""
+        return self.size(key, most=MOST_LAYERS)
 
     def heads(self, key: str, width_key: str) -> tuple[int, int]:
         """How many heads, and how wide they are where nothing else says so."""
-        heads, width = self.size(key), self.size(width_key)
+        heads, width = self.size(key), self.size(width_key, most=MOST_CHANNELS)
         if width % heads and self.raw.get("head_dim") is None:
             raise self.error(key, heads, f"a divisor of {width_key}={width}, or a head_dim")
         return heads, width // heads
@@ -88,7 +95,6 @@ class Fields:
         return kv_heads
 
     def maybe_int(self, key: str) -> int | None:
-        """An integer or None."""
         return None if self.raw.get(key) is None else self.get(key, int)
 
     def activation(self, key: str, default: str) -> str:

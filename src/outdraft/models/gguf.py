@@ -16,8 +16,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
-from outdraft.kernels import grid
+from outdraft.core.shown import shown
+from outdraft.kernels.decoder import grid
 from outdraft.models.naming import Entry, is_linear
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.rope import RopeConfig, frequencies
@@ -112,7 +114,6 @@ class GgufModel(TensorSource):
         return len(self._names)
 
     def shape(self, name: str) -> tuple[int, ...]:
-        """From the header."""
         theirs = self._names[name]
         shape = self._file.shape(theirs)
         if name.endswith(".scales"):
@@ -138,7 +139,7 @@ class GgufModel(TensorSource):
         if "model.embed_tokens.weight" not in self:
             raise ModelLoadError(f"{self.origin} lacks the tensor 'token_embd.weight': is it a whole model?")
         heads, width = self._count("attention.head_count"), self._count("embedding_length")
-        head_dim = self._count("attention.key_length", width // heads)
+        head_dim = self._count("attention.key_length", width // max(1, heads))
         if self._count("rope.dimension_count", head_dim) != head_dim:
             turned = self._count("rope.dimension_count")
             raise ModelLoadError(
@@ -147,7 +148,7 @@ class GgufModel(TensorSource):
             )
         window = self._value("attention.sliding_window")
         max_len = self._count("context_length")
-        ends = [self._file.get(f"tokenizer.ggml.{kind}_token_id") for kind in ("eos", "eot")]
+        ends = [self._token_id(kind) for kind in ("eos", "eot")]
         return {
             "model_type": "mistral" if self._arch == "llama" and window else self._arch,
             "vocab_size": self.shape("model.embed_tokens.weight")[0],
@@ -158,21 +159,21 @@ class GgufModel(TensorSource):
             "head_dim": head_dim,
             "intermediate_size": self._count("feed_forward_length"),
             "max_position_embeddings": max_len,
-            "rms_norm_eps": _shortest(self._value("attention.layer_norm_rms_epsilon", 1e-5)),
+            "rms_norm_eps": self._number("attention.layer_norm_rms_epsilon", 1e-5),
             "tie_word_embeddings": "lm_head.weight" not in self,
             "hidden_act": "silu",
             "sliding_window": window,
             "attention_bias": self._arch != "qwen2" and "model.layers.0.self_attn.o_proj.bias" in self,
             "mlp_bias": "model.layers.0.mlp.down_proj.bias" in self,
-            "bos_token_id": self._file.get("tokenizer.ggml.bos_token_id"),
+            "bos_token_id": self._token_id("bos"),
             "eos_token_id": sorted({end for end in ends if end is not None}) or None,
-            "rope_theta": _shortest(self._value("rope.freq_base", 10000.0)),
+            "rope_theta": self._number("rope.freq_base", 10000.0),
             "rope_scaling": self._scaling(head_dim, max_len),
         }
 
     def _scaling(self, head_dim: int, max_len: int) -> dict[str, object] | None:
         """How rotary positions are stretched, if they are."""
-        theta = _shortest(self._value("rope.freq_base", 10000.0))
+        theta = self._number("rope.freq_base", 10000.0)
         if _DIVISORS in self._file.names():
             return self._llama3(self._file.tensor(_DIVISORS).double(), head_dim, theta)
         kind = self._value("rope.scaling.type", "none")
@@ -185,7 +186,7 @@ class GgufModel(TensorSource):
                 )
         return {
             "rope_type": kind,
-            "factor": _shortest(self._value("rope.scaling.factor", 1.0)),
+            "factor": self._number("rope.scaling.factor", 1.0),
             "original_max_position_embeddings": self._count("rope.scaling.original_context_length", max_len),
             "beta_fast": self._value("rope.scaling.yarn_beta_fast"),
             "beta_slow": self._value("rope.scaling.yarn_beta_slow"),
@@ -214,9 +215,20 @@ class GgufModel(TensorSource):
         value = self._value(key, default)
         if value is None:
             raise ModelLoadError(f"{self.origin} lacks the metadata '{self._arch}.{key}': download it again")
-        if not isinstance(value, int):
-            raise ModelLoadError(f"{self.origin}: {self._arch}.{key}={value!r} is not supported (one number for all)")
+        if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+            raise ModelLoadError(
+                f"{self.origin}: {self._arch}.{key}={shown(value)} is not supported (one number for all)"
+            )
         return value
+
+    def _number(self, key: str, default: float) -> float:
+        name = f"{self._arch}.{key}"
+        return _shortest(check_value(name, self._value(key, default), float, of=str(self.origin), error=ModelLoadError))
+
+    def _token_id(self, kind: str) -> int | None:
+        name = f"tokenizer.ggml.{kind}_token_id"
+        read = check_value(name, self._file.get(name), int | None, of=str(self.origin), error=ModelLoadError)
+        return None if read is None else int(read)
 
 
 def restore_rows(rows: Tensor, num_heads: int) -> Tensor:

@@ -14,7 +14,7 @@ def _read(raw: dict[str, object]) -> ModelConfig:
         architecture="gpt2",
         vocab_size=fields.size("vocab_size"),
         hidden_size=heads * head_dim,
-        num_layers=fields.size("n_layer"),
+        num_layers=fields.layers("n_layer"),
         num_heads=heads,
         num_kv_heads=heads,
         head_dim=head_dim,

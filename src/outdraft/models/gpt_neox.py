@@ -20,7 +20,7 @@ def _read(raw: dict[str, object]) -> ModelConfig:
         architecture="gpt_neox",
         vocab_size=fields.size("vocab_size"),
         hidden_size=heads * head_dim,
-        num_layers=fields.size("num_hidden_layers"),
+        num_layers=fields.layers("num_hidden_layers"),
         num_heads=heads,
         num_kv_heads=heads,
         head_dim=head_dim,

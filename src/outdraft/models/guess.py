@@ -1,4 +1,5 @@
-"""A network on the native kernels, in one call: a pass from ids to logits, or a chain of guesses (`kernels.guesser`).
+"""A network on the native kernels, in one call: a pass from ids to logits, or a chain of guesses
+(`kernels.decoder.guesser`).
 
 Data in: token ids, positions and the attention context of the rows; data out: states [M, D], logits [M, V], chains.
 """
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
-from outdraft.kernels.guesser import Chains, Draw, Guesser, Residual, Rows
+from outdraft.kernels.decoder.guesser import Chains, Draw, Guesser, Residual, Rows
 from outdraft.models.native import NativeDecoder, spans_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import Rope
@@ -48,11 +49,11 @@ class NativeGuesser:
         skip: Skip = NO_SKIP,
         feed_last: bool = False,
         states: bool = False,
-        floors: Seq[tuple[float, float]] | None = None,
+        cutoffs: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
         """`Guesser.chain`: the cache must have room for the rows of every step behind those of the pass."""
         rows = self._rows(tokens, positions, ctx, max(depths), None, taps, skip)
-        return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states, floors=floors)
+        return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states, cutoffs=cutoffs)
 
     def _rows(
         self,

@@ -6,20 +6,20 @@ RMSNorm, rotary positions, grouped-query attention, gated SiLU feed-forward. The
 from collections.abc import Iterable
 
 from outdraft.models.config import ModelConfig
-from outdraft.models.fields import Fields, write_rope
+from outdraft.models.fields import MOST_CHANNELS, Fields, write_rope
 from outdraft.models.naming import Architecture, Entry, linear, norm
 
 
 def read_common(fields: Fields, **special: object) -> ModelConfig:
     """The keys that all Llama-like configurations share."""
     heads, share = fields.heads("num_attention_heads", "hidden_size")
-    head_dim = fields.size("head_dim", share)
+    head_dim = fields.size("head_dim", share, most=MOST_CHANNELS)
     max_len = fields.size("max_position_embeddings", 2048)
     options: dict[str, object] = {
         "architecture": fields.name,
         "vocab_size": fields.size("vocab_size"),
-        "hidden_size": fields.size("hidden_size"),
-        "num_layers": fields.size("num_hidden_layers"),
+        "hidden_size": fields.size("hidden_size", most=MOST_CHANNELS),
+        "num_layers": fields.layers("num_hidden_layers"),
         "num_heads": heads,
         "num_kv_heads": fields.kv_heads("num_key_value_heads", heads),
         "head_dim": head_dim,
@@ -65,7 +65,7 @@ def write_windows(config: ModelConfig) -> dict[str, object]:
 
 
 def llama_table(config: ModelConfig) -> Iterable[Entry]:
-    """Ours from theirs."""
+    """Which of our tensors each tensor of a Llama checkpoint is."""
     width = config.head_dim
     heights = (config.num_heads * width, config.num_kv_heads * width, config.num_kv_heads * width)
     inner = (config.intermediate_size, config.intermediate_size)
@@ -99,7 +99,7 @@ def _write(config: ModelConfig) -> dict[str, object]:
 
 def _read_mistral(raw: dict[str, object]) -> ModelConfig:
     fields = Fields(raw)
-    windows = fields.windows(fields.size("num_hidden_layers"), fields.maybe_int("sliding_window"))
+    windows = fields.windows(fields.layers("num_hidden_layers"), fields.maybe_int("sliding_window"))
     return read_common(fields, windows=windows)
 
 

@@ -11,7 +11,9 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.checked import check_value
 from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.core.shown import shown
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.gguf import GgufModel
@@ -74,12 +76,13 @@ def load_network(
 
 
 def _load(path: str | Path, dtype: str | torch.dtype | None, device: str) -> Decoder:
+    device = check_value("device", device, str | torch.device)
     stored = open_weights(path, dtype)
     try:
         torch.empty(1, device=device)
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # PyTorch raises one or another
         reason = str(error).splitlines()[0]
-        raise CapabilityError(f"device={device!r} cannot be used here ({reason}): take 'cpu'") from error
+        raise CapabilityError(f"device={shown(device)} cannot be used here ({reason}): take 'cpu'") from error
     decoder = Decoder(stored.config, stored.dtype, device)
     stored.fill(tensors_of(decoder))
     return decoder.eval().requires_grad_(False)
@@ -104,7 +107,25 @@ class StoredWeights:
                     self._read(entry, ours[entry.ours])
         require_filled(ours.items(), self.source.origin)
 
+    def check_shapes(self) -> None:
+        """Compare what the configuration asks for with what the files hold, before any memory is taken for it.
+
+        Raises `ModelLoadError` naming the first tensor that differs.
+        """
+        try:
+            asked = tensors_of(Decoder(self.config, self.dtype, "meta"))
+        except (RuntimeError, OverflowError) as error:  # PyTorch cannot count that many elements
+            raise ModelLoadError(
+                f"the config.json of {self.source.origin} asks for a model of no possible size ({error})"
+            ) from error
+        for entry in self.entries:
+            self._check(entry, asked[entry.ours])
+
     def _read(self, entry: Entry, target: Tensor) -> None:
+        self._check(entry, target)
+        target.copy_(entry.join([self.source[self.names[name]] for name in entry.theirs]))
+
+    def _check(self, entry: Entry, target: Tensor) -> None:
         source = self.source
         theirs = [self.names[name] for name in entry.theirs]
         for name, shape in zip(theirs, stored_shapes(entry, tuple(target.shape)), strict=True):
@@ -117,7 +138,6 @@ class StoredWeights:
                     f"tensor '{name}' in {source.origin} is {source.dtype_name(name)}, config.json asks for "
                     f"{_INTEGERS[target.dtype]}: quantize the original again"
                 )
-        target.copy_(entry.join([source[name] for name in theirs]))
 
 
 def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> StoredWeights:
@@ -136,9 +156,11 @@ def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> St
         config = replace(config, variant=str(variant))
     entries = tuple(stored_entries(kind.table(config), quant))
     names = _resolve_names(source, kind, entries, config)
-    return StoredWeights(
+    stored = StoredWeights(
         source=source, config=config, dtype=_dtype(dtype, source, names, entries), entries=entries, names=names
     )
+    stored.check_shapes()
+    return stored
 
 
 def save_model(decoder: Decoder, directory: str | Path) -> None:
@@ -190,10 +212,10 @@ def find_architecture(raw: dict[str, object]) -> Architecture:
 def read_json(path: Path) -> dict[str, object]:
     """A JSON object, or a `ModelLoadError` that says what is wrong with the file."""
     try:
-        raw = json.loads(path.read_text())
+        raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:
         raise ModelLoadError(f"{path.parent} has no {path.name}: is it a model directory?") from error
-    except ValueError as error:
+    except (ValueError, RecursionError, OSError) as error:
         raise ModelLoadError(f"{path} is not valid JSON ({error}): download it again") from error
     if not isinstance(raw, dict):
         raise ModelLoadError(f"{path} holds a {type(raw).__name__}, not an object")
@@ -239,10 +261,13 @@ def _dtype(
 ) -> torch.dtype:
     """The type that is asked for; else the one that the embedding is stored in."""
     if isinstance(wanted, torch.dtype):
+        if wanted not in DTYPES.values():
+            raise ModelLoadError(f"dtype={wanted} is no type of weights (known: {', '.join(DTYPES)})")
         return wanted
+    wanted = check_value("dtype", wanted, str | None)
     if wanted is not None and wanted != "auto":
         if wanted not in DTYPES:
-            raise ModelLoadError(f"dtype={wanted!r} is not known (known: auto, {', '.join(DTYPES)})")
+            raise ModelLoadError(f"dtype={shown(wanted)} is not known (known: auto, {', '.join(DTYPES)})")
         return DTYPES[wanted]
     embedding = next(entry.theirs[0] for entry in entries if entry.ours == "embedding")
     stored = source.dtype_name(names[embedding])

@@ -39,7 +39,6 @@ class Entry:
     num_heads: int = 0  # interleaved: heads to untangle
 
     def join(self, stored: Sequence[Tensor]) -> Tensor:
-        """Theirs to ours."""
         if self.layout is Layout.TRANSPOSED:
             return stored[0].t()
         if self.layout is Layout.INTERLEAVED:
@@ -49,7 +48,6 @@ class Entry:
         return stored[0] if len(stored) == 1 else torch.cat(list(stored))
 
     def split(self, ours: Tensor) -> dict[str, Tensor]:
-        """Ours to theirs."""
         if self.layout is Layout.TRANSPOSED:
             return {self.theirs[0]: ours.t()}
         if self.layout is Layout.INTERLEAVED:

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import after_attention
+from outdraft.kernels.decoder.matrix import STEP, Weight
+from outdraft.kernels.decoder.stack import LayerParts, Span, Stack, StackShape
 from outdraft.kernels.library import wanted_kind
-from outdraft.kernels.matrix import STEP, Weight
-from outdraft.kernels.stack import LayerParts, Span, Stack, StackShape
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block, embedding_rows
 from outdraft.models.config import ModelConfig
@@ -69,17 +69,14 @@ class NativeDecoder:
 
     @property
     def device(self) -> torch.device:
-        """The CPU."""
         return self.embedding.device
 
     @property
     def pass_bytes(self) -> int:
-        """As they are packed."""
         return self.stack.num_bytes
 
     @property
     def kernels(self) -> str:
-        """The instruction set."""
         return self.stack.kind
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:

@@ -44,7 +44,7 @@ class Network(Protocol):
 
     @property
     def num_parameters(self) -> int:
-        """Tied weights once."""
+        """How many numbers the weights hold, tied ones counted once."""
         ...
 
     @property

@@ -21,14 +21,14 @@ from typing import BinaryIO
 import torch
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
-from outdraft.core.user_cache import user_cache
-from outdraft.kernels.stack import Stack
+from outdraft.kernels.decoder.stack import Stack
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block as Layer
 from outdraft.models.load import StoredWeights, tensors_of
 from outdraft.models.native import can_pack, norm_of, parts_of, shape_of, weight_of
 from outdraft.weights.direct import align
 from outdraft.weights.units import Block, Unit
+from outdraft.weights.user_cache import user_cache
 
 _FORMAT = 1  # count it up when the layouts of kernels/native/packed.h or image.cpp change
 _MARK = b"outdraft packed\n"
@@ -57,10 +57,16 @@ def packed_file(stored: StoredWeights, *, cache: Path | None = None) -> PackedFi
             f"weights_memory streams what the native kernels compute, decoders of Llama's shape in bfloat16; "
             f"{path.name} is {kind} in {dtype} (or the kernels are off): leave it out, or give dtype='bfloat16'"
         )
-    place = (cache or user_cache("packed")) / f"{path.stem}-{_fingerprint(path, stored)}.packed"
+    place = place_of(stored, cache=cache or user_cache("packed"))
     if not place.exists():
         _make(place, stored)
     return _read_index(place)
+
+
+def place_of(stored: StoredWeights, *, cache: Path) -> Path:
+    """Where the packed file of a model stands in a cache: its name says what it was made from."""
+    path = stored.source.origin
+    return cache / f"{path.stem}-{_fingerprint(path, stored)}.packed"
 
 
 def _files(path: Path) -> list[Path]:

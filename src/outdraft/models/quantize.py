@@ -10,7 +10,7 @@ from fnmatch import fnmatchcase
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.registry import near_miss
+from outdraft.core.near_miss import near_miss
 from outdraft.models.base import Decoder
 from outdraft.models.naming import LINEAR_MAPS
 from outdraft.nn.linear import Linear

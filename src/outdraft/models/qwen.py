@@ -10,7 +10,7 @@ from outdraft.models.naming import Architecture
 
 
 def _windows(fields: Fields) -> tuple[int | None, ...]:
-    layers = fields.size("num_hidden_layers")
+    layers = fields.layers("num_hidden_layers")
     if not fields.get("use_sliding_window", bool, False):
         return ()
     size = fields.get("sliding_window", int, 4096)

@@ -19,8 +19,8 @@ import torch
 from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.decoder.stack import Span, Stack
 from outdraft.kernels.library import wanted_kind
-from outdraft.kernels.stack import Span, Stack
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import open_weights
@@ -59,7 +59,6 @@ class StreamedDecoder:
 
     @property
     def kernels(self) -> str:
-        """The instruction set."""
         return self.stack.kind
 
     @property

@@ -15,7 +15,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.cache import KVCache
-from outdraft.kernels.stack import Span
+from outdraft.kernels.decoder.stack import Span
 from outdraft.nn.linear import RowRange
 
 
@@ -26,19 +26,19 @@ class Branches:
     seq: int
     start: int  # first row in the pass
     text: int  # rows that everybody sees
-    base: int  # slot of the first new row; guess row r stands in slot text + r
+    first: int  # slot of the first new row; guess row r stands in slot text + r
     above: list[list[int]]  # guess rows that each new row sees, topmost first
 
     def mask(self, window: int | None, like: Tensor) -> Tensor:
-        """What to add to the scores: [n, base + n]."""
+        """What to add to the scores: [n, first + n]."""
         n = len(self.above)
-        hidden = torch.ones(n, self.base + n, dtype=torch.bool)
+        hidden = torch.ones(n, self.first + n, dtype=torch.bool)
         for i, rows in enumerate(self.above):
             place = self.text + len(rows)  # the row's own position
-            first = 0 if window is None else max(0, place - window + 1)
-            hidden[i, first : self.text] = False
-            hidden[i, [self.text + row for row in rows[max(0, first - self.text) :]]] = False
-            hidden[i, self.base + i] = False
+            oldest = 0 if window is None else max(0, place - window + 1)
+            hidden[i, oldest : self.text] = False
+            hidden[i, [self.text + row for row in rows[max(0, oldest - self.text) :]]] = False
+            hidden[i, self.first + i] = False
         return torch.zeros(hidden.shape, dtype=like.dtype).masked_fill_(hidden, -torch.inf).to(like.device)
 
 
@@ -56,8 +56,8 @@ class BranchContext:
         pieces = []
         for part in self._parts:
             own = slice(part.start, part.start + len(part.above))
-            stop = part.base + len(part.above)
-            self._cache.write(part.seq, layer, part.base, k[own], v[own])
+            stop = part.first + len(part.above)
+            self._cache.write(part.seq, layer, part.first, k[own], v[own])
             keys, values = self._cache.read(part.seq, layer, stop)
             if (part.seq, window) not in self._masks:
                 self._masks[part.seq, window] = part.mask(window, q)
@@ -78,8 +78,8 @@ class BranchContext:
 
 
 def _span(cache: KVCache, part: Branches) -> Span:
-    first = part.base - part.text
+    first = part.first - part.text
     return Span(
-        start=part.start, stop=part.start + len(part.above), base=part.text, first=part.base,
+        start=part.start, stop=part.start + len(part.above), base=part.text, first=part.first,
         memory=cache.memory(part.seq), paths=[[*rows, first + i] for i, rows in enumerate(part.above)],
     )  # fmt: skip

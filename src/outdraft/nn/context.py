@@ -13,7 +13,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.cache import KVCache
-from outdraft.kernels.stack import Span
+from outdraft.kernels.decoder.stack import Span
 from outdraft.nn.linear import RowRange
 from outdraft.nn.rows import RowsOverCache
 from outdraft.nn.segment import Segment
@@ -99,7 +99,6 @@ class CachedContext:
         return torch.cat(pieces)
 
     def spans(self) -> list[Span]:
-        """One for each segment."""
         return [_span(self.cache, segment) for segment in self._segments]
 
 
@@ -112,7 +111,6 @@ class WatchedContext:
         self.queries: dict[int, Tensor] = {}
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
-        """What the other says."""
         self.queries[layer] = q
         return self._watched.attend(layer, q, k, v, window=window, scale=scale)
 

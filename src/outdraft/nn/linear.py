@@ -48,7 +48,7 @@ class LinearMap(nn.Module, ABC):
     @property
     @abstractmethod
     def shape(self) -> tuple[int, int]:
-        """(out, in)."""
+        """How many outputs and inputs."""
 
     @property
     @abstractmethod
@@ -124,22 +124,19 @@ class Linear(LinearMap):
         return self.weight.requires_grad
 
     def matrix(self) -> Tensor:
-        """The weight itself."""
         return self.weight
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(out, in)."""
+        """How many outputs and inputs."""
         return self.weight.shape[0], self.weight.shape[1]
 
     @property
     def dtype(self) -> torch.dtype:
-        """The weight's."""
         return self.weight.dtype
 
     @property
     def device(self) -> torch.device:
-        """The weight's."""
         return self.weight.device
 
 

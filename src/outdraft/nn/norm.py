@@ -18,7 +18,6 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.full((dim,), float("nan"), dtype=dtype, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
         return F.rms_norm(x, self.shape, self.weight, self.eps)
 
 
@@ -33,5 +32,4 @@ class LayerNorm(nn.Module):
         self.bias = nn.Parameter(torch.full((dim,), float("nan"), dtype=dtype, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
-        """[..., D] -> [..., D]."""
         return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)

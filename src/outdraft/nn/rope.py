@@ -75,6 +75,12 @@ class Rope:
             cos, sin = self.table(int(positions.max()) + 1, *key)
         return Rotation(cos=cos[positions], sin=sin[positions])
 
+    def further(self, heads: Tensor, by: int) -> Tensor:
+        """Heads [N, H, d] that are turned already, as they are `by` positions later."""
+        cos, sin = self.table(by + 1, torch.float64, heads.device)
+        again = Rotation(cos=cos[by : by + 1] / self._scale, sin=sin[by : by + 1] / self._scale)
+        return again(heads.double()).to(heads.dtype)
+
     def complete(self, length: int, dtype: torch.dtype, device: torch.device) -> None:
         """Tables for all positions that there will be: from now on `at` need not look at them on the host."""
         self.table(length, dtype, device)

@@ -32,7 +32,6 @@ class Segment:
 
     @property
     def num_rows(self) -> int:
-        """n."""
         return self.stop - self.start
 
     @property

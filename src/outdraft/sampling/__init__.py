@@ -1,1 +1,1 @@
-"""Floor 1: from logits to a law, and from a law and keyed noise to a token."""
+"""Layer 1: from logits to a distribution, and from a distribution and keyed noise to a token."""

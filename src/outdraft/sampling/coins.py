@@ -34,9 +34,9 @@ class KeyedCoins:
         """True with `probability`; 0 never, 1 always."""
         return uniform(fold(self.seed, Purpose.ACCEPT, self.root, ordinal)) < probability
 
-    def draw(self, law: Tensor, depth: int) -> int:
+    def draw(self, distribution: Tensor, depth: int) -> int:
         """The target's draw of the token after `depth` accepted nodes."""
-        return race(law, target_key(self.seed, self.root + depth + 1))[0]
+        return race(distribution, target_key(self.seed, self.root + depth + 1))[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,26 +46,29 @@ class KeyedDraftCoins:
     seed: int
     root: int
     coupled: bool
-    first: int = 0  # depth, and number, of the node that counts as 0
 
-    def below(self, depth: int) -> "KeyedDraftCoins":
-        """The same coins for a drafter that goes on from a node of this chain as if it were the pending one."""
-        return replace(self, first=self.first + depth)
+    def in_round(self, position: int) -> "KeyedDraftCoins":
+        """Coins of its own for what is drafted, ahead of its time, while the pending token stands at `position`.
 
-    def draw(self, law: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
+        A token that some rule has judged and dropped may be drafted again at the same place, and must not be drawn from
+        the same noise: the verdict has told something about it. The target's own noise is shared on purpose.
+        """
+        return self if self.coupled else replace(self, seed=fold(self.seed, position))
+
+    def draw(self, distribution: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
         """`count` children of the node `ordinal` at `depth`, without replacement, in drawing order."""
         if self.coupled:
-            key = target_key(self.seed, self.root + self.first + depth + 1)
+            key = target_key(self.seed, self.root + depth + 1)
         else:
-            key = fold(self.seed, Purpose.DRAFT, self.root, self.first + ordinal)
-        return race(law, key, count)
+            key = fold(self.seed, Purpose.DRAFT, self.root, ordinal)
+        return race(distribution, key, count)
 
     def chain_keys(self, length: int) -> list[int]:
         """The keys of `draw` along a chain, where node i stands at depth i."""
         if self.coupled:
-            stem, first = fold(self.seed, Purpose.TARGET), self.root + self.first + 1
+            stem, first = fold(self.seed, Purpose.TARGET), self.root + 1
         else:
-            stem, first = fold(self.seed, Purpose.DRAFT, self.root), self.first
+            stem, first = fold(self.seed, Purpose.DRAFT, self.root), 0
         return [fold_into(stem, first + i) for i in range(length)]
 
 

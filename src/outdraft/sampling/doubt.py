@@ -37,7 +37,7 @@ def sure_decisions(seq: Sequence, logits: Tensor, paths: Seq[list[int]], bound: 
 
 
 def _sure_race(scores: Tensor, key: int, params: SamplingParams, bound: float) -> bool:
-    """One row [V] of scores (logs of the law, up to a constant)."""
+    """One row [V] of scores (logs of the distribution, up to a constant)."""
     sure, possible = _kept(scores, params, bound)
     times = torch.log(uniforms(key, scores.shape[0], scores.device)).neg_().log_() - scores  # logs; the first wins
     first = times.masked_fill(~possible, torch.inf).topk(min(2, scores.shape[0]), largest=False)

@@ -1,34 +1,40 @@
-"""From a law and a key to tokens: the exponential race.
+"""From a distribution and a key to tokens: the exponential race.
 
-Token i finishes at -log(u_i) / law_i; the first to finish is a draw from the law, the first k in order are k draws
-without replacement (the Gumbel-max trick in another guise; Kool, van Hoof and Welling, "Stochastic beams and where to
-find them", 2019, https://arxiv.org/abs/1903.06059). Two laws raced on the same noise agree as often as they overlap
-allows closely: that is what makes the coupled rule accept.
+Token i finishes at -log(u_i) / distribution_i; the first to finish is a draw from the distribution, the first k in
+order are k draws without replacement (the Gumbel-max trick in another guise; Kool, van Hoof and Welling, "Stochastic
+beams and where to find them", 2019, https://arxiv.org/abs/1903.06059). Two distributions raced on the same noise agree
+as often as they overlap allows closely: that is what makes the coupled rule accept.
 """
 
 import torch
 from torch import Tensor
 
 from outdraft.core.errors import NumericsError
-from outdraft.kernels import laws
+from outdraft.kernels.decoder import distributions
 from outdraft.sampling.noise import uniforms
 
 
-def race(law: Tensor, key: int, count: int = 1) -> list[int]:
-    """`count` distinct indices of `law` [V] in drawing order; fewer if fewer have any mass.
+def race(distribution: Tensor, key: int, count: int = 1) -> list[int]:
+    """`count` distinct indices of `distribution` [V] in drawing order; fewer if fewer have any mass.
 
-    The law need not be normalised. Raises `NumericsError` when it has no mass or is not finite.
+    The distribution need not be normalised. Raises `NumericsError` when it has no mass or is not finite.
     """
-    if (drawn := laws.race(law, key, count)) is not None:
+    if (drawn := distributions.race(distribution, key, count)) is not None:
         return drawn
-    times = torch.log(uniforms(key, law.shape[0], law.device)).neg_().div_(law.to(torch.float64))
+    times = (
+        torch.log(uniforms(key, distribution.shape[0], distribution.device)).neg_().div_(distribution.to(torch.float64))
+    )
     if count == 1:
         best = int(torch.argmin(times))
-        if not law[best] > 0:
-            raise NumericsError(f"cannot draw from a law of {law.shape[0]} entries: it has no mass, or holds NaN")
+        if not distribution[best] > 0:
+            raise NumericsError(
+                f"cannot draw from a distribution of {distribution.shape[0]} entries: it has no mass, or holds NaN"
+            )
         return [best]
-    order = torch.topk(times, min(count, law.shape[0]), largest=False).indices.tolist()
-    drawn = [i for i in order if law[i] > 0]
+    order = torch.topk(times, min(count, distribution.shape[0]), largest=False).indices.tolist()
+    drawn = [i for i in order if distribution[i] > 0]
     if not drawn:
-        raise NumericsError(f"cannot draw from a law of {law.shape[0]} entries: it has no mass, or holds NaN")
+        raise NumericsError(
+            f"cannot draw from a distribution of {distribution.shape[0]} entries: it has no mass, or holds NaN"
+        )
     return drawn

@@ -6,10 +6,10 @@ from torch import Tensor
 from outdraft.core.logprobs import TokenLogprobs
 
 
-def token_logprobs(token: int, logits: Tensor, law: Tensor, num_top: int) -> TokenLogprobs:
-    """`logits` [V] raw and `law` [V] warped at the node that predicted `token`."""
+def token_logprobs(token: int, logits: Tensor, distribution: Tensor, num_top: int) -> TokenLogprobs:
+    """`logits` [V] raw and `distribution` [V] warped at the node that predicted `token`."""
     raw = torch.log_softmax(logits.double(), -1)
-    warped = torch.log(law.double())
+    warped = torch.log(distribution.double())
     return TokenLogprobs(
         token=token,
         raw=float(raw[token]),

@@ -1,7 +1,7 @@
-"""Logits to a law, once, in one place, for target and drafter alike.
+"""Logits to a distribution, once, in one place, for target and drafter alike.
 
 The order is vLLM's: logit bias, min_tokens mask, penalties, temperature, min-p, top-k, top-p. Greedy decoding is the
-one-hot law of the processed logits, so no rule needs to know of temperature. A residual is never warped again.
+one-hot distribution of the processed logits, so no rule needs to know of temperature. A residual is never warped again.
 Min-p: Nguyen et al., "Turning up the heat", 2024, https://arxiv.org/abs/2407.01082. Top-p: Holtzman et al., "The
 curious case of neural text degeneration", 2019, https://arxiv.org/abs/1904.09751.
 """
@@ -12,28 +12,28 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import HostTree
-from outdraft.core.errors import NumericsError
+from outdraft.core.errors import NumericsError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
-from outdraft.kernels.laws import Warp, warp_rows
+from outdraft.kernels.decoder.distributions import Warp, warp_rows
 from outdraft.sampling.penalties import penalise
 
 
 def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = None, *, soft: bool = False) -> Tensor:
-    """The laws [n, V] that rows `logits` [n, V] stand for.
+    """The distributions [n, V] that rows `logits` [n, V] stand for.
 
     `paths[i]`: draft tokens between `seq.tokens` and what row i predicts (empty at the pending node); needed only
-    where `params.depends_on_history`. `soft`: a greedy request's law at temperature 1 instead of the one-hot one, for
-    lossy rules that ask how probable a token is. Raises `NumericsError` on NaN or infinite logits (-inf is a mask, and
-    fine); on a GPU, where looking would make the host wait, their law has no finite sum instead, and whoever judges it
-    raises.
+    where `params.depends_on_history`. `soft`: a greedy request's distribution at temperature 1 instead of the one-hot
+    one, for lossy rules that ask how probable a token is. Raises `NumericsError` on NaN or infinite logits (-inf is a
+    mask, and fine); on a GPU, where looking would make the host wait, their distribution has no finite sum instead, and
+    whoever judges it raises.
     """
     params = seq.request.params
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
     warp = warp_of(params)
     one_hot = params.greedy and not soft
-    if not one_hot and not params.edits_logits and (law := warp_rows(logits, warp)) is not None:
-        return law
+    if not one_hot and not params.edits_logits and (distribution := warp_rows(logits, warp)) is not None:
+        return distribution
     # One reduction finds NaN and +inf at once: the maximum of a row carries either.
     best = logits.amax(-1)
     if best.device.type == "cpu" and not bool(torch.isfinite(best).all()):
@@ -42,19 +42,26 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
             f"sequence {seq.id}: logits of row {row} hold {float(best[row])} as their largest value at position "
             f"{len(seq.tokens)}: the weights are damaged, or overflow in their number format (try dtype float32)"
         )
-    logits = adjust(seq, logits, paths)
+    if params.edits_logits:
+        logits = adjust(seq, logits, paths)
+        best = logits.amax(-1)
+        if best.device.type == "cpu" and not bool(torch.isfinite(best).all()):
+            raise RequestError(
+                f"logit_bias, min_tokens and penalties leave no token to choose at position {len(seq.tokens)}: the "
+                f"largest logit is {float(best[~torch.isfinite(best)][0])} after them; ask for less"
+            )
     if one_hot:
         if best.device.type != "cpu":
             return poisoned_one_hot(logits, best)
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
     if (found := warp_rows(logits, warp)) is not None:
         return found
-    law = torch.softmax(logits if warp.temperature == 1.0 else logits / warp.temperature, -1)
-    return _truncate(law, warp) if warp.truncates else law
+    distribution = torch.softmax(logits if warp.temperature == 1.0 else logits / warp.temperature, -1)
+    return _truncate(distribution, warp) if warp.truncates else distribution
 
 
 def warp_of(params: SamplingParams) -> Warp:
-    """What makes a law of adjusted logits; of a greedy request the law at temperature 1."""
+    """What makes a distribution of adjusted logits; of a greedy request the distribution at temperature 1."""
     return Warp(
         temperature=1.0 if params.greedy else params.temperature, top_k=params.top_k, top_p=params.top_p,
         min_p=params.min_p,
@@ -62,7 +69,8 @@ def warp_of(params: SamplingParams) -> Warp:
 
 
 def poisoned_one_hot(logits: Tensor, largest: Tensor) -> Tensor:
-    """The greedy law [n, V] of logits that nobody looked at: NaN in place of 1 where `largest` [n] is not finite."""
+    """The greedy distribution [n, V] of logits that nobody looked at: NaN in place of 1 where `largest` [n] is not
+    finite."""
     one = torch.where(largest.isfinite(), 1.0, torch.nan).to(logits)
     return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), one[:, None])
 
@@ -94,16 +102,16 @@ def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tenso
     return logits
 
 
-def _truncate(law: Tensor, warp: Warp) -> Tensor:
+def _truncate(distribution: Tensor, warp: Warp) -> Tensor:
     """Zero what min-p, top-k and top-p leave out, and renormalise. Ties at the edge of top-k all stay."""
     if warp.min_p:
-        law = law.masked_fill(law < warp.min_p * law.amax(-1, keepdim=True), 0.0)
-    if warp.top_k and warp.top_k < law.shape[-1]:
-        edge = law.topk(warp.top_k, -1).values[..., -1:]
-        law = law.masked_fill(law < edge, 0.0)
+        distribution = distribution.masked_fill(distribution < warp.min_p * distribution.amax(-1, keepdim=True), 0.0)
+    if warp.top_k and warp.top_k < distribution.shape[-1]:
+        edge = distribution.topk(warp.top_k, -1).values[..., -1:]
+        distribution = distribution.masked_fill(distribution < edge, 0.0)
     if warp.top_p < 1:
-        law = law / law.sum(-1, keepdim=True)
-        ordered, index = torch.sort(law, dim=-1, descending=True, stable=True)
+        distribution = distribution / distribution.sum(-1, keepdim=True)
+        ordered, index = torch.sort(distribution, dim=-1, descending=True, stable=True)
         outside = ordered.cumsum(-1) - ordered >= warp.top_p  # the mass before it already suffices
-        law = law.masked_fill(outside.gather(-1, index.argsort(-1)), 0.0)
-    return law / law.sum(-1, keepdim=True)
+        distribution = distribution.masked_fill(outside.gather(-1, index.argsort(-1)), 0.0)
+    return distribution / distribution.sum(-1, keepdim=True)

@@ -3,7 +3,7 @@
 For drafters so weak that a subtler fault (`outdraft.testing.planted`) would change next to nothing of the output.
 """
 
-from outdraft.core.registry import Method
+from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 
@@ -16,19 +16,17 @@ def accept_all(case: Case) -> Verdict:
     return case.verdict(node, case.coins.draw(case.p[node], depth))
 
 
-LIAR = Method(
+LIAR = RuleMethod(
     name="liar",
-    kind="verifier",
     summary="the same, and says that it is lossless",
     build=lambda options: PerDraft(accept_all),
     options=NoOptions,
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )
-METHOD = Method(
+METHOD = RuleMethod(
     name="accept_all",
-    kind="verifier",
     summary="a lossy rule on purpose: keeps every guess",
     build=lambda options: PerDraft(accept_all, lossless=False),
     options=NoOptions,
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

@@ -8,13 +8,14 @@ after     the cache has len(tokens) - 1 rows, and (over a `Runner`) equals a fre
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from itertools import pairwise
+from typing import cast
 
 import torch
 
 from outdraft.core.draft import Draft, HostTree, Role
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Replay, Target, TargetOutput
+from outdraft.core.target import Replay, ReplayingTarget, Target, TargetOutput
 
 
 class AuditError(AssertionError):
@@ -39,11 +40,13 @@ class AuditedTarget:
         self.num_passes = 0
         self._pass: dict[int, tuple[int, HostTree | None]] = {}
 
-    def begin(self, seq: Sequence) -> None:
+    def begin(self, seq: Sequence) -> int:
         """A sequence may begin once."""
         require(seq.id not in self.cached, f"sequence {seq.id} began twice")
-        self.cached[seq.id] = []
-        self.target.begin(seq)
+        num_there = self.target.begin(seq)
+        require(0 <= num_there < len(seq.tokens), f"{num_there} rows are there of a prompt of {len(seq.tokens)} tokens")
+        self.cached[seq.id] = seq.tokens[:num_there]
+        return num_there
 
     def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
         """Check the layout of the pass, then run it."""
@@ -66,12 +69,12 @@ class AuditedTarget:
         require(cached == seq.tokens[: len(cached)], f"{name}: the cache does not spell the text")
         start = len(cached)
         require(tokens[:certain] == seq.tokens[start : start + certain], f"{name}: prompt rows are not the prompt")
-        expected = list(range(start, start + certain))
+        expected = [seq.position(i) for i in range(start, start + certain)]
         if tree is not None:
             pending_at = start + certain
             require(pending_at == len(seq.tokens) - 1, f"{name}: a draft before the prompt was read")
             require(tokens[certain] == seq.pending, f"{name}: node 0 is not the pending token")
-            expected += [pending_at + depth for depth in tree.depths]
+            expected += [seq.position(pending_at + depth) for depth in tree.depths]
         require(positions == expected, f"{name}: positions {positions}, expected {expected}")
         if draft is not None and tree is not None:
             check_draft(draft, tree, self.vocab_size, name)
@@ -103,7 +106,7 @@ class AuditedTarget:
     def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
         """A drifted pass may be asked again before it is committed."""
         require(packed.seqs[i].id in self._pass, f"sequence {packed.seqs[i].id}: replay without a pass")
-        return self.target.replay(packed, i, node)
+        return cast(ReplayingTarget, self.target).replay(packed, i, node)
 
     def end(self, seq: Sequence) -> None:
         """A sequence may end once, after it began."""
@@ -114,7 +117,8 @@ class AuditedTarget:
 
 
 def check_draft(draft: Draft, tree: HostTree, vocab_size: int, name: str) -> None:
-    """A draft is well formed: ids in range, laws that are laws, acceptable nodes that see their ancestors alone."""
+    """A draft is well formed: ids in range, distributions that are distributions, acceptable nodes that see their
+    ancestors alone."""
     n = draft.num_nodes
     require(all(0 <= token < vocab_size for token in tree.tokens), f"{name}: a drafted id is outside the vocabulary")
     require(draft.roles is None or int(draft.roles[0]) == Role.VERIFY, f"{name}: the pending node is a probe")
@@ -127,9 +131,15 @@ def check_draft(draft: Draft, tree: HostTree, vocab_size: int, name: str) -> Non
             if draft.q is None:  # a child drawn with replacement may come twice; a table's would be a wasted row
                 require(len(set(drafted)) == len(drafted), f"{name}: node {node} has the same child twice: {drafted}")
                 continue
-            law = draft.q[row].double()
-            require(bool((law >= 0).all()) and abs(float(law.sum()) - 1) < 1e-4, f"{name}: q[{row}] is no law")
-            require(all(law[token] > 0 for token in drafted), f"{name}: q[{row}] gives no mass to a child that it drew")
+            distribution = draft.q[row].double()
+            require(
+                bool((distribution >= 0).all()) and abs(float(distribution.sum()) - 1) < 1e-4,
+                f"{name}: q[{row}] is no distribution",
+            )
+            require(
+                all(distribution[token] > 0 for token in drafted),
+                f"{name}: q[{row}] gives no mass to a child that it drew",
+            )
     if draft.mask is not None:
         require(tuple(draft.mask.shape) == (n, n), f"{name}: mask is {tuple(draft.mask.shape)}, not {(n, n)}")
         acceptable = {0} | {child for children in tree.children for child in children}

@@ -31,16 +31,17 @@ class DriftingTarget(TableTarget):
         self.forgets = forgets
         self.off: dict[int, list[bool]] = {}  # sequence -> which cached rows are off
         self._alone = True
-        self._replayed: set[int] = set()
+        self._replayed: dict[int, int] = {}  # sequence -> tokens whose rows a replay has computed since the last pass
 
-    def begin(self, seq: Sequence) -> None:
-        """Start with no rows."""
-        super().begin(seq)
+    def begin(self, seq: Sequence) -> int:
         self.off[seq.id] = []
+        return super().begin(seq)
 
     def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
         """The table's logits [M, V], and noise where the pass is not plain decoding's."""
         out = super().forward(packed, taps)
+        for seq in packed.seqs:
+            self._replayed.pop(seq.id, None)
         self._alone = len(packed.seqs) == 1 and packed.node_starts[-1] <= 1
         drifted = {i for i, seq in enumerate(packed.seqs) if not self._alone or any(self.off[seq.id])}
         for i in drifted:
@@ -54,23 +55,22 @@ class DriftingTarget(TableTarget):
         assert tree is not None
         path = tree.path(node)
         logits = self.next_logits([*seq.tokens, *(tree.tokens[v] for v in path)])
-        off = self.off[seq.id]
-        first = off.index(True) if True in off else len(off)
+        off, length = self.off[seq.id], len(seq.tokens) + len(path)
+        first = self._replayed.get(seq.id, off.index(True) if True in off else len(off))
         if self.forgets:
             return Replay(logits=logits + self._noise(seq, node, 1), num_rows=1)
-        off[first:] = [False] * (len(off) - first)
-        self._replayed.add(seq.id)
-        return Replay(logits=logits, num_rows=len(seq.tokens) + len(path) - first)
+        off[:] = [False] * len(off)
+        self._replayed[seq.id] = length
+        return Replay(logits=logits, num_rows=length - first)
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         """Keep these rows; those of a pass of many are off, and so is everything that reads them."""
         super().commit(seq, keep)
         fine = seq.id in self._replayed or (self._alone and not any(self.off[seq.id]))
-        self._replayed.discard(seq.id)
+        self._replayed.pop(seq.id, None)
         self.off[seq.id] += [not fine] * len(keep)
 
     def end(self, seq: Sequence) -> None:
-        """Forget the sequence."""
         super().end(seq)
         del self.off[seq.id]
 

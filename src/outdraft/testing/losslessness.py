@@ -1,10 +1,10 @@
 """The proof that a user can run: is the speculative output the target's own, for this model and these settings?
 
-    greedy identity    plain and speculative write the same tokens, prompt by prompt
-    seeded identity    the same for sampled requests that name a seed, where the rule couples
-    sampled law        many texts from the same prompts, plain and speculative: one law? (two-sample test, stated power)
-    power              how many texts the next test needs to catch a lossy rule in the honest one's place
-    token law          tokens of so many long texts against the laws that a plain pass recomputes (one-sample test)
+    greedy identity       plain and speculative write the same tokens, prompt by prompt
+    seeded identity       the same for sampled requests that name a seed, where the rule couples
+    sampled distribution  many texts from the same prompts, plain and speculative: two-sample test of stated power
+    power                 how many texts the next test needs to catch a lossy rule in the honest one's place
+    token distribution    tokens of so many long texts against what a plain pass recomputes: one-sample test
 
 Plain and speculative run in batches of different sizes, so that identity is also independence of the batch. What is
 tested is the whole engine through its front door, not a part of it. Data in: two `LLM`s; data out: `Check`s.
@@ -18,9 +18,9 @@ from typing import Any
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.llm import LLM
-from outdraft.engine.writer import Result
+from outdraft.engine.writer import Result, all_whole
 from outdraft.testing.statistics import TwoSample, detectable_shift, two_sample
-from outdraft.testing.token_law import TokenLaw, judge_tokens
+from outdraft.testing.token_distribution import TokenDistribution, judge_tokens
 
 PLANTED = "outdraft.testing.planted:METHOD"
 FAULTS = {"keep what is likely": PLANTED, "keep everything": "outdraft.testing.accept_all:METHOD"}  # subtle to crude
@@ -69,17 +69,17 @@ SETTINGS = (
 class Auditor:
     """Runs checks against one plain engine, whose texts and samples are made once for all drafters.
 
-    alpha: chance of one false alarm in the whole audit; `num_laws` checks of laws share it.
+    alpha: chance of one false alarm in the whole audit; `num_distributions` checks of distributions share it.
     """
 
     plain: LLM
     prompts: list[list[int]]
-    law_prompts: list[list[int]]
+    distribution_prompts: list[list[int]]
     max_tokens: int = 128
-    samples: int = 1000  # texts for each law prompt and side
-    law_tokens: int = 6  # tokens of each such text
+    samples: int = 1000  # texts for each distribution prompt and side
+    distribution_tokens: int = 6  # tokens of each such text
     alpha: float = 1e-3
-    num_laws: int = 1
+    num_distributions: int = 1
     _texts: dict[tuple[str, bool], list[Result]] = field(default_factory=dict)
     _samples: dict[str, list[list[Result]]] = field(default_factory=dict)
 
@@ -90,7 +90,7 @@ class Auditor:
         params = self._identity_params(setting)
         name = f"{kind} identity"
         if seeded and not spec.engine.parts.verifier.couples(Request(prompt_token_ids=(0,), params=params[0])):
-            detail = "not promised: this rule does not couple to the seed; see the law"
+            detail = "not promised: this rule does not couple to the seed; see the distribution"
             return Check(name=name, passed=True, detail=detail)
         key = (setting.name, seeded)
         if key not in self._texts:
@@ -106,20 +106,20 @@ class Auditor:
             return Check(name=name, passed=False, detail=f"{size} are identical, but nothing was drafted: no proof")
         return Check(name=name, passed=True, detail=f"{size}: identical; {accepted} of {drafted} drafted were accepted")
 
-    def law(self, spec: LLM, setting: Setting) -> Check:
-        """Whether plain and speculative texts can come from one law."""
+    def distribution(self, spec: LLM, setting: Setting) -> Check:
+        """Whether plain and speculative texts can come from one distribution."""
         theirs, ours = self._plain_samples(setting), self._sample(spec, setting)
         drafted = sum(result.stats.num_draft_tokens for results in ours for result in results)
         tables = [
             two_sample(_pairs(theirs[prompt], place), _pairs(ours[prompt], place))
             for prompt in range(len(ours))
-            for place in range(self.law_tokens - 1)
+            for place in range(self.distribution_tokens - 1)
         ]
         tables = [table for table in tables if table.degrees > 0]
-        size = f"{self.samples} texts of {self.law_tokens} tokens from each of {len(ours)} prompts, twice"
+        size = f"{self.samples} texts of {self.distribution_tokens} tokens from each of {len(ours)} prompts, twice"
         if not drafted or not tables:
             reason = "nothing was drafted" if not drafted else "every text is the same"
-            return Check(name="sampled law", passed=False, detail=f"{size}: {reason}, so this shows nothing")
+            return Check(name="sampled distribution", passed=False, detail=f"{size}: {reason}, so this shows nothing")
         p_value = min(1.0, min(table.p_value for table in tables) * len(tables))
         shift = self.smallest_shift(tables)
         verdict = "no difference" if p_value >= self.level else "they DIFFER"
@@ -128,24 +128,24 @@ class Auditor:
             f"a shift of total variation {shift:.2f} in any table would be found with probability {POWER}; "
             f"{drafted} tokens were drafted"
         )
-        return Check(name="sampled law", passed=p_value >= self.level, detail=detail)
+        return Check(name="sampled distribution", passed=p_value >= self.level, detail=detail)
 
     def tokens(self, spec: LLM, setting: Setting, *, effort: int = 1) -> Check:
-        """Whether the tokens of `effort` times as many long unseeded texts were drawn from their laws."""
+        """Whether the tokens of `effort` times as many long unseeded texts were drawn from their distributions."""
         found = self._judge_tokens(spec, setting, effort)
         size = f"{effort * len(self.prompts)} texts of {self.max_tokens} tokens, {found.num_tokens} rounds with a guess"
         if found.num_tokens < MIN_TOKENS:
             detail = f"{size}: too few to judge"
-            return Check(name="token law", passed=False, detail=detail)
+            return Check(name="token distribution", passed=False, detail=detail)
         shift = found.smallest_shift(alpha=self.level, power=POWER)
         passed = found.p_value >= self.level
         forbidden = f", {found.forbidden} impossible tokens" if found.forbidden else ""
         detail = (
             f"{size}{forbidden}: the tokens {'fit' if passed else 'do NOT fit'} "
-            f"the laws that a plain pass recomputes, p = {found.p_value:.2g} (level {self.level:.1g}); "
+            f"the distributions that a plain pass recomputes, p = {found.p_value:.2g} (level {self.level:.1g}); "
             f"an average shift of total variation {shift:.3f} would be found with probability {POWER}"
         )
-        return Check(name="token law", passed=passed, detail=detail)
+        return Check(name="token distribution", passed=passed, detail=detail)
 
     def power(self, faults: Mapping[str, LLM], setting: Setting) -> tuple[Check, int]:
         """How much effort it takes until a rule that is lossy on purpose is rejected by a wide margin.
@@ -171,7 +171,7 @@ class Auditor:
         detail = f"no planted fault is caught{missed}: take more prompts and tokens"
         return Check(name="power", passed=False, detail=detail), MAX_EFFORT
 
-    def _judge_tokens(self, spec: LLM, setting: Setting, effort: int) -> TokenLaw:
+    def _judge_tokens(self, spec: LLM, setting: Setting, effort: int) -> TokenDistribution:
         params = SamplingParams(**{**setting.sampling, "max_tokens": self.max_tokens})
         prompts = self.prompts * effort
         results = _in_batches(spec, prompts, [params] * len(prompts), SPECULATIVE_BATCH)
@@ -179,8 +179,7 @@ class Auditor:
 
     @property
     def level(self) -> float:
-        """Level of one check."""
-        return self.alpha / self.num_laws
+        return self.alpha / self.num_distributions
 
     def smallest_shift(self, tables: Seq[TwoSample]) -> float:
         """What the weakest of the tables still finds."""
@@ -200,8 +199,9 @@ class Auditor:
 
     def _sample(self, llm: LLM, setting: Setting) -> list[list[Result]]:
         """[prompt][i]: unseeded texts, so that the rule of highest acceptance is the one that is tested."""
-        params = SamplingParams(**{**setting.sampling, "max_tokens": self.law_tokens})
-        return [llm.generate([{"prompt_token_ids": ids}] * self.samples, params) for ids in self.law_prompts]
+        params = SamplingParams(**{**setting.sampling, "max_tokens": self.distribution_tokens})
+        prompts = [[{"prompt_token_ids": ids}] * self.samples for ids in self.distribution_prompts]
+        return [all_whole(llm.generate(same, params)) for same in prompts]
 
     def _difference(self, theirs: Result, mine: Result) -> str:
         at = next(
@@ -221,7 +221,7 @@ def _in_batches(llm: LLM, prompts: Seq[list[int]], params: Seq[SamplingParams], 
     results: list[Result] = []
     for start in range(0, len(prompts), size):
         part = slice(start, start + size)
-        results += llm.generate([{"prompt_token_ids": ids} for ids in prompts[part]], params[part])
+        results += all_whole(llm.generate([{"prompt_token_ids": ids} for ids in prompts[part]], params[part]))
     return results
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.coins import Coins, DraftCoins
-from outdraft.core.registry import Method
+from outdraft.core.method import RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 
@@ -65,9 +65,8 @@ class StuckCoins:
         """The same coin for every ordinal."""
         return self.honest.flip(probability, 0)
 
-    def draw(self, law: Tensor, depth: int) -> int:
-        """As it should be."""
-        return self.honest.draw(law, depth)
+    def draw(self, distribution: Tensor, depth: int) -> int:
+        return self.honest.draw(distribution, depth)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,16 +75,15 @@ class ArgmaxDraftCoins:
 
     honest: DraftCoins
 
-    def draw(self, law: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
+    def draw(self, distribution: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:
         """The best `count` tokens."""
-        return [int(token) for token in torch.topk(law, min(count, len(law))).indices]
+        return [int(token) for token in torch.topk(distribution, min(count, len(distribution))).indices]
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="planted",
-    kind="verifier",
     summary="a lossy rule on purpose: accepts whatever the target finds likely enough",
     build=lambda options: PerDraft(accept_probable, lossless=False),
     options=NoOptions,
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

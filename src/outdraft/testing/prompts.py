@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from itertools import chain, cycle, islice
 from pathlib import Path
 
-from outdraft.codecs.codec import Codec
+from outdraft.codecs.codec import TextualCodec
 
 _MODULES = ("argparse", "ast", "calendar", "csv", "datetime", "difflib", "doctest", "email.message", "fractions",
             "heapq", "inspect", "json.decoder", "logging", "pathlib", "pickle", "random", "shlex", "statistics",
@@ -33,7 +33,7 @@ COPIES = (
 )  # fmt: skip
 
 
-def identity_prompts(codec: Codec | None, count: int, *, vocab_size: int, max_len: int) -> list[list[int]]:
+def identity_prompts(codec: TextualCodec | None, count: int, *, vocab_size: int, max_len: int) -> list[list[int]]:
     """`count` prompts as ids, of at most `max_len` tokens: hand-written ones first, then pieces of the library."""
     if codec is None:
         return random_prompts(count, vocab_size=vocab_size, max_len=max_len)
@@ -41,7 +41,7 @@ def identity_prompts(codec: Codec | None, count: int, *, vocab_size: int, max_le
     return [codec.encode(text)[:max_len] for text in texts]
 
 
-def law_prompts(codec: Codec | None, *, vocab_size: int) -> list[list[int]]:
+def distribution_prompts(codec: TextualCodec | None, *, vocab_size: int) -> list[list[int]]:
     """A few short prompts, after which each kind of drafter has something to say (two of them repeat themselves)."""
     if codec is None:
         return [ids * 2 for ids in random_prompts(3, vocab_size=vocab_size, max_len=6)]

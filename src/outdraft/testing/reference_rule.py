@@ -1,7 +1,7 @@
 """The plainest lossless rule, and the plainest policy: what a drafter is tested with when the rule is not the question.
 
 rule     at each node draw the target's own token; while a child carries it, walk on; the first draw without a
-         child is the extra token (what was drawn is the target's law whatever was guessed, q is not read)
+         child is the extra token (what was drawn is the target's distribution whatever was guessed, q is not read)
 policy   the same budget in every round, even where it runs past the end of the text
 """
 
@@ -65,7 +65,7 @@ class ConstantPolicy:
         return plans
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """Learns nothing."""
+        """What became of a guess does not change the next plan."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Remembers nothing."""
+        """No state is kept for a sequence."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -30,19 +30,18 @@ class ScriptedDrafter:
 
     def __init__(self, next_logits: NextLogits, num_right: Callable[[int], int]) -> None:
         self.needs = Needs()
+        self.traits = Traits()
         self.next_logits = next_logits
         self.num_right = num_right
         self.rounds: dict[int, int] = {}
         self.num_seen: dict[int, int] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Count rounds from 0."""
         for seq in seqs:
             self.rounds[seq.id] = 0
             self.num_seen[seq.id] = 0
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """One chain a sequence."""
         return [self._guess(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
 
     def _guess(self, seq: Sequence, budget: Budget) -> Draft:
@@ -62,7 +61,6 @@ class ScriptedDrafter:
             self.num_seen[one.seq.id] += one.num_committed
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget."""
         for seq in seqs:
             del self.rounds[seq.id], self.num_seen[seq.id]
 
@@ -83,23 +81,23 @@ def alternating(next_logits: NextLogits, pattern: Seq[int] = (2, 0, 3, 1)) -> Sc
 
 
 class RandomTreeDrafter:
-    """Trees of random shape whose children are really drawn from `q`: the material of law tests.
+    """Trees of random shape whose children are really drawn from `q`: the material of distribution tests.
 
     The shape depends on the position and the node's index, never on a drawn value (dropping a token for its value
-    would bend the law). `laws(tokens)`: the drafter's own law [V] after `tokens`.
+    would bend the distribution). `distributions(tokens)`: the drafter's own distribution [V] after `tokens`.
     """
 
-    def __init__(self, laws: Callable[[list[int]], Tensor], *, max_width: int = 3, max_nodes: int = 8) -> None:
+    def __init__(self, distributions: Callable[[list[int]], Tensor], *, max_width: int = 3, max_nodes: int = 8) -> None:
         self.needs = Needs()
-        self.laws = laws
+        self.traits = Traits()
+        self.distributions = distributions
         self.max_width = max_width
         self.max_nodes = max_nodes
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Stateless."""
+        """No state is kept for a sequence."""
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """One tree a sequence."""
         return [self._grow(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
 
     def _grow(self, seq: Sequence, budget: Budget) -> Draft:
@@ -109,19 +107,19 @@ class RandomTreeDrafter:
         node = 0
         while node < len(paths):
             depth = len(paths[node]) - 1
-            law = self.laws([*seq.tokens[:-1], *paths[node]])
+            distribution = self.distributions([*seq.tokens[:-1], *paths[node]])
             width = 1 + int(self.max_width * uniform(fold(len(seq.tokens), node)))
             width = min(width, limit - (len(paths) - 1)) if depth < budget.depth else 0
-            for token in coins.draw(law, depth, node, width) if width > 0 else []:
+            for token in coins.draw(distribution, depth, node, width) if width > 0 else []:
                 paths.append([*paths[node], token])
                 parents.append(node)
-            q.append(law)
+            q.append(distribution)
             node += 1
         tokens = torch.tensor([path[-1] for path in paths])
         return Draft(tokens=tokens, parents=torch.tensor(parents), q=torch.stack(q))
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Stateless."""
+        """No state is kept for a sequence."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Stateless."""
+        """No state is kept for a sequence."""

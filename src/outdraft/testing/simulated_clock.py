@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from outdraft.core.draft import Draft, host_tree
-from outdraft.core.drafter import Rewinds, Seen
+from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -45,7 +45,6 @@ class Round:
     beside: int = 0
 
     def serial(self, costs: Costs) -> float:
-        """One after the other."""
         return (self.before + self.beside) * costs.draft_step + costs.pass_time(self.rows)
 
     def overlapped(self, costs: Costs) -> float:
@@ -90,11 +89,9 @@ class SimulatedClock:
             self._before += count
 
     def serial_time(self) -> float:
-        """Of all rounds."""
         return sum(one.serial(self.costs) for one in self.rounds)
 
     def overlapped_time(self) -> float:
-        """Of all rounds."""
         return sum(one.overlapped(self.costs) for one in self.rounds)
 
     def _is_over(self) -> bool:
@@ -105,15 +102,13 @@ class SimulatedClock:
 class CountedSteps:
     """An inner drafter, whose every level of a guess is a draft step (a batch takes its steps together)."""
 
-    rewinds = True
-
-    def __init__(self, inner: Rewinds, clock: SimulatedClock) -> None:
+    def __init__(self, inner: Drafter, clock: SimulatedClock) -> None:
         self.needs: Needs = inner.needs
+        self.traits = Traits(rewinds=True, inner=(inner,))
         self._inner = inner
         self._clock = clock
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """As the inner one."""
         self._inner.begin(seqs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
@@ -123,9 +118,7 @@ class CountedSteps:
         return drafts
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """As the inner one."""
         self._inner.observe(seen)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """As the inner one."""
         self._inner.end(seqs)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from outdraft.codecs.text import TextCodec
 from outdraft.models.base import Decoder
 from outdraft.testing.tiny import tiny_model
 
@@ -41,11 +42,10 @@ class DrafterRow:
     side: Callable[[Decoder, Path], Mapping[str, Any]] = nothing
     target: Callable[[int, torch.dtype], Decoder] = plain_target  # of this vocabulary and precision
     references: Callable[[Decoder], tuple[tuple[int, ...], ...]] = no_documents  # of every request, given the target
-    codec: Callable[[int], object] | None = None  # the tiny target's tokenizer, given the size of its vocabulary
+    codec: Callable[[int], TextCodec] | None = None  # the tiny target's tokenizer, given the size of its vocabulary
     label: str = ""  # tells rows of one drafter apart
     remembers: bool = False  # keeps state across requests on purpose (a shared pool, a learned table)
 
     @property
     def name(self) -> str:
-        """Drafter and label."""
         return f"{self.drafter}-{self.label}" if self.label else self.drafter

@@ -1,4 +1,4 @@
-"""Are two samples from one law? A chi-square test over bins, and what it would have noticed.
+"""Are two samples from one distribution? A chi-square test over bins, and what it would have noticed.
 
 For two samples of n1 and n2 and bin shares that differ by d_i around the pooled share m_i, the statistic is (for large
 samples) noncentral chi-square with noncentrality
@@ -6,8 +6,9 @@ samples) noncentral chi-square with noncentrality
     L = n1 n2 / (n1 + n2) * sum d_i^2 / m_i  >=  n1 n2 / (n1 + n2) * (2 TV)^2        (Cauchy and Schwarz)
 
 so a shift of total variation TV, spread over the bins in whatever way, is found at least as surely as L says. Bins are
-chosen from the pooled sample alone, which does not bend the null law. Cochran, "The chi-square test of goodness of
-fit", 1952, https://doi.org/10.1214/aoms/1177729380. Data in: two lists of hashable outcomes; data out: a `TwoSample`.
+chosen from the pooled sample alone, which does not bend the null distribution. Cochran, "The chi-square test of
+goodness of fit", 1952, https://doi.org/10.1214/aoms/1177729380. Data in: two lists of hashable outcomes; data out: a
+`TwoSample`.
 """
 
 import math
@@ -25,7 +26,7 @@ MAX_OWN, MAX_SHARED = 40, 8  # bins of single outcomes; bins that rare outcomes 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TwoSample:
-    """One test. `p_value`: how often equal laws differ at least as much."""
+    """One test. `p_value`: how often equal distributions differ at least as much."""
 
     sizes: tuple[int, int]
     chi_square: float

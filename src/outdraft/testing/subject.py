@@ -27,6 +27,7 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.engine.stats import RequestStats
 from outdraft.models.base import Decoder
+from outdraft.models.port import Origin
 from outdraft.nn.context import CausalContext
 from outdraft.testing.audit import AuditedTarget
 from outdraft.testing.recompute import CacheRecheck
@@ -36,7 +37,7 @@ from outdraft.testing.spec_table import DrafterRow
 
 @dataclass(slots=True, kw_only=True)
 class Outcome:
-    """One request's run."""
+    """What came of one request: its sequence, counts and events."""
 
     seq: Sequence
     stats: RequestStats = field(default_factory=RequestStats)
@@ -51,7 +52,6 @@ class _Referring(Engine):
         self._references = references
 
     def add(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
-        """Accept a request."""
         return super().add(replace(request, references=self._references), find_stop)
 
 
@@ -92,10 +92,11 @@ class Subject:
         """An engine whose target is audited. Default rule: sample at each node; default policy: the same k always."""
         cache = replace(cache or CacheConfig(), poison=recheck)  # a use of a dropped row would show as NaN
         runner = self.make_runner(max_len, cache)
-        runner.codec = self.row.codec(self.vocab_size) if self.row.codec is not None else None
+        if self.row.codec is not None:
+            runner.port = replace(runner.port, origin=Origin(codec=self.row.codec(self.vocab_size)))
         parts = Parts(
             target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
-            drafter=self.method.build(self.options, runner),
+            drafter=self.method.build(self.options, runner.port),
             verifier=verifier or ReferenceRule(),
             policy=policy or ConstantPolicy(Budget(depth=depth, nodes=nodes)),
         )

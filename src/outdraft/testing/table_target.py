@@ -1,8 +1,8 @@
 """A target without a network: the next-token logits are a seeded random table over the last tokens.
 
 It keeps the contract of `core.target.Target` and nothing else, so that a test of the loop, of a rule or of a drafter
-runs in microseconds and its exact law is known. Node v of a draft is scored from the cached tokens and v's own path,
-which is what attention through a tree mask would see.
+runs in microseconds and its exact distribution is known. Node v of a draft is scored from the cached tokens and v's own
+path, which is what attention through a tree mask would see.
 """
 
 from collections.abc import Sequence as Seq
@@ -44,9 +44,9 @@ class TableTarget:
         tail = [0] * self.order + list(tokens)
         return self.table[tuple(tail[len(tail) - self.order :])]
 
-    def begin(self, seq: Sequence) -> None:
-        """Start with no rows."""
+    def begin(self, seq: Sequence) -> int:
         self.cached[seq.id] = []
+        return 0
 
     def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
         """Logits [M, V]; a tap is each row's token, one-hot [R, V]: a test can see which row it got."""
@@ -72,6 +72,5 @@ class TableTarget:
         self.cached[seq.id] += [tokens[row] for row in keep]
 
     def end(self, seq: Sequence) -> None:
-        """Forget the sequence."""
         del self.cached[seq.id]
         self._pass.pop(seq.id, None)

@@ -1,7 +1,8 @@
-"""Table models and the drafts they make: laws small enough that everything about them can be known exactly.
+"""Table models and the drafts they make: distributions small enough that everything about them can be known exactly.
 
-A table gives the next token's law from the last few tokens. `drafts_from` turns a table into a drafter function for a
-given tree: children drawn without replacement from the table's law, or its most probable tokens, deterministically.
+A table gives the next token's distribution from the last few tokens. `drafts_from` turns a table into a drafter
+function for a given tree: children drawn without replacement from the table's distribution, or its most probable
+tokens, deterministically.
 
     parents (-1, 0, 1, 2) a chain of three      (-1, 0, 0, 1, 1) two children of the root, two of the first child
 """
@@ -22,24 +23,22 @@ from outdraft.core.sequence import Sequence
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.sampling.warp import tree_paths
 
-Law = Callable[[Seq[int]], Tensor]  # all tokens so far -> [V] float64
+Distribution = Callable[[Seq[int]], Tensor]  # all tokens so far -> [V] float64
 DraftFunction = Callable[[Seq[int], DraftCoins], Draft]  # all tokens so far, pending included -> a guess
 
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """The law of the next token given the last `order` ones (missing ones count as token 0)."""
+    """The distribution of the next token given the last `order` ones (missing ones count as token 0)."""
 
-    rows: Tensor  # [V ** order, V] float64, each a law
+    rows: Tensor  # [V ** order, V] float64, each a distribution
     order: int
 
     @property
     def vocab_size(self) -> int:
-        """V."""
         return self.rows.shape[1]
 
     def __call__(self, tokens: Seq[int]) -> Tensor:
-        """[V]."""
         return self.rows[context_index(tokens, self.order, self.vocab_size)]
 
 
@@ -52,7 +51,8 @@ def context_index(tokens: Seq[int], order: int, vocab_size: int) -> int:
 
 
 def random_table(vocab_size: int, order: int, seed: int, *, spread: float = 1.0, top_k: int = 0) -> Table:
-    """Rows at random: `spread` 1 is uniform over all laws, larger is more peaked. `top_k`: keep only the best k."""
+    """Rows at random: `spread` 1 is uniform over all distributions, larger is more peaked. `top_k`: keep only the best
+    k."""
     noise = torch.rand(
         vocab_size**order, vocab_size, generator=torch.Generator().manual_seed(seed), dtype=torch.float64
     )
@@ -67,7 +67,9 @@ def blend(a: Table, b: Table, share: float) -> Table:
     return Table(share * a.rows + (1 - share) * b.rows, a.order)
 
 
-def drafts_from(law: Law, parents: Seq[int], *, sampled: bool = True, keep_q: bool | None = None) -> DraftFunction:
+def drafts_from(
+    distribution: Distribution, parents: Seq[int], *, sampled: bool = True, keep_q: bool | None = None
+) -> DraftFunction:
     """Grow the tree `parents` (parents[0] = -1) below the pending token.
 
     A node whose parent has no mass left for it is left out, with all below it. `keep_q`: whether the draft says what it
@@ -81,7 +83,7 @@ def drafts_from(law: Law, parents: Seq[int], *, sampled: bool = True, keep_q: bo
             if node not in made or not children:
                 continue
             here = made[node]
-            q = law(paths[here])
+            q = distribution(paths[here])
             if sampled:
                 drawn = coins.draw(q, len(paths[here]) - len(tokens), here, len(children))
             else:
@@ -91,8 +93,10 @@ def drafts_from(law: Law, parents: Seq[int], *, sampled: bool = True, keep_q: bo
                 ids.append(token)
                 above.append(here)
                 paths.append([*paths[here], token])
-        laws = torch.stack([law(path) for path in paths]) if (sampled if keep_q is None else keep_q) else None
-        return Draft(tokens=torch.tensor(ids), parents=torch.tensor(above), q=laws)
+        distributions = (
+            torch.stack([distribution(path) for path in paths]) if (sampled if keep_q is None else keep_q) else None
+        )
+        return Draft(tokens=torch.tensor(ids), parents=torch.tensor(above), q=distributions)
 
     return propose
 
@@ -118,10 +122,10 @@ def one_sequence(
     )
 
 
-def score(target: Law, seqs: Seq[Sequence], drafts: Seq[Draft]) -> tuple[PackedDrafts, Tensor]:
+def score(target: Distribution, seqs: Seq[Sequence], drafts: Seq[Draft]) -> tuple[PackedDrafts, Tensor]:
     """One pass of a table target: the packed drafts and p [M, V]."""
     packed = pack(seqs, drafts)
-    laws = []
+    distributions = []
     for seq, draft in zip(seqs, drafts, strict=True):
-        laws += [target([*seq.tokens, *path]) for path in tree_paths(host_tree(draft))]
-    return packed, torch.stack(laws)
+        distributions += [target([*seq.tokens, *path]) for path in tree_paths(host_tree(draft))]
+    return packed, torch.stack(distributions)

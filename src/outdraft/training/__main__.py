@@ -14,7 +14,7 @@ from outdraft.training.run import run_recipe
 
 
 def main() -> int:
-    """The command."""
+    """Read the command line and run one training recipe."""
     parser = argparse.ArgumentParser(prog="python -m outdraft.training", description=__doc__)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--data", type=Path, required=True, help="folder of the packed corpora")

@@ -3,7 +3,6 @@
 The data position is the step itself, because batches are a function of (seed, step).
 """
 
-import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -11,11 +10,12 @@ from typing import Any
 import torch
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.new_file import new_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a run stands."""
+    """Where a training run stands in its schedule."""
 
     step: int  # steps done
     decay_at: int
@@ -25,11 +25,9 @@ class Progress:
 
 def save_checkpoint(path: Path, optimizer_state: dict[str, Any], progress: Progress) -> None:
     """Write a checkpoint; a crash in between leaves the old one."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    beside = path.with_suffix(".part")
     fields = {name: getattr(progress, name) for name in Progress.__slots__}
-    torch.save({"optimizer": optimizer_state, "progress": fields}, beside)
-    os.replace(beside, path)
+    with new_file(path) as beside:
+        torch.save({"optimizer": optimizer_state, "progress": fields}, beside)
 
 
 def load_checkpoint(path: Path) -> tuple[dict[str, Any], Progress]:

@@ -26,7 +26,6 @@ class FixedRope(Rope):
         self._cos, self._sin = table.cos, table.sin  # [T, 1, d]
 
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
-        """Rows of the tables."""
         return Rotation(cos=self._cos[positions], sin=self._sin[positions])
 
 

@@ -2,10 +2,12 @@
 
     kind = "pretrain"        # tokenizer | pretrain | harvest | distill | early_exit | eagle | evaluate
     name = "target"          # results go to OUT/<name>
+    tokenizer = "tokenizer"  # whose ids are learned: OUT/<tokenizer>; left out: the target's
     data = "data.toml"       # the text sources, shared by all recipes of the zoo
     [model]  [loop]  [task]  # shape of the network, the loop's numbers, options of the kind
 
-Data in: a path. Data out: a `Recipe` of frozen dataclasses; an unknown key is an error that names the near miss.
+Data in: a path. Data out: a `TrainingRecipe` of frozen dataclasses; an unknown key is an error that
+names the near miss.
 """
 
 import tomllib
@@ -15,14 +17,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.registry import near_miss
+from outdraft.core.near_miss import near_miss
 
 T = TypeVar("T")
+TARGETS_TOKENIZER = "tokenizer"
 KINDS = ("tokenizer", "pretrain", "harvest", "distill", "early_exit", "eagle", "evaluate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class TextSource:
     """One body of text: where it is under --data, where it came from, and its share of the training tokens."""
 
     name: str
@@ -39,7 +42,7 @@ class Source:
 class DataConfig:
     """The sources and how they are cut."""
 
-    sources: tuple[Source, ...]
+    sources: tuple[TextSource, ...]
     copies_share: float = 0.1  # of all sequences: a passage, an instruction, the passage again
     num_copies: int = 12000  # how many such documents are made
     tokenizer_chars: int = 20_000_000  # how much text the tokenizer is learned from
@@ -72,13 +75,14 @@ class LoopConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Recipe:
+class TrainingRecipe:
     """A whole recipe; `model` and `task` are read by the kind that owns them."""
 
     kind: str
     name: str
     data: DataConfig
     loop: LoopConfig
+    tokenizer: str = TARGETS_TOKENIZER
     model: Mapping[str, Any] = field(default_factory=dict)
     task: Mapping[str, Any] = field(default_factory=dict)
 
@@ -97,16 +101,16 @@ def build(cls: type[T], given: Mapping[str, Any], where: str) -> T:
     return cls(**given)
 
 
-def read_recipe(path: Path) -> Recipe:
+def read_recipe(path: Path) -> TrainingRecipe:
     """The recipe in a TOML file; `data` names a second file beside it."""
     raw = _read_toml(path)
     if raw.get("kind") not in KINDS:
         raise ConfigError(f"{path}: kind = {raw.get('kind')!r}; known: {', '.join(KINDS)}")
     data = _read_toml(path.parent / raw.get("data", "data.toml"))
-    sources = tuple(build(Source, s, f"[[sources]] of {path.parent}") for s in data.pop("sources", []))
+    sources = tuple(build(TextSource, s, f"[[sources]] of {path.parent}") for s in data.pop("sources", []))
     loop = build(LoopConfig, raw.get("loop", {"steps": 0}), f"[loop] of {path}")
     given = {**raw, "data": build(DataConfig, {**data, "sources": sources}, "the data file"), "loop": loop}
-    return build(Recipe, given, str(path))
+    return build(TrainingRecipe, given, str(path))
 
 
 def _read_toml(path: Path) -> dict[str, Any]:

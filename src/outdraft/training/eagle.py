@@ -6,7 +6,7 @@ Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840.
     step s   pair i reads g of pair i - 1 of step s - 1             the same        the same
 
 so step s sees what the network sees when it drafts the (s+1)-th token: true features up to i - s, its own after. Loss:
-soft cross-entropy to the target's law, weight decay^s. Data in: rows [B, T + 1]; the last id is not used.
+soft cross-entropy to the target's distribution, weight decay^s. Data in: rows [B, T + 1]; the last id is not used.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from outdraft.training.losses import acceptance, forward_kl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EagleOptions:
+class EagleTraining:
     """The recipe's [task] table."""
 
     taps: tuple[int, ...]
@@ -74,7 +74,7 @@ def _later(x: Tensor, by: int) -> Tensor:
     return x if by == 0 else F.pad(x, (0, 0, by, 0))[:, :, : x.shape[2]]
 
 
-def new_eagle(options: EagleOptions, target: Decoder, seed: int) -> EagleNet:
+def new_eagle(options: EagleTraining, target: Decoder, seed: int) -> EagleNet:
     """A fresh network in the target's type; its last norm starts as the target's."""
     config = EagleConfig(
         taps=tuple(options.taps),
@@ -104,7 +104,7 @@ def new_eagle(options: EagleOptions, target: Decoder, seed: int) -> EagleNet:
 class Eagle:
     """An EAGLE network under a frozen target."""
 
-    def __init__(self, net: EagleNet, target: Decoder, options: EagleOptions) -> None:
+    def __init__(self, net: EagleNet, target: Decoder, options: EagleTraining) -> None:
         self.module = net
         self.target = target.requires_grad_(False)
         self.num_steps, self.decay = options.num_steps, options.decay
@@ -118,7 +118,7 @@ class Eagle:
             places = torch.arange(length).repeat(batch)
             embedded = target.embed(ids.flatten(), places)
             out = target.run(embedded, places, TrainingContext(batch, length), taps=taps)
-            p = target.logits(out.hidden).view(batch, length, -1)[:, 1:]  # law of token i + 2 at pair i
+            p = target.logits(out.hidden).view(batch, length, -1)[:, 1:]  # distribution of token i + 2 at pair i
         pairs = length - 1
 
         def of_pairs(x: Tensor, first: int) -> Tensor:  # rows first..first+pairs of each sequence: [B * pairs, D]
@@ -133,11 +133,11 @@ class Eagle:
         for step in range(self.num_steps):
             g = net.run(tokens, f, positions, ctx)
             q = net.logits(g).view(batch, pairs, -1)
-            own, law = q[:, step:].flatten(0, 1), p[:, step:].flatten(0, 1)
-            total = total + self.decay**step * forward_kl(law, own)
+            own, distribution = q[:, step:].flatten(0, 1), p[:, step:].flatten(0, 1)
+            total = total + self.decay**step * forward_kl(distribution, own)
             weight += self.decay**step
             with torch.no_grad():
-                rates.append(acceptance(law, own))
+                rates.append(acceptance(distribution, own))
             shifted = torch.cat((true[:, :1], g.view(batch, pairs, -1)[:, :-1]), 1)
             f = shifted.flatten(0, 1)
         return torch.stack([total / weight, *rates])

@@ -1,7 +1,7 @@
 """Train an exit head on a frozen target: the state after E layers, as the final norm and head should see it.
 
-Data in: rows [B, T + 1]. Data out: forward KL from the target's law, then acceptance, and the acceptance that the plain
-early exit (no head) would have had.
+Data in: rows [B, T + 1]. Data out: forward KL from the target's distribution, then acceptance, and the acceptance that
+the plain early exit (no head) would have had.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from outdraft.training.losses import acceptance, forward_kl
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyExitOptions:
+class EarlyExitTraining:
     """The recipe's [task] table."""
 
     exit_layer: int
@@ -25,7 +25,7 @@ class EarlyExitOptions:
     init: bool = False
 
 
-def new_exit_head(options: EarlyExitOptions, target: Decoder, seed: int) -> EarlyExitHead:
+def new_exit_head(options: EarlyExitTraining, target: Decoder, seed: int) -> EarlyExitHead:
     """A fresh head in the target's type; its output starts as its input."""
     config = EarlyExitConfig(
         exit_layer=options.exit_layer,
@@ -50,7 +50,6 @@ class EarlyExit:
         self.target = target.requires_grad_(False)
 
     def loss(self, rows: Tensor) -> Tensor:
-        """[B, T + 1] -> [3]."""
         ids = rows[:, :-1]
         batch, length = ids.shape
         target, layer = self.target, self.module.config.exit_layer

@@ -18,7 +18,6 @@ from torch import Tensor, nn
 
 from outdraft.training.checkpoint import Progress, load_checkpoint, save_checkpoint
 from outdraft.training.config import LoopConfig
-from outdraft.training.data import Sampler
 from outdraft.training.optim import Optimizer
 from outdraft.training.schedule import Schedule
 from outdraft.training.team import Team
@@ -39,18 +38,28 @@ class Objective(Protocol):
         ...
 
 
+class Batches(Protocol):
+    """Training or validation data: a pure function of the step."""
+
+    def rows(self, step: int, first: int, count: int, length: int) -> Tensor:
+        """Rows first..first+count of the batch of this step: [count, length], int64."""
+        ...
+
+
 class Loop:
-    """One run in one folder."""
+    """One run in one folder. `listens`: to signals, while it runs and from then on; not in somebody else's program."""
 
     def __init__(
         self,
         objective: Objective,
-        train: Sampler,
-        valid: Sampler,
+        train: Batches,
+        valid: Batches,
         config: LoopConfig,
         run_dir: Path,
         team: Team,
         report: Report,
+        *,
+        listens: bool = True,
     ) -> None:
         self.objective, self.train_data, self.valid_data = objective, train, valid
         self.config, self.run_dir, self.team, self.report = config, run_dir, team, report
@@ -58,6 +67,7 @@ class Loop:
         self.optimizer = Optimizer(named, config, team)
         self.schedule = Schedule(config)
         self.step, self.seconds = 0, 0.0
+        self._listens = listens
         self.loss: Callable[[Tensor], Tensor] = (
             torch.compile(objective.loss, dynamic=False) if config.compile else objective.loss
         )
@@ -75,7 +85,8 @@ class Loop:
 
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
-        self._listen()
+        if self._listens:
+            self._listen()
         report_at, tokens_since, loss_sum, since = time.monotonic(), 0, 0.0, 0
         while self.step < (self.schedule.end if until is None else min(until, self.schedule.end)):
             began = time.monotonic()

@@ -1,4 +1,5 @@
-"""Losses between the target's law p and the drafter's law q, and the number that speculative decoding pays for.
+"""Losses between the target's distribution p and the drafter's distribution q, and the number that speculative decoding
+pays for.
 
 All take logits [N, V] and return one mean per row, in nats: forward KL (mass-covering), reverse KL (mode-seeking),
 Jensen-Shannon, total variation (DistillSpec, Zhou et al. 2023, https://arxiv.org/abs/2310.08461). The acceptance rate
@@ -20,7 +21,7 @@ def forward_kl(p_logits: Tensor, q_logits: Tensor) -> Tensor:
 
 
 def reverse_kl(p_logits: Tensor, q_logits: Tensor) -> Tensor:
-    """KL(q || p)."""
+    """KL(q || p), the divergence seen from the draft."""
     log_p, log_q = _logs(p_logits, q_logits)
     return (log_q.exp() * (log_q - log_p)).sum(-1).mean()
 

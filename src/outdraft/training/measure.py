@@ -11,9 +11,9 @@ from outdraft.drafters.early_exit.net import load_exit_head
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_model
 from outdraft.training.compilable import make_compilable
-from outdraft.training.config import Recipe, build
+from outdraft.training.config import TrainingRecipe, build
 from outdraft.training.distill import Distill, DistillOptions
-from outdraft.training.eagle import Eagle, EagleOptions
+from outdraft.training.eagle import Eagle, EagleTraining
 from outdraft.training.early_exit import EarlyExit
 from outdraft.training.evaluate import EvaluateOptions, evaluate_acceptance, evaluate_losses, write_report
 from outdraft.training.loop import Report
@@ -29,14 +29,14 @@ def load_target(out: Path) -> Decoder:
     return target
 
 
-def measure_zoo(recipe: Recipe, out: Path, report: Report) -> None:
+def measure_zoo(recipe: TrainingRecipe, out: Path, report: Report) -> None:
     """Loss and acceptance of everything that was trained."""
     options = build(EvaluateOptions, recipe.task, "[task]")
     target, draft = load_target(out), load_model(out / "draft", torch.bfloat16)
     tokenizer = Tokenizer.from_file(str(out / "tokenizer" / "tokenizer.json"))
     net, head = load_eagle(out / "eagle", target), load_exit_head(out / "early_exit", torch.bfloat16)
     shape = net.config
-    unrolled = EagleOptions(
+    unrolled = EagleTraining(
         taps=shape.taps,
         num_heads=shape.num_heads,
         num_kv_heads=shape.num_kv_heads,

@@ -41,6 +41,5 @@ class NextToken:
         self.module = decoder
 
     def loss(self, rows: Tensor) -> Tensor:
-        """[B, T + 1] -> [1]."""
         logits = self.module.logits(hidden_states(self.module, rows[:, :-1]))
         return F.cross_entropy(logits.float(), rows[:, 1:].flatten())[None]

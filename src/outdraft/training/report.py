@@ -5,6 +5,6 @@ import time
 
 
 def report(line: str) -> None:
-    """Write one line."""
+    """Write one line of progress with the time of day."""
     sys.stderr.write(f"{time.strftime('%H:%M:%S')} {line}\n")
     sys.stderr.flush()

@@ -1,6 +1,7 @@
 """Carry out a recipe: which files it reads and writes, and which objective its kind means.
 
     OUT/tokenizer/  OUT/data/*.npy  OUT/<name>/ (what ships)  OUT/<name>/run/ (checkpoint, log)
+    OUT/<another tokenizer>/  OUT/data/<another tokenizer>/*.npy
 
 Recipes build on each other through OUT: tokenizer, then target, harvest, then draft, early_exit and eagle.
 """
@@ -18,11 +19,11 @@ from outdraft.drafters.eagle.net import load_eagle, save_eagle
 from outdraft.drafters.early_exit.net import load_exit_head, save_exit_head
 from outdraft.models.load import load_model
 from outdraft.training.compilable import make_compilable
-from outdraft.training.config import Recipe, build
+from outdraft.training.config import TARGETS_TOKENIZER, TrainingRecipe, build
 from outdraft.training.data import SAMPLES, Sampler, open_streams, prepare
 from outdraft.training.distill import Distill, DistillOptions
-from outdraft.training.eagle import Eagle, EagleOptions, new_eagle
-from outdraft.training.early_exit import EarlyExit, EarlyExitOptions, new_exit_head
+from outdraft.training.eagle import Eagle, EagleTraining, new_eagle
+from outdraft.training.early_exit import EarlyExit, EarlyExitTraining, new_exit_head
 from outdraft.training.export import export_decoder
 from outdraft.training.harvest import HarvestOptions, harvest
 from outdraft.training.loop import Loop, Objective, Report
@@ -38,7 +39,7 @@ Export = Callable[[Path], None]
 class Job:
     """A recipe with its folders; picklable, so that workers can be started with it."""
 
-    recipe: Recipe
+    recipe: TrainingRecipe
     out: Path
     resume: bool
     export_only: bool
@@ -46,7 +47,7 @@ class Job:
 
     def __call__(self, team: Team) -> None:
         """What every worker does."""
-        recipe, data = self.recipe, self.out / "data"
+        recipe, data = self.recipe, data_folder(self.recipe, self.out)
         if recipe.kind == "harvest":
             self._harvest(team)
             return
@@ -77,12 +78,22 @@ class Job:
             np.save(data / f"{split}-{SAMPLES}-{team.rank}.npy", part)
 
 
-def make_objective(recipe: Recipe, out: Path) -> tuple[Objective, Export]:
+def data_folder(recipe: TrainingRecipe, out: Path) -> Path:
+    """Where the recipe's token streams lie: each tokenizer has its own."""
+    return out / "data" if recipe.tokenizer == TARGETS_TOKENIZER else out / "data" / recipe.tokenizer
+
+
+def make_objective(recipe: TrainingRecipe, out: Path) -> tuple[Objective, Export]:
     """The objective of the recipe's kind, and how its result is written."""
     seed, home, task = recipe.loop.seed, out / recipe.name, recipe.task
     if recipe.kind == "pretrain":
         decoder = new_decoder(recipe.model, seed)
-        return NextToken(decoder), lambda directory: export_decoder(decoder, directory, out / "tokenizer")
+        return NextToken(decoder), lambda directory: export_decoder(decoder, directory, out / recipe.tokenizer)
+    if recipe.tokenizer != TARGETS_TOKENIZER:
+        raise ConfigError(
+            f"kind {recipe.kind!r} learns from the target, in its ids: leave out tokenizer = {recipe.tokenizer!r}, or "
+            "take kind 'pretrain'"
+        )
     target = load_target(out)
     if recipe.kind == "distill":
         distil = build(DistillOptions, task, "[task]")
@@ -91,12 +102,12 @@ def make_objective(recipe: Recipe, out: Path) -> tuple[Objective, Export]:
         make_compilable(draft, target.config.max_len)
         return Distill(draft, target, distil), lambda directory: export_decoder(draft, directory, out / "tokenizer")
     if recipe.kind == "early_exit":
-        leave = build(EarlyExitOptions, task, "[task]")
+        leave = build(EarlyExitTraining, task, "[task]")
         head = load_exit_head(home, torch.bfloat16) if leave.init else new_exit_head(leave, target, seed)
         head.requires_grad_(True)
         return EarlyExit(head, target), lambda directory: save_exit_head(head, directory)
     if recipe.kind == "eagle":
-        feature = build(EagleOptions, task, "[task]")
+        feature = build(EagleTraining, task, "[task]")
         net = load_eagle(home, target) if feature.init else new_eagle(feature, target, seed)
         net.requires_grad_(True)
         make_compilable(net, target.config.max_len)
@@ -105,13 +116,20 @@ def make_objective(recipe: Recipe, out: Path) -> tuple[Objective, Export]:
 
 
 def run_recipe(
-    recipe: Recipe, data_dir: Path, out: Path, report: Report, *, resume: bool = False, export_only: bool = False
+    recipe: TrainingRecipe,
+    data_dir: Path,
+    out: Path,
+    report: Report,
+    *,
+    resume: bool = False,
+    export_only: bool = False,
 ) -> None:
     """Everything that a recipe asks for."""
-    tokenizer_dir, data = out / "tokenizer", out / "data"
+    tokenizer_dir, data = out / recipe.tokenizer, data_folder(recipe, out)
     if recipe.kind == "tokenizer":
         texts = sample_texts(recipe.data, data_dir, recipe.data.tokenizer_chars)
-        tokenizer = train_tokenizer(texts, recipe.task["vocab_size"])
+        family = recipe.task.get("family", "byte_level")
+        tokenizer = train_tokenizer(texts, recipe.task["vocab_size"], family)
         save_tokenizer(tokenizer, tokenizer_dir, recipe.task["max_len"])
         prepare(recipe.data, data_dir, tokenizer, data, report)
         return

@@ -32,7 +32,6 @@ class Schedule:
         return step >= self.decay_at
 
     def factor(self, step: int) -> float:
-        """0..1."""
         if step >= self.decay_at:
             return max(0.0, (self.end - step) / max(1, self.end - self.decay_at))
         return min(1.0, (step + 1) / max(1, self.warmup))

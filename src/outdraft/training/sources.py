@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from outdraft.core.errors import ConfigError
-from outdraft.training.config import DataConfig, Source
+from outdraft.training.config import DataConfig, TextSource
 
 _SKIPPED = {"test", "tests", "idle_test", "site-packages", "encodings", "pydoc_data", "__pycache__"}
 
 
-def read_documents(source: Source, data_dir: Path) -> Iterator[str]:
+def read_documents(source: TextSource, data_dir: Path) -> Iterator[str]:
     """The texts of one source, in a fixed order, up to its `max_chars`."""
     taken = 0
     for text in _read_stdlib() if source.path == "stdlib" else _read_packed(source, data_dir):
@@ -28,7 +28,7 @@ def read_documents(source: Source, data_dir: Path) -> Iterator[str]:
             return
 
 
-def _read_packed(source: Source, data_dir: Path) -> Iterator[str]:
+def _read_packed(source: TextSource, data_dir: Path) -> Iterator[str]:
     path = data_dir / source.path
     if not path.exists():
         raise ConfigError(f"source {source.name!r}: no file {path}; see docs/zoo.md for how the corpora are packed")

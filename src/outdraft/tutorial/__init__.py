@@ -4,7 +4,7 @@
     decoder = SpeculativeDecoding("zoo:target", "zoo:draft", max_speculative_tokens=4)
     print(decoder.generate("It was late when").text, decoder.acceptance_rate)
 
-Models are directories (or zoo names), not loaded networks. What such tutorials get wrong is told in docs/tutorial.md.
+Models are directories, names, or loaded models of transformers. docs/tutorial.md tells what such tutorials get wrong.
 """
 
 from outdraft.tutorial.adaptive import AdaptiveDraftModel, AdaptiveSpeculativeDecoding

@@ -5,14 +5,13 @@ Every row accepts its own length, has its own coins and its own end, so its text
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
-from outdraft.engine.prompts import Prompt
 from outdraft.engine.stats import RequestStats
 from outdraft.engine.writer import Chunk
+from outdraft.tutorial.models import AnyPrompt, Model, Saves, as_prompt, directory_of
 
 
 @dataclass(slots=True, kw_only=True)
@@ -26,20 +25,30 @@ class Completed:
 
 
 class BatchSpeculativeDecoding:
-    """`engine`: any argument of `LLM`; `max_num_seqs` is the largest batch."""
+    """`batch_size`: how many decode at once, others wait. `engine`: any other argument of `LLM`."""
 
     def __init__(
-        self, target_model: str | Path, draft_model: str | Path, max_speculative_tokens: int = 5, **engine: Any
+        self,
+        target_model: Model,
+        draft_model: Model,
+        max_speculative_tokens: int = 5,
+        *,
+        batch_size: int = 64,
+        tokenizer: Saves | None = None,
+        **engine: Any,
     ) -> None:
-        self.llm = LLM(target_model, draft_model=draft_model, num_speculative_tokens=max_speculative_tokens, **engine)
+        self.llm = LLM(
+            directory_of(target_model, tokenizer), draft_model=directory_of(draft_model),
+            num_speculative_tokens=max_speculative_tokens, **{"max_num_seqs": batch_size, **engine},
+        )  # fmt: skip
         self.completed: dict[int, Completed] = {}
         self._running: dict[int, tuple[Iterator[Chunk], Completed]] = {}
         self._count = 0
 
-    def add_sequence(self, prompt: Prompt, max_new_tokens: int = 100, **sampling: Any) -> int:
+    def add_sequence(self, prompt: AnyPrompt, max_new_tokens: int = 100, **sampling: Any) -> int:
         """Queue a prompt, at any time; returns the number by which it is found in `completed`."""
         number, self._count = self._count, self._count + 1
-        stream = self.llm.stream(prompt, SamplingParams(max_tokens=max_new_tokens, **sampling))
+        stream = self.llm.stream(as_prompt(prompt), SamplingParams(max_tokens=max_new_tokens, **sampling))
         self._running[number] = (stream, Completed())
         return number
 
@@ -63,7 +72,11 @@ class BatchSpeculativeDecoding:
         return ended
 
     def run(self) -> dict[int, Completed]:
-        """Until all have ended."""
         while self._running:
             self.step()
         return self.completed
+
+    def get_completed_sequences(self) -> dict[int, Completed]:
+        """Those that have ended since the last call, by number; they are then no longer in `completed`."""
+        completed, self.completed = self.completed, {}
+        return completed

@@ -1,7 +1,7 @@
 """`SequenceComplexityEstimator`: how hard the next tokens will be to guess, from 0 (easy) to 1.
 
     repetition    recent tokens that a look at the last two before them would have told: they make it easy
-    entropy       of the recent laws of the target (or draft), in nats: it makes it hard
+    entropy       of the recent distributions of the target (or draft), in nats: it makes it hard
     rejections    the recent share of examined draft tokens that were refused: it makes it hard
 
 Each part raises the score where it raises the expected rejections. Length says little: a long context often helps.
@@ -16,7 +16,8 @@ _SHORTEST = 3  # tokens before anything can repeat
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SequenceComplexityEstimator:
-    """`window`: recent tokens, laws and rounds that count; `scale`: nats at which the entropy's part is 1 - 1/e."""
+    """`window`: recent tokens, distributions and rounds that count; `scale`: nats at which the entropy's part is 1 -
+    1/e."""
 
     window: int = 64
     scale: float = 2.0

@@ -6,15 +6,14 @@ never none, so generation ends at an end token or a length and nowhere else. Bot
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from time import perf_counter
 from typing import Any
 
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
-from outdraft.engine.prompts import Prompt
 from outdraft.engine.stats import RequestStats
 from outdraft.engine.writer import Result
+from outdraft.tutorial.models import AnyPrompt, Model, Saves, as_prompt, directory_of
 from outdraft.tutorial.verification import ProbabilisticVerification
 
 
@@ -29,7 +28,6 @@ class Statistics:
     emitted: int = 0
 
     def add(self, stats: RequestStats) -> None:
-        """One text."""
         self.rounds += stats.num_steps
         self.draft_tokens += stats.num_draft_tokens
         self.accepted += stats.num_accepted_tokens
@@ -44,17 +42,37 @@ class Statistics:
 
 
 class SpeculativeDecoding:
-    """Args: directories of target and draft, k; `engine`: any argument of `LLM` (dtype, device, exact, ...)."""
+    """Target and draft: directories, names, or loaded models of transformers, whose `tokenizer` is then given too.
+
+    `engine`: any argument of `LLM` (dtype, device, exact, ...).
+    """
 
     def __init__(
-        self, target_model: str | Path, draft_model: str | Path, max_speculative_tokens: int = 5, **engine: Any
+        self,
+        target_model: Model,
+        draft_model: Model,
+        max_speculative_tokens: int = 5,
+        *,
+        tokenizer: Saves | None = None,
+        **engine: Any,
     ) -> None:
-        self.llm = LLM(target_model, draft_model=draft_model, num_speculative_tokens=max_speculative_tokens, **engine)
+        self.llm = LLM(
+            directory_of(target_model, tokenizer), draft_model=directory_of(draft_model),
+            num_speculative_tokens=max_speculative_tokens, **engine,
+        )  # fmt: skip
         self.statistics = Statistics()
 
-    def generate(self, prompt: Prompt, max_new_tokens: int = 100, **sampling: Any) -> Result:
-        """Continue `prompt` (a text, or {"prompt_token_ids": [...]}). `sampling`: fields of `SamplingParams`."""
-        result = self.llm.generate(prompt, SamplingParams(max_tokens=max_new_tokens, **sampling))
+    def generate(
+        self, prompt: AnyPrompt, max_new_tokens: int = 100, *, max_length: int | None = None, **sampling: Any
+    ) -> Result:
+        """Continue `prompt`: a text, ids as a list or tensor, or a prompt of `LLM.generate`.
+
+        max_length: of prompt and answer together, in place of `max_new_tokens`. `sampling`: fields of `SamplingParams`.
+        """
+        ready = as_prompt(prompt)
+        if max_length is not None:
+            max_new_tokens = max_length - len(self.llm.encode(ready))
+        result = self.llm.generate(ready, SamplingParams(max_tokens=max_new_tokens, **sampling))
         self.statistics.add(result.stats)
         return result
 
@@ -63,24 +81,32 @@ class SpeculativeDecoding:
         """Over all texts so far."""
         return self.statistics.acceptance_rate
 
+    def get_acceptance_rate(self) -> float:
+        """The same, as a method."""
+        return self.acceptance_rate
+
 
 class AdvancedSpeculativeDecoding(SpeculativeDecoding):
-    """With a rule of your choice; it samples by default, the extra token included."""
+    """With a rule of your choice, by its name or as an object; it samples by default, the extra token included."""
 
     def __init__(
         self,
-        target_model: str | Path,
-        draft_model: str | Path,
+        target_model: Model,
+        draft_model: Model,
         max_speculative_tokens: int = 5,
         *,
+        verification_method: str = "stochastic",
         verification: ProbabilisticVerification | None = None,
         **engine: Any,
     ) -> None:
-        rule = verification or ProbabilisticVerification()
-        words = {"verifier": rule.verifier, "verifier_options": rule.verifier_options}
-        super().__init__(target_model, draft_model, max_speculative_tokens, **words, **engine)
+        self.verification = verification or ProbabilisticVerification(verification_method)
+        rule: dict[str, Any] = {
+            "verifier": self.verification.verifier,
+            "verifier_options": self.verification.verifier_options,
+        }
+        super().__init__(target_model, draft_model, max_speculative_tokens, **rule, **engine)
 
-    def generate(self, prompt: Prompt, max_new_tokens: int = 100, **sampling: Any) -> Result:
+    def generate(self, prompt: AnyPrompt, max_new_tokens: int = 100, **sampling: Any) -> Result:
         """As above, at temperature 1 unless told otherwise."""
         return super().generate(prompt, max_new_tokens, **{"temperature": 1.0, **sampling})
 
@@ -88,22 +114,25 @@ class AdvancedSpeculativeDecoding(SpeculativeDecoding):
 class MemoryOptimizedSpeculativeDecoding(SpeculativeDecoding):
     """Keys and values of both models are reused in every class here; in this one they lie in pages, taken as needed."""
 
-    def __init__(
-        self, target_model: str | Path, draft_model: str | Path, max_speculative_tokens: int = 5, **engine: Any
-    ) -> None:
+    def __init__(self, target_model: Model, draft_model: Model, max_speculative_tokens: int = 5, **engine: Any) -> None:
         super().__init__(target_model, draft_model, max_speculative_tokens, **{"kv_cache": "paged", **engine})
+
+    def reset_cache(self) -> None:
+        """Forget earlier texts. Their keys and values went when they ended; what a drafter has learned goes now."""
+        self.llm.forget()
 
 
 class QuantizedSpeculativeDecoding(SpeculativeDecoding):
-    """On fewer bits: the draft costs nothing but acceptance; the target's law changes, and results name its variant.
+    """On fewer bits: the draft costs nothing but acceptance; the target's distribution changes, and results name its
+    variant.
 
     quantize_draft: the draft model's weights as `bits` (4 or 8) say; quantize_target: its middle layers on 4 bits.
     """
 
     def __init__(
         self,
-        target_model: str | Path,
-        draft_model: str | Path,
+        target_model: Model,
+        draft_model: Model,
         max_speculative_tokens: int = 5,
         *,
         quantize_draft: bool = True,
@@ -118,7 +147,7 @@ class QuantizedSpeculativeDecoding(SpeculativeDecoding):
         }
         super().__init__(target_model, draft_model, max_speculative_tokens, **words, **engine)
 
-    def measure(self, prompts: list[Prompt], max_new_tokens: int = 64) -> dict[str, Any]:
+    def measure(self, prompts: list[AnyPrompt], max_new_tokens: int = 64) -> dict[str, Any]:
         """What it comes to on this machine, greedy: nothing here is a constant."""
         began, before = perf_counter(), self.statistics
         self.statistics = Statistics()

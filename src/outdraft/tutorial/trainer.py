@@ -1,23 +1,45 @@
 """`DraftModelTrainer`: distil a draft from its target, on texts that the target itself writes.
 
-Losses and acceptance are those of `outdraft.training`; rows have one length, so nothing is padded and a mean is a mean
-per token. At a temperature T other than 1 the loss is multiplied by T^2, which keeps its gradients' size. For real
-models use the recipes of `python -m outdraft.training`: this one is for models that fit a tutorial.
+Objective, loop and optimiser are those of `outdraft.training`, over rows in memory; rows have one length, so nothing is
+padded and a mean is a mean per token. For real models use the recipes of `python -m outdraft.training`.
 """
 
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
+from math import ceil
 from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.near_miss import near_miss
 from outdraft.core.params import SamplingParams
-from outdraft.core.registry import near_miss
 from outdraft.engine.llm import LLM
+from outdraft.engine.writer import all_whole
 from outdraft.models.load import load_model, save_model
-from outdraft.training.losses import LOSSES, acceptance
-from outdraft.training.pretrain import hidden_states
+from outdraft.training.config import LoopConfig
+from outdraft.training.distill import Distill, DistillOptions
+from outdraft.training.loop import Loop
+from outdraft.training.losses import LOSSES
+from outdraft.training.team import Team
+from outdraft.tutorial.models import Model, directory_of
+
+_HELD_OUT = 8  # one row of so many, where nobody says which
+
+
+class _Rows:
+    """Rows [n, T + 1] in memory as batches: step after step through all of them, then from the beginning."""
+
+    def __init__(self, ids: Tensor, batch: int) -> None:
+        self._ids, self._batch = ids, batch
+
+    def rows(self, step: int, first: int, count: int, length: int) -> Tensor:
+        """The batch of a step; `length` is that of the rows."""
+        start = step * self._batch + first
+        return self._ids[torch.arange(start, start + count) % len(self._ids)]
 
 
 class DraftModelTrainer:
@@ -25,8 +47,8 @@ class DraftModelTrainer:
 
     def __init__(
         self,
-        target_model: str | Path,
-        draft_model: str | Path,
+        target_model: Model,
+        draft_model: Model,
         *,
         loss: str = "forward_kl",
         temperature: float = 1.0,
@@ -36,16 +58,17 @@ class DraftModelTrainer:
             raise ConfigError(f"loss={loss!r} is unknown{near_miss(loss, list(LOSSES))}; known: {', '.join(LOSSES)}")
         if temperature <= 0:
             raise ConfigError(f"temperature={temperature:g}: must be above 0")
-        self.llm = LLM(target_model, dtype="float32")
-        self.target = load_model(Path(target_model), torch.float32).requires_grad_(False)
-        self.draft = load_model(Path(draft_model), torch.float32).train().requires_grad_(True)
-        if self.draft.config.vocab_size != self.target.config.vocab_size:
+        where = directory_of(target_model)
+        self.llm = LLM(where, dtype="float32")
+        target = load_model(where, torch.float32)
+        self.draft = load_model(directory_of(draft_model), torch.float32).train().requires_grad_(True)
+        if self.draft.config.vocab_size != target.config.vocab_size:
             raise ConfigError(
-                f"{draft_model} has {self.draft.config.vocab_size} tokens, the target "
-                f"{self.target.config.vocab_size}: distillation needs one vocabulary"
+                f"{draft_model} has {self.draft.config.vocab_size} tokens, the target {target.config.vocab_size}: "
+                "distillation needs one vocabulary"
             )
-        self.distance, self.temperature = LOSSES[loss], temperature
-        self.optimizer = torch.optim.AdamW(self.draft.parameters(), lr=learning_rate, weight_decay=0.0)
+        self.objective = Distill(self.draft, target, DistillOptions(loss=loss, temperature=temperature))
+        self.learning_rate = learning_rate
         self.acceptance: list[float] = []  # on held-out rows: before training, then after each epoch
 
     def sample_rows(self, prompts: Seq[Seq[int]], length: int, *, seed: int = 0) -> Tensor:
@@ -56,39 +79,49 @@ class DraftModelTrainer:
             for i in range(len(prompts))
         ]
         cut = [{"prompt_token_ids": list(prompt[:start])} for prompt in prompts]
-        results = self.llm.generate(cut, settings)
+        results = all_whole(self.llm.generate(cut, settings))
         return torch.tensor([[*one.prompt_token_ids, *one.token_ids] for one in results])
 
     def train(self, rows: Tensor, held_out: Tensor, *, epochs: int = 3, batch: int = 8) -> list[float]:
         """Expected acceptance on `held_out` before training and after each epoch. Rows are ids [B, T + 1]."""
         self.acceptance.append(self.evaluate(held_out))
-        for _ in range(epochs):
-            for part in rows.split(batch):  # type: ignore[no-untyped-call]
-                self.step(part)
-            self.acceptance.append(self.evaluate(held_out))
+        steps, tokens = ceil(len(rows) / batch), batch * (rows.shape[1] - 1)
+        config = LoopConfig(
+            steps=epochs * steps, batch_tokens=tokens, micro_tokens=tokens, seq_len=rows.shape[1] - 1, warmup=0,
+            lr=self.learning_rate, muon_lr=0, weight_decay=0.0, eval_every=epochs * steps + 1,
+            save_every=epochs * steps + 1,
+        )  # fmt: skip
+        with TemporaryDirectory() as place:
+            loop = Loop(
+                self.objective, _Rows(rows, batch), _Rows(held_out, batch), config, Path(place), Team(),
+                lambda line: None, listens=False,
+            )  # fmt: skip
+            for epoch in range(1, epochs + 1):
+                loop.run(until=epoch * steps)
+                self.acceptance.append(self.evaluate(held_out))
         return self.acceptance
 
-    def step(self, rows: Tensor) -> float:
-        """One update on ids [B, T + 1]; the loss before it, in nats a token."""
-        p, q = self._logits(rows)
-        t = self.temperature
-        loss = self.distance(p / t, q / t) * t * t
-        self.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
-        self.optimizer.step()
-        return float(loss.detach())
+    def distill_knowledge(
+        self, batches: Iterable[Tensor | Mapping[str, Any]], num_epochs: int = 3, *, batch: int = 8
+    ) -> list[float]:
+        """`train` on ids as a data loader gives them: tensors [B, T + 1], or mappings with "input_ids".
+
+        Every eighth row is held out. Returns what `train` returns.
+        """
+        found = [one if isinstance(one, Tensor) else one["input_ids"] for one in batches]
+        if not found or len({ids.shape[1] for ids in found}) > 1:
+            raise ConfigError("distill_knowledge needs batches of ids [B, T] that all have one length T")
+        rows = torch.cat(found)
+        held = torch.arange(len(rows)) % _HELD_OUT == _HELD_OUT - 1
+        if not bool(held.any()):
+            raise ConfigError(f"{len(rows)} rows: give at least {_HELD_OUT}, of which one is held out")
+        return self.train(rows[~held], rows[held], epochs=num_epochs, batch=batch)
 
     @torch.no_grad()
     def evaluate(self, rows: Tensor) -> float:
         """Expected acceptance of a drafted token: the mean of sum(min(p, q))."""
-        return float(acceptance(*self._logits(rows)))
+        return float(self.objective.loss(rows)[1])
 
     def save(self, directory: str | Path) -> None:
         """The draft, as a model directory (without a tokenizer: it is the target's)."""
         save_model(self.draft, Path(directory))
-
-    def _logits(self, rows: Tensor) -> tuple[Tensor, Tensor]:
-        ids = rows[:, :-1]
-        with torch.no_grad():
-            p = self.target.logits(hidden_states(self.target, ids))
-        return p, self.draft.logits(hidden_states(self.draft, ids))

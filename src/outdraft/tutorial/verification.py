@@ -8,13 +8,34 @@ With exact=False the gates are the tutorial's: what passes is kept without a coi
 That is lossy, and every result says so.
 """
 
+import secrets
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import chain
 from outdraft.core.errors import ConfigError
-from outdraft.core.registry import near_miss
+from outdraft.core.near_miss import near_miss
+from outdraft.core.packing import pack
+from outdraft.core.params import SamplingParams
+from outdraft.core.registry import find, make_options
+from outdraft.core.request import Request
+from outdraft.core.sequence import Sequence
+from outdraft.sampling.coins import draft_coins, verifier_coins
 
 STRATEGIES = ("stochastic", "deterministic", "conservative")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verified:
+    """What became of a draft: `tokens` are those accepted and one more, so there is always one."""
+
+    tokens: tuple[int, ...]
+    num_accepted: int
+    is_bonus: bool  # the last token followed a draft that was accepted whole
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +59,46 @@ class ProbabilisticVerification:
 
     @property
     def verifier(self) -> str:
-        """The rule's name."""
         return "rejection" if self.strategy == "stochastic" else "gated"
 
     @property
     def verifier_options(self) -> dict[str, Any]:
-        """Its options."""
         if self.strategy == "stochastic":
             return {}
         return {"ratio": 1.0 if self.strategy == "deterministic" else self.threshold, "exact": self.exact}
+
+    def verify_tokens(
+        self, draft_tokens: Seq[int], draft_probs: Tensor | None, target_probs: Tensor, *, seed: int | None = None
+    ) -> Verified:
+        """Judge one draft of k tokens by the engine's own rule.
+
+        draft_probs: [k, V], what each token was drawn from; None: a deterministic draft. target_probs: [k + 1, V], the
+        target's at the same positions and after the last token. seed: of the coins.
+        """
+        tokens = [int(token) for token in draft_tokens]
+        _check_shape("target_probs", target_probs, (len(tokens) + 1, target_probs.shape[-1]))
+        if draft_probs is not None:
+            _check_shape("draft_probs", draft_probs, (len(tokens), target_probs.shape[-1]))
+        method = find("verifier", self.verifier)
+        rule = method.build(make_options(method, self.verifier_options))
+        seq = Sequence(
+            id=0,
+            request=Request(prompt_token_ids=(0,), params=SamplingParams(temperature=1.0)),
+            tokens=[0],
+            prompt_len=1,
+            max_len=len(tokens) + 2,
+            seed=secrets.randbits(63) if seed is None else seed,
+            coupled=False,
+            eos_token_ids=frozenset(),
+            coins=verifier_coins,
+            draft_coins=draft_coins,
+        )
+        packed = pack([seq], [chain(torch.tensor([0, *tokens]), draft_probs)])
+        (verdict,) = rule(packed, target_probs, [seq.coins(seq)])
+        count = len(verdict.path)
+        return Verified(tokens=(*tokens[:count], verdict.token), num_accepted=count, is_bonus=verdict.bonus)
+
+
+def _check_shape(name: str, given: Tensor, wanted: tuple[int, int]) -> None:
+    if tuple(given.shape) != wanted:
+        raise ConfigError(f"{name} has shape {tuple(given.shape)}; {wanted[0]} rows of {wanted[1]} are needed")

@@ -1,1 +1,2 @@
-"""Floor 2: the law of acceptance. One rule a file; `auto` picks among them; `shared` holds what several use."""
+"""Layer 2: the distribution of acceptance. One rule a file; `auto` picks among them; `shared` holds what several
+use."""

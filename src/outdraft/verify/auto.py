@@ -14,8 +14,8 @@ from collections.abc import Sequence as Seq
 from torch import Tensor
 
 from outdraft.core.coins import Coins
+from outdraft.core.method import RuleMethod
 from outdraft.core.packing import PackedDrafts
-from outdraft.core.registry import Method
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 from outdraft.verify import block, greedy, sequential, traversal
@@ -49,11 +49,10 @@ def _judge(case: Case, best: list[int]) -> Verdict:
     return block.judge(case) if case.tree.is_chain else traversal.judge(case)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="auto",
-    kind="verifier",
     summary="the best exact rule for each request and draft (the default)",
     build=lambda options: Auto(),
     options=NoOptions,
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

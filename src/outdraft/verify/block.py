@@ -6,14 +6,15 @@ In: chains x_1..x_k, sampled from q or deterministic. With P_0 = 1, P_i = min(1,
     S_i = sum_x (P_i p(x | x_1..x_i) - q(x | x_1..x_i))_+      h_i = S_i / (S_i + 1 - P_i)      h_k = P_k
 
 the accepted length is the largest i whose coin of probability h_i falls true; then one token from p (i = k), or from
-(P_i p - q)_+. Out: the accepted prefix and one more token with the target's law; on average never fewer tokens than
-`rejection` emits.
+(P_i p - q)_+. Out: the accepted prefix and one more token with the target's distribution; on average never fewer tokens
+than `rejection` emits.
 """
 
 import torch
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.chain import chain_nodes, ratio, rows_of, token_masses
 from outdraft.verify.shared.proposal import Proposal, normalised, prefix_weight
@@ -28,7 +29,7 @@ def judge(case: Case) -> Verdict:
     for p_x, q_x in zip(p, q, strict=True):
         weights.append(ratio(weights[-1] * p_x, q_x))
     if last == 0 or case.coins.flip(weights[last], nodes[last]):
-        return case.verdict(nodes[last], case.coins.draw(case.p[nodes[last]], last))
+        return case.verdict(nodes[last], draw_bonus(case, nodes[last]))
 
     surplus = _surplus(case, nodes, weights, p)
     length = last - 1
@@ -37,8 +38,8 @@ def judge(case: Case) -> Verdict:
     end = nodes[length]
     proposal = Proposal(None if case.q is None else case.q[end])
     excess = proposal.excess(weights[length] * case.p[end], case.tree.tokens[nodes[length + 1]])
-    law, _ = normalised(excess, case.p[end])
-    return case.verdict(end, case.coins.draw(law, length))
+    distribution, _ = normalised(excess, case.p[end])
+    return case.verdict(end, case.coins.draw(distribution, length))
 
 
 def _surplus(case: Case, nodes: list[int], weights: list[float], p: list[float]) -> list[float]:
@@ -52,9 +53,8 @@ def _surplus(case: Case, nodes: list[int], weights: list[float], p: list[float])
     return sums
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="block",
-    kind="verifier",
     summary="judges a chain as a whole; accepts at least as much as rejection",
     build=lambda options: PerDraft(judge),
     options=NoOptions,
@@ -63,5 +63,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2403.10444",
     ),
-    shapes=("chain",),
+    judges=("chain",),
 )

@@ -3,17 +3,16 @@
 Paper: Coupling without Communication and Drafter-Invariant Speculative Decoding, 2024,
 https://arxiv.org/abs/2408.07978
 In: any tree, p [M, V], coins keyed by absolute position. Out: plain decoding's text for the same seed, whatever was
-drafted. A drafter that races on the same noise (`Sequence.coupled`) agrees with it as often as the two laws overlap
-lets it; sharing the noise is sound here because the guess cannot change what is emitted, only how soon.
+drafted. A drafter that races on the same noise (`Sequence.coupled`) agrees with it as often as the two distributions
+overlap lets it; sharing the noise is sound here because the guess cannot change what is emitted, only how soon.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.verify.shared.case import NoOptions, PerDraft
 from outdraft.verify.shared.own_draws import follow_draws
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="coupled",
-    kind="verifier",
     summary="the target's own keyed draw at each node: the same seed gives the same text with any drafter or none",
     build=lambda options: PerDraft(follow_draws, coupled=True),
     options=NoOptions,
@@ -22,5 +21,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2408.07978",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

@@ -9,8 +9,8 @@ rule is `coupled`'s walk, and exact.
 
 from dataclasses import dataclass
 
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.own_draws import follow_draws
 
@@ -30,9 +30,8 @@ def build(options: DistanceToleranceOptions) -> PerDraft:
     return PerDraft(lambda case: follow_draws(case, distance=options.distance), lossless=options.distance == 0)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="distance_tolerance",
-    kind="verifier",
     summary="keeps a guess whose id is close to the target's own token, for ordered vocabularies; exact at 0",
     build=build,
     options=DistanceToleranceOptions,
@@ -41,5 +40,5 @@ METHOD = Method(
         year=2018,
         link="https://arxiv.org/abs/1811.03115",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

@@ -7,7 +7,7 @@ Out: plain decoding's text for greedy requests, and for sampled ones the text th
 this is `coupled`, under the name and in the words of Jacobi decoding.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.chain import chain_nodes
@@ -20,9 +20,8 @@ def judge(case: Case) -> Verdict:
     return follow_draws(case)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="fixed_point",
-    kind="verifier",
     summary="the longest prefix that equals the target's output on it: Jacobi decoding's rule",
     build=lambda options: PerDraft(judge, coupled=True),
     options=NoOptions,
@@ -31,5 +30,5 @@ METHOD = Method(
         year=2023,
         link="https://arxiv.org/abs/2305.10427",
     ),
-    shapes=("chain",),
+    judges=("chain",),
 )

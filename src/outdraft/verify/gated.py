@@ -1,6 +1,7 @@
 """Gated rejection: the coin min(1, p / q), but only for children that pass a gate; made exact, or as first published.
 
     gates    x among the top k of p    p(x) >= threshold    p(x) >= ratio q(x)    the drafter's own p(x) >= confidence
+    combine  "all": x passes every gate that is set    "any": one of them is enough
 
 Paper: Fast Inference from Transformers via Speculative Decoding, 2022, https://arxiv.org/abs/2211.17192, whose proof
 holds for any acceptance a(x) with a(x) q(x) <= p(x), if what follows a rejection is drawn from p - a q.
@@ -10,13 +11,15 @@ In: chains and trees (siblings without replacement). Out: a path and one more to
 """
 
 from dataclasses import dataclass
+from functools import reduce
+from typing import Literal
 
 import torch
 from torch import Tensor
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
@@ -31,21 +34,31 @@ class GatedOptions:
     threshold: float = 0.0  # p(x) must be at least this
     ratio: float = 0.0  # p(x) must be at least ratio * q(x); 1: "deterministic", 0.5: "conservative" verification
     confidence: float = 0.0  # the drafter's own probability of x must be at least this
+    combine: Literal["all", "any"] = "all"  # of the gates that are set: x must pass each of them, or any one
     exact: bool = True  # False: a gate that is passed needs no coin (lossy)
 
     def __post_init__(self) -> None:
         gates = ("top_k", "threshold", "ratio", "confidence")
         check_range(self, *gates, least=0, note="0 is no gate")
+        if self.combine not in ("all", "any"):
+            raise ConfigError(f"combine={self.combine!r}: it is 'all' or 'any'")
         if not self.exact and not any(getattr(self, name) for name in gates):
             raise ConfigError(f"exact=False without a gate would keep every guess: set one of {', '.join(gates)}")
 
 
 def open_tokens(options: GatedOptions, p: Tensor, q: Tensor | float, confidence: Tensor | float) -> Tensor:
-    """Which tokens pass every gate: p, q and the drafter's own probability [..., V] -> [..., V] bool."""
-    passes = torch.ones_like(p, dtype=torch.bool)
-    if options.top_k and options.top_k < p.shape[-1]:
-        passes &= p >= p.topk(options.top_k, -1).values[..., -1:]
-    return passes & (p >= options.threshold) & (p >= options.ratio * q) & (confidence >= options.confidence)
+    """Which tokens may be accepted: p, q and the drafter's own probability [..., V] -> [..., V] bool."""
+    passed: list[Tensor] = []  # of each gate that is set
+    if options.top_k:
+        passed.append(p >= p.topk(min(options.top_k, p.shape[-1]), -1).values[..., -1:])
+    for least, scale in ((options.threshold, 1.0), (options.ratio, q)):
+        if least:
+            passed.append(p >= least * scale)
+    if options.confidence:
+        passed.append(torch.ones_like(p, dtype=torch.bool) & (confidence >= options.confidence))
+    if not passed:
+        return torch.ones_like(p, dtype=torch.bool)
+    return reduce(torch.logical_and if options.combine == "all" else torch.logical_or, passed)
 
 
 def build(options: GatedOptions) -> PerDraft:
@@ -72,9 +85,8 @@ def build(options: GatedOptions) -> PerDraft:
     return PerDraft(exact) if options.exact else PerDraft(lossy, lossless=False)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="gated",
-    kind="verifier",
     summary="rejection with gates (top k, threshold, ratio, confidence): exact, or with exact=false lossy",
     build=build,
     options=GatedOptions,
@@ -83,6 +95,6 @@ METHOD = Method(
         year=2022,
         link="https://arxiv.org/abs/2211.17192",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
     soft=lambda options: not options.exact,
 )

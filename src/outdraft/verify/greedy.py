@@ -2,7 +2,8 @@
 
 Paper: Blockwise Parallel Decoding for Deep Autoregressive Models, 2018, https://arxiv.org/abs/1811.03115
 In: trees and p [M, V] whose rows are one-hot (temperature 0). Out: the longest path of best tokens, and one more.
-The output is plain greedy decoding's, token for token. A request with a temperature is refused: its law is not one-hot.
+The output is plain greedy decoding's, token for token. A request with a temperature is refused: its distribution is not
+one-hot.
 """
 
 from collections.abc import Sequence as Seq
@@ -12,8 +13,8 @@ from torch import Tensor
 
 from outdraft.core.coins import Coins
 from outdraft.core.errors import CapabilityError
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.packing import PackedDrafts
-from outdraft.core.registry import Method, Paper
 from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, make_cases
@@ -63,9 +64,8 @@ def _check(request: Request) -> None:
         )
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="greedy",
-    kind="verifier",
     summary="follow the target's best token; for temperature 0",
     build=lambda options: Greedy(),
     options=NoOptions,
@@ -74,5 +74,5 @@ METHOD = Method(
         year=2018,
         link="https://arxiv.org/abs/1811.03115",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

@@ -5,7 +5,7 @@ its l is 1 / leniency); Cascade Speculative Drafting, 2023, https://arxiv.org/ab
 In: chains and trees, p and q [N, V]. With l >= 1:
 
     sampled    accept x with min(1, l p(x) / q(x)), else draw from (l p - q)_+: no token comes out with more than l p(x)
-    greedy     keep x if it is the best token, or p(x) > q(x) / l, by the law at temperature 1
+    greedy     keep x if it is the best token, or p(x) > q(x) / l, by the distribution at temperature 1
 
 where q(x) of a deterministic guess is the drafter's own probability if it says one, in the greedy form, else 1.
 Out: a path and one more token. With l = 1 the rule is `multi_draft` (on chains `rejection`), and exact.
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
@@ -46,7 +46,7 @@ def build(options: LeniencyOptions) -> PerDraft:
 
 
 def _good_enough(case: Case, guesses: Guesses, leniency: float) -> Tensor:
-    """[n] bool."""
+    """Which guesses pass the loaded coin: [n] bool."""
     best = guesses.rows.argmax(-1) == guesses.tokens
     if case.q is not None:
         drafted = case.q[[case.row(node) for node in guesses.nodes], guesses.tokens]
@@ -57,9 +57,8 @@ def _good_enough(case: Case, guesses: Guesses, leniency: float) -> Tensor:
     return best | (leniency * guesses.masses > drafted)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="leniency",
-    kind="verifier",
     summary="the classic coin, loaded by a factor in the guess's favour; exact at 1",
     build=build,
     options=LeniencyOptions,
@@ -68,6 +67,6 @@ METHOD = Method(
         year=2022,
         link="https://arxiv.org/abs/2211.17192",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
     soft=lambda options: options.leniency > 1,
 )

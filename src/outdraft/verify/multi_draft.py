@@ -5,16 +5,15 @@ https://arxiv.org/abs/2402.14160
 At a node, P = p and Q = q. Child x: accept with min(1, P(x) / Q(x)); after a rejection P becomes (P - Q)_+ normalised,
 and Q loses x and is renormalised. No child accepted, or no mass left in Q: draw from P.
 In: sampled trees (on chains this is `rejection`); deterministic ones with a one-hot Q for each child (then this is
-`sequential`). Out: a path and one more token with the target's law.
+`sequential`). Out: a path and one more token with the target's distribution.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.verify.shared.case import NoOptions, PerDraft
 from outdraft.verify.shared.siblings import judge_siblings
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="multi_draft",
-    kind="verifier",
     summary="rejection sampling over siblings that were drawn without replacement",
     build=lambda options: PerDraft(judge_siblings),
     options=NoOptions,
@@ -23,5 +22,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2402.14160",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

@@ -3,11 +3,12 @@
 Papers: Fast Inference from Transformers via Speculative Decoding, 2022, https://arxiv.org/abs/2211.17192;
 Accelerating Large Language Model Decoding with Speculative Sampling, 2023, https://arxiv.org/abs/2302.01318
 In: chains, sampled from q or deterministic (q is then one-hot: accept with p(x)). Out: the accepted prefix and one more
-token, whose joint law is the target's.
+token, whose joint distribution is the target's.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.chain import chain_nodes, ratio, token_masses
 from outdraft.verify.shared.proposal import Proposal, normalised
@@ -21,16 +22,16 @@ def judge(case: Case) -> Verdict:
     while accepted < len(p) and case.coins.flip(ratio(p[accepted], q[accepted]), nodes[accepted + 1]):
         accepted += 1
     end = nodes[accepted]
-    law = case.p[end]  # [V]
-    if accepted < len(p):
-        proposal = Proposal(None if case.q is None else case.q[end])
-        law, _ = normalised(proposal.excess(law, case.tree.tokens[nodes[accepted + 1]]), law)
-    return case.verdict(end, case.coins.draw(law, accepted))
+    if accepted == len(p):
+        return case.verdict(end, draw_bonus(case, end))
+    distribution = case.p[end]  # [V]
+    proposal = Proposal(None if case.q is None else case.q[end])
+    distribution, _ = normalised(proposal.excess(distribution, case.tree.tokens[nodes[accepted + 1]]), distribution)
+    return case.verdict(end, case.coins.draw(distribution, accepted))
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="rejection",
-    kind="verifier",
     summary="token-wise rejection sampling, the classic rule for chains",
     build=lambda options: PerDraft(judge),
     options=NoOptions,
@@ -39,5 +40,5 @@ METHOD = Method(
         year=2022,
         link="https://arxiv.org/abs/2211.17192",
     ),
-    shapes=("chain",),
+    judges=("chain",),
 )

@@ -2,15 +2,15 @@
 
 Paper: Speculative Decoding with Big Little Decoder, 2023, https://arxiv.org/abs/2302.07863
 In: any tree, p [N, V]. A guess x is kept while -log p(x) <= threshold; the longest kept path, then one token of the
-target in place of the first guess that failed. Greedy requests are judged by their law at temperature 1. Near
+target in place of the first guess that failed. Greedy requests are judged by their distribution at temperature 1. Near
 threshold 0 only a guess of probability 1 is kept, and greedy text is plain decoding's. Out: a path and one more token.
 """
 
 import math
 from dataclasses import dataclass
 
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.relaxed import keep_longest
 
@@ -31,15 +31,14 @@ def build(options: RollbackOptions) -> PerDraft:
     return PerDraft(lambda case: keep_longest(case, lambda guesses: guesses.masses >= least), lossless=False)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="rollback",
-    kind="verifier",
     summary="BiLD's rule: keeps guesses until the target finds one very improbable",
     build=build,
     options=RollbackOptions,
     paper=Paper(
         title="Speculative Decoding with Big Little Decoder", year=2023, link="https://arxiv.org/abs/2302.07863"
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
     soft=lambda options: True,
 )

@@ -1,4 +1,5 @@
-"""n-sample tolerance: accept a guess that is among so many independent draws of the target's law. Lossy above 1.
+"""n-sample tolerance: accept a guess that is among so many independent draws of the target's distribution. Lossy above
+1.
 
 Paper: Fast and High-Quality Auto-Regressive Speech Synthesis via Speculative Decoding, 2024,
 https://arxiv.org/abs/2410.21951, whose tolerance for speech codes is rendered here; its own form is not public.
@@ -8,8 +9,8 @@ is left of p; none: a token of what is left. Out: a path and one more token. Wit
 
 from dataclasses import dataclass
 
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.in_turn import judge_in_turn
 
@@ -21,7 +22,7 @@ class SampleToleranceOptions:
     num_draws: int = 3  # s; 1 is exact
 
     def __post_init__(self) -> None:
-        check_range(self, "num_draws", least=1, note="1 is the exact rule")
+        check_range(self, "num_draws", least=1, most=1024, note="1 is the exact rule")
 
 
 def build(options: SampleToleranceOptions) -> PerDraft:
@@ -29,9 +30,8 @@ def build(options: SampleToleranceOptions) -> PerDraft:
     return PerDraft(lambda case: judge_in_turn(case, num_draws=options.num_draws), lossless=options.num_draws == 1)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="sample_tolerance",
-    kind="verifier",
     summary="keeps a guess that is among several draws of the target; exact with one draw",
     build=build,
     options=SampleToleranceOptions,
@@ -40,5 +40,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2410.21951",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

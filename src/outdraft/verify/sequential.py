@@ -2,11 +2,11 @@
 
 Paper: EAGLE-2: Faster Inference of Language Models with Dynamic Draft Trees, 2024, https://arxiv.org/abs/2406.16858
 In: any tree that does not depend on the rule's coins, above all deterministic ones (look-up, best-first trees), where
-no rule accepts more. q is not read. Out: a path and one more token with the target's law, given the draft, whatever it
-is.
+no rule accepts more. q is not read. Out: a path and one more token with the target's distribution, given the draft,
+whatever it is.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.in_turn import judge_in_turn
@@ -17,9 +17,8 @@ def judge(case: Case) -> Verdict:
     return judge_in_turn(case)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="sequential",
-    kind="verifier",
     summary="tries deterministic candidates one by one with the target's own probabilities",
     build=lambda options: PerDraft(judge),
     options=NoOptions,
@@ -28,5 +27,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2406.16858",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

@@ -3,16 +3,16 @@
 Paper: Speculative Decoding: Exploiting Speculative Execution for Accelerating Seq2seq Generation, 2022,
 https://arxiv.org/abs/2203.16487
 In: any tree, p [N, V]. A guess x is kept if x is among the beta most probable tokens and log p_max - log p(x) <= gap;
-the longest kept path, then one token of the target. Greedy requests are judged by their law at temperature 1; with
-beta = 1 only the best token is kept, and greedy text is plain decoding's. Out: a path and one more token.
+the longest kept path, then one token of the target. Greedy requests are judged by their distribution at temperature 1;
+with beta = 1 only the best token is kept, and greedy text is plain decoding's. Out: a path and one more token.
 """
 
 from dataclasses import dataclass
 
 from torch import Tensor
 
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
 
@@ -40,9 +40,8 @@ def build(options: TopBetaOptions) -> PerDraft:
     return PerDraft(lambda case: keep_longest(case, keep), lossless=False)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="top_beta",
-    kind="verifier",
     summary="keeps guesses among the target's best few, close behind the best",
     build=build,
     options=TopBetaOptions,
@@ -51,6 +50,6 @@ METHOD = Method(
         year=2022,
         link="https://arxiv.org/abs/2203.16487",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
     soft=lambda options: True,
 )

@@ -8,11 +8,12 @@ visit(node, a), where a(root) = 1, P = p(. | node), Q = q(. | node); for each ch
 
 and after the last child accept this node with probability a and draw the extra token from P; else tell the parent.
 In: trees and chains (there it is `block`), sampled without replacement or deterministic (one-hot Q for each child).
-Out: a path and one more token with the target's law; on average at least as many as `multi_draft`.
+Out: a path and one more token with the target's distribution; on average at least as many as `multi_draft`.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.chain import ratio
 from outdraft.verify.shared.proposal import Proposals, normalised, prefix_weight
@@ -26,31 +27,32 @@ def judge(case: Case) -> Verdict:
 
 
 def _visit(case: Case, node: int, weight: float) -> Verdict | None:
-    """The verdict, if it ends in this subtree. `weight` is a: how much of the target's law has reached this node."""
+    """The verdict, if it ends in this subtree. `weight` is a: how much of the target's distribution has reached this
+    node."""
     tree = case.tree
-    law = case.p[node]  # [V]
+    distribution = case.p[node]  # [V]
     proposals = Proposals(case)
     for child in tree.children[node]:
         token, proposal = tree.tokens[child], proposals.of(child)
         mass = proposal.mass(token)
         if mass <= 0:
             continue
-        below = ratio(weight * float(law[token]), mass)
+        below = ratio(weight * float(distribution[token]), mass)
         if below > 0 and (verdict := _visit(case, child, below)) is not None:
             return verdict
-        law, surplus = normalised(proposal.excess(weight * law, token), case.p[node])
+        distribution, surplus = normalised(proposal.excess(weight * distribution, token), case.p[node])
         weight = prefix_weight(surplus, weight)
         if weight <= 0:
             return None
         proposal.drop(token)
     if node > 0 and not case.coins.flip(weight, node):
         return None
-    return case.verdict(node, case.coins.draw(law, tree.depths[node]))
+    token = case.coins.draw(distribution, tree.depths[node]) if tree.children[node] else draw_bonus(case, node)
+    return case.verdict(node, token)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="traversal",
-    kind="verifier",
     summary="judges a tree from the leaves to the root; accepts at least as much as multi_draft",
     build=lambda options: PerDraft(judge),
     options=NoOptions,
@@ -59,5 +61,5 @@ METHOD = Method(
         year=2025,
         link="https://arxiv.org/abs/2505.12398",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

@@ -2,13 +2,13 @@
 
 Paper: Medusa: Simple LLM Inference Acceleration Framework with Multiple Decoding Heads, 2024,
 https://arxiv.org/abs/2401.10774
-In: any tree, p [N, V]. A guess x at a node of law p is kept if
+In: any tree, p [N, V]. A guess x at a node of distribution p is kept if
 
     p(x) > min(epsilon, delta exp(-H(p)))        H: entropy in nats
 
 and of all kept paths the longest is accepted; ties: the likelier. Then one token of the target. At temperature 0 the
-law is one-hot, so the rule is greedy matching, as published. With epsilon >= 1 and delta >= V nothing is kept, and the
-law is the target's. Out: a path and one more token.
+distribution is one-hot, so the rule is greedy matching, as published. With epsilon >= 1 and delta >= V nothing is kept,
+and the distribution is the target's. Out: a path and one more token.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.ranges import check_range
-from outdraft.core.registry import Method, Paper
 from outdraft.verify.shared.case import PerDraft
 from outdraft.verify.shared.relaxed import Guesses, keep_longest
 
@@ -43,9 +43,8 @@ def build(options: TypicalOptions) -> PerDraft:
     return PerDraft(lambda case: keep_longest(case, keep), lossless=False)
 
 
-METHOD = Method(
+METHOD = RuleMethod(
     name="typical",
-    kind="verifier",
     summary="Medusa's rule: keeps what is probable enough for how unsure the target is",
     build=build,
     options=TypicalOptions,
@@ -54,5 +53,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2401.10774",
     ),
-    shapes=("chain", "tree"),
+    judges=("chain", "tree"),
 )

@@ -40,6 +40,10 @@ class DirectFile:
         if hasattr(self, "_fd"):
             os.close(self._fd)
 
+    def renew(self) -> None:
+        """In a forked process, whose parent's thread may have been counting."""
+        self._lock = Lock()
+
     def read_into(self, memory: memoryview, offset: int) -> None:
         """Fill `memory` with the bytes from `offset` on. Raises `ModelLoadError` where the file ends before that."""
         began, done = perf_counter(), 0

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
@@ -31,11 +32,11 @@ class GgufFile:
         self._gguf = _package(path)
         try:
             self._reader = self._gguf.GGUFReader(path)
-        except (ValueError, IndexError, KeyError, OverflowError, OSError) as error:
+        except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, OSError) as error:
             size = path.stat().st_size
             raise ModelLoadError(f"{path} ({size} bytes) is no GGUF file, or cut short ({error}): {_CURE}") from error
         self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
-        parts = self.get("split.count", 1)
+        parts = check_value("split.count", self.get("split.count", 1), int, of=str(path), error=ModelLoadError)
         if parts > 1:
             raise ModelLoadError(
                 f"{path} is one of {parts} parts: merge them first (`llama-gguf-split --merge {path.name} whole.gguf`)"
@@ -44,10 +45,12 @@ class GgufFile:
     def get(self, key: str, default: Any = None) -> Any:
         """The metadata value of this key: a number, a string, or a list of them."""
         field = self._reader.get_field(key)
-        return default if field is None else field.contents()
+        try:
+            return default if field is None else field.contents()
+        except (ValueError, IndexError, KeyError, TypeError) as error:  # bytes that are no UTF-8, an unknown type
+            raise ModelLoadError(f"{self.path}: the metadata {key!r} are damaged ({error}): {_CURE}") from error
 
     def names(self) -> list[str]:
-        """All tensors."""
         return list(self._tensors)
 
     def keys(self, prefix: str) -> list[str]:

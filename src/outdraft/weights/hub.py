@@ -8,16 +8,19 @@ import importlib
 from pathlib import Path
 
 from outdraft import zoo
+from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.paths import user_path
 
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 
 def resolve(name: str) -> Path:
     """The directory that holds this model's files, or its one GGUF file."""
+    name = check_value("model", name, str, error=ModelLoadError)
     if name.startswith("zoo:"):
         return zoo.path(name.removeprefix("zoo:"))
-    path = Path(name).expanduser()
+    path = user_path(name, error=ModelLoadError)
     if path.is_dir():
         return path
     if path.is_file() and path.suffix == ".gguf":

@@ -12,7 +12,8 @@ from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor
 
-from outdraft.core.errors import ModelLoadError
+from outdraft.core.errors import ConfigError, ModelLoadError
+from outdraft.core.new_file import new_file
 from outdraft.weights.source import TensorSource
 
 SINGLE = "model.safetensors"
@@ -60,9 +61,16 @@ class TensorStore(TensorSource):
 
 
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write one safetensors file that transformers reads too."""
+    """Write one safetensors file that transformers reads too, readable to whom any other new file is.
+
+    Raises `ConfigError` where it cannot be written: a full disk, a place that is no regular file.
+    """
     whole = {name: tensor.detach().cpu().contiguous().clone() for name, tensor in tensors.items()}
-    save_file(whole, path, metadata={"format": "pt"})
+    with new_file(path) as beside:
+        try:
+            save_file(whole, beside, metadata={"format": "pt"})
+        except SafetensorError as error:  # of the library's own code, which knows no error numbers
+            raise ConfigError(f"{path} cannot be written: {error}; choose another place, or make room there") from error
 
 
 def _files(directory: Path) -> list[Path]:

@@ -10,6 +10,7 @@ Any other order works too and only waits longer. Data in: a file and a budget; d
 
 import ctypes
 import mmap
+import os
 import zlib
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -32,7 +33,7 @@ class Block:
     """Memory of its own pages."""
 
     def __init__(self, size: int) -> None:
-        self._pages = mmap.mmap(-1, align(size))
+        self._pages = mmap.mmap(-1, align(size), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)  # a fork has its own
         if hasattr(mmap, "MADV_HUGEPAGE"):
             self._pages.madvise(mmap.MADV_HUGEPAGE)
         self.memory = memoryview(self._pages)
@@ -88,7 +89,19 @@ class UnitReader:
         self._free = [Block(largest) for _ in range(2)] if self.streamed else []
         self._used: Block | None = None
         self._ahead: tuple[int, Block, Future[None]] | None = None
+        self._start()
+
+    def _start(self) -> None:
+        self._process = os.getpid()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="outdraft-weights")
+
+    def _renew(self) -> None:
+        """In a forked process: the thread is not here, and what it was reading will never come."""
+        self._start()
+        self.file.renew()
+        if self._ahead is not None:
+            self._free.append(self._ahead[1])
+            self._ahead = None
 
     @property
     def round_bytes(self) -> int:
@@ -102,6 +115,8 @@ class UnitReader:
         """
         if index in self._kept:
             return self._kept[index].address
+        if self._process != os.getpid():
+            self._renew()
         if self._used is not None:
             self._free.append(self._used)
             self._used = None

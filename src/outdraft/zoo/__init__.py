@@ -1,4 +1,4 @@
-"""The small models that ship with outdraft: a target, a draft, an early-exit head and an EAGLE network.
+"""The small models that ship with outdraft: a target, two drafts, an early-exit head, an EAGLE network.
 
 Trained from scratch by `recipes/zoo/` on public-domain and freely licensed text; docs/zoo.md tells how, and how good
 they are. `path("target")` is the directory of one.
@@ -8,11 +8,11 @@ import json
 from pathlib import Path
 
 from outdraft.core.errors import ModelLoadError
-from outdraft.core.registry import near_miss
+from outdraft.core.near_miss import near_miss
 
 
 def names() -> list[str]:
-    """What ships, sorted."""
+    """The models that ship, sorted by name."""
     return sorted(p.parent.name for p in Path(__file__).parent.glob("*/config.json"))
 
 

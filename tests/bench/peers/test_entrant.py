@@ -51,3 +51,12 @@ def test_one_that_goes_on_working_is_an_error(monkeypatch: pytest.MonkeyPatch):
 def test_nothing_written_is_an_error(monkeypatch: pytest.MonkeyPatch):
     with pytest.raises(PeerError, match="wrote nothing after 2 tokens"):
         make(Line([]), monkeypatch).time_text([1, 2], PARAMS)
+
+
+@pytest.mark.parametrize(("first", "told", "counted"), [(1, 8, 8), (9, 7, 8), (1, None, 0), (9, None, 0)])
+def test_passes_are_counted_in_our_unit(monkeypatch: pytest.MonkeyPatch, first: int, told: int | None, counted: int):
+    """64 tokens, drafts of eight all right: the prompt's pass and seven more, whoever verifies in the prompt's."""
+    line = Line([4] * 64)
+    answer = {"tokens": line.tokens, "seconds": 1.0, "first_seconds": 0.5, "num_first": first, "passes": told}
+    monkeypatch.setattr(line, "ask", lambda verb, **given: answer)
+    assert make(line, monkeypatch).time_text([1], PARAMS).stats.num_steps == counted

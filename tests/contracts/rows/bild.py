@@ -1,4 +1,4 @@
-"""A small model that hands over when it is unsure; the recipes too, since laws over random logits are flat."""
+"""A small model that hands over when it is unsure; the recipes too, since distributions over random logits are flat."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,10 +1,10 @@
-"""A cascade of two models and the look-up, and of one model."""
+"""A cascade of two models and the look-up, of one model, and of one over bigrams that were counted beforehand."""
 
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from contracts.sides import smaller_model, twin
+from contracts.sides import datastore, smaller_model, twin
 
 from outdraft.models.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
@@ -21,7 +21,13 @@ def one_model(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"models": (twin(target, directory)["model"],), "lengths": ((4, 3), (0, 3))}
 
 
+def over_a_corpus(target: Decoder, directory: Path) -> Mapping[str, Any]:
+    """One model, and the target's own texts to count on."""
+    return {**one_model(target, directory), **datastore(target, directory)}
+
+
 ROWS = [
-    DrafterRow(drafter="cascade", side=one_model),
-    DrafterRow(drafter="cascade", label="two", side=two_models, options={"leniency": 5.0}),
+    DrafterRow(drafter="cascade", side=one_model, remembers=True),
+    DrafterRow(drafter="cascade", label="two", side=two_models, options={"leniency": 5.0}, remembers=True),
+    DrafterRow(drafter="cascade", label="corpus", side=over_a_corpus),
 ]

@@ -1,4 +1,4 @@
-"""The target's own weights on few bits."""
+"""The target's own weights on few bits, over exact rows and over upper halves."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,4 +15,9 @@ def stored(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"weights": str(directory / "target")}
 
 
-ROWS = [DrafterRow(drafter="quantized_self", side=stored, options={"bits": 8})]
+ROWS = [
+    DrafterRow(drafter="quantized_self", side=stored, options={"bits": 8}),
+    DrafterRow(
+        drafter="quantized_self", label="quantspec", side=stored, options={"bits": 8, "kv_bits": 4, "buffer": 16}
+    ),
+]

@@ -1,6 +1,6 @@
 """Suffix automata: alone, and in front of another drafter, with a datastore."""
 
-from contracts.sides import datastore
+from contracts.sides import datastore, stutterer
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -13,4 +13,7 @@ ROWS = [
         side=datastore,
     ),
     DrafterRow(drafter="sam", label="sam_decoding", options={"otherwise": "contracts.stutter:METHOD"}),
+]
+GROUNDS = [
+    DrafterRow(drafter="sam", label="sam_decoding", target=stutterer, options={"otherwise": "contracts.stutter:METHOD"})
 ]

@@ -18,7 +18,7 @@ _ALPHAS = (0.6, 0.7, 0.8, 0.9)
 
 
 def draw_long_context(path: Path, *, draft: SparseDraft, batches: Seq[int], contexts: Seq[int]) -> None:
-    """Write the picture."""
+    """Draw the speed-up by context length and by batch size, and write the picture to `path`."""
     figure = new_figure(9.5, 4.2)
     grid = figure.add_gridspec(1, 2, left=0.07, right=0.985, top=0.79, bottom=0.12, wspace=0.22)
     _by_context(figure.add_subplot(grid[0]), draft, batches, contexts)

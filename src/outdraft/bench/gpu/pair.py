@@ -1,6 +1,7 @@
-"""A random draft model and a target of the same law and a realistic size: every guess is right unless a rule says no.
+"""A random draft model and a target of the same distribution and a realistic size: every guess is right unless a rule
+says no.
 
-The target is the draft inflated (`testing.inflate`): more channels and layers, the same logits up to rounding. So the
+The target is the draft inflated (`models.inflate`): more channels and layers, the same logits up to rounding. So the
 real rule accepts nearly all, and `SyntheticRule` accepts any share that one asks for.
 """
 
@@ -17,8 +18,8 @@ from outdraft.core.request import Request
 from outdraft.core.verdict import Verdict
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig, llama_config
+from outdraft.models.inflate import inflate_decoder
 from outdraft.sampling.noise import fold, uniform
-from outdraft.testing.inflate import inflate_decoder
 from outdraft.verify.shared.case import make_cases
 
 SIZES = {"tiny": (1, 4), "1b": (4, 16), "3b": (6, 28), "7b": (8, 32)}  # width times, layers
@@ -76,7 +77,6 @@ class SyntheticRule:
         self.rate = rate
 
     def couples(self, request: Request) -> bool:
-        """Never."""
         return False
 
     def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:

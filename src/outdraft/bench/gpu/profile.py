@@ -19,7 +19,7 @@ _ROUNDS = 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundProfile:
-    """Means of one round."""
+    """Mean times and counts of one round on the device."""
 
     way: Way
     kernel_us: float  # kernels and copies, summed

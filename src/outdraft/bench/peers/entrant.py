@@ -44,7 +44,6 @@ class PeerEntrant:
     def time_text(
         self, ids: Seq[int], params: SamplingParams, meter: Rapl | None = None, *, references: Seq[Seq[int]] = ()
     ) -> Timed:
-        """Ask for one text."""
         wait_until_idle([os.getpid()])
         before = meter.read() if meter is not None else None
         told = self._process.ask("generate", prompt=list(ids), max_tokens=params.max_tokens)
@@ -56,7 +55,10 @@ class PeerEntrant:
         tokens = tuple(told["tokens"])
         if not tokens:
             raise PeerError(f"peer {self._process.name} wrote nothing after {len(ids)} tokens")
-        stats = RequestStats(num_tokens=len(tokens), num_steps=told.get("passes") or 0)
+        passes = told.get("passes") or 0
+        if passes and told["num_first"] > 1:
+            passes += 1  # it verified a guess in the pass that read the prompt; by our count that one brings one token
+        stats = RequestStats(num_tokens=len(tokens), num_steps=passes)
         stats.num_draft_tokens, stats.num_accepted_tokens = told.get("drafted", 0), told.get("accepted", 0)
         return Timed(
             token_ids=tokens,
@@ -72,7 +74,6 @@ class PeerEntrant:
         """Its peak counts from its start, loading included."""
 
     def read_peak(self) -> dict[str, int]:
-        """Of its processes."""
         found = 0
         for pid in self._pids:
             try:
@@ -83,7 +84,6 @@ class PeerEntrant:
         return {"host": found}
 
     def close(self) -> None:
-        """End it."""
         self._process.close()
 
 

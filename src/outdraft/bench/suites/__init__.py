@@ -13,7 +13,8 @@ from outdraft.bench.suites.formats import read_file
 from outdraft.bench.suites.prompt import Prompt
 from outdraft.bench.suites.workloads import DEFAULT, NAMES, workload
 from outdraft.core.errors import ConfigError
-from outdraft.core.registry import near_miss
+from outdraft.core.near_miss import near_miss
+from outdraft.core.paths import user_path
 
 __all__ = ["DEFAULT", "NAMES", "Prompt", "load_suite", "load_suites"]
 
@@ -37,7 +38,7 @@ def load_suite(given: str) -> list[Prompt]:
     if given in NAMES:
         return workload(given)
     name, equals, path = given.partition("=")
-    file = Path(path if equals else given).expanduser()
+    file = user_path(path if equals else given)
     if not file.is_file():
         known = f"{', '.join(NAMES)}, or a file"
         raise ConfigError(f"suite {given!r}{near_miss(given, list(NAMES))}: no such file; a suite is {known}")

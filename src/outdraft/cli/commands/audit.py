@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import ZOO_OPTIONS, ZOO_TARGET
-from outdraft.cli.flags import EngineFlags, SamplingFlags
+from outdraft.cli.flags import ROLES, EngineFlags, SamplingFlags
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError, OutdraftError
 
@@ -17,12 +17,11 @@ if TYPE_CHECKING:
     from outdraft.engine.llm import LLM
     from outdraft.testing.losslessness import Auditor, Check, Setting
 
-SUMMARY = "prove that the output is the target's own: identical text, equal law"
+SUMMARY = "prove that the output is the target's own: identical text, equal distribution"
 EPILOG = """exit code 1 if a check fails. Examples:
   outdraft audit --drafter draft_model --temperature 0.8
   outdraft audit --all --prompts 200 --tokens 128
   outdraft audit --drafter ngram --plant-bias      (a lossy rule on purpose: the audit must fail)"""
-TREE_WIDTH = 3
 Tell = Callable[[str], object]
 
 
@@ -36,7 +35,9 @@ class Options:
     )
     prompts: int = flag(50, "prompts of the identity checks")
     tokens: int = flag(128, "tokens written for each of them")
-    samples: int | None = flag(None, "texts of the law check, for each prompt and side: 400, or 100 with --all")
+    samples: int | None = flag(
+        None, "texts of the distribution check, for each prompt and side: 400, or 100 with --all"
+    )
     all: bool = flag(False, "every drafter, chain and tree, with five ways to sample")
     plant_bias: bool = flag(False, "put a lossy rule in the verifier's place: the audit must then fail")
     json: bool = flag(False, "machine output: passed, checks [name, passed, detail]")
@@ -60,7 +61,11 @@ def run(options: Options) -> int:
     samples = options.samples if options.samples is not None else 100 if options.all else 400
     if options.prompts < 1 or samples < 20 or options.tokens < 2:
         raise ConfigError("an audit needs --prompts of at least 1, --tokens of at least 2, --samples of at least 20")
-    if not options.all and options.engine.recipe is None and options.engine.drafter in (None, "none"):
+    roles = [role for role in ROLES if getattr(options.engine, role) is not None]
+    if options.all and roles:
+        raise ConfigError(f"--all audits every drafter as it is: leave out --{roles[0].replace('_', '-')}")
+    named = options.engine.recipe or options.engine.draft_model
+    if not options.all and named is None and options.engine.drafter in (None, "none"):
         raise ConfigError(
             "nothing to prove: drafter 'none' is plain decoding; name one with --drafter or --recipe, or take --all"
         )
@@ -89,7 +94,7 @@ def run(options: Options) -> int:
 def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> "Iterator[Check]":
     """Every check of this audit, as it is done."""
     from outdraft.testing.losslessness import FAULTS, PLANTED, Auditor
-    from outdraft.testing.prompts import identity_prompts, law_prompts
+    from outdraft.testing.prompts import distribution_prompts, identity_prompts
 
     plain = options.engine.load_plain()
     planted = {"verifier": PLANTED, "verifier_options": {}} if options.plant_bias else {}
@@ -99,10 +104,10 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
     auditor = Auditor(
         plain=plain,
         prompts=identity_prompts(plain.codec, options.prompts, vocab_size=vocab_size, max_len=min(64, context // 4)),
-        law_prompts=law_prompts(plain.codec, vocab_size=vocab_size),
+        distribution_prompts=distribution_prompts(plain.codec, vocab_size=vocab_size),
         max_tokens=tokens,
         samples=samples,
-        num_laws=2 * len(suspects) * sum(not setting.greedy for setting in settings),
+        num_distributions=2 * len(suspects) * sum(not setting.greedy for setting in settings),
     )
     for suspect in suspects:
         words = suspect.words
@@ -142,37 +147,36 @@ def _checks_of(
         yield _named(auditor.identity(spec, setting), where)
         if setting.greedy:
             continue
-        progress(f"{where}: law")
-        yield _named(auditor.law(spec, setting), where)
+        progress(f"{where}: distribution")
+        yield _named(auditor.distribution(spec, setting), where)
         if not effort:
             progress(f"{where}: power")
             shown, effort = auditor.power(faulty, setting)
             yield _named(shown, where)
-        progress(f"{where}: token law")
+        progress(f"{where}: token distribution")
         yield _named(auditor.tokens(spec, setting, effort=effort), where)
 
 
 def list_suspects(options: Options) -> list[Suspect]:
-    """The drafter that was named; with --all every one, in each shape that its `width` option gives it."""
-    from outdraft.core.registry import find, names, option_defaults
+    """The drafter that was named; with --all every one, in each of its shapes."""
+    from outdraft.core.registry import find, names
 
     if not options.all:
-        return [Suspect(label=options.engine.drafter or f"recipe {options.engine.recipe}", words={})]
+        return [Suspect(label=_name_of(options.engine), words={})]
     suspects = []
     for name in names("drafter"):
         method = find("drafter", name)
         if name == "none" or not method.lossless:
             continue
         suited = ZOO_OPTIONS.get(name, {}) if options.engine.model == ZOO_TARGET else {}
-        width = option_defaults(method).get("width")
-        if width is None or method.shapes == ("chain",):
-            forms: dict[str, dict[str, Any]] = {method.shapes[-1]: {}}
-        else:
-            forms = {"chain": {"width": 1}, "tree": {"width": max(width, TREE_WIDTH)}}
-        for form, shaped in forms.items():
+        for form, shaped in (method.forms or {method.shape_of(method.options()): {}}).items():
             words = {"recipe": None, "drafter": name, "drafter_options": {**suited, **shaped}}
             suspects.append(Suspect(label=f"{name} {form}", words=words))
     return suspects
+
+
+def _name_of(engine: EngineFlags) -> str:
+    return f"recipe {engine.recipe}" if engine.recipe else engine.drafter or "draft_model"
 
 
 def list_settings(options: Options) -> "list[Setting]":
@@ -207,4 +211,4 @@ class _Quiet:
         return None
 
     def update(self, message: str) -> None:
-        """Say nothing."""
+        """Say nothing, for output that a program reads."""

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, parse_rival
-from outdraft.cli.flags import SamplingFlags
+from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
+from outdraft.cli.flags import ROLES, SamplingFlags
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError, OutdraftError
 
@@ -41,11 +41,16 @@ class Options:
     model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a name in its cache, or zoo:NAME; "
                       "here and as a draft, MODEL@4x12 is inflated and MODEL@int8 rounded")  # fmt: skip
     method: tuple[str, ...] = flag(
-        (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, recipe:NAME; may be repeated; "
+        (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, package.module:METHOD:k=4, "
+        "recipe:NAME; may be repeated; "
         "without it (and without --peer) the demo's line-up, as far as it fits the model", metavar="METHOD"
     )  # fmt: skip
     recipe: tuple[str, ...] = flag((), "a paper's recipe, or a TOML file of yours: short for --method recipe:NAME; may "
                                    "be repeated", metavar="NAME")  # fmt: skip
+    draft_model: str | None = flag(None, "what fills the recipes' role of this name: a smaller model", metavar="DIR")
+    head: str | None = flag(None, "what fills the recipes' role: a head that was trained for the model", metavar="DIR")
+    datastore: str | None = flag(None, "what fills the recipes' role: a file of `outdraft datastore build`",
+                                 metavar="FILE")  # fmt: skip
     peer: tuple[str, ...] = flag(
         (), "another engine in the same rounds: transformers, llama_cpp, openvino, vllm, with mode=plain|assisted|..., "
         "k=, bits=, draft=MODEL, python=PATH; may be repeated (docs/bench.md); texts then have one length",
@@ -70,9 +75,9 @@ class Options:
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
     kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
-        "auto", "what they are stored in: auto (as computed), int8 (another law)", metavar="NAME"
+        "auto", "what they are stored in: auto (as computed), int8 (another distribution)", metavar="NAME"
     )
-    inflate: str | None = flag(None, "a bigger target of the same law, to see what a real one costs: 4x12 is width "
+    inflate: str | None = flag(None, "a bigger target of the same distribution, to see what one costs: 4x12 is width "
                                "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
     cache: str | None = flag(None, "where inflated models and the peers' forms of them are kept (default: "
                              "~/.cache/outdraft)", metavar="DIR")  # fmt: skip
@@ -148,14 +153,15 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     count, rounds = options.prompts, options.rounds
     if options.quick:
         count, rounds = count or QUICK_PROMPTS, min(rounds, QUICK_ROUNDS)
-        params = replace(params, max_tokens=min(params.max_tokens, QUICK_TOKENS))
+        params = replace(params, max_tokens=min(params.max_tokens or QUICK_TOKENS, QUICK_TOKENS))
     peers = [parse_peer(text) for text in options.peer]
     if peers:
         check_params(params)
         params = replace(params, ignore_eos=True)
     zoo = options.model.partition("@")[0] == ZOO_TARGET
     methods = (*options.method, *(f"recipe:{name}" for name in options.recipe))
-    chosen = [parse_rival(text, verifier=options.verifier, zoo=zoo) for text in methods]
+    roles = {role: value for role in ROLES if (value := getattr(options, role)) is not None}
+    chosen = fill_roles([parse_rival(text, verifier=options.verifier, zoo=zoo) for text in methods], roles)
     prompts = load_suites(options.suite or DEFAULT, count=count)
     engine = ("dtype", "device", "exact", "guard", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
     settings = {name: getattr(options, name) for name in engine}

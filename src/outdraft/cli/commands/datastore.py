@@ -1,6 +1,6 @@
 """`outdraft datastore`: make the file that retrieval looks things up in, say what is in one, and time it.
 
-The command reads flags and shows; the work is `drafters/shared/datastore/` and `bench/indices.py`.
+The command reads flags and shows; the work is `drafters/shared/look_up/datastore/` and `bench/indices.py`.
 """
 
 import math
@@ -18,7 +18,7 @@ from outdraft.core.errors import ConfigError
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from outdraft.drafters.shared.datastore.file import Header
+    from outdraft.drafters.shared.look_up.datastore.file import Header
 
 SUMMARY = "make, describe or time a file of texts that drafters look things up in"
 EPILOG = """A text file is one document; a .jsonl file has one a line, as "text" or as "token_ids". Both may be
@@ -48,7 +48,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Do the one action."""
+    """Build, show, query or time a datastore, as the action says."""
     if options.action not in ACTIONS or options.file is None:
         raise ConfigError("datastore needs an action and a file: outdraft datastore build|info|bench FILE")
     if options.action == "bench" and (options.queries < 1 or options.tokens < 1):
@@ -59,9 +59,9 @@ def run(options: Options) -> int:
 
 def _build(options: Options, path: Path) -> int:
     from outdraft.cli.console import make_console, write_json
-    from outdraft.drafters.shared.datastore.build import build_datastore
-    from outdraft.drafters.shared.datastore.documents import find_files, read_documents
-    from outdraft.engine.build import load_codec
+    from outdraft.drafters.shared.look_up.datastore.build import build_datastore
+    from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
+    from outdraft.models.load_codec import load_codec
     from outdraft.weights.hub import resolve
 
     if options.model is None:
@@ -102,7 +102,7 @@ def _build(options: Options, path: Path) -> int:
 
 def _info(options: Options, path: Path) -> int:
     from outdraft.cli.console import make_console, write_json
-    from outdraft.drafters.shared.datastore.file import open_datastore
+    from outdraft.drafters.shared.look_up.datastore.file import open_datastore
 
     header = open_datastore(path).header
     if options.json:
@@ -115,7 +115,7 @@ def _info(options: Options, path: Path) -> int:
 def _bench(options: Options, path: Path) -> int:
     from outdraft.bench.indices import time_indices
     from outdraft.cli.console import make_console, write_json
-    from outdraft.drafters.shared.datastore.file import open_datastore
+    from outdraft.drafters.shared.look_up.datastore.file import open_datastore
 
     store = open_datastore(path)
     told = time_indices(store, queries=options.queries, num_tokens=options.tokens)

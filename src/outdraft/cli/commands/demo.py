@@ -31,13 +31,13 @@ class Options:
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, ...", metavar="NAME")
     max_tokens: int = flag(64, "tokens of each text")
-    seconds: float = flag(25.0, "about how long to measure (at least three rounds)")
+    seconds: float = flag(12.0, "about how long to measure (at least three rounds)")
     live: bool = flag(True, "show the texts being written before the table")
     json: bool = flag(False, "machine output: plain_tps, drafters [name, identical, tau, speedup, ...]")
 
 
 def run(options: Options) -> int:
-    """Race, measure, print."""
+    """Race plain against speculative decoding, then measure several drafters, and print both."""
     if options.max_tokens < 8:
         raise ConfigError(f"max_tokens={options.max_tokens}: a demo needs at least 8")
     if not options.seconds >= 0:

@@ -1,9 +1,15 @@
-"""`outdraft methods`: the catalogue, as the registry finds it, and the recipes. Adding a file adds its row."""
+"""`outdraft methods`: the catalogue, as the registry finds it, and the recipes. Adding a file adds its row.
+
+Plug-ins of other packages stand beside ours, with the module that they come from.
+"""
 
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
+
+if TYPE_CHECKING:
+    from outdraft.core.registry import AnyMethod
 
 SUMMARY = "list every drafter, verifier, policy and recipe"
 
@@ -13,7 +19,7 @@ _PLURALS = {"drafter": "drafters", "verifier": "verifiers", "policy": "policies"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to list."""
+    """Which plug-ins to list, and how."""
 
     kind: str | None = flag(None, "only this kind", choices=("drafter", "verifier", "policy", RECIPE))
     options: bool = flag(False, "also the options of each, with their defaults")
@@ -23,6 +29,8 @@ class Options:
 def run(options: Options) -> int:
     """Print the table, or JSON."""
     from outdraft.cli.console import make_console, write_json
+    from outdraft.core.errors import ConfigError
+    from outdraft.core.registry import installed
 
     entries = catalogue(options.kind, with_options=options.options)
     if options.json:
@@ -43,36 +51,44 @@ def run(options: Options) -> int:
                 table.add_row(entry["name"], lossless, _what(entry), _paper(entry["paper"]))
         console.print(table)
         console.print()
+    for one in installed():  # what cannot be used is said, and stands in nobody's way
+        if isinstance(one.found, ConfigError):
+            console.print(f"left out: {one.found}", style="dim", markup=False, soft_wrap=True)
     return 0
 
 
 def catalogue(kind: str | None = None, *, with_options: bool = False) -> list[dict[str, Any]]:
     """One plain record for each method."""
+    from outdraft.core.errors import ConfigError
+    from outdraft.core.registry import KINDS, find, installed, names
+
+    listed = [(name, "outdraft", find(one, name)) for one in KINDS for name in names(one)]
+    listed += [(one.name, one.place, one.found) for one in installed() if not isinstance(one.found, ConfigError)]
+    listed = [(name, place, method) for name, place, method in listed if kind in (None, method.kind)]
+    order = list(KINDS)
+    listed.sort(key=lambda one: order.index(one[2].kind))
+    entries = [_entry(name, place, method, with_options=with_options) for name, place, method in listed]
+    return entries + (_recipes(with_options=with_options) if kind in (None, RECIPE) else [])
+
+
+def _entry(name: str, place: str, method: "AnyMethod", *, with_options: bool) -> dict[str, Any]:
     from dataclasses import asdict
 
-    from outdraft.core.registry import KINDS, find, names, option_defaults
+    from outdraft.core.registry import option_defaults
 
-    entries = []
-    for one in [kind] if kind else [*KINDS, RECIPE]:
-        if one == RECIPE:
-            entries += _recipes(with_options=with_options)
-            continue
-        for name in names(one):
-            method = find(one, name)
-            entry: dict[str, Any] = {"name": name, "kind": one, "lossless": method.lossless}
-            entry["paper"] = asdict(method.paper) if method.paper else None
-            entry["summary"] = method.summary
-            if with_options:
-                entry["options"] = option_defaults(method)
-            entries.append(entry)
-    return entries
+    entry: dict[str, Any] = {"name": name, "kind": method.kind, "lossless": method.lossless, "from": place}
+    entry["paper"] = asdict(method.paper) if method.paper else None
+    entry["summary"] = method.summary if place == "outdraft" else f"{method.summary} (from {place})"
+    if with_options:
+        entry["options"] = option_defaults(method)
+    return entry
 
 
 def _recipes(*, with_options: bool) -> list[dict[str, Any]]:
     """The same of each recipe: drafter, shape, verifier and policy in the summary's place."""
     from dataclasses import asdict
 
-    from outdraft.engine.recipe import read_recipe, recipe_names
+    from outdraft.engine.assembly.recipe import read_recipe, recipe_names
 
     entries = []
     for name in recipe_names():

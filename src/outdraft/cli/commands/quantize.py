@@ -12,13 +12,15 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
 from outdraft.core.errors import ConfigError
+from outdraft.core.paths import user_path
 
 if TYPE_CHECKING:
     from torch import Tensor
 
 SUMMARY = "write a model with weights of 8 or 4 bits"
-EPILOG = """A quantized model is another model with another law: what is decoded with it equals plain decoding with it.
-The last quarter of the calibration text measures how far it is from the original; gptq learns from the rest. Examples:
+EPILOG = """A quantized model is another model with another distribution: what is decoded with it equals plain decoding
+with it. The last quarter of the calibration text measures how far it is from the original; gptq learns from the rest.
+Examples:
   outdraft quantize zoo:target --out target-int4
   outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "layers.31.*" --layer-bits "*.down=8"
@@ -57,7 +59,7 @@ def run(options: Options) -> int:
 
     if options.model is None or options.out is None:
         raise ConfigError("quantize needs a model and a place: outdraft quantize MODEL --out DIR")
-    out = Path(options.out).expanduser()
+    out = user_path(options.out)
     if out.exists():
         raise ConfigError(f"--out {out} exists already: name a new directory, or remove it first")
     if options.method == "gptq" and options.calibration is None:
@@ -94,7 +96,7 @@ def run(options: Options) -> int:
 def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, Any]:
     """Do it; returns the report."""
     from outdraft.models.calibrate import calibrate_decoder
-    from outdraft.models.divergence import compare_laws
+    from outdraft.models.divergence import compare_distributions
     from outdraft.models.load import load_model, save_model
     from outdraft.models.native import NativeDecoder, can_pack
     from outdraft.models.quantize import quantize_decoder
@@ -114,9 +116,9 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
     divergence = native_divergence = None
     if windows is not None:
         tell("measuring")
-        divergence = compare_laws(original, small, windows[1])
+        divergence = compare_distributions(original, small, windows[1])
         if can_pack(small.config, small.dtype, small.device):
-            native_divergence = compare_laws(original, NativeDecoder(small), windows[1])
+            native_divergence = compare_distributions(original, NativeDecoder(small), windows[1])
     tell("writing")
     out.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
@@ -140,7 +142,7 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
     """Windows of ids [W, T] from all over the calibration text: three quarters to learn from, a last to measure on."""
     import torch
 
-    from outdraft.engine.build import load_codec
+    from outdraft.models.load_codec import load_codec
 
     if options.calibration is None:
         return None
@@ -148,7 +150,7 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
     if codec is None:
         raise ConfigError(f"{source.name} has no tokenizer.json to read --calibration with: put the model's beside it")
     try:
-        text = Path(options.calibration).expanduser().read_text(encoding="utf-8")
+        text = user_path(options.calibration).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--calibration {options.calibration} is not a readable UTF-8 text: {error}") from error
     ids = codec.encode(text, add_special=False)

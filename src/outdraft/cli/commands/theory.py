@@ -70,8 +70,9 @@ def run(options: Options) -> int:
         raise ConfigError("--cost and --budget do not go together: with a budget the cost of a draft follows from it")
     alphas, costs = options.alpha or ALPHAS, options.cost or COSTS
     records = _read(options.from_)
+    draw = _drawer(options) if options.plot is not None else None
     if options.budget is not None:
-        return _by_context(options, records)
+        return _by_context(options, records, draw)
     pass_cost, longest = _measured_cost(records)
     predictions = predict(records) if records is not None else []
     console = make_console(stderr=options.json)
@@ -79,10 +80,10 @@ def run(options: Options) -> int:
     if records is not None:
         console.print(f"{what_measured(records)}\n{where_measured(records)}", style="dim", markup=False)
         show_sheet(console, prediction_sheet(predictions))
-    if options.plot is not None:
+    if options.plot is not None and draw is not None:
         measured = (what_measured(records), where_measured(records)) if records is not None else None
-        _draw(options.plot, "theory", alphas=alphas, costs=costs, cost=costs[len(costs) // 2], pass_cost=pass_cost,
-              longest=min(LONGEST, longest), predictions=predictions, measured=measured)  # fmt: skip
+        draw(alphas=alphas, costs=costs, cost=costs[len(costs) // 2], pass_cost=pass_cost,
+             longest=min(LONGEST, longest), predictions=predictions, measured=measured)  # fmt: skip
         console.print(options.plot, style="dim", markup=False, soft_wrap=True)
     if options.json:
         cells = [(alpha, cost, *best(alpha, cost, pass_cost, longest)) for cost in costs for alpha in alphas]
@@ -97,7 +98,7 @@ def run(options: Options) -> int:
     return 0
 
 
-def _by_context(options: Options, records: "Records | None") -> int:
+def _by_context(options: Options, records: "Records | None", draw: Callable[..., None] | None) -> int:
     """The tables and the picture of a sparse cache."""
     from outdraft.analysis.theory_sheets import BATCHES, CONTEXTS, context_sheet
     from outdraft.cli.console import make_console, write_json
@@ -108,8 +109,8 @@ def _by_context(options: Options, records: "Records | None") -> int:
     drafts = [_sparse_draft(options.budget or 1, alpha, records) for alpha in options.alpha or (0.8,)]
     for draft in drafts:
         show_sheet(console, context_sheet(draft, batches, contexts))
-    if options.plot is not None:
-        _draw(options.plot, "long_context", draft=drafts[0], batches=batches, contexts=contexts)
+    if options.plot is not None and draw is not None:
+        draw(draft=drafts[0], batches=batches, contexts=contexts)
         console.print(options.plot, style="dim", markup=False, soft_wrap=True)
     if options.json:
         every = [replace(draft, batch=batch) for draft in drafts for batch in batches]
@@ -159,14 +160,23 @@ def _measured_cost(records: "Records | None") -> tuple[Callable[[int], float], i
     return records.curve.pass_cost, min(32, records.curve.rows[-1] - 1)
 
 
-def _draw(path: str, picture: str, **what: Any) -> None:
+def _drawer(options: Options) -> Callable[..., None]:
+    """Who draws the picture, found before anything is printed. Raises `ConfigError` for one that cannot be drawn."""
+    path = Path(options.plot or "")
+    picture = "theory" if options.budget is None else "long_context"
+    if path.suffix.lower() not in (".png", ".pdf", ".svg"):
+        raise ConfigError(f"plot={options.plot!r}: write a file that ends with .png, .pdf or .svg")
+    if not path.parent.is_dir():
+        raise ConfigError(f"plot={options.plot!r}: {path.parent} is no directory; make it first")
     try:
         draw = getattr(import_module(f"outdraft.analysis.plots.{picture}"), f"draw_{picture}")
     except ImportError as error:
         raise ConfigError("--plot needs matplotlib: pip install 'outdraft[bench]'") from error
-    if Path(path).suffix.lower() not in (".png", ".pdf", ".svg"):
-        raise ConfigError(f"plot={path!r}: write a file that ends with .png, .pdf or .svg")
-    try:
-        draw(Path(path), **what)
-    except OSError as error:
-        raise ConfigError(f"plot={path!r} cannot be written: {error.strerror}") from error
+
+    def write(**what: Any) -> None:
+        try:
+            draw(path, **what)
+        except OSError as error:
+            raise ConfigError(f"plot={options.plot!r} cannot be written: {error.strerror}") from error
+
+    return write

@@ -5,11 +5,11 @@ The command writes texts and judges sets; the search is `drafters/draft_verify/t
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import argument, flag
 from outdraft.core.errors import ConfigError
+from outdraft.core.paths import user_path
 
 if TYPE_CHECKING:
     from outdraft.core.skip import Skip
@@ -54,16 +54,16 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console, write_json
     from outdraft.cli.progress import progress_bar
     from outdraft.drafters.draft_verify.tune import Tuned, tune
-    from outdraft.drafters.shared.skip_sets import save_skip
+    from outdraft.drafters.shared.own_layers.skip_sets import save_skip
+    from outdraft.engine.assembly.variant import network_of
     from outdraft.engine.llm import LLM
-    from outdraft.engine.variant import network_of
 
     if options.model is None or options.out is None:
         raise ConfigError("tune-skip needs a model and a place: outdraft tune-skip MODEL --out FILE")
     for name in ("num_prompts", "max_tokens", "trials", "num_speculative_tokens"):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")
-    out = Path(options.out).expanduser()
+    out = user_path(options.out)
     if not out.parent.is_dir():
         raise ConfigError(f"--out {out}: {out.parent} is no directory; make it first")
     llm = LLM(
@@ -143,7 +143,7 @@ def step_cost(skip: "Skip", config: "ModelConfig") -> float:
 def read_prompts(path: str) -> list[str]:
     """The lines of a text that say anything."""
     try:
-        lines = Path(path).expanduser().read_text(encoding="utf-8").splitlines()
+        lines = user_path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--prompts {path} is not a readable UTF-8 text: {error}") from error
     prompts = [line for line in lines if line.strip()]

@@ -1,4 +1,4 @@
-"""The product's default policy: arm and depth by measured cost and measured acceptance; its floor is plain decoding.
+"""The product's default policy: arm and depth by measured cost and measured acceptance; its cutoff is plain decoding.
 
 The formulas are those of Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding",
 2022, https://arxiv.org/abs/2211.17192; choosing anew by running estimates is that of Liu, Park and Shen, "A drop-in
@@ -7,11 +7,10 @@ https://aclanthology.org/2025.acl-long.482. Hazards, the division of a batch and
 """
 
 from outdraft.control.auto.policy import AutoOptions, build
-from outdraft.core.registry import Method
+from outdraft.core.method import PolicyMethod
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="auto",
-    kind="policy",
     summary="drafter and depth by measured cost and acceptance; plain decoding where nothing pays (the default)",
     build=build,
     options=AutoOptions,

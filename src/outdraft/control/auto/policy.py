@@ -8,7 +8,8 @@
 
 A probe that pays earns credit for the next one, so a change of the text is followed at once, and arms that never pay
 are looked at ever less than the saved time allows. Data in: sequences and events; data out: one budget each. Times are
-read from events alone, so a scripted clock makes it deterministic; a text never depends on it.
+read from events alone, so a scripted clock makes it deterministic. A greedy or a seeded text does not depend on what it
+decides; a text that is sampled without a seed does, its distribution does not.
 """
 
 from collections.abc import Sequence as Seq
@@ -17,14 +18,15 @@ from math import ceil
 
 from outdraft.control.auto.batch import divide_depths
 from outdraft.control.auto.record import Record
-from outdraft.control.auto.text import Text
-from outdraft.control.shared.costs import PLAIN, Choice, Costs
+from outdraft.control.auto.sequence import SequenceRecord
+from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.draft import host_tree
 from outdraft.core.events import StepEvent
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
 _PLANNING = 5e-5  # seconds of a plan for one sequence, measured with two arms
@@ -38,7 +40,7 @@ _NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class AutoOptions:
+class AutoOptions(PolicyOptions):
     """Limits of what it may choose. Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 16  # the deepest guess
@@ -46,7 +48,7 @@ class AutoOptions:
     exploration: float = 0.01  # share of the time that probes may cost
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
         check_range(self, "memory", least=1)
         check_range(self, "exploration", least=0, most=1)
 
@@ -59,15 +61,15 @@ class AutoPolicy:
         self._peeks = {index: arm.peek for index, arm in enumerate(arms) if arm.peek is not None}
         self._arms = [Record(8 * options.memory) for _ in arms]
         self.costs = Costs(len(arms))
-        self._texts: dict[int, Text] = {}
-        self._chosen: dict[int, Choice] = {}  # of the step under way
+        self._texts: dict[int, SequenceRecord] = {}
+        self._chosen: dict[int, ArmDepth] = {}  # of the step under way
         self._planned: list[int] = []  # sequences that the plan was made for
         self._until_plan = 0
         self._rate = 0.0  # tokens a second that the plan promises
         self._credit = 0.0  # seconds saved for probes
         self._since_probe = 0
         self._turn = self._first_watched = 0
-        self._probe: tuple[int, Choice, float] | None = None  # sequence, what, likely loss in seconds
+        self._probe: tuple[int, ArmDepth, float] | None = None  # sequence, what, likely loss in seconds
         self._is_probing = False
         self._has_been_plain = False
 
@@ -92,7 +94,7 @@ class AutoPolicy:
         budgets = []
         for seq, (arm, depth) in zip(seqs, choices, strict=True):
             depth = allowed(seq, min(depth, limit)) if depth else 0
-            self._chosen[seq.id] = Choice(arm, depth)
+            self._chosen[seq.id] = ArmDepth(arm, depth)
             budgets.append(Budget(depth=depth, arm=arm))
         self._watch(seqs)
         return budgets
@@ -108,7 +110,7 @@ class AutoPolicy:
                 continue
             if depth:
                 self._arms[arm].add(depth, event.num_nodes - 1)
-            self._texts[event.seq_id].learn(Choice(arm, depth), event.tokens, min(event.num_accepted, depth))
+            self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, min(event.num_accepted, depth))
         if any(event.num_certain for event in events):
             return
         self._since_probe += 1
@@ -128,15 +130,15 @@ class AutoPolicy:
             if self._probe is not None and self._probe[0] == seq.id:
                 self._probe = None
 
-    def _trial(self, seqs: Seq[Sequence]) -> Choice | None:
+    def _trial(self, seqs: Seq[Sequence]) -> ArmDepth | None:
         """An arm that has not had its trials, for everybody, so that its costs are its own; then one plain pass."""
         for seq in seqs:
             if seq.id not in self._texts:
-                self._texts[seq.id] = Text(self._arms, self._options.memory)
+                self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory)
         for index, arm in enumerate(self._arms):
             if (depth := arm.trial) is not None and max(allowed(seq, depth) for seq in seqs) == depth:
                 arm.num_tried += 1
-                return Choice(index, depth)
+                return ArmDepth(index, depth)
         if not self._has_been_plain:
             self._has_been_plain = True
             return PLAIN
@@ -157,7 +159,7 @@ class AutoPolicy:
                     own, draft_cost=self.costs.drafts[index], pass_cost=passes, nodes=arm.nodes, count=count
                 )
                 if rate > most:
-                    best, most, alive = Choice(index, depth), rate, own
+                    best, most, alive = ArmDepth(index, depth), rate, own
             text.choice = best
             survivals.append(alive)
         if count > 1:
@@ -177,7 +179,7 @@ class AutoPolicy:
             nodes=[self._arms[arm].nodes for arm in arms],
         )
         for seq, arm, depth in zip(seqs, arms, depths, strict=True):
-            self._texts[seq.id].choice = Choice(arm, depth)
+            self._texts[seq.id].choice = ArmDepth(arm, depth)
         return rate
 
     def _watch(self, seqs: Seq[Sequence]) -> None:
@@ -224,7 +226,7 @@ class AutoPolicy:
             if not survivals:
                 self._probe = None
                 return
-            choice = Choice(index, depth)
+            choice = ArmDepth(index, depth)
             tokens = 1 + sum(survivals[:depth])
             seconds = draft(depth) + alone(rows + arm.nodes(depth)) + self.costs.catch_up(seq.id, index)
         usual = 1 + sum(text.outlooks[used.arm].survivals(used.depth))

@@ -5,11 +5,10 @@ https://arxiv.org/abs/2402.12374.
 """
 
 from outdraft.control.hardware_tree.policy import HardwareTreeOptions, build
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import Paper, PolicyMethod
 
-METHOD = Method(
+METHOD = PolicyMethod(
     name="hardware_tree",
-    kind="policy",
     summary="Sequoia's tree size and depth for the measured cost of a pass by its rows",
     build=build,
     options=HardwareTreeOptions,

@@ -1,7 +1,7 @@
 """Node budget and depth by Sequoia's search, from acceptance by rank and a pass's cost by its rows, both measured.
 
     p_k       how often the k-th child was the accepted one, of the nodes that had so many     `StepEvent.choices`
-    T(m, d)   tokens of the best tree of m nodes and depth d                                    `decode/best_trees.py`
+    T(m, d)   tokens of the best tree of m nodes and depth d                             `verify/shared/best_trees.py`
     chosen    the (m, d) that makes (drafting d levels + a pass over m rows) / T least; m = 1 is plain decoding
 
 The tree's own shape is the drafter's. The search is run anew every `every` rounds. Chen et al., 2024,
@@ -12,13 +12,14 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import inf
 
-from outdraft.control.shared.costs import PLAIN, Choice, Costs
+from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.core.events import StepEvent
+from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.ranges import check_range
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.decode.best_trees import BestTrees, choose_size
+from outdraft.verify.shared.best_trees import BestTrees, choose_size
 
 _KEEP = 0.998  # weight of what is known, each node walked
 _MEASURED = 16  # rounds that measure the curve
@@ -26,7 +27,7 @@ _PRIOR = 4.0  # walked nodes that the prior weighs
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HardwareTreeOptions:
+class HardwareTreeOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
     num_speculative_tokens: int = 8  # the deepest tree
@@ -37,8 +38,10 @@ class HardwareTreeOptions:
     every: int = 64  # rounds between two searches
 
     def __post_init__(self) -> None:
-        check_range(self, "num_speculative_tokens", least=0)
-        check_range(self, "nodes", "width", "first_depth", "first_nodes", "every", least=1)
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
+        check_range(self, "nodes", "first_nodes", least=1, most=512)
+        check_range(self, "width", "first_depth", least=1, most=64)
+        check_range(self, "every", least=1)
 
 
 class HardwareTreePolicy:
@@ -53,7 +56,7 @@ class HardwareTreePolicy:
         self.nodes = min(options.first_nodes, options.nodes)
         self.depth = min(options.first_depth, options.num_speculative_tokens)
         self._count = 1
-        self._chosen: dict[int, Choice] = {}
+        self._chosen: dict[int, ArmDepth] = {}
 
     @property
     def rates(self) -> list[float]:
@@ -79,7 +82,7 @@ class HardwareTreePolicy:
             depth, nodes = allowed(seq, self.depth), self._measuring or self.nodes
             if not depth and self._num_rounds % self._options.every == 1:  # is plain decoding still best?
                 depth, nodes = allowed(seq, min(1, self._options.num_speculative_tokens)), 1
-            self._chosen[seq.id] = Choice(0, depth)
+            self._chosen[seq.id] = ArmDepth(0, depth)
             budgets.append(Budget(depth=depth, nodes=nodes))
         return budgets
 
@@ -112,5 +115,5 @@ class HardwareTreePolicy:
 
 
 def build(options: HardwareTreeOptions, arms: Seq[Arm]) -> HardwareTreePolicy:
-    """Asks the first arm."""
+    """It does not choose among the arms: the first is asked."""
     return HardwareTreePolicy(options)

@@ -94,7 +94,6 @@ class Outlook:
             self._state = _UNKNOWN
 
     def survivals(self, depth: int) -> list[float]:
-        """S_1 ... S_depth."""
         factor = (self._stops + _STOPS) / (self._foretold + _STOPS)
         survivals, survival = [], 1.0
         for hazard in self._arm.hazards(self._state, depth):

@@ -16,14 +16,14 @@ _MANY = 16  # missed tokens from which their price can be told from noise
 _USUAL = 1.25  # times the usual drafting that count as usual
 
 
-class Choice(NamedTuple):
+class ArmDepth(NamedTuple):
     """What a policy chose for one sequence."""
 
     arm: int
     depth: int
 
 
-PLAIN = Choice(0, 0)
+PLAIN = ArmDepth(0, 0)
 
 
 class Costs:
@@ -35,7 +35,7 @@ class Costs:
         self._missed: list[float] = [0.0] * num_arms  # seconds for each token that the arm has not seen
         self._behind: dict[int, list[int]] = {}  # sequence -> tokens since each arm's last guess
 
-    def add(self, events: Seq[StepEvent], chosen: Mapping[int, Choice]) -> float:
+    def add(self, events: Seq[StepEvent], chosen: Mapping[int, ArmDepth]) -> float:
         """Learn from one step; returns its seconds. `chosen`: by sequence, what was planned for this step."""
         times = step_times(events)
         drafting, passing = times.draft, times.target + times.rest
@@ -65,7 +65,6 @@ class Costs:
         return self._missed[arm] * behind[arm] if behind else 0.0
 
     def forget(self, seq: int) -> None:
-        """The sequence is over."""
         self._behind.pop(seq, None)
 
     def _miss(self, seq: int, count: int) -> list[int]:

@@ -45,7 +45,6 @@ class Curve:
         return self.level * (count * self._shapes[x] + _PULL * on_line) / (count + _PULL)
 
     def add(self, x: int, seconds: float) -> None:
-        """One measurement."""
         if seconds <= 0:
             return
         if not self.level:

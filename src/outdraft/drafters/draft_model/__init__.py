@@ -5,12 +5,11 @@ https://arxiv.org/abs/2211.17192; Chen et al., "Accelerating large language mode
 2023, https://arxiv.org/abs/2302.01318.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.draft_model.drafter import DraftModelOptions, build, describe
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="draft_model",
-    kind="drafter",
     summary="a smaller model of the same vocabulary writes ahead; a chain, or a tree",
     build=build,
     options=DraftModelOptions,
@@ -20,5 +19,6 @@ METHOD = Method(
         link="https://arxiv.org/abs/2211.17192",
     ),
     describe=describe,
-    shapes=("chain", "tree"),
+    shape_of=lambda options: "chain" if options.is_chain else "tree",
+    forms={"chain": {"width": 1}, "tree": {"width": 3}},
 )

@@ -6,10 +6,10 @@ without replacement", 2024, https://arxiv.org/abs/2402.14160; Miao et al., "Spec
 https://arxiv.org/abs/2305.09781; Yang et al., "Multi-candidate speculative decoding", 2024,
 https://arxiv.org/abs/2401.06706.
 
-    read the text's new tokens -> q1 -> t1 -> q2 -> t2 ...       q: the draft's law, warped as the request's own
+    read the text's new tokens -> q1 -> t1 -> q2 -> t2 ...      q: the draft's distribution, warped as the request's own
 
-Data in: sequences; data out: chains or trees with the laws they were drawn from (none at temperature 0, where the guess
-is an argmax).
+Data in: sequences; data out: chains or trees with the distributions they were drawn from (none at temperature 0, where
+the guess is an argmax).
 """
 
 from collections.abc import Mapping
@@ -18,48 +18,53 @@ from dataclasses import dataclass
 from typing import Any
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
 from outdraft.drafters.draft_model.static import StaticDraftModel
-from outdraft.drafters.shared.choose import Sample, check_sample, takes_plain_argmax
-from outdraft.drafters.shared.draft_model import DraftModel
-from outdraft.drafters.shared.growth import grow_trees
-from outdraft.drafters.shared.limits import MAX_NODES, floors, usable_depth, usable_nodes
-from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.shapes import Beam, Joint, Levels, num_nodes
-from outdraft.drafters.shared.tree import Shape, Tree
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.drafters.shared.limits import MAX_NODES, Cutoff, cutoffs_of, usable_depth, usable_nodes
+from outdraft.drafters.shared.networks.draft_model import DraftModel
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.networks.streaming_cache import Stream
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.shapes import Beam, Joint, Levels, num_nodes
+from outdraft.drafters.shared.trees.tree import Shape, Tree
 from outdraft.models.base import Decoder
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DraftModelOptions(ModelOptions):
+class DraftModelOptions(DrawOptions, ModelOptions):
     """Which model, which shape, how to draw. Raises `ConfigError` naming what is out of range."""
 
     width: int = 1  # children of an expanded node, and nodes expanded on a level; 1: a chain
     expansion: tuple[int, ...] = ()  # instead: children of every node, level by level; (1, 1, 3, 1, 1) is SpecInfer's
     beam: int = 0  # instead: nodes of a level, drawn together as a stochastic beam, which is RSD-S; 0: no
     replacement: bool = False  # sampled siblings are drawn independently of each other
-    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
-    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
+
+    window: int | None = None  # rows of the text that the model remembers, besides `sinks`; None: all
+    sinks: int = 4  # first rows of the text that are always remembered
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)
-        check_sample(self.sample)
+        DrawOptions.__post_init__(self)
         object.__setattr__(self, "expansion", tuple(self.expansion))
-        check_range(self, "width", least=1, note="1 is a chain")
+        check_range(self, "width", least=1, most=MAX_NODES, note="1 is a chain")
         check_range(self, "beam", least=0, most=MAX_NODES, note="0 is no beam")
-        check_range(self, "expansion", least=1, note="children of a node, level by level")
+        check_range(self, "expansion", least=1, most=MAX_NODES, note="children of a node, level by level")
+        check_range(self, "sinks", least=0, most=1 << 24)
+        check_range(self, "window", least=1, most=1 << 24, note="None remembers the whole text")
         if self.beam and (self.width > 1 or self.expansion or self.replacement):
             raise ConfigError(f"beam={self.beam} is a shape of its own: leave width, expansion and replacement out")
         if num_nodes(self.expansion) > MAX_NODES:
             raise ConfigError(
                 f"expansion={self.expansion} asks for {num_nodes(self.expansion)} nodes: {MAX_NODES} are the most"
             )
-        check_range(self, "confidence_threshold", least=0, most=1)
 
     @property
     def is_chain(self) -> bool:
@@ -74,9 +79,12 @@ class DraftModelDrafter:
 
     def __init__(self, options: DraftModelOptions, model: DraftModel) -> None:
         self.model = model
-        # A text may lose its end again, unless the host does not know what was guessed.
-        self.rewinds = not isinstance(model, StaticDraftModel)
         self._options = options
+
+    @property
+    def traits(self) -> Traits:
+        """A text may lose its end again, unless the host does not know what was guessed."""
+        return Traits(rewinds=self.model.rewinds, weights=(weights_of(self.model.decoder),))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""
@@ -85,20 +93,21 @@ class DraftModelDrafter:
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose text the draft model's context can hold."""
+        options = self._options
         depths = [self._depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
-        if self._options.is_chain:
-            return self._chains(seqs, depths, budgets)
-        return self._trees(seqs, depths, budgets)
+        cutoffs = cutoffs_of(budgets, options.confidence_threshold)
+        if options.is_chain:
+            return grow_chains(seqs, depths, self.model.chain_network(seqs), cutoffs, sample=options.sample)
+        trees = self._trees(seqs, depths, budgets, cutoffs)
+        return grow_trees(trees, self.model.feed_trees, sample=options.sample, replacement=options.replacement)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The text says what was accepted; only a guess that never left the device has to be told."""
-        if isinstance(self.model, StaticDraftModel):
-            for one in seen:
-                if one.verdict is not None:
-                    self.model.confirm(one.seq, len(one.verdict.path))
+        for one in seen:
+            if one.verdict is not None:
+                self.model.confirm(one.seq, len(one.verdict.path))
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Free the memory."""
         for seq in seqs:
             self.model.free(seq.id)
 
@@ -106,38 +115,29 @@ class DraftModelDrafter:
         levels = len(self._options.expansion) or budget.depth
         return min(usable_depth(seq, budget), levels, self.model.room(seq.tokens))
 
-    def _chains(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
-        options = self._options
-        asked = any(end.is_asked for end in floors(len(seqs), options.confidence_threshold, budgets))
-        plain = not asked and all(takes_plain_argmax(seq, options.sample) for seq in seqs)
-        if plain and isinstance(self.model, StaticDraftModel):
-            return self.model.chains(seqs, depths)
-        return self.model.grow_chains(
-            seqs, depths, sample=options.sample, confidence_threshold=options.confidence_threshold, budgets=budgets
-        )
-
-    def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
+    def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget], cutoffs: Seq[Cutoff]) -> list[Tree]:
         options, width = self._options, self._options.width
         if options.beam:
             shape: Shape = Joint(options.beam)
         else:
             shape = Levels(options.expansion) if options.expansion else Beam(width, width)
-        ends = floors(len(seqs), options.confidence_threshold, budgets)
         trees = []
-        for seq, depth, budget, end in zip(seqs, depths, budgets, ends, strict=True):
+        for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True):
             # Nodes that grow without a limit.
             complete = options.beam * depth or num_nodes(options.expansion[:depth]) or width + width**2 * (depth - 1)
             nodes = usable_nodes(seq, budget, complete)
-            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=end))
-        return grow_trees(trees, self.model.feed_trees, sample=options.sample, replacement=options.replacement)
+            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
+        return trees
 
 
 def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     """Load the draft model beside the target and check that the two speak of the same ids."""
-    decoder = load_draft(options, port, exact=port.record is None or not options.is_chain)
-    if port.record is not None and isinstance(decoder, Decoder) and options.is_chain:
-        return DraftModelDrafter(options, StaticDraftModel(decoder, port.record))
-    return DraftModelDrafter(options, DraftModel(decoder))
+    decoder = load_draft(options, port, exact=port.facts.exact or not options.is_chain)
+    stream = Stream(sinks=options.sinks, window=options.window) if options.window is not None else None
+    record = port.layers.record
+    if record is not None and isinstance(decoder, Decoder) and options.is_chain and stream is None:
+        return DraftModelDrafter(options, StaticDraftModel(decoder, record))
+    return DraftModelDrafter(options, DraftModel(decoder, stream=stream))
 
 
 def describe(drafter: DraftModelDrafter) -> Mapping[str, Any]:

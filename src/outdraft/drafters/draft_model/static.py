@@ -9,12 +9,15 @@ for here: such a guess is merely wrong.
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+from torch import Tensor
 
 from outdraft.cache.paged import PagedCache
-from outdraft.core.draft import Draft, chain
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder
-from outdraft.drafters.shared.draft_model import DraftModel
+from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable
 from outdraft.models.base import Decoder
 from outdraft.models.static import StaticDecoder
 from outdraft.nn.attention.chain import ChainRows
@@ -27,25 +30,24 @@ _UNKNOWN = (-2, -1)  # a guess row whose token the host does not know: no text c
 class StaticDraftModel(DraftModel):
     """`DraftModel` over pages, with chains that the host does not step through."""
 
+    rewinds = False  # the host does not know what was guessed
+
     def __init__(self, decoder: Decoder, record: Recorder) -> None:
         super().__init__(decoder, layout="paged")
         assert isinstance(self._cache.rows, PagedCache)
         self._pool = self._cache.rows
         self.static = StaticDecoder(decoder, self._pool, record)
 
-    def chains(self, seqs: Seq[Sequence], depths: Seq[int]) -> list[Draft]:
-        """A chain of `depths[i]` tokens for each sequence; depth 0 is the pending token alone."""
-        drafts = [chain([seq.pending]) for seq in seqs]
-        wanted = [i for i, depth in enumerate(depths) if depth > 0]
-        if not wanted:
-            return drafts
-        todo = self._unread([seqs[i] for i in wanted])
-        parts = [self._place(seqs[i].id, new, depths[i]) for i, new in zip(wanted, todo, strict=True)]
-        # A copy: the static memory is the next chain's.
-        tokens = self.static.chain(parts, max(depths)).clone()  # [1 + k, B]
-        for column, i in enumerate(wanted):
-            drafts[i] = chain(tokens[: 1 + depths[i], column])
-        return drafts
+    def chain_network(self, texts: Seq[Readable]) -> ChainNetwork:
+        """The rows of a round, with a recording of whole chains."""
+
+        def record(rows: list[int], depths: list[int]) -> Tensor:
+            own = [texts[i] for i in rows]
+            todo = self._unread(own)
+            parts = [self._place(text.id, new, depth) for text, new, depth in zip(own, todo, depths, strict=True)]
+            return self.static.chain(parts, max(depths)).clone()  # the static memory is the next chain's
+
+        return replace(super().chain_network(texts), record=record)
 
     def confirm(self, seq: Sequence, num_accepted: int) -> None:
         """So many tokens of the sequence's last guess have become text: their rows may be kept."""

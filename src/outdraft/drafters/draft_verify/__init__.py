@@ -4,12 +4,11 @@ Zhang et al., "Draft & verify: lossless large language model acceleration via se
 https://arxiv.org/abs/2309.08168.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.draft_verify.drafter import DraftVerifyOptions, build, describe
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="draft_verify",
-    kind="drafter",
     summary="the target without some of its sublayers, which a search has chosen once",
     build=build,
     options=DraftVerifyOptions,

@@ -5,12 +5,11 @@ https://arxiv.org/abs/2503.01840 (features of several layers, no feature loss), 
 https://arxiv.org/abs/2406.16858 (dynamic tree), and EAGLE, 2024, https://arxiv.org/abs/2401.15077.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.eagle.drafter import EagleOptions, build
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="eagle",
-    kind="drafter",
     summary="a small network fed with the target's hidden states drafts a chain or a dynamic tree",
     build=build,
     options=EagleOptions,
@@ -19,5 +18,6 @@ METHOD = Method(
         year=2025,
         link="https://arxiv.org/abs/2503.01840",
     ),
-    shapes=("chain", "tree"),
+    shape_of=lambda options: "chain" if options.width == 1 else "tree",
+    forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

@@ -17,46 +17,47 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
+from outdraft.core.weights import Weights
 from outdraft.drafters.eagle.net import load_eagle, pack_guesser
 from outdraft.drafters.eagle.pairs import Pairs
-from outdraft.drafters.shared.choose import Sample, check_sample
-from outdraft.drafters.shared.exact import make_exact
-from outdraft.drafters.shared.growth import grow_trees
-from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
-from outdraft.drafters.shared.native_chains import Floors, grow_chains_natively
-from outdraft.drafters.shared.shapes import Beam
-from outdraft.drafters.shared.tree import Tree
-from outdraft.kernels.guesser import Chains, Draw
-from outdraft.models.native import NativeDecoder
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.choose import Sample
+from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
+from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.shapes import Beam
+from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EagleOptions:
+class EagleOptions(DrawOptions):
     """Which network, which shape. Raises `ConfigError` naming what is out of range."""
 
     model: str = "zoo:eagle"  # directory, hub name or "zoo:<name>"; it belongs to one target
     width: int = 4  # children of an expanded node, and nodes expanded on a level; 1: a chain
     nodes: int = 16  # draft nodes that remain of a tree; the paper's: width 10, 59 nodes
     sample: Sample = "greedy"  # the most probable tokens, or drawn as the request draws ("match")
-    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
 
     def __post_init__(self) -> None:
-        check_sample(self.sample)
-        check_range(self, "width", "nodes", least=1)
-        check_range(self, "confidence_threshold", least=0, most=1)
+        DrawOptions.__post_init__(self)
+        check_range(self, "width", "nodes", least=1, most=MOST_NODES)
 
 
 class EagleDrafter:
     """One pass of the network a token (chain) or a level (tree), over all sequences that still want one."""
 
-    def __init__(self, options: EagleOptions, pairs: Pairs) -> None:
+    def __init__(self, options: EagleOptions, pairs: Pairs, weights: tuple[Weights, ...] = ()) -> None:
         self.needs = Needs(taps=tuple(pairs.net.config.taps))
+        self.traits = Traits(weights=weights)
         self._options = options
         self._pairs = pairs
 
@@ -77,7 +78,7 @@ class EagleDrafter:
             for seq, budget in zip(seqs, budgets, strict=True)
         ]
         grow = self._chains if self._options.width == 1 else self._trees
-        drafts = grow(seqs, depths, budgets)
+        drafts = grow(seqs, depths, budgets, cutoffs_of(budgets, self._options.confidence_threshold))
         for seq, depth in zip(seqs, depths, strict=True):
             if depth > 1:
                 self._pairs.drop_guess(seq.id)
@@ -90,40 +91,16 @@ class EagleDrafter:
                 self._pairs.learn(one)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Free the memory."""
         for seq in seqs:
             self._pairs.free(seq.id)
 
-    def _chains(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
-        outputs = torch.empty(0)  # [n, D] of the rows fed last
-        fed: list[int] = []
+    def _chains(
+        self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget], cutoffs: Seq[Cutoff]
+    ) -> list[Draft]:
+        network = self._pairs.chain_network([seq.id for seq in seqs])
+        return grow_chains(seqs, depths, network, cutoffs, sample=self._options.sample)
 
-        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
-            nonlocal outputs, fed
-            ids = [seqs[i].id for i in rows]
-            if step == 0:
-                outputs, logits = self._pairs.read(ids)
-            else:
-                before = outputs if rows == fed else outputs[[fed.index(i) for i in rows]]
-                outputs, logits = self._pairs.guess(ids, tokens, before, step)
-            fed = rows
-            return logits
-
-        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
-            return self._pairs.chain([seqs[i].id for i in rows], own_depths, draws, least)
-
-        options = self._options
-        return grow_chains_natively(
-            seqs,
-            depths,
-            run if self._pairs.runs_chains else None,
-            feed,
-            sample=options.sample,
-            confidence_threshold=options.confidence_threshold,
-            budgets=budgets,
-        )
-
-    def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget]) -> list[Draft]:
+    def _trees(self, seqs: Seq[Sequence], depths: list[int], budgets: Seq[Budget], cutoffs: Seq[Cutoff]) -> list[Draft]:
         outputs: dict[int, dict[int, Tensor]] = {}  # sequence -> node -> [D]
 
         def feed(level: int, trees: list[Tree]) -> Tensor:
@@ -138,10 +115,10 @@ class EagleDrafter:
             return logits
 
         options = self._options
-        shape, ends = Beam(options.width, options.width), floors(len(seqs), options.confidence_threshold, budgets)
+        shape = Beam(options.width, options.width)
         trees = [
-            Tree(seq, shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, options.nodes), floor=end)
-            for seq, depth, budget, end in zip(seqs, depths, budgets, ends, strict=True)
+            Tree(seq, shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, options.nodes), cutoff=cutoff)
+            for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True)
         ]
         return grow_trees(trees, feed, sample=options.sample)
 
@@ -149,8 +126,9 @@ class EagleDrafter:
 def build(options: EagleOptions, port: TargetPort) -> EagleDrafter:
     """Load the network for this target."""
     net = load_eagle(resolve(options.model), port)
-    native = pack_guesser(net, port.native) if isinstance(port.native, NativeDecoder) else None
+    weights = module_weights(net, native=port.layers.native is not None)  # packing takes parameters out of the net
+    native = pack_guesser(net, port.layers.native) if port.layers.native is not None else None
     if native is None:
         make_exact(net)
         net.exact = True
-    return EagleDrafter(options, Pairs(net, port, max_len=port.max_len, native=native))
+    return EagleDrafter(options, Pairs(net, port, max_len=port.facts.max_len, native=native), (weights,))

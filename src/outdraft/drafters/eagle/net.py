@@ -18,20 +18,21 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
-from outdraft.core.target import TargetPort
-from outdraft.kernels.guesser import Entrance, Guesser
-from outdraft.kernels.stack import Stack
+from outdraft.core.errors import CapabilityError
+from outdraft.kernels.decoder.guesser import Entrance, Guesser
+from outdraft.kernels.decoder.stack import Stack
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.models.config import llama_config
 from outdraft.models.guess import NativeGuesser
+from outdraft.models.head_files import load_head
 from outdraft.models.native import NativeDecoder, norm_of, parts_of, shape_of, weight_of
+from outdraft.models.port import TargetPort
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope
-from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
+from outdraft.weights.safetensors import SINGLE, save_tensors
 
 MODEL_TYPE = "outdraft_eagle"
 
@@ -56,15 +57,22 @@ class EagleConfig:
 class EagleNet(nn.Module):
     """The network; all rows flat, attention through the context's layer 0."""
 
-    def __init__(self, config: EagleConfig, target: Decoder | TargetPort, dtype: torch.dtype = torch.float32) -> None:
+    def __init__(
+        self,
+        config: EagleConfig,
+        target: Decoder | TargetPort,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+    ) -> None:
         super().__init__()
-        known = target.config if isinstance(target, Decoder) else target
+        known = target.config if isinstance(target, Decoder) else target.facts
         if (config.hidden_size, config.vocab_size) != (known.hidden_size, known.vocab_size):
             raise CapabilityError(
                 f"an EAGLE network of width {config.hidden_size} and vocabulary {config.vocab_size} cannot draft for a "
                 f"target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
             )
-        device = target.embedding.device if isinstance(target, Decoder) else target.device
+        own = target.embedding.device if isinstance(target, Decoder) else target.facts.device
+        device = device or own
         width, eps = config.hidden_size, config.norm_eps
         self.exact = False  # True: no row's bits depend on the rows beside it (inference)
         shape = llama_config(
@@ -89,7 +97,8 @@ class EagleNet(nn.Module):
         self.block = Block(shape, 0, dtype, device)
         self.norm = RMSNorm(width, eps, dtype, device)
         self.rope = Rope(shape.rope)
-        self._target_head = target.head  # a bound method: the target's weights are not parameters of this module
+        head = target.head if isinstance(target, Decoder) else target.layers.head
+        self._target_head = head  # a bound method: the target's weights are not parameters of this module
 
     def fuse(self, taps: Sequence[Tensor]) -> Tensor:
         """The target's hidden states, one [N, D] a tap -> features [N, D]."""
@@ -139,19 +148,11 @@ def save_eagle(net: EagleNet, directory: Path) -> None:
 
 def load_eagle(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> EagleNet:
     """The network in `directory` for this target, in the target's type unless told otherwise."""
-    try:
-        raw = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError) as error:
-        raise ModelLoadError(f"no readable config.json of an EAGLE network in {directory}") from error
-    if raw.pop("model_type", None) != MODEL_TYPE:
-        raise ModelLoadError(f"{directory} holds no EAGLE network (config.json: model_type must be {MODEL_TYPE!r})")
-    raw["taps"] = tuple(raw["taps"])
-    stored = target.embedding.dtype if isinstance(target, Decoder) else target.dtype
-    net = EagleNet(EagleConfig(**raw), target, dtype or stored)
-    store = TensorStore(directory)
-    with torch.no_grad():
-        for name, parameter in net.named_parameters():
-            if name not in store or store.shape(name) != tuple(parameter.shape):
-                raise ModelLoadError(f"EAGLE network in {directory}: tensor {name!r} is missing or misshapen")
-            parameter.copy_(store[name])
-    return net.eval().requires_grad_(False)
+    stored = target.embedding.dtype if isinstance(target, Decoder) else target.facts.dtype
+    return load_head(
+        directory,
+        EagleConfig,
+        lambda config, device: EagleNet(config, target, dtype or stored, device),
+        model_type=MODEL_TYPE,
+        what="EAGLE network",
+    )

@@ -18,12 +18,13 @@ from torch import Tensor
 
 from outdraft.core.drafter import Seen
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetPort
 from outdraft.drafters.eagle.net import EagleNet
-from outdraft.drafters.shared.draft_cache import DraftCache
-from outdraft.drafters.shared.tree import Tree
-from outdraft.kernels.guesser import Chains, Draw
+from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
+from outdraft.drafters.shared.networks.draft_cache import DraftCache
+from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.kernels.decoder.guesser import Chains, Draw
 from outdraft.models.guess import NativeGuesser
+from outdraft.models.port import TargetPort
 from outdraft.nn.context import AttentionContext
 
 _MAX_WAITING = 512  # pairs that may wait for the next guess: bounds the memory of hidden states while a prompt is read
@@ -69,7 +70,13 @@ class Pairs:
         self._native = native
         self._port = port
         self._cache = DraftCache(
-            config.num_layers, config.num_kv_heads, config.head_dim, port.dtype, port.device, max_len, exact=True
+            config.num_layers,
+            config.num_kv_heads,
+            config.head_dim,
+            port.facts.dtype,
+            port.facts.device,
+            max_len,
+            exact=True,
         )
         self._texts: dict[int, _Text] = {}
 
@@ -79,12 +86,10 @@ class Pairs:
         return not self._texts
 
     def add(self, seq: int) -> None:
-        """A new text."""
         self._texts[seq] = _Text(0)
         self._cache.add(seq)
 
     def free(self, seq: int) -> None:
-        """Forget the text."""
         if self._texts.pop(seq, None) is not None:
             self._cache.free(seq)
 
@@ -115,25 +120,35 @@ class Pairs:
         self._have_read(seqs)
         return found
 
-    @property
-    def runs_chains(self) -> bool:
-        """Whether `chain` is there."""
-        return self._native is not None
+    def chain_network(self, seqs: Seq[int]) -> ChainNetwork:
+        """The rows of a round, one for each text."""
+        outputs = torch.empty(0)  # [n, D] of the rows fed last
+        fed: list[int] = []
 
-    def chain(
-        self,
-        seqs: Seq[int],
-        depths: Seq[int],
-        draws: Seq[Draw | None],
-        floors: Seq[tuple[float, float]] | None = None,
-    ) -> Chains:
+        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+            nonlocal outputs, fed
+            own = [seqs[i] for i in rows]
+            if step == 0:
+                outputs, logits = self.read(own)
+            else:
+                before = outputs if rows == fed else outputs[[fed.index(i) for i in rows]]
+                outputs, logits = self.guess(own, tokens, before, step)
+            fed = rows
+            return logits
+
+        def chain(rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None) -> Chains:
+            return self._chain([seqs[i] for i in rows], depths, draws, cutoffs)
+
+        return ChainNetwork(feed=feed, chain=chain if self._native is not None else None)
+
+    def _chain(self, seqs: Seq[int], depths: Seq[int], draws: Seq[Draw | None], cutoffs: LeastProbs | None) -> Chains:
         """Read the pairs that wait, and guess, in one native call."""
         assert self._native is not None
         waiting = self._waiting(seqs)
         context = self._cache.extend(seqs, waiting.counts)
         self._cache.extend(seqs, [depth - 1 for depth in depths])  # room for the steps
         found = self._native.chain(
-            waiting.tokens, waiting.places, context, depths, draws, taps=waiting.taps, floors=floors
+            waiting.tokens, waiting.places, context, depths, draws, taps=waiting.taps, cutoffs=cutoffs
         )
         self._have_read(seqs)
         return found
@@ -193,9 +208,9 @@ class Pairs:
         """Outputs [M, D] and logits [M, V] of the wanted rows, from features [N, D] or the taps they are made of."""
         if self._native is not None:
             return self._native.feed(tokens, places, context, wanted, features=features, taps=taps)
-        positions = torch.tensor(places, device=self._port.device)
-        ids = torch.tensor(tokens, device=self._port.device)
+        positions = torch.tensor(places, device=self._port.facts.device)
+        ids = torch.tensor(tokens, device=self._port.facts.device)
         features = self.net.fuse(taps) if features is None else features
-        outputs = self.net.run(self._port.embed(ids, positions + 1), features, positions, context)
+        outputs = self.net.run(self._port.layers.embed(ids, positions + 1), features, positions, context)
         outputs = outputs if len(wanted) == len(tokens) else outputs[list(wanted)]
         return outputs, self.net.logits(outputs)

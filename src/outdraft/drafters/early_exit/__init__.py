@@ -5,12 +5,11 @@ https://arxiv.org/abs/2404.16710; Liu et al., "Kangaroo: lossless self-speculati
 2024, https://arxiv.org/abs/2404.18911.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.early_exit.drafter import EarlyExitOptions, build
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="early_exit",
-    kind="drafter",
     summary="the target's first layers draft, the others verify: one model, one cache",
     build=build,
     options=EarlyExitOptions,
@@ -19,5 +18,4 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2404.16710",
     ),
-    shapes=("chain",),
 )

@@ -18,32 +18,35 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, Resume
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import CapabilityError
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
+from outdraft.core.weights import Weights
 from outdraft.drafters.early_exit.net import EarlyExitHead, load_exit_head, pack_guesser
-from outdraft.drafters.shared.exact import make_exact
-from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.native_chains import Floors, grow_chains_natively
-from outdraft.drafters.shared.own_chain import OwnChainOptions
-from outdraft.kernels.guesser import Chains, Draw
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
+from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.drafters.shared.limits import cutoffs_of, usable_depth
+from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.kernels.decoder.guesser import Chains, Draw
 from outdraft.models.guess import NativeGuesser
-from outdraft.models.native import NativeDecoder
+from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class EarlyExitOptions(OwnChainOptions):
+class EarlyExitOptions(DrawOptions):
     """Where to exit. Raises `ConfigError` naming what is out of range."""
 
     model: str = ""  # directory of a trained exit head, or "zoo:early_exit"; empty: the target's own norm and head
     exit_layer: int = 0  # E, layers that draft; 0: the head's own, or a quarter of the target's
 
     def __post_init__(self) -> None:
-        OwnChainOptions.__post_init__(self)
+        DrawOptions.__post_init__(self)
         check_range(self, "exit_layer", least=0, note="0 is the default")
 
 
@@ -57,10 +60,12 @@ class EarlyExitDrafter:
         head: EarlyExitHead | None,
         layer: int,
         native: NativeGuesser | None = None,
+        weights: tuple[Weights, ...] = (),
     ) -> None:
-        """`native`: layers and head on the kernels, where they hold the target."""
+        """`native`: layers and head on the kernels, where they hold the target. `weights`: the head's."""
         self._native = native
         self.needs = Needs(resume_layer=layer)
+        self.traits = Traits(weights=weights)
         self.exit_layer = layer
         self._options = options
         self._port = port
@@ -73,82 +78,81 @@ class EarlyExitDrafter:
         """A chain by the first layers. Every node of it, the last included, has been through them."""
         depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
         hidden: list[list[Tensor]] = [[] for _ in seqs]  # [D] of each node
-
-        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
-            own = [seqs[i] for i in rows]
-            h, logits = self._step(own, step, tokens, num_open)
-            for i, row in zip(rows, h, strict=True):
-                hidden[i].append(row)
-            return logits
-
-        def run(rows: list[int], own_depths: list[int], draws: list[Draw | None], least: Floors) -> Chains:
-            own = [seqs[i] for i in rows]
-            context = self._port.tentative(own, 0, [depth + 1 for depth in own_depths])
-            pending, places = [seq.pending for seq in own], [len(seq.tokens) - 1 for seq in own]
-            assert self._native is not None
-            found = self._native.chain(
-                pending, places, context, own_depths, draws, feed_last=True, states=True, floors=least
-            )
-            assert found.states is not None
-            for i, depth, states in zip(rows, own_depths, found.states, strict=True):
-                hidden[i] = list(states[: depth + 1])
-            return found
-
-        drafts = grow_chains_natively(
-            seqs,
-            depths,
-            run if self._native is not None else None,
-            feed,
-            sample=self._options.sample,
-            confidence_threshold=self._options.confidence_threshold,
-            budgets=budgets,
-            feed_last=True,
-        )
+        options, network = self._options, self._chain_network(seqs, hidden)
+        cutoffs = cutoffs_of(budgets, options.confidence_threshold)
         return [
             replace(draft, resume=Resume(layer=self.exit_layer, hidden=torch.stack(rows[: draft.num_nodes])))
             if rows
             else draft
-            for draft, rows in zip(drafts, hidden, strict=True)
+            for draft, rows in zip(
+                grow_chains(seqs, depths, network, cutoffs, sample=options.sample), hidden, strict=True
+            )
         ]
+
+    def _chain_network(self, seqs: Seq[Sequence], hidden: list[list[Tensor]]) -> ChainNetwork:
+        """The first layers and the exit; what each row's state was there is written into `hidden`."""
+
+        def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+            h, logits = self._step([seqs[i] for i in rows], step, tokens, num_open)
+            for i, row in zip(rows, h, strict=True):
+                hidden[i].append(row)
+            return logits
+
+        def run(rows: list[int], depths: list[int], draws: list[Draw | None], least: LeastProbs | None) -> Chains:
+            own = [seqs[i] for i in rows]
+            context = self._port.rows.tentative(own, 0, [depth + 1 for depth in depths])
+            pending, places = [seq.pending for seq in own], [seq.position(len(seq.tokens) - 1) for seq in own]
+            assert self._native is not None
+            found = self._native.chain(
+                pending, places, context, depths, draws, feed_last=True, states=True, cutoffs=least
+            )
+            assert found.states is not None
+            for i, depth, states in zip(rows, depths, found.states, strict=True):
+                hidden[i] = list(states[: depth + 1])
+            return found
+
+        return ChainNetwork(feed=feed, chain=run if self._native is not None else None, feed_last=True)
 
     def _step(self, seqs: Seq[Sequence], step: int, tokens: list[int], num_open: int) -> tuple[Tensor, Tensor]:
         """One token of each sequence: states [n, D] at the exit, logits [num_open, V] of the first `num_open`."""
-        context = self._port.tentative(seqs, step, [1] * len(seqs))
-        places = [len(seq.tokens) - 1 + step for seq in seqs]
+        context = self._port.rows.tentative(seqs, step, [1] * len(seqs))
+        places = [seq.position(len(seq.tokens) - 1 + step) for seq in seqs]
         if self._native is not None:
             h, logits = self._native.feed(tokens, places, context, range(len(tokens)))
             return h, logits[:num_open]
-        h = self._port.run(torch.tensor(tokens), torch.tensor(places), context, stop=self.exit_layer)
+        h = self._port.layers.run(torch.tensor(tokens), torch.tensor(places), context, stop=self.exit_layer)
         if num_open == 0:
             return h, h
         first = h[:num_open]
-        return h, self._port.logits(first if self._head is None else self._head(first))
+        return h, self._port.layers.logits(first if self._head is None else self._head(first))
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing to learn."""
+        """What a pass showed is not needed: nothing is learned."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to drop."""
+        """No state is kept for a sequence, so nothing is dropped."""
 
 
 def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
     """Load the exit head, if one is named, and check that it fits the target."""
     head, native = None, None
-    layer = options.exit_layer or max(1, port.num_layers // 4)
+    layer = options.exit_layer or max(1, port.facts.num_layers // 4)
     if options.model:
-        head = load_exit_head(resolve(options.model), port.dtype, port.device)
+        head = load_exit_head(resolve(options.model), port.facts.dtype, port.facts.device)
         layer = options.exit_layer or head.config.exit_layer
-        if head.config.hidden_size != port.hidden_size:
+        if head.config.hidden_size != port.facts.hidden_size:
             raise CapabilityError(
-                f"exit head {options.model!r} is {head.config.hidden_size} wide, the target {port.hidden_size}: "
+                f"exit head {options.model!r} is {head.config.hidden_size} wide, the target {port.facts.hidden_size}: "
                 "a head belongs to the target it was trained with"
             )
-    if layer >= port.num_layers:
+    if layer >= port.facts.num_layers:
         raise CapabilityError(
-            f"exit_layer={layer} leaves nothing to verify with: the target has {port.num_layers} layers; choose fewer"
+            f"exit_layer={layer} leaves nothing to verify with: the target has {port.facts.num_layers} layers; choose "
+            "fewer"
         )
-    if isinstance(port.native, NativeDecoder):
-        native = pack_guesser(port.native, head, layer)
+    weights = () if head is None else (module_weights(head, native=port.layers.native is not None),)
+    if port.layers.native is not None:
+        native = pack_guesser(port.layers.native, head, layer)
     elif head is not None:
         make_exact(head)
-    return EarlyExitDrafter(options, port, head, layer, native)
+    return EarlyExitDrafter(options, port, head, layer, native, weights)

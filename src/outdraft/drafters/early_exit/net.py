@@ -16,14 +16,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.core.errors import ModelLoadError
-from outdraft.kernels.guesser import Residual
+from outdraft.kernels.decoder.guesser import Residual
 from outdraft.models.guess import NativeGuesser, guess_with
+from outdraft.models.head_files import load_head
 from outdraft.models.native import NativeDecoder, norm_of, weight_of
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
-from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
+from outdraft.weights.safetensors import SINGLE, save_tensors
 
 MODEL_TYPE = "outdraft_early_exit"
 
@@ -78,17 +78,10 @@ def load_exit_head(
     directory: Path, dtype: torch.dtype = torch.float32, device: torch.device | str = "cpu"
 ) -> EarlyExitHead:
     """The head in `directory`; raises `ModelLoadError` if it is another kind of model."""
-    try:
-        raw = json.loads((directory / "config.json").read_text(encoding="utf-8"))
-    except (FileNotFoundError, json.JSONDecodeError) as error:
-        raise ModelLoadError(f"no readable config.json of an exit head in {directory}") from error
-    if raw.pop("model_type", None) != MODEL_TYPE:
-        raise ModelLoadError(f"{directory} holds no exit head (config.json: model_type must be {MODEL_TYPE!r})")
-    head = EarlyExitHead(EarlyExitConfig(**raw), dtype, device)
-    store = TensorStore(directory)
-    with torch.no_grad():
-        for name, parameter in head.named_parameters():
-            if name not in store or store.shape(name) != tuple(parameter.shape):
-                raise ModelLoadError(f"exit head in {directory}: tensor {name!r} is missing or misshapen")
-            parameter.copy_(store[name])
-    return head.eval().requires_grad_(False)
+    return load_head(
+        directory,
+        EarlyExitConfig,
+        lambda config, at: EarlyExitHead(config, dtype, at or device),
+        model_type=MODEL_TYPE,
+        what="exit head",
+    )

@@ -4,12 +4,11 @@ Fu, Bailis, Stoica and Zhang, "Break the sequential dependency of LLM inference 
 https://arxiv.org/abs/2402.02057.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.lookahead.drafter import LookaheadOptions, build
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="lookahead",
-    kind="drafter",
     summary="n-grams ripened by Jacobi iteration in spare rows of the target's own passes (no model)",
     build=build,
     options=LookaheadOptions,
@@ -18,5 +17,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2402.02057",
     ),
-    shapes=("tree",),
+    shape_of=lambda options: "tree",
 )

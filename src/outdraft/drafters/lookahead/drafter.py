@@ -17,14 +17,16 @@ from dataclasses import dataclass, field
 import torch
 
 from outdraft.core.draft import Draft, Role, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
+from outdraft.core.ranges import MOST_NGRAM, MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
 from outdraft.drafters.lookahead.window import Pool, Window
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.drafters.shared.trie import Trie
+from outdraft.drafters.shared.look_up.trie import Trie
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,8 +40,14 @@ class LookaheadOptions:
     seed: int = 0  # of the tokens that the window starts from
 
     def __post_init__(self) -> None:
-        check_range(self, "window", "guesses", least=1)
-        check_range(self, "ngram", least=2)
+        check_range(self, "window", "guesses", least=1, most=1024)
+        check_range(self, "ngram", least=2, most=MOST_NGRAM)
+        rows = (self.window + self.guesses) * (self.ngram - 1)
+        if rows > MOST_NODES:
+            raise ConfigError(
+                f"window={self.window}, guesses={self.guesses}, ngram={self.ngram} make {rows} rows of a pass: at most "
+                f"{MOST_NODES}"
+            )
 
 
 @dataclass(slots=True)
@@ -54,6 +62,7 @@ class LookaheadDrafter:
     """One window and one pool for each sequence."""
 
     needs = Needs()
+    traits = Traits()
 
     def __init__(self, options: LookaheadOptions) -> None:
         self._options = options

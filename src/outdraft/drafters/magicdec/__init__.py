@@ -4,12 +4,11 @@ Sadhukhan et al., "MagicDec: breaking the latency-throughput tradeoff for long c
 decoding", 2024, https://arxiv.org/abs/2408.11049.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.magicdec.drafter import MagicDecOptions, build
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="magicdec",
-    kind="drafter",
     summary="the whole target over a few of its keys: for long contexts in large batches",
     build=build,
     options=MagicDecOptions,

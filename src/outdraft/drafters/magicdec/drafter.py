@@ -4,8 +4,8 @@
     verify   [target over the whole text]
 
 Sadhukhan et al., "MagicDec: breaking the latency-throughput tradeoff for long context generation with speculative
-decoding", 2024, https://arxiv.org/abs/2408.11049. Data in: sequences; data out: chains with the laws they were drawn
-from (none at temperature 0).
+decoding", 2024, https://arxiv.org/abs/2408.11049. Data in: sequences; data out: chains with the distributions they were
+drawn from (none at temperature 0).
 """
 
 from collections.abc import Sequence as Seq
@@ -13,22 +13,24 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.target import Needs
 from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
-from outdraft.drafters.shared.draft_network import target_network
-from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
-from outdraft.drafters.shared.sparse_view import SparseViews, last_queries
+from outdraft.drafters.shared.draw_options import DrawOptions
+from outdraft.drafters.shared.networks.draft_network import target_network
+from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
+from outdraft.drafters.shared.own_layers.sparse_view import SparseViews, last_queries
+from outdraft.models.port import TargetPort
 
 Select = Literal["streaming", "snapkv"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MagicDecOptions(OwnChainOptions):
+class MagicDecOptions(DrawOptions):
     """Which rows, how many. Raises `ConfigError` naming what is out of range."""
 
     select: Select = "streaming"  # the first rows and the last; or "snapkv", what the last rows look at
@@ -38,11 +40,11 @@ class MagicDecOptions(OwnChainOptions):
     refresh: int = 128  # tokens after which rows are chosen anew; until then the view grows with the text
 
     def __post_init__(self) -> None:
-        OwnChainOptions.__post_init__(self)
+        DrawOptions.__post_init__(self)
         if self.select not in ("streaming", "snapkv"):
             raise ConfigError(f"select={self.select!r}: it is 'streaming' or 'snapkv'")
         check_range(self, "sinks", least=0)
-        check_range(self, "observe", "refresh", least=1)
+        check_range(self, "budget", "observe", "refresh", least=1)
         least = self.sinks if self.select == "streaming" else self.observe
         if self.budget <= least:
             name = "sinks" if self.select == "streaming" else "observe"
@@ -53,6 +55,7 @@ class MagicDecDrafter:
     """A view for each sequence, brought up to the text before each guess."""
 
     needs = Needs()
+    traits = Traits()
 
     def __init__(self, options: MagicDecOptions, port: TargetPort) -> None:
         self.views = SparseViews(port)
@@ -80,14 +83,13 @@ class MagicDecDrafter:
             queries = last_queries(self._port, seq, options.observe)
             self.views.choose(seq, lambda layer, keys: snapkv_rows(keys, queries[layer], options.budget))
         else:
-            rows = streaming_rows(seq.num_cached, options.sinks, options.budget, self._port.device)
+            rows = streaming_rows(seq.num_cached, options.sinks, options.budget, self._port.facts.device)
             self.views.choose(seq, lambda layer, keys: rows)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """The target's cache says all."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Forget the views."""
         for seq in seqs:
             self.views.free(seq)
 

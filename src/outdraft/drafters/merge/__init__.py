@@ -4,12 +4,11 @@ Miao et al., "SpecInfer: accelerating large language model serving with tree-bas
 verification", 2023, https://arxiv.org/abs/2305.09781.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.merge.drafter import MergeOptions, build, describe
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="merge",
-    kind="drafter",
     summary="several drafters guess, and one tree of all their guesses is judged",
     build=build,
     options=MergeOptions,
@@ -20,5 +19,5 @@ METHOD = Method(
         link="https://arxiv.org/abs/2305.09781",
     ),
     describe=describe,
-    shapes=("tree",),
+    shape_of=lambda options: "tree",
 )

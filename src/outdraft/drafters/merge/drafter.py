@@ -17,16 +17,16 @@ from typing import Any
 import torch
 
 from outdraft.core.draft import Draft, host_tree
-from outdraft.core.drafter import Drafter, Seen, forget
+from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetPort
 from outdraft.core.verdict import Verdict
 from outdraft.drafters.merge.join import Joined, join
-from outdraft.drafters.shared.lanes import in_lane
+from outdraft.drafters.shared.composed.lanes import in_lane
+from outdraft.drafters.shared.composed.nested import build_nested, joined_needs
 from outdraft.drafters.shared.limits import MAX_NODES, usable_depth, usable_nodes
-from outdraft.drafters.shared.nested import build_nested, joined_needs
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,8 +50,12 @@ class MergeDrafter:
         self.needs = joined_needs(drafters, names)
         self._guesses: dict[int, tuple[list[Draft], Joined]] = {}  # sequence -> its last round
 
+    @property
+    def traits(self) -> Traits:
+        """All of them are asked."""
+        return Traits(inner=tuple(self.drafters))
+
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Tell everyone."""
         for drafter in self.drafters:
             drafter.begin(seqs)
 
@@ -79,16 +83,10 @@ class MergeDrafter:
             drafter.observe([self._share(one, lane) for one in seen])
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Tell everyone."""
         for drafter in self.drafters:
             drafter.end(seqs)
         for seq in seqs:
             self._guesses.pop(seq.id, None)
-
-    def forget(self) -> None:
-        """Everyone."""
-        for drafter in self.drafters:
-            forget(drafter)
 
     def _check(self, draft: Draft, lane: int) -> None:
         for name in ("roles", "mask", "embeds", "resume"):

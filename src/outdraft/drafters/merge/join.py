@@ -3,7 +3,7 @@ r"""Trees of several drafters under one root.
     p - a - b                      p             deterministic guesses share equal beginnings
                are joined to       |
     p - a - c                      a             sampled ones stand side by side, in the drafters' order: a token that
-                                  / \            came twice is two proposals, each with the law that it was drawn from
+                                  / \            came twice is two proposals, each with its own distribution
                                  b   c           (`Draft.drawn_from`)
 
 Miao et al., "SpecInfer", 2023, https://arxiv.org/abs/2305.09781. Data in: drafts of one sequence; data out: one draft,
@@ -21,14 +21,14 @@ from outdraft.core.draft import Draft, HostTree
 
 @dataclass(frozen=True, slots=True)
 class Joined:
-    """One tree of several."""
+    """One tree made of the guesses of several drafters."""
 
     draft: Draft
     places: list[list[int]]  # drafter, node of its own draft -> node of the joined one
 
 
 def join(drafts: Seq[Draft], trees: Seq[HostTree], *, as_certain: bool) -> Joined:
-    """`as_certain`: laws do not matter (no guess has one, or the rule does not read it)."""
+    """`as_certain`: distributions do not matter (no guess has one, or the rule does not read it)."""
     return _shared(drafts, trees) if as_certain else _side_by_side(drafts, trees)
 
 
@@ -65,16 +65,16 @@ def _side_by_side(drafts: Seq[Draft], trees: Seq[HostTree]) -> Joined:
         for node in range(1, len(tree.parents)):
             above = place[tree.parents[node]]
             if draft.q is None:
-                own, law = node, torch.nn.functional.one_hot(torch.tensor(tree.tokens[node]), vocab).to(like)
+                own, distribution = node, torch.nn.functional.one_hot(torch.tensor(tree.tokens[node]), vocab).to(like)
             else:
                 own = tree.parents[node] if draft.drawn_from is None else int(draft.drawn_from[node])
-                law = draft.q[own].to(like)
+                distribution = draft.q[own].to(like)
             if (above, own) not in row_of:
                 if rows[above] is None:
-                    rows[above], row_of[above, own] = law, above
+                    rows[above], row_of[above, own] = distribution, above
                 else:
                     row_of[above, own] = len(rows)
-                    rows.append(law)
+                    rows.append(distribution)
             drawn_from[place[node]] = row_of[above, own]
     q = torch.stack([like.new_zeros(vocab) if row is None else row for row in rows])
     joined = Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), q=q, drawn_from=torch.tensor(drawn_from))

@@ -4,12 +4,11 @@ Stewart et al., "The N-Grammys: accelerating autoregressive inference with learn
 https://arxiv.org/abs/2411.03786.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.ngrammys.drafter import NgrammysOptions, build
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="ngrammys",
-    kind="drafter",
     summary="frequent continuations of the text, then the model's own bigrams, which are computed once (no model)",
     build=build,
     options=NgrammysOptions,
@@ -18,5 +17,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2411.03786",
     ),
-    shapes=("tree",),
+    shape_of=lambda options: "tree",
 )

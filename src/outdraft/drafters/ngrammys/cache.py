@@ -15,8 +15,9 @@ import numpy as np
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.user_cache import user_cache
+from outdraft.core.paths import user_path
 from outdraft.drafters.ngrammys.tables import Score, Tables, empty_tables, fill
+from outdraft.weights.user_cache import user_cache
 
 _SAVE_EVERY = 5.0  # seconds
 _log = logging.getLogger(__name__)
@@ -28,7 +29,7 @@ def load_tables(score: Score, vocab_size: int, *, width: int, directory: str = "
     A build that takes more than a few seconds says so, and its progress, as a warning of the log.
     Raises `ConfigError` if nothing can be written there.
     """
-    folder = Path(directory).expanduser() if directory else user_cache("ngrammys")
+    folder = user_path(directory) if directory else user_cache("ngrammys")
     path = folder / f"{fingerprint(score, vocab_size)}-{width}.npz"
     tables = read(path) or empty_tables(vocab_size, width)
     if tables.complete:

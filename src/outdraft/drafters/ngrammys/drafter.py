@@ -6,8 +6,8 @@ Stewart et al., 2024, https://arxiv.org/abs/2411.03786.
              then t1 t2 t3 ..., t1 among the model's best after the last token,         count = p(t1 | last) < 1
              t2 the best after t1, t3 the best after t2
 
-The paper verifies the rows as a batch; a tree has the same law and fewer nodes. Data in: committed tokens, the tables;
-data out: a deterministic tree.
+The paper verifies the rows as a batch; a tree has the same distribution and fewer nodes. Data in: committed tokens, the
+tables; data out: a deterministic tree.
 """
 
 from collections import Counter
@@ -18,14 +18,14 @@ from itertools import islice
 from typing import Literal
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.ranges import check_range
+from outdraft.core.ranges import MOST_NGRAM, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetPort
 from outdraft.drafters.ngrammys.cache import load_tables
 from outdraft.drafters.ngrammys.rows import TableRows
-from outdraft.drafters.shared.lookup_drafter import LookupDrafter
-from outdraft.drafters.shared.ngram_index import NgramIndex
-from outdraft.drafters.shared.span_index import Continuation
+from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
+from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
+from outdraft.drafters.shared.look_up.span_index import Sequel
+from outdraft.models.port import TargetPort
 
 _TABLE_WIDTH = 16  # successors kept at least, so that a change of `rows` need not make the tables again
 _MAX_LOOKS = 64  # places of the text that are compared: bounds the cost of very common tokens
@@ -43,7 +43,8 @@ class NgrammysOptions:
     cache_dir: str = ""  # where tables are kept; "": the user's cache directory
 
     def __post_init__(self) -> None:
-        check_range(self, "rows", "query", least=1)
+        check_range(self, "rows", least=1, most=256, note="of every token of the vocabulary")
+        check_range(self, "query", least=1, most=MOST_NGRAM)
         if not 0 <= self.min_prob < 1:
             raise ConfigError(f"min_prob={self.min_prob}: must be at least 0 and below 1")
         if self.table not in ("bigram", "unigram", "none"):
@@ -65,12 +66,12 @@ class MixedIndex:
         if self._text is not None:
             self._text.extend(tokens)
 
-    def lookup(self, context: Seq[int], depth: int) -> Iterator[Continuation]:
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
         """Rows of the text, the most frequent first, then rows of the table; who asks takes as many as it wants."""
         if self._text is not None:
             found = islice(self._text.lookup(context, depth), _MAX_LOOKS)
             for row, count in Counter(tuple(one.tokens) for one in found).most_common():
-                yield Continuation(row, count)
+                yield Sequel(row, count)
         if self._table is not None:
             yield from self._table.after(context[-1], depth)
 
@@ -80,7 +81,7 @@ def build(options: NgrammysOptions, port: TargetPort) -> LookupDrafter:
     table = None
     if options.table != "none":
         width = max(options.rows, _TABLE_WIDTH)
-        tables = load_tables(port.score, port.vocab_size, width=width, directory=options.cache_dir)
+        tables = load_tables(port.layers.score, port.facts.vocab_size, width=width, directory=options.cache_dir)
         table = TableRows(tables, everywhere=options.table == "unigram", min_prob=options.min_prob)
 
     def make_index(seq: Sequence) -> MixedIndex:

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from outdraft.drafters.ngrammys.tables import Tables
-from outdraft.drafters.shared.span_index import Continuation
+from outdraft.drafters.shared.look_up.span_index import Sequel
 
 
 class TableRows:
@@ -32,10 +32,10 @@ class TableRows:
         self._sure = np.ascontiguousarray(tables.probs[:, 0]).data
         self._min_prob = min_prob
 
-    def after(self, last: int, depth: int) -> Iterator[Continuation]:
+    def after(self, last: int, depth: int) -> Iterator[Sequel]:
         """Rows of at most `depth` tokens; each weighs the probability of its first token."""
         for first, prob in zip(map(int, self._ids[last]), map(float, self._probs[last]), strict=True):
-            yield Continuation(self._walk(first, prob, depth), prob)
+            yield Sequel(self._walk(first, prob, depth), prob)
 
     def _walk(self, token: int, worth: float, depth: int) -> list[int]:
         path = [token]

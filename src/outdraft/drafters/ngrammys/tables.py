@@ -1,7 +1,7 @@
 """What the model says of single tokens: the best successors of each, and of none in particular.
 
     bigram   ids [V, k], probs [V, k]    the k best of p(. | x), by one pass over the text "x" for each token x
-    unigram  probs [V]                   the mean of these laws over all x
+    unigram  probs [V]                   the mean of these distributions over all x
 
 Data in: a function that scores short texts; data out: the tables, made piece by piece so that a long build can stop and
 go on.
@@ -24,7 +24,7 @@ class Tables:
 
     ids: NDArray[np.int32]  # [V, k] best first
     probs: NDArray[np.float32]  # [V, k]
-    total: NDArray[np.float64]  # [V] sum of the laws so far
+    total: NDArray[np.float64]  # [V] sum of the distributions so far
     done: int = 0
 
     @property
@@ -34,7 +34,7 @@ class Tables:
 
 
 def empty_tables(vocab_size: int, width: int) -> Tables:
-    """Nothing filled yet."""
+    """Tables of the right shape in which nothing is filled yet."""
     width = min(width, vocab_size)
     return Tables(
         ids=np.zeros((vocab_size, width), np.int32),
@@ -47,10 +47,10 @@ def fill(tables: Tables, score: Score, batch: int = 64) -> Iterator[int]:
     """Score the tokens that are left, `batch` a pass; yields how many are done after each pass."""
     while not tables.complete:
         rows = range(tables.done, min(tables.done + batch, len(tables.ids)))
-        laws = torch.softmax(score(torch.tensor(rows)[:, None]).double(), -1)
-        best = laws.topk(tables.ids.shape[1], -1)
+        distributions = torch.softmax(score(torch.tensor(rows)[:, None]).double(), -1)
+        best = distributions.topk(tables.ids.shape[1], -1)
         tables.ids[rows.start : rows.stop] = best.indices.cpu().numpy()
         tables.probs[rows.start : rows.stop] = best.values.cpu().numpy()
-        tables.total += laws.sum(0).cpu().numpy()
+        tables.total += distributions.sum(0).cpu().numpy()
         tables.done = rows.stop
         yield tables.done

@@ -4,12 +4,11 @@ Luo et al., "Turning trash into treasure: accelerating inference of large langua
 https://arxiv.org/abs/2408.08696.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.recycling.drafter import RecyclingOptions, build
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="recycling",
-    kind="drafter",
     summary="a tree from each token's last seen best successors, kept across requests (no model)",
     build=build,
     options=RecyclingOptions,
@@ -18,5 +17,5 @@ METHOD = Method(
         year=2024,
         link="https://arxiv.org/abs/2408.08696",
     ),
-    shapes=("tree",),
+    shape_of=lambda options: "tree",
 )

@@ -16,15 +16,17 @@ import numpy as np
 import torch
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
+from outdraft.core.shown import shown
+from outdraft.core.target import Needs
 from outdraft.drafters.recycling.template import template
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
-from outdraft.kernels.choice import top_ids
+from outdraft.kernels.decoder.choice import top_ids
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,22 +37,30 @@ class RecyclingOptions:
     levels: tuple[int, ...] = (8, 21, 25, 15, 8, 3)  # nodes of the tree at depth 1, 2, ...: 80 as published
 
     def __post_init__(self) -> None:
-        check_range(self, "width", least=1)
-        if not self.levels or min(self.levels) < 1:
-            raise ConfigError(f"levels={self.levels}: one number of nodes for each depth, each at least 1")
+        check_range(self, "width", least=1, most=256, note="of every token of the vocabulary")
+        object.__setattr__(self, "levels", tuple(self.levels))
+        check_range(self, "levels", least=1, most=MOST_NODES)
+        if not 0 < sum(self.levels) <= MOST_NODES:
+            raise ConfigError(
+                f"levels={shown(self.levels)}: one number of nodes for each depth, in all 1 to {MOST_NODES}"
+            )
 
 
 class RecyclingDrafter:
     """One matrix for all requests; nothing is kept of a single one."""
 
     needs = Needs()
-    peeks = True
 
     def __init__(self, options: RecyclingOptions, vocab_size: int) -> None:
         self._width = min(options.width, vocab_size)
         self._tree = template(options.levels, self._width)
         # One row more than tokens, which stays -1: the successors of "never seen", whose index is -1.
         self._matrix = np.full((vocab_size + 1, self._width), -1, np.int64)
+
+    @property
+    def traits(self) -> Traits:
+        """A look into the matrix costs next to nothing."""
+        return Traits(peeks=True, forget=self.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Nothing is kept for one sequence."""
@@ -94,4 +104,4 @@ class RecyclingDrafter:
 
 def build(options: RecyclingOptions, port: TargetPort) -> RecyclingDrafter:
     """Needs nothing of the target but its logits."""
-    return RecyclingDrafter(options, port.vocab_size)
+    return RecyclingDrafter(options, port.facts.vocab_size)

@@ -4,12 +4,11 @@ Chen et al., "Sequoia: scalable, robust, and hardware-aware speculative decoding
 https://arxiv.org/abs/2402.12374.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.sequoia.drafter import SequoiaOptions, build, describe
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="sequoia",
-    kind="drafter",
     summary="a smaller model's tree, in the shape that is best for measured acceptance and measured cost",
     build=build,
     options=SequoiaOptions,
@@ -19,5 +18,5 @@ METHOD = Method(
         link="https://arxiv.org/abs/2402.12374",
     ),
     describe=describe,
-    shapes=("tree",),
+    shape_of=lambda options: "tree",
 )

@@ -5,8 +5,8 @@ Chen et al., "Sequoia", 2024, https://arxiv.org/abs/2402.12374.
     rates p_k, cost t(m)  ->  best size and shape  ->  children of each node: the best, or drawn without replacement
 
 Rates are given or counted while decoding; costs are given or measured once at start, on the target itself. How many
-children a node gets never depends on what was drawn for them, so the sampled law is exact. Data in: sequences; data
-out: trees.
+children a node gets never depends on what was drawn for them, so the sampled distribution is exact. Data in: sequences;
+data out: trees.
 """
 
 from collections.abc import Mapping
@@ -18,27 +18,28 @@ from time import perf_counter
 from typing import Any
 
 from outdraft.core.draft import Draft, host_tree
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.decode.best_trees import BestTrees, Topology, choose_size
+from outdraft.core.target import Needs
 from outdraft.drafters.sequoia.rates import RankRates
-from outdraft.drafters.shared.choose import Sample, check_sample
-from outdraft.drafters.shared.draft_model import DraftModel, Text
-from outdraft.drafters.shared.growth import grow_trees
-from outdraft.drafters.shared.limits import floors, usable_depth, usable_nodes
-from outdraft.drafters.shared.load_draft import ModelOptions, describe_network, load_draft
-from outdraft.drafters.shared.tree import Shape, Tree
+from outdraft.drafters.shared.draw_options import SampleOptions
+from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
+from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
+from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.tree import Shape, Tree
+from outdraft.models.port import TargetPort
+from outdraft.verify.shared.best_trees import BestTrees, Topology, choose_size
 
 _PRIOR = (0.65, 0.12, 0.06, 0.03, 0.02, 0.01, 0.01, 0.005)  # where counting begins
 _REVIEW = 32  # rounds between two looks at the counted rates
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SequoiaOptions(ModelOptions):
+class SequoiaOptions(SampleOptions, ModelOptions):
     """Which model, how large a tree, what is known. Raises `ConfigError` naming what is out of range."""
 
     nodes: int = 32  # draft nodes, at most
@@ -46,11 +47,10 @@ class SequoiaOptions(ModelOptions):
     acceptance: tuple[float, ...] = ()  # of the child of each rank; (): counted while decoding
     verify_cost: tuple[float, ...] = ()  # of a pass over 1, 2, ... nodes, in passes over one; (): measured at start
     draft_cost: float = 0.1  # of a level of the draft model in the same unit, where `verify_cost` is given
-    sample: Sample = "match"  # draw as the request does, or always the best ("greedy")
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)
-        check_sample(self.sample)
+        SampleOptions.__post_init__(self)
         check_range(self, "nodes", least=1, most=512)
         check_range(self, "depth", least=1, most=64)
         check_range(self, "draft_cost", least=0)
@@ -103,6 +103,11 @@ class SequoiaDrafter:
         """Of the child of each rank: as given, or as counted so far."""
         return list(self._options.acceptance) or self._rates.rates
 
+    @property
+    def traits(self) -> Traits:
+        """The draft model's weights."""
+        return Traits(weights=(weights_of(self.model.decoder),))
+
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""
         for seq in seqs:
@@ -110,13 +115,12 @@ class SequoiaDrafter:
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A tree for each sequence that has a budget."""
-
         trees = []
-        for seq, budget, floor in zip(seqs, budgets, floors(len(seqs), 0.0, budgets), strict=True):
+        for seq, budget, cutoff in zip(seqs, budgets, cutoffs_of(budgets), strict=True):
             nodes = usable_nodes(seq, budget, self._options.nodes)
             depth = min(usable_depth(seq, budget), self._options.depth, self.model.room(seq.tokens))
             shape = Static(self.topology(nodes, depth, len(seqs))) if min(nodes, depth) > 0 else Shape()
-            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, floor=floor))
+            trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
         return grow_trees(trees, self.model.feed_trees, sample=self._options.sample)
 
     def topology(self, max_nodes: int, max_depth: int, batch: int = 1) -> Topology:
@@ -137,7 +141,6 @@ class SequoiaDrafter:
             self._trees = self._best_trees()
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Free the memory."""
         for seq in seqs:
             self.model.free(seq.id)
 
@@ -164,7 +167,7 @@ def build(options: SequoiaOptions, port: TargetPort) -> SequoiaDrafter:
 def measure_passes(port: TargetPort, most: int) -> list[float]:
     """Seconds of a target pass over 1 .. `most` rows: measured at powers of two, in straight lines between them."""
     sizes = [*(1 << i for i in range(most.bit_length()) if 1 << i < most), most]
-    known = [port.pass_seconds(size) for size in sizes]
+    known = [port.costs.pass_seconds(size) for size in sizes]
     costs = [known[0]]
     for (a, low), (b, high) in pairwise(zip(sizes, known, strict=True)):
         costs += [low + (high - low) * (m - a) / (b - a) for m in range(a + 1, b + 1)]

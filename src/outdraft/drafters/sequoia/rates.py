@@ -22,7 +22,6 @@ class RankRates:
 
     @property
     def rates(self) -> list[float]:
-        """p_1 .. p_K."""
         return [accepted / examined for accepted, examined in zip(self._accepted, self._examined, strict=True)]
 
     def learn(self, tree: HostTree, path: Seq[int]) -> None:

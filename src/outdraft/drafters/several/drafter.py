@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Drafter, Seen, arm_of, forget
+from outdraft.core.drafter import Drafter, Seen, Traits, arm_of
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Arm, Budget
-from outdraft.core.registry import Method
+from outdraft.core.registry import AnyDrafter
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import TargetPort
-from outdraft.drafters.shared.nested import build_nested, joined_needs
+from outdraft.drafters.shared.composed.nested import build_nested, joined_needs
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,13 +36,17 @@ class SeveralOptions:
 class SeveralDrafter:
     """One arm for each inner drafter, in the order given."""
 
-    def __init__(self, inner: Seq[tuple[Drafter, Method]]) -> None:
+    def __init__(self, inner: Seq[tuple[Drafter, AnyDrafter]]) -> None:
         self.drafters = [drafter for drafter, _ in inner]
         self.methods = [method for _, method in inner]
         self.needs = joined_needs(self.drafters, [method.name for method in self.methods])
 
+    @property
+    def traits(self) -> Traits:
+        """All of them are asked, one at a time."""
+        return Traits(inner=tuple(self.drafters))
+
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """For all."""
         for drafter in self.drafters:
             drafter.begin(seqs)
 
@@ -64,14 +68,8 @@ class SeveralDrafter:
             drafter.observe(seen)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """For all."""
         for drafter in self.drafters:
             drafter.end(seqs)
-
-    def forget(self) -> None:
-        """For all."""
-        for drafter in self.drafters:
-            forget(drafter)
 
 
 def build(options: SeveralOptions, port: TargetPort) -> SeveralDrafter:

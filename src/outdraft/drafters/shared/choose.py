@@ -1,14 +1,15 @@
-"""The next draft token of each row, and the law it was really drawn from.
+"""The next draft token of each row, and the distribution it was really drawn from.
 
-A guess by argmax has no law (it is deterministic); a sampled one carries the draft's warped law, which the rule needs
-exactly as it was used (Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
-https://arxiv.org/abs/2211.17192). The coins are the drafter's own, so a result does not depend on the batch.
-Data in: draft logits [n, V] of one step; data out: token ids, laws [V] and confidences of the n rows.
+A guess by argmax has no distribution (it is deterministic); a sampled one carries the draft's warped distribution,
+which the rule needs exactly as it was used (Leviathan, Kalman and Matias, "Fast inference from transformers via
+speculative decoding", 2022, https://arxiv.org/abs/2211.17192). The coins are the drafter's own, so a result does not
+depend on the batch. Data in: draft logits [n, V] of one step; data out: token ids, distributions [V] and confidences of
+the n rows.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from math import isfinite
+from math import exp, isfinite
 from typing import Literal, cast
 
 import torch
@@ -16,7 +17,7 @@ from torch import Tensor
 
 from outdraft.core.errors import ConfigError, NumericsError
 from outdraft.core.sequence import Sequence
-from outdraft.kernels import choice
+from outdraft.kernels.decoder import choice
 from outdraft.sampling.warp import warp_nodes
 
 Sample = Literal["match", "greedy"]  # draw as the request does | always the argmax
@@ -27,7 +28,7 @@ class Choices:
     """One step's tokens for n rows."""
 
     tokens: list[int]
-    laws: list[Tensor | None]  # [V] each; None: an argmax
+    distributions: list[Tensor | None]  # [V] each; None: an argmax
     confidences: list[float]  # draft probability of each token; 1 where nobody asked
 
 
@@ -71,16 +72,17 @@ class Chooser:
         made = Choices([], [], [])
         for j, i in enumerate(rows):
             seq, path = self._seqs[i], paths[i]
-            law = warp_nodes(seq, logits[j : j + 1], [path])[0]
+            distribution = warp_nodes(seq, logits[j : j + 1], [path])[0]
             if self._argmax[i]:
-                token = int(law.argmax())
-                made.laws.append(None)
+                token = int(distribution.argmax())
+                made.distributions.append(None)
             else:
-                token = seq.draft_coins(seq).draw(law, len(path), len(path))[0]
-                made.laws.append(law)
+                token = seq.draft_coins(seq).draw(distribution, len(path), len(path))[0]
+                made.distributions.append(distribution)
             made.tokens.append(token)
-            # The law of an argmax is one-hot or was not drawn from, so its mass says nothing: the raw probability does.
-            source = torch.softmax(logits[j].float(), -1) if self._argmax[i] else law
+            # The distribution of an argmax is one-hot or was not drawn from, so its mass says nothing: the raw
+            # probability does.
+            source = torch.softmax(logits[j].float(), -1) if self._argmax[i] else distribution
             made.confidences.append(float(source[token]) if self._confident else 1.0)
         return made
 
@@ -98,6 +100,24 @@ def best_tokens(
         return best.indices.tolist(), [1.0] * len(values)
     mass = torch.logsumexp(logits.float(), -1)
     return best.indices.tolist(), torch.exp(best.values.float() - mass).tolist()
+
+
+Row = tuple[list[int], list[float], list[float]]  # tokens, best first; their log probabilities; their probabilities
+
+
+def top_rows(seqs: Seq[Sequence], owners: list[int], logits: Tensor, count: int) -> list[Row]:
+    """The best `count` tokens of each row of `logits` [n, V]; row j belongs to sequence `owners[j]`.
+
+    Raises `NumericsError` on NaN or infinite logits.
+    """
+    count = max(1, min(count, logits.shape[-1]))
+    if (found := choice.top_tokens(logits, count)) is not None:
+        return [(ids, logs, [exp(log) for log in logs]) for ids, logs in zip(*found, strict=True)]
+    logits = logits.float() if logits.dtype != torch.float64 else logits
+    best = torch.log_softmax(logits, -1).topk(count, -1)
+    ids, log_probs, probs = best.indices.tolist(), best.values.tolist(), best.values.exp().tolist()
+    check_finite(seqs, owners, [row[0] for row in log_probs])
+    return list(zip(ids, log_probs, probs, strict=True))
 
 
 def check_finite(seqs: Seq[Sequence], rows: list[int], largest: Seq[float]) -> None:

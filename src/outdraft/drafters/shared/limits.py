@@ -8,9 +8,10 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import MOST_NODES
 from outdraft.core.sequence import Sequence
 
-MAX_NODES = 4096  # of one guess, and rows that a draft model keeps of it
+MAX_NODES = MOST_NODES  # of one guess, and rows that a draft model keeps of it
 
 
 def usable_depth(seq: Sequence, budget: Budget) -> int:
@@ -26,7 +27,7 @@ def usable_nodes(seq: Sequence, budget: Budget, wanted: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Floor:
+class Cutoff:
     """A branch ends after a token less probable than `token`, or on a path less probable than `path`; 0: never."""
 
     token: float = 0.0
@@ -38,8 +39,6 @@ class Floor:
         return self.token > 0 or self.path > 0
 
 
-def floors(count: int, own: float, budgets: Seq[Budget] | None) -> list[Floor]:
-    """One for each of `count` sequences: the drafter's own threshold, or its budget's where that is higher."""
-    if budgets is None:
-        return [Floor(own)] * count
-    return [Floor(max(own, budget.confidence), budget.survival) for budget in budgets]
+def cutoffs_of(budgets: Seq[Budget], own: float = 0.0) -> list[Cutoff]:
+    """One for each budget: the drafter's own threshold, or the budget's where that is higher."""
+    return [Cutoff(max(own, budget.confidence), budget.survival) for budget in budgets]

@@ -7,7 +7,7 @@ https://arxiv.org/abs/2410.06916.
 from collections.abc import Mapping
 from typing import Any
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.swift.drafter import SwiftDrafter, SwiftOptions, build
 
 
@@ -16,9 +16,8 @@ def _describe(drafter: SwiftDrafter) -> Mapping[str, Any]:
     return {"first_skip_attention": sorted(skip.attention), "first_skip_mlp": sorted(skip.mlp)}
 
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="swift",
-    kind="drafter",
     summary="the target without some of its sublayers; a search beside the text finds which",
     build=build,
     options=SwiftOptions,
@@ -28,5 +27,6 @@ METHOD = Method(
         link="https://arxiv.org/abs/2410.06916",
     ),
     describe=_describe,
-    shapes=("chain", "tree"),
+    shape_of=lambda options: "tree" if options.siblings else "chain",
+    forms={"chain": {"siblings": False}, "tree": {"siblings": True}},
 )

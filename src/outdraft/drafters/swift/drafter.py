@@ -15,24 +15,26 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import Skip
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.draft_network import target_network
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.limits import usable_nodes
-from outdraft.drafters.shared.own_chain import OwnChainOptions, grow_own_chains
+from outdraft.drafters.shared.networks.draft_network import target_network
+from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.swift.search import Search, SearchOptions
 from outdraft.drafters.swift.siblings import add_siblings
-from outdraft.kernels.choice import best_tokens
+from outdraft.kernels.decoder.choice import best_tokens
+from outdraft.models.port import TargetPort
 
 _WIDEST = 10  # children of a node
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SwiftOptions(SearchOptions, OwnChainOptions):
+class SwiftOptions(SearchOptions, DrawOptions):
     """The search, and how its best set drafts. Raises `ConfigError` naming what is out of range."""
 
     confidence_threshold: float = 0.8  # a token less probable than this is kept and ends the chain
@@ -41,7 +43,7 @@ class SwiftOptions(SearchOptions, OwnChainOptions):
     siblings: bool = False  # the next best tokens beside the chain; worth it where rows of a pass are nearly free
 
     def __post_init__(self) -> None:
-        OwnChainOptions.__post_init__(self)
+        DrawOptions.__post_init__(self)
         SearchOptions.__post_init__(self)
         check_range(self, "context", least=1, note="so many tokens are compared")
 
@@ -50,9 +52,10 @@ class SwiftDrafter:
     """One search for all requests; no state of a request."""
 
     needs = Needs()
+    traits = Traits()
 
     def __init__(self, options: SwiftOptions, port: TargetPort) -> None:
-        self.search = Search(options, port.num_layers)
+        self.search = Search(options, port.facts.num_layers)
         self._options = options
         self._port = port
         self._network = target_network(port)
@@ -67,14 +70,14 @@ class SwiftDrafter:
         skips = [self.search.best] * len(seqs)
         options = self._options
         if not options.siblings:
-            return grow_own_chains(seqs, budgets, self._network, self._port.tentative, options, skips)
+            return grow_own_chains(seqs, budgets, self._network, self._port.rows.tentative, options, skips)
         steps: list[list[Tensor]] = [[] for _ in seqs]
 
         def keep(rows: list[int], logits: Tensor) -> None:
             for i, row in zip(rows, logits, strict=True):
                 steps[i].append(row)
 
-        chains = grow_own_chains(seqs, budgets, self._network, self._port.tentative, options, skips, keep)
+        chains = grow_own_chains(seqs, budgets, self._network, self._port.rows.tentative, options, skips, keep)
         return [
             add_siblings(seq, path, rows, usable_nodes(seq, budget, _WIDEST * len(rows)), options.sample)
             for seq, budget, path, rows in zip(seqs, budgets, chains, steps, strict=True)
@@ -91,8 +94,8 @@ class SwiftDrafter:
     def _agreement(self, seq: Sequence, count: int, skip: Skip) -> float:
         """The share of the last `count` tokens that a pass with this set would have guessed."""
         start = seq.num_cached - count
-        ids, places = seq.tokens[start : start + count], range(start, start + count)
-        logits = self._network.logits(ids, places, self._port.again([seq], [count]), range(count), skip)
+        ids, places = seq.tokens[start : start + count], [seq.position(start + i) for i in range(count)]
+        logits = self._network.logits(ids, places, self._port.rows.again([seq], [count]), range(count), skip)
         guessed: list[int] = best_tokens(logits) or logits.argmax(-1).tolist()
         return sum(ours == theirs for ours, theirs in zip(guessed, seq.tokens[-count:], strict=True)) / count
 
@@ -100,7 +103,7 @@ class SwiftDrafter:
         """The text itself is all there is to learn from."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to drop."""
+        """No state is kept for a sequence, so nothing is dropped."""
 
 
 def build(options: SwiftOptions, port: TargetPort) -> SwiftDrafter:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from outdraft.core.errors import ConfigError
 from outdraft.core.ranges import check_range
 from outdraft.core.skip import Skip
-from outdraft.drafters.shared.skip_sets import alternating
+from outdraft.drafters.shared.own_layers.skip_sets import alternating
 from outdraft.drafters.swift.surrogate import advise
 
 
@@ -52,7 +52,6 @@ class Search:
 
     @property
     def num_trials(self) -> int:
-        """Sets scored so far."""
         return len(self._tried)
 
     @property

@@ -20,7 +20,7 @@ _WIDTHS = ((0.95, 3), (0.8, 5), (0.5, 8), (0.0, 10))
 
 def width_at(confidence: float, *, drawn: bool) -> int:
     """Children of a node whose best child is so probable."""
-    width = next(width for floor, width in _WIDTHS if confidence > floor)
+    width = next(width for cutoff, width in _WIDTHS if confidence > cutoff)
     return (width + 1) // 2 if drawn else width
 
 
@@ -29,17 +29,17 @@ def add_siblings(seq: Sequence, path: Draft, rows: list[Tensor], room: int, samp
     tokens: list[int] = path.tokens.tolist()
     parents = list(range(-1, len(tokens) - 1))
     drawn = not takes_argmax(seq, sample)
-    laws: dict[int, Tensor] = {}
+    distributions: dict[int, Tensor] = {}
     sure: list[float] = [] if path.confidence is None else path.confidence.tolist()
     for depth, logits in enumerate(rows):
         probabilities = torch.softmax(logits.float(), -1)
         more = min(width_at(float(probabilities.amax()), drawn=drawn) - 1, room - len(tokens) + 1)
         if drawn:
-            laws[depth] = warp_nodes(seq, logits[None], [tokens[1 : depth + 1]])[0]
+            distributions[depth] = warp_nodes(seq, logits[None], [tokens[1 : depth + 1]])[0]
         if more < 1:
             continue
         if drawn:
-            found = seq.draft_coins(seq).draw(laws[depth], depth, depth, 1 + more)
+            found = seq.draft_coins(seq).draw(distributions[depth], depth, depth, 1 + more)
         else:
             found = logits.topk(min(1 + more, len(logits))).indices.tolist()
         others = [token for token in found if token != tokens[depth + 1]][:more]
@@ -47,8 +47,8 @@ def add_siblings(seq: Sequence, path: Draft, rows: list[Tensor], room: int, samp
         parents += [depth] * len(others)
         sure += probabilities[others].tolist()
     q = None
-    if drawn and laws:
-        q = laws[0].new_zeros(len(tokens), laws[0].shape[0])
-        q[list(laws)] = torch.stack(list(laws.values()))
+    if drawn and distributions:
+        q = distributions[0].new_zeros(len(tokens), distributions[0].shape[0])
+        q[list(distributions)] = torch.stack(list(distributions.values()))
     confidence = torch.tensor(sure) if path.confidence is not None else None
     return Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), q=q, confidence=confidence)

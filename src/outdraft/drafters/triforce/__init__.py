@@ -4,12 +4,11 @@ Sun et al., "TriForce: lossless acceleration of long sequence generation with hi
 https://arxiv.org/abs/2404.11912.
 """
 
-from outdraft.core.registry import Method, Paper
+from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.triforce.drafter import TriForceOptions, build
 
-METHOD = Method(
+METHOD = DrafterMethod(
     name="triforce",
-    kind="drafter",
     summary="a small drafter, the target over retrieved keys, the target: for very long contexts",
     build=build,
     options=TriForceOptions,

@@ -1,42 +1,42 @@
 """Two levels: a small drafter guesses for the target over retrieved keys, whose tokens are the guess for the target.
 
     small     t1 t2 t3 | t4 ...          a nested drafter, on the text and what is drafted so far
-    middle    t1 t2 y  | ...             the target over a retrieval view: draws each token itself; a small guess that
-                                         says the same token saves a pass
+    middle    t1 t2 y  | ...             the target over a retrieval view: judges the small guesses, and adds a token
     target    t1 t2 y ...                all keys: the engine's own verification
 
-The middle level samples at every node and keeps what the small one has guessed right. So a drafted token follows the
-view's own law given what stands before it, whatever the small drafter said, and that law is the `q` that the engine's
-rule needs. Sun et al., "TriForce: lossless acceleration of long sequence generation with hierarchical speculative
-decoding", 2024, https://arxiv.org/abs/2404.11912. Data in: sequences; data out: chains with laws.
+The middle level judges by rejection sampling (`triforce/middle.py`). So a drafted token follows the view's own
+distribution given what stands before it, whatever the small drafter said, and that is the `q` that the engine's
+rule needs. Sun et al., "TriForce: lossless acceleration of long sequence generation with hierarchical
+speculative decoding", 2024, https://arxiv.org/abs/2404.11912. Data in: sequences; data out: chains with distributions.
 """
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Rewinds, Seen
+from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.core.ranges import check_range
+from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetPort
-from outdraft.drafters.shared.ahead import build_rewinding, first_path, imagine
-from outdraft.drafters.shared.choose import Chooser, Sample, check_sample
-from outdraft.drafters.shared.draft_network import target_network
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.composed.ahead import Guess, build_rewinding, first_path, imagine
+from outdraft.drafters.shared.draw_options import SampleOptions
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.sparse_view import SparseViews, last_queries
+from outdraft.drafters.shared.networks.draft_network import target_network
+from outdraft.drafters.shared.own_layers.sparse_view import SparseViews, last_queries
+from outdraft.drafters.triforce.middle import Middle
 from outdraft.drafters.triforce.retrieve import retrieve_rows
-from outdraft.sampling.coins import KeyedDraftCoins
+from outdraft.models.port import TargetPort
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TriForceOptions:
+class TriForceOptions(SampleOptions):
     """The levels. Raises `ConfigError` naming what is out of range."""
 
     draft: str | Mapping[str, Any] = field(default_factory=lambda: {"method": "draft_model"})  # the small drafter
@@ -44,11 +44,11 @@ class TriForceOptions:
     budget: int = 4096  # rows of the view
     chunk: int = 8  # rows that are kept or left together
     refresh: int = 512  # tokens after which the view is retrieved anew
-    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
 
     def __post_init__(self) -> None:
-        check_sample(self.sample)
-        check_range(self, "draft_depth", "chunk", "refresh", least=1)
+        SampleOptions.__post_init__(self)
+        check_range(self, "draft_depth", least=1, most=MOST_NODES)
+        check_range(self, "budget", "chunk", "refresh", least=1)
         if self.budget < 2 * self.chunk:
             raise ConfigError(f"budget={self.budget}: must hold two chunks of chunk={self.chunk} rows")
 
@@ -58,13 +58,19 @@ class TriForceDrafter:
 
     needs = Needs()
 
-    def __init__(self, options: TriForceOptions, port: TargetPort, small: Rewinds) -> None:
+    def __init__(self, options: TriForceOptions, port: TargetPort, small: Drafter) -> None:
         self.views = SparseViews(port)
         self.num_passes = 0  # of the middle level
+        self.num_inner_accepted = self.num_inner_rejected = 0  # sampled guesses of the small drafter
         self._options = options
         self._port = port
         self._small = small
         self._network = target_network(port)
+
+    @property
+    def traits(self) -> Traits:
+        """The small drafter is asked."""
+        return Traits(inner=(self._small,))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An empty view, and whatever the small drafter needs."""
@@ -76,41 +82,46 @@ class TriForceDrafter:
         """Chains that the middle level wrote."""
         depths = [usable_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
         drafted: list[list[int]] = [[] for _ in seqs]
-        laws: list[list[Tensor]] = [[] for _ in seqs]
-        choose = Chooser(seqs, sample=self._options.sample, confident=False)
+        distributions: list[list[Tensor]] = [[] for _ in seqs]
+        middle = Middle(seqs, self._options.sample)
         rows = [i for i, depth in enumerate(depths) if depth > 0]
         for i in rows:
             self._bring_up(seqs[i])
         while rows:
             guesses = self._guess(rows, seqs, depths, drafted)
             logits = self._score(
-                [seqs[i] for i in rows], [drafted[i] for i in rows], guesses, [depths[i] for i in rows]
+                [seqs[i] for i in rows],
+                [drafted[i] for i in rows],
+                [guess.tokens for guess in guesses],
+                [depths[i] for i in rows],
             )
             for i, guess, own in zip(rows, guesses, logits, strict=True):
                 for j, row in enumerate(own):
-                    chosen = choose([i], row[None], drafted)
-                    drafted[i].append(chosen.tokens[0])
-                    laws[i] += [law for law in chosen.laws if law is not None]
-                    if j == len(guess) or guess[j] != chosen.tokens[0]:
+                    one = guess.behind(j)
+                    token, distribution = middle.write(i, row, drafted, one)
+                    drafted[i].append(token)
+                    if distribution is not None:
+                        distributions[i].append(distribution)
+                    if one is None or one.token != token:
                         break
             rows = [i for i in rows if len(drafted[i]) < depths[i]]
+        self.num_inner_accepted += middle.num_accepted
+        self.num_inner_rejected += middle.num_rejected
         return [
-            chain([seq.pending, *path], torch.stack(law) if law else None)
-            for seq, path, law in zip(seqs, drafted, laws, strict=True)
+            chain([seq.pending, *path], torch.stack(distribution) if distribution else None)
+            for seq, path, distribution in zip(seqs, drafted, distributions, strict=True)
         ]
 
-    def _guess(
-        self, rows: list[int], seqs: Seq[Sequence], depths: list[int], drafted: list[list[int]]
-    ) -> list[list[int]]:
+    def _guess(self, rows: list[int], seqs: Seq[Sequence], depths: list[int], drafted: list[list[int]]) -> list[Guess]:
         """What the small drafter thinks comes next; one token is the middle level's in any case."""
         rooms = [min(self._options.draft_depth, depths[i] - len(drafted[i]) - 1) for i in rows]
         asked = [j for j, room in enumerate(rooms) if room > 0]
-        guesses: list[list[int]] = [[] for _ in rows]
+        guesses = [Guess() for _ in rows]
         if asked:
-            texts = [_going_on(seqs[rows[j]], drafted[rows[j]]) for j in asked]
+            texts = [imagine(seqs[rows[j]], drafted[rows[j]]) for j in asked]
             found = self._small.propose(texts, [Budget(depth=rooms[j], nodes=rooms[j]) for j in asked])
             for j, draft in zip(asked, found, strict=True):
-                guesses[j] = first_path(draft).tokens
+                guesses[j] = first_path(draft)
         return guesses
 
     def _score(
@@ -123,7 +134,7 @@ class TriForceDrafter:
         for seq, path, guess in zip(seqs, drafted, guesses, strict=True):
             first = len(seq.tokens) - 1 + len(path)
             tokens += [(path or [seq.pending])[-1], *guess]
-            places += range(first, first + 1 + len(guess))
+            places += [seq.position(first + i) for i in range(1 + len(guess))]
         counts = [1 + len(guess) for guess in guesses]
         offsets = [len(path) for path in drafted]
         rooms = [depth - offset for depth, offset in zip(depths, offsets, strict=True)]
@@ -149,13 +160,6 @@ class TriForceDrafter:
         for seq in seqs:
             self.views.free(seq)
         self._small.end(seqs)
-
-
-def _going_on(seq: Sequence, path: list[int]) -> Sequence:
-    """The sequence as if `path` were text. Its draws race on the noise of the nodes that they guess."""
-    coins, depth = seq.draft_coins(seq), len(path)
-    below = coins.below(depth) if isinstance(coins, KeyedDraftCoins) else coins
-    return replace(imagine(seq, path), draft_coins=lambda _: below)
 
 
 def build(options: TriForceOptions, port: TargetPort) -> TriForceDrafter:

@@ -74,9 +74,9 @@ OD_API Guesser* od_guesser_chain(Guesser* guesser, const Feed* feed, const Guess
 }
 
 // Returns null on failure.
-OD_API std::int32_t* od_best_tokens(const float* x, int rows, int size, std::int32_t* out, float* law,
+OD_API std::int32_t* od_best_tokens(const float* x, int rows, int size, std::int32_t* out, float* distribution,
                                     const char* kernels) {
-    return guarded([&] { return chosen(kernels).best_tokens(x, rows, size, out, law), out; });
+    return guarded([&] { return chosen(kernels).best_tokens(x, rows, size, out, distribution), out; });
 }
 
 // Null as well where logits are not finite; then nothing is said of why.
@@ -87,15 +87,15 @@ OD_API std::int32_t* od_top_tokens(const float* x, int rows, int size, int count
     });
 }
 
-// The warped law of each row. Null where logits are not finite; then nothing is said of why.
-OD_API float* od_laws(const float* x, int rows, int size, const Law* how, float* law, const char* kernels) {
-    return guarded([&] { return chosen(kernels).warp(x, rows, size, *how, law) ? law : nullptr; });
+// The warped distribution of each row. Null where logits are not finite; then nothing is said of why.
+OD_API float* od_distributions(const float* x, int rows, int size, const Distribution* how, float* distribution, const char* kernels) {
+    return guarded([&] { return chosen(kernels).warp(x, rows, size, *how, distribution) ? distribution : nullptr; });
 }
 
-// At most `count` different draws from a law; `made` [1]: how many, 0 where it has no mass or is not finite.
-OD_API std::int32_t* od_race(const float* law, int size, std::uint64_t key, int count, std::int32_t* winners,
+// At most `count` different draws from a distribution; `made` [1]: how many, 0 where it has no mass or is not finite.
+OD_API std::int32_t* od_race(const float* distribution, int size, std::uint64_t key, int count, std::int32_t* winners,
                              std::int32_t* made, const char* kernels) {
-    return guarded([&] { return *made = chosen(kernels).race(law, size, key, count, winners), winners; });
+    return guarded([&] { return *made = chosen(kernels).race(distribution, size, key, count, winners), winners; });
 }
 
 }  // extern "C"

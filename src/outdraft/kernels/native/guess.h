@@ -145,8 +145,8 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
         return count;
     };
     int open = deeper(0), live = n;  // spans that want a token; that have a new state
-    std::vector<float> survival(chain.floors ? n : 0, 1.0f);
-    std::vector<char> unsure(chain.floors ? n : 0);
+    std::vector<float> survival(chain.cutoffs ? n : 0, 1.0f);
+    std::vector<char> unsure(chain.cutoffs ? n : 0);
     *chain.made = 0;
     for (int step = 0;; step++) {
         for (int s = 0; s < live && chain.states; s++)
@@ -159,20 +159,20 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
             for (int s = id; s < open; s += g.body->team->size()) {
                 const std::size_t at = std::size_t(s) * chain.stride + step;
                 const float* row = line(g.space.logits, s, vocab);
-                const Law& law = chain.laws[s];
-                float* q = law.temperature > 0 && chain.q[s] ? chain.q[s] + std::size_t(step) * vocab : nullptr;
-                int token = q ? draw(row, q, vocab, law, chain.keys[at]) : choose_best(row, vocab);
+                const Distribution& distribution = chain.distributions[s];
+                float* q = distribution.temperature > 0 && chain.q[s] ? chain.q[s] + std::size_t(step) * vocab : nullptr;
+                int token = q ? draw(row, q, vocab, distribution, chain.keys[at]) : choose_best(row, vocab);
                 if (step && tokens[s] < 0) token = -1;
                 tokens[s] = chain.tokens[at] = token;
-                if (!chain.floors) continue;
+                if (!chain.cutoffs) continue;
                 const float sure = token < 0 ? 0.0f : q ? q[token] : probability(row, vocab, token);
                 chain.sure[at] = sure, survival[s] *= sure;
-                if (sure < chain.floors[2 * s] || survival[s] < chain.floors[2 * s + 1]) unsure[s] = 1;
+                if (sure < chain.cutoffs[2 * s] || survival[s] < chain.cutoffs[2 * s + 1]) unsure[s] = 1;
             }
         });
         const int fed = open;
         open = deeper(step + 1);
-        if (chain.floors && std::all_of(unsure.begin(), unsure.begin() + open, [](char c) { return c; })) open = 0;
+        if (chain.cutoffs && std::all_of(unsure.begin(), unsure.begin() + open, [](char c) { return c; })) open = 0;
         live = chain.feed_last ? fed : open;
         if (!live) break;
         next.rows = next.num_spans = live;
@@ -184,25 +184,25 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
     }
 }
 
-// Row by row: the best token of each and, unless `law` is null, its one-hot law; or the `count` best.
-static void best_rows(const float* x, int rows, int size, std::int32_t* out, float* law) {
-    if (law) std::memset(law, 0, sizeof(float) * rows * size);
+// Row by row: the best token of each and, unless `distribution` is null, its one-hot distribution; or the `count` best.
+static void best_rows(const float* x, int rows, int size, std::int32_t* out, float* distribution) {
+    if (distribution) std::memset(distribution, 0, sizeof(float) * rows * size);
     for (int r = 0; r < rows; r++) {
         out[r] = choose_best(x + std::size_t(r) * size, size);
-        if (law && out[r] >= 0) law[std::size_t(r) * size + out[r]] = 1;
+        if (distribution && out[r] >= 0) distribution[std::size_t(r) * size + out[r]] = 1;
     }
 }
 
-static bool warp_rows(const float* x, int rows, int size, const Law& how, float* law) {
+static bool warp_rows(const float* x, int rows, int size, const Distribution& how, float* distribution) {
     for (int r = 0; r < rows; r++)
-        if (!warp(x + std::size_t(r) * size, law + std::size_t(r) * size, size, how)) return false;
+        if (!warp(x + std::size_t(r) * size, distribution + std::size_t(r) * size, size, how)) return false;
     return true;
 }
 
-static int race_alone(const float* law, int size, std::uint64_t key, int count, std::int32_t* winners) {
-    if (count < 1 || is_wild(law, size)) return 0;
+static int race_alone(const float* distribution, int size, std::uint64_t key, int count, std::int32_t* winners) {
+    if (count < 1 || is_wild(distribution, size)) return 0;
     std::vector<double> times(count);
-    return race(law, size, key, count, winners, times.data());
+    return race(distribution, size, key, count, winners, times.data());
 }
 
 static bool top_rows(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs) {

@@ -76,7 +76,7 @@ struct Pass {
 struct Feed;
 struct GuessChain;
 struct Guesser;
-struct Law;
+struct Distribution;
 struct Model;
 struct Kernels {  // one instruction set's code
     const char* name;
@@ -85,10 +85,10 @@ struct Kernels {  // one instruction set's code
     void (*multiply)(Team&, const Matrix&, const float* x, int rows, float* out);
     void (*feed)(Guesser&, const Feed&);                     // guesser.h
     void (*guess)(Guesser&, const Feed&, const GuessChain&);
-    void (*best_tokens)(const float* x, int rows, int size, std::int32_t* out, float* law);  // sample.h
+    void (*best_tokens)(const float* x, int rows, int size, std::int32_t* out, float* distribution);  // sample.h
     bool (*top_tokens)(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs);
-    bool (*warp)(const float* x, int rows, int size, const Law& how, float* law);
-    int (*race)(const float* law, int size, std::uint64_t key, int count, std::int32_t* winners);
+    bool (*warp)(const float* x, int rows, int size, const Distribution& how, float* distribution);
+    int (*race)(const float* distribution, int size, std::uint64_t key, int count, std::int32_t* winners);
 };
 const Kernels& best_kernels();                  // for this machine
 const Kernels* find_kernels(const char* name);  // null: not built, or this machine cannot run it

@@ -1,14 +1,14 @@
-// A token from a row of logits: the best one, the best few, or a draw from the warped law.
+// A token from a row of logits: the best one, the best few, or a draw from the warped distribution.
 //
-// Laws and noise are those of sampling/warp.py and sampling/noise.py. A draw is an exponential race (sampling/draw.py):
-// token i finishes at -log(u_i) / law_i, where u_i depends on the key and on i alone.
+// Distributions and noise are those of sampling/warp.py and sampling/noise.py. A draw is an exponential race (sampling/draw.py):
+// token i finishes at -log(u_i) / distribution_i, where u_i depends on the key and on i alone.
 #pragma once
 #include "guesser.h"
 #include "rows.h"
 
 namespace OD_ISA {
 
-using outdraft::Law;
+using outdraft::Distribution;
 using outdraft::truncate;
 
 // The best token; -1 unless its logit is finite.
@@ -36,15 +36,15 @@ static inline float exp_sum(const float* x, int size, float top, float inverse =
     return sum(total);
 }
 
-// law = softmax(x / temperature).
-static inline void softmax(const float* x, float* law, int size, float top, float temperature) {
-    const float share = 1.0f / exp_sum(x, size, top, 1.0f / temperature, law);
-    for (int i = 0; i < size; i++) law[i] *= share;
+// distribution = softmax(x / temperature).
+static inline void softmax(const float* x, float* distribution, int size, float top, float temperature) {
+    const float share = 1.0f / exp_sum(x, size, top, 1.0f / temperature, distribution);
+    for (int i = 0; i < size; i++) distribution[i] *= share;
 }
 
 // The first `count` to finish the race, in order; fewer if fewer have any mass. Returns how many. `times` [count] is scratch.
 // Since -log(u) >= 1 - u, most logarithms need not be taken.
-static inline int race(const float* law, int size, std::uint64_t key, int count, std::int32_t* winners, double* times) {
+static inline int race(const float* distribution, int size, std::uint64_t key, int count, std::int32_t* winners, double* times) {
     int held = 0;
     double last = INFINITY;  // the time of the last of those held, once there are enough
     for (int first = 0; first < size; first += 64) {
@@ -57,7 +57,7 @@ static inline int race(const float* law, int size, std::uint64_t key, int count,
         }
         const int stop = size - first < 64 ? size - first : 64;
         for (int i = 0; i < stop; i++) {
-            const double mass = law[first + i];
+            const double mass = distribution[first + i];
             if (!(mass > 0) || (1 - noise[i]) * (1 - 1e-9) >= last * mass) continue;
             const double time = -std::log(noise[i]) / mass;
             if (!(time < last)) continue;
@@ -70,20 +70,20 @@ static inline int race(const float* law, int size, std::uint64_t key, int count,
     return held;
 }
 
-// law = what `how` makes of the logits x; false: they are not finite.
-static inline bool warp(const float* x, float* law, int size, const Law& how) {
+// distribution = what `how` makes of the logits x; false: they are not finite.
+static inline bool warp(const float* x, float* distribution, int size, const Distribution& how) {
     const int best = choose_best(x, size);
     if (best < 0) return false;
-    softmax(x, law, size, x[best], how.temperature);
-    if (how.min_p > 0 || how.top_k > 0 || how.top_p < 1) truncate(law, size, how);
+    softmax(x, distribution, size, x[best], how.temperature);
+    if (how.min_p > 0 || how.top_k > 0 || how.top_p < 1) truncate(distribution, size, how);
     return true;
 }
 
-// The token that `how` and `key` choose; the law that it was drawn from is left in `law` [size]. -1: no finite logits.
-static inline int draw(const float* x, float* law, int size, const Law& how, std::uint64_t key) {
+// The token that `how` and `key` choose; the distribution that it was drawn from is left in `distribution` [size]. -1: no finite logits.
+static inline int draw(const float* x, float* distribution, int size, const Distribution& how, std::uint64_t key) {
     std::int32_t token;
     double time;
-    return warp(x, law, size, how) && race(law, size, key, 1, &token, &time) ? token : -1;
+    return warp(x, distribution, size, how) && race(distribution, size, key, 1, &token, &time) ? token : -1;
 }
 
 // Whether an entry is NaN or infinite, or the sum of all is.

@@ -1,8 +1,11 @@
 // See team.h.
 #include "team.h"
 
+#include <pthread.h>
+
 #include <chrono>
 #include <map>
+#include <stdexcept>
 
 namespace outdraft {
 
@@ -46,57 +49,92 @@ void Barrier::wait() {
     while (!spin(passed)) std::this_thread::yield();
 }
 
-Team::Team(int size) : barrier_(size) {
-    for (int id = 1; id < size; id++) threads_.emplace_back([this, id] { work(id); });
+void Team::Crew::start(int size) {
+    for (int id = 1; id < size; id++) threads.emplace_back([this, id] { work(id); });
 }
 
-Team::~Team() {
+void Team::Crew::close() {
     {
-        std::lock_guard<std::mutex> lock(mutex_);
-        closing_ = true;
-        started_.fetch_add(1);
+        std::lock_guard<std::mutex> lock(mutex);
+        closing = true;
+        started.fetch_add(1);
     }
-    wake_.notify_all();
-    for (auto& thread : threads_) thread.join();
+    wake.notify_all();
+    for (auto& thread : threads) thread.join();
+}
+
+void Team::Crew::work(int id) {
+    for (unsigned seen = 0;; seen++) {
+        const auto called = [&] { return started.load() != seen; };
+        if (!spin(called)) {
+            std::unique_lock<std::mutex> lock(mutex);
+            sleeping.fetch_add(1);
+            wake.wait(lock, called);
+            sleeping.fetch_sub(1);
+        }
+        if (closing) return;
+        (*job)(id);
+        finished.fetch_add(1, std::memory_order_release);
+    }
+}
+
+Team::Team(int size) : size_(size), crew_(new Crew(size)) {}
+
+Team::~Team() {
+    crew_->close();
+    delete crew_;
 }
 
 void Team::run(const std::function<void(int)>& job) {
-    std::lock_guard<std::mutex> alone(one_job_);
-    for (auto& one : taken_) one.store(0, std::memory_order_relaxed);
-    if (threads_.empty()) return job(0);
-    job_ = &job;
-    finished_.store(0, std::memory_order_relaxed);
-    started_.fetch_add(1);  // sequentially consistent: a member about to sleep sees it or is seen in `sleeping_`
-    if (sleeping_.load() > 0) {
-        std::lock_guard<std::mutex> lock(mutex_);
-        wake_.notify_all();
+    Crew& crew = *crew_;
+    std::lock_guard<std::mutex> alone(crew.one_job);
+    for (auto& one : crew.taken) one.store(0, std::memory_order_relaxed);
+    if (size_ == 1) return job(0);
+    if (crew.threads.empty()) crew.start(size_);
+    crew.job = &job;
+    crew.finished.store(0, std::memory_order_relaxed);
+    crew.started.fetch_add(1);  // sequentially consistent: a member about to sleep sees it or is seen in `sleeping`
+    if (crew.sleeping.load() > 0) {
+        std::lock_guard<std::mutex> lock(crew.mutex);
+        crew.wake.notify_all();
     }
     job(0);
-    const auto done = [&] { return finished_.load(std::memory_order_acquire) == int(threads_.size()); };
+    const auto done = [&] { return crew.finished.load(std::memory_order_acquire) == int(crew.threads.size()); };
     while (!spin(done)) std::this_thread::yield();
 }
 
-void Team::work(int id) {
-    for (unsigned seen = 0;; seen++) {
-        const auto called = [&] { return started_.load() != seen; };
-        if (!spin(called)) {
-            std::unique_lock<std::mutex> lock(mutex_);
-            sleeping_.fetch_add(1);
-            wake_.wait(lock, called);
-            sleeping_.fetch_sub(1);
-        }
-        if (closing_) return;
-        (*job_)(id);
-        finished_.fetch_add(1, std::memory_order_release);
-    }
+// The old crew is left as it is: its mutexes may be held, and its threads can be neither joined nor detached.
+void Team::renew() { crew_ = new Crew(size_); }
+
+namespace {
+
+struct Teams {
+    std::mutex mutex;
+    std::map<int, std::weak_ptr<Team>> by_size;
+};
+
+Teams& teams() {
+    static Teams& all = *new Teams;  // never destroyed: a model may be freed at the very end
+    return all;
 }
 
+void before_fork() { teams().mutex.lock(); }
+void after_fork() { teams().mutex.unlock(); }
+void in_child() {
+    for (auto& [size, team] : teams().by_size)
+        if (auto held = team.lock()) held->renew();
+    after_fork();
+}
+
+}  // namespace
+
 std::shared_ptr<Team> team_of(int size) {
-    static std::mutex mutex;
-    static std::map<int, std::weak_ptr<Team>> teams;
-    std::lock_guard<std::mutex> lock(mutex);
-    auto team = teams[size].lock();
-    if (!team) teams[size] = team = std::make_shared<Team>(size);
+    static const int watched = pthread_atfork(before_fork, after_fork, in_child);
+    if (watched) throw std::runtime_error("no memory to watch for forks");
+    std::lock_guard<std::mutex> lock(teams().mutex);
+    auto& known = teams().by_size[size];
+    auto team = known.lock();
+    if (!team) known = team = std::make_shared<Team>(size);
     return team;
 }
 

@@ -29,24 +29,33 @@ class Team {
 public:
     explicit Team(int size);
     ~Team();
-    int size() const { return int(threads_.size()) + 1; }
-    Barrier& barrier() { return barrier_; }
-    std::atomic<int>& taken(int turn) { return taken_[turn % kTurns]; }
+    int size() const { return size_; }
+    Barrier& barrier() { return crew_->barrier; }
+    std::atomic<int>& taken(int turn) { return crew_->taken[turn % kTurns]; }
     // Runs job(id) on every member; returns when all are done. One job at a time.
     void run(const std::function<void(int)>& job);
+    // In a forked process, which has none of the threads: the next job starts new ones.
+    void renew();
 
 private:
-    void work(int id);
-    Barrier barrier_;
-    std::atomic<int> taken_[kTurns];
-    std::vector<std::thread> threads_;
-    const std::function<void(int)>* job_ = nullptr;
-    alignas(64) std::atomic<unsigned> started_{0};  // this one wraps too
-    alignas(64) std::atomic<int> finished_{0};
-    std::atomic<int> sleeping_{0};
-    bool closing_ = false;
-    std::mutex mutex_, one_job_;
-    std::condition_variable wake_;
+    struct Crew {  // the threads, and everything that they wait on
+        explicit Crew(int size) : barrier(size) {}
+        void start(int size);
+        void work(int id);
+        void close();
+        Barrier barrier;
+        std::atomic<int> taken[kTurns];
+        std::vector<std::thread> threads;
+        const std::function<void(int)>* job = nullptr;
+        alignas(64) std::atomic<unsigned> started{0};  // this one wraps too
+        alignas(64) std::atomic<int> finished{0};
+        std::atomic<int> sleeping{0};
+        bool closing = false;
+        std::mutex mutex, one_job;
+        std::condition_variable wake;
+    };
+    const int size_;
+    Crew* crew_;
 };
 
 // One member's part of a job's work: most of it is its own each time, which keeps weights in its cache; the rest goes to
@@ -71,7 +80,7 @@ private:
     int turn_ = 0;
 };
 
-// The process's team of this size; made once and kept while anyone holds it.
+// The process's team of this size; made once and kept while anyone holds it. A forked process has teams of its own.
 std::shared_ptr<Team> team_of(int size);
 
 }  // namespace outdraft

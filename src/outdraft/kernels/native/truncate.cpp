@@ -1,4 +1,4 @@
-// What is left of a law. Compiled once, for any machine: the standard library's templates must not exist in several
+// What is left of a distribution. Compiled once, for any machine: the standard library's templates must not exist in several
 // instruction sets under one name.
 #include <algorithm>
 #include <functional>
@@ -24,25 +24,25 @@ double sum(const float* x, int size) {
 }  // namespace
 
 // Ties at the edge of top-k all stay; top-p takes the most probable until they suffice, of equal ones the first.
-void truncate(float* law, int size, const Law& how) {
+void truncate(float* distribution, int size, const Distribution& how) {
     if (how.min_p > 0) {
-        const float least = how.min_p * *std::max_element(law, law + size);
-        for (int i = 0; i < size; i++) law[i] = law[i] < least ? 0 : law[i];
+        const float least = how.min_p * *std::max_element(distribution, distribution + size);
+        for (int i = 0; i < size; i++) distribution[i] = distribution[i] < least ? 0 : distribution[i];
     }
     if (how.top_k > 0 && how.top_k < size) {
-        std::vector<float> copy(law, law + size);
+        std::vector<float> copy(distribution, distribution + size);
         std::nth_element(copy.begin(), copy.begin() + how.top_k - 1, copy.end(), std::greater<float>());
         const float edge = copy[how.top_k - 1];
-        for (int i = 0; i < size; i++) law[i] = law[i] < edge ? 0 : law[i];
+        for (int i = 0; i < size; i++) distribution[i] = distribution[i] < edge ? 0 : distribution[i];
     }
     if (how.top_p < 1) {
-        const double total = sum(law, size), enough = double(how.top_p) * total;
+        const double total = sum(distribution, size), enough = double(how.top_p) * total;
         // All that are no larger than this have half the mass that may go at most, so none of them is needed.
         const float small = float(0.5 * (1 - double(how.top_p)) * total / size);
         std::vector<std::pair<float, int>> heap;  // most probable first, of equal ones the first
         for (int i = 0; i < size; i++)
-            if (law[i] > small) heap.emplace_back(law[i], -i);
-            else law[i] = 0;
+            if (distribution[i] > small) heap.emplace_back(distribution[i], -i);
+            else distribution[i] = 0;
         std::make_heap(heap.begin(), heap.end());
         double mass = 0;
         auto end = heap.end();
@@ -50,10 +50,10 @@ void truncate(float* law, int size, const Law& how) {
             mass += heap.front().first;
             std::pop_heap(heap.begin(), end);
         }
-        for (auto left = heap.begin(); left != end; ++left) law[-left->second] = 0;
+        for (auto left = heap.begin(); left != end; ++left) distribution[-left->second] = 0;
     }
-    const float share = float(1 / sum(law, size));
-    for (int i = 0; i < size; i++) law[i] *= share;
+    const float share = float(1 / sum(distribution, size));
+    for (int i = 0; i < size; i++) distribution[i] *= share;
 }
 
 }  // namespace outdraft

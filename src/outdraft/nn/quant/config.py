@@ -1,13 +1,14 @@
 """What is rounded, and how coarsely: one frozen record, which goes into config.json and into every result.
 
 Layers may differ: some stay as they are (`keep`), some have other bits than the rest (`layer_bits`). A quantized model
-is another model with another law. `variant` names it.
+is another model with another distribution. `variant` names it.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
+from outdraft.core.checked import check_fields
 from outdraft.core.errors import ConfigError, ModelLoadError
 
 BITS = (8, 4)
@@ -32,6 +33,7 @@ class QuantConfig:
     layer_bits: tuple[tuple[str, int], ...] = ()  # (layers, their bits): the first that matches, before `bits`
 
     def __post_init__(self) -> None:
+        check_fields(self)
         for name, value, known in (
             ("bits", self.bits, BITS),
             ("group_size", self.group_size, GROUP_SIZES),

@@ -9,7 +9,7 @@ Data in: a weight [out, in] and the sum of x x^T over calibration rows; data out
 import torch
 from torch import Tensor
 
-from outdraft.kernels import grid
+from outdraft.kernels.decoder import grid
 
 _BLOCK = 128  # columns between two updates of everything to their right, where all inputs share a scale
 _DAMPING = 0.01  # of the mean diagonal: what inputs that were never seen weigh

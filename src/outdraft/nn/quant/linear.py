@@ -1,4 +1,5 @@
-"""A linear map whose weights are integers of 8 or 4 bits with a scale for each group of inputs (`kernels/grid.py`).
+"""A linear map whose weights are integers of 8 or 4 bits with a scale for each group of inputs
+(`kernels/decoder/grid.py`).
 
 This is the reference: the weight is made whole in the type of the activations, rounded once more to it, and multiplied
 as `Linear` multiplies, packed and tiled alike, so that what is exact there is exact here. The whole copy costs the
@@ -11,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from outdraft.kernels import grid
+from outdraft.kernels.decoder import grid
 from outdraft.nn.linear import LinearMap, pack_weight
 
 
@@ -92,7 +93,6 @@ class QuantLinear(LinearMap):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """(out, in)."""
         return self.qweight.shape[0], self.num_in
 
     @property

@@ -1,39 +1,53 @@
 """The six assertions of the matrix. Each takes a recipe's bench and raises if it does not hold.
 
-Under a lossy rule there is no greedy identity and no law to keep; the other four columns are asked of it too, as far as
-they do not compare texts with plain decoding's.
+Under a lossy rule there is no greedy identity and no distribution to keep; the other four columns are asked of it too,
+as far as they do not compare texts with plain decoding's.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from outdraft.core.params import SamplingParams
-from outdraft.core.request import Request
+from outdraft.core.drafter import inner
 from outdraft.testing.audit import require
 from outdraft.testing.conformance.spoiled import Spoiled
 from outdraft.testing.conformance.stand import RecipeSubject
-from outdraft.testing.contract import sampled_law_is_the_targets
+from outdraft.testing.conformance.tally import Tally
+from outdraft.testing.contract import sampled_distribution_is_the_targets
 from outdraft.testing.contract.budgets import budget_zero_is_plain
+from outdraft.testing.contract.distribution import LENGTH
 from outdraft.testing.contract.ground import GREEDY, PENALISED, SEEDED, agrees, requests
 from outdraft.testing.contract.upkeep import cache_equals_recompute
-from outdraft.testing.subject import Outcome, run
+from outdraft.testing.subject import run
 
-LAW_TEXTS = 300  # of three tokens over a vocabulary of 7
+DISTRIBUTION_TEXTS = 300  # over a vocabulary of 7
+LONGER = 5  # tokens of a text of who drafts beside a pass: before the first one there is nothing to propose
 ORDERS = ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1), (3, 1))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A recipe twice: over 61 tokens for texts, over 7 for laws."""
+    """A recipe twice: over 61 tokens for texts, over 7 for distributions."""
 
     texts: RecipeSubject
-    laws: RecipeSubject
+    distributions: RecipeSubject
 
     @property
     def lossless(self) -> bool:
         """What the rule says of itself."""
         return self.texts.rule.lossless
+
+    @property
+    def tally(self) -> Tally:
+        """What both have seen since `reset`."""
+        one, other = self.texts.tally, self.distributions.tally
+        return Tally(
+            drafted=one.drafted + other.drafted, accepted=one.accepted + other.accepted, runs=one.runs + other.runs
+        )
+
+    def reset(self) -> None:
+        self.texts.tally.reset()
+        self.distributions.tally.reset()
 
 
 def greedy_identity(bench: Bench) -> None:
@@ -43,9 +57,13 @@ def greedy_identity(bench: Bench) -> None:
             agrees(bench.texts, outcome, bench.texts.oracle(outcome.seq.request), "greedy")
 
 
-def sampled_law(bench: Bench) -> None:
-    """Unseeded texts have the target's law; a biased rule in the rule's place is noticed."""
-    sampled_law_is_the_targets(bench.laws, num_texts=LAW_TEXTS, rule=bench.laws.rule)
+def sampled_distribution(bench: Bench) -> None:
+    """Unseeded texts have the target's distribution; a biased rule in the rule's place is noticed."""
+    subject = bench.distributions
+    works_beside = any(one.traits.ahead for one in inner(subject.engine().parts.drafter))
+    sampled_distribution_is_the_targets(
+        subject, num_texts=DISTRIBUTION_TEXTS, rule=subject.rule, length=LONGER if works_beside else LENGTH
+    )
 
 
 def ragged_batch(bench: Bench) -> None:
@@ -84,28 +102,30 @@ def budget_zero(bench: Bench) -> None:
     budget_zero_is_plain(bench.texts)
 
 
-COLUMNS: tuple[tuple[str, Callable[[Bench], None], bool], ...] = (  # heading, check, asked of lossy rules too
-    ("greedy identity", greedy_identity, False),
-    ("sampled law", sampled_law, False),
-    ("ragged batch", ragged_batch, True),
-    ("cache audit", cache_audit, True),
-    ("useless draft", useless_draft, True),
-    ("budget 0", budget_zero, True),
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """One assertion. `of_lossy`: asked of lossy rules too; `drafts`: it must see guesses accepted."""
+
+    heading: str
+    check: Callable[[Bench], None]
+    of_lossy: bool = True
+    drafts: bool = True
+
+
+COLUMNS = (
+    Column(heading="greedy identity", check=greedy_identity, of_lossy=False),
+    Column(heading="sampled distribution", check=sampled_distribution, of_lossy=False),
+    Column(heading="ragged batch", check=ragged_batch),
+    Column(heading="cache audit", check=cache_audit),
+    Column(heading="useless draft", check=useless_draft, drafts=False),
+    Column(heading="budget 0", check=budget_zero, drafts=False),
 )
-
-
-def count_drafts(bench: Bench) -> tuple[int, int]:
-    """(drafted, accepted) tokens of a text that repeats itself: that the checks saw guesses at all."""
-    prompt = (5, 6, 7, 8) * 4
-    ask = Request(prompt_token_ids=prompt, params=SamplingParams(max_tokens=40))
-    outcome: Outcome = run(bench.texts.engine(), [ask])[0]
-    return outcome.stats.num_draft_tokens, outcome.stats.num_accepted_tokens
 
 
 def make_bench(recipe_subject: Callable[[Path, int], RecipeSubject], directory: Path) -> Bench:
     """Both subjects, each with a directory of its own for its stand-ins. `recipe_subject`: (directory, vocabulary)."""
     made = {}
-    for name, vocab_size in (("texts", 61), ("laws", 7)):
+    for name, vocab_size in (("texts", 61), ("distributions", 7)):
         own = directory / name
         own.mkdir(parents=True)
         made[name] = recipe_subject(own, vocab_size)

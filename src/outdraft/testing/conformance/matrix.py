@@ -1,4 +1,7 @@
-"""Run the matrix: recipes x columns -> one `Line` a recipe. A check that raises is a failure with its message."""
+"""Run the matrix: recipes x columns -> one `Line` a recipe.
+
+A check that raises is a failure with its message, and so is one that passed without enough accepted guesses.
+"""
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
@@ -8,9 +11,10 @@ from tempfile import TemporaryDirectory
 from time import perf_counter
 
 from outdraft.core.errors import OutdraftError
-from outdraft.engine.recipe import Recipe
-from outdraft.testing.conformance.columns import COLUMNS, Bench, count_drafts, make_bench
+from outdraft.engine.assembly.recipe import Recipe
+from outdraft.testing.conformance.columns import COLUMNS, Bench, Column, make_bench
 from outdraft.testing.conformance.stand import RecipeSubject, row_of
+from outdraft.testing.conformance.tally import LEAST_ACCEPTED, LEAST_RUNS, Tally
 from outdraft.testing.spec_table import DrafterRow
 
 PASS, FAIL, LOSSY = "✓", "✗", "lossy"
@@ -24,8 +28,7 @@ class Line:
     recipe: Recipe
     cells: dict[str, str] = field(default_factory=dict)  # heading -> PASS, FAIL or LOSSY
     failures: list[str] = field(default_factory=list)
-    drafted: int = 0
-    accepted: int = 0
+    seen: dict[str, Tally] = field(default_factory=dict)  # of the cells that draft
     seconds: float = 0.0
 
 
@@ -35,7 +38,7 @@ def run_matrix(recipes: Seq[Recipe], rows: Seq[DrafterRow], tell: Tell = lambda 
     for number, recipe in enumerate(recipes, 1):
         lines.append(run_line(recipe, rows))
         line = lines[-1]
-        told = " ".join(line.cells.get(heading, FAIL) for heading, _, _ in COLUMNS)
+        told = " ".join(line.cells.get(column.heading, FAIL) for column in COLUMNS)
         tell(f"{number}/{len(recipes)}  {recipe.name}  {told}  {line.seconds:.1f} s")
         for failure in line.failures:
             tell(f"      {failure}")
@@ -51,25 +54,33 @@ def run_line(recipe: Recipe, rows: Seq[DrafterRow]) -> Line:
             bench = make_bench(
                 lambda directory, vocab_size: RecipeSubject(recipe, row, directory, vocab_size=vocab_size), Path(place)
             )
-            line.drafted, line.accepted = count_drafts(bench)
         except (OutdraftError, AssertionError) as error:
-            line.cells = {heading: FAIL for heading, _, _ in COLUMNS}
+            line.cells = {column.heading: FAIL for column in COLUMNS}
             line.failures.append(f"it does not run on a tiny target: {error}")
             return line
-        for heading, check, of_lossy in COLUMNS:
-            if not bench.lossless and not of_lossy:
-                line.cells[heading] = LOSSY
+        for column in COLUMNS:
+            if not bench.lossless and not column.of_lossy:
+                line.cells[column.heading] = LOSSY
                 continue
-            problem = _problem(check, bench)
-            line.cells[heading] = FAIL if problem else PASS
-            line.failures += [f"{heading}: {problem}"] if problem else []
+            problem = _problem(column, bench, needs_guesses=column.drafts and recipe.shape != "nothing")
+            line.cells[column.heading] = FAIL if problem else PASS
+            line.failures += [f"{column.heading}: {problem}"] if problem else []
+            if column.drafts:
+                line.seen[column.heading] = bench.tally
     line.seconds = perf_counter() - began
     return line
 
 
-def _problem(check: Callable[[Bench], None], bench: Bench) -> str | None:
+def _problem(column: Column, bench: Bench, *, needs_guesses: bool) -> str | None:
+    bench.reset()
     try:
-        check(bench)
+        column.check(bench)
     except Exception as error:  # whatever it is, the other recipes must still be judged
         return f"{type(error).__name__}: {error}"
+    seen = bench.tally
+    if needs_guesses and not seen.is_enough:
+        return (
+            f"{seen.accepted} of {seen.drafted} draft tokens accepted in {seen.runs} commits of two tokens or more: it "
+            f"needs {LEAST_ACCEPTED} and {LEAST_RUNS} to prove anything; give the drafter a ground on which it is right"
+        )
     return None

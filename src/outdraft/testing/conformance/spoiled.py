@@ -1,7 +1,7 @@
 """Any drafter made useless: every guess is replaced by the id after it, honestly.
 
     tokens   a b c    ->   a+1 b+1 c+1          so that what was right is wrong
-    q        [.2 .5 .3]    [.3 .2 .5]           the law that the replaced tokens were drawn from: still exact
+    q        [.2 .5 .3]    [.3 .2 .5]           the distribution that the replaced tokens were drawn from: still exact
 
 The drafter sees its own guesses in `observe`. A draft that resumes from its own hidden states cannot be replaced, and
 is left alone. Data in: a drafter; data out: a drafter.
@@ -13,22 +13,22 @@ from dataclasses import replace
 import torch
 
 from outdraft.core.draft import Draft, Role
-from outdraft.core.drafter import Drafter, Seen
+from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 
 
 class Spoiled:
-    """Wraps a drafter."""
+    """Wraps a drafter and replaces each of its guesses by a wrong one."""
 
     def __init__(self, drafter: Drafter, vocab_size: int) -> None:
         self.needs = drafter.needs
+        self.traits = Traits(inner=(drafter,))
         self._drafter = drafter
         self._vocab_size = vocab_size
         self._honest: dict[int, Draft] = {}  # sequence -> what it guessed itself
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """The drafter's own."""
         self._drafter.begin(seqs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
@@ -44,7 +44,6 @@ class Spoiled:
         )
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """The drafter's own."""
         self._drafter.end(seqs)
         for seq in seqs:
             self._honest.pop(seq.id, None)

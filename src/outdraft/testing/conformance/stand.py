@@ -1,9 +1,9 @@
 """A recipe on the bench: its own drafter, rule and policy over a tiny random target.
 
-A recipe names models that fit no tiny target, so the rows of the contract suite say what stands in their places: the
-row of the drafter whose label is the recipe's name, with that row's options; else the stand-ins alone of the row
-"twin", whose guesses are mostly right, or of the first row. The row's target and documents come with it. Data in: a
-recipe and rows; data out: a `Subject` that every contract check can run.
+A recipe's roles are filled by tiny models: the drafter's rows say by which. Its grounds come first, rows on which it is
+mostly right; among them, as among the others, the one whose label is the recipe's name counts with its options, else
+the stand-ins alone of the row "twin" or of the first. The row's target and documents come with it. Data in: a recipe
+and rows; data out: a `Subject` that every contract check can run.
 """
 
 from collections.abc import Mapping
@@ -12,15 +12,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from outdraft.core.drafter import arms_of
+from outdraft.core.arms import arms_of
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Policy
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.verifier import Verifier
+from outdraft.engine.assembly.recipe import Recipe
+from outdraft.engine.assembly.roles import without_optional
 from outdraft.engine.loop import Engine
-from outdraft.engine.recipe import Recipe
 from outdraft.models.base import Decoder
+from outdraft.testing.conformance.tally import Counted, Tally
+from outdraft.testing.contract.distribution import Uncoupled
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
 
@@ -36,6 +39,7 @@ class RecipeSubject(Subject):
         self._soft = rule.soft(rule_options)
         self._pace: Any = make_options(self._pacing, recipe.policy.options)
         self._oracles: dict[str, list[int]] = {}
+        self.tally = Tally()
 
     def engine(
         self, *, verifier: Verifier | None = None, policy: Policy | None = None, depth: int = 4, **others: Any
@@ -45,7 +49,11 @@ class RecipeSubject(Subject):
         if policy is None and depth:
             policy = self._pacing.build(self._pace, arms_of(self.method, engine.parts.drafter))
         soft = self._soft and verifier is None
-        engine.parts = replace(engine.parts, policy=policy or engine.parts.policy, soft=soft)
+        policy = policy or engine.parts.policy
+        judge = verifier.rule if isinstance(verifier, Uncoupled) else verifier or self.rule
+        if judge is self.rule:  # not a fault that a check has planted
+            policy = Counted(policy, self.tally)
+        engine.parts = replace(engine.parts, policy=policy, soft=soft)
         return engine
 
     def oracle(self, request: Request, *, eos: frozenset[int] = frozenset(), max_len: int | None = None) -> list[int]:
@@ -57,7 +65,10 @@ class RecipeSubject(Subject):
 
 
 def row_of(recipe: Recipe, rows: Seq[DrafterRow]) -> DrafterRow:
-    """The row that says how the recipe runs on a tiny target. Raises `ConfigError` if its drafter has none."""
+    """The row that says how the recipe runs on a tiny target. Raises `ConfigError` if its drafter has none.
+
+    `rows`: of several with one label the first counts, so grounds stand before the contract suite's own.
+    """
     mine = [row for row in rows if row.drafter == recipe.drafter.name]
     if not mine:
         raise ConfigError(f"recipe {recipe.name!r}: drafter {recipe.drafter.name!r} has no row in tests/contracts/rows")
@@ -66,6 +77,7 @@ def row_of(recipe: Recipe, rows: Seq[DrafterRow]) -> DrafterRow:
     own = row.options if row.label == recipe.name else {}
 
     def side(target: Decoder, directory: Path) -> Mapping[str, Any]:
-        return {**recipe.drafter.options, **row.side(target, directory), **own}
+        options = without_optional(recipe.drafter.name, recipe.drafter.options)
+        return {**options, **row.side(target, directory), **own}
 
     return replace(row, label=recipe.name, side=side, options={})

@@ -3,15 +3,17 @@
     for check in CHECKS:
         check(Subject(DrafterRow(drafter="my_package.my_module:METHOD"), empty_directory))
 
-Each wants a `Subject` with a vocabulary of 61; `law.sampled_law_is_the_targets` wants one of at most 8.
+Each wants a `Subject` with a vocabulary of 61; `distribution.sampled_distribution_is_the_targets` wants one of at most
+8.
 
 Losslessness is two assertions, never a rate: the same greedy (and seeded) ids as `decode.reference`, which knows no
-cache, batch or draft; and the exact law of unseeded samples, tested by chi-square together with its power.
+cache, batch or draft; and the exact distribution of unseeded samples, tested by chi-square together with its power.
 """
 
 from collections.abc import Callable
 
 from outdraft.testing.contract.budgets import budget_is_respected, budget_zero_is_plain, counters_add_up
+from outdraft.testing.contract.distribution import sampled_distribution_is_the_targets
 from outdraft.testing.contract.ends import context_end, ends_inside_a_run
 from outdraft.testing.contract.identity import (
     alone_equals_batch,
@@ -20,7 +22,6 @@ from outdraft.testing.contract.identity import (
     joins_and_cancels,
     seeded_equals_reference,
 )
-from outdraft.testing.contract.law import sampled_law_is_the_targets
 from outdraft.testing.contract.upkeep import cache_equals_recompute, leaks_nothing
 from outdraft.testing.subject import Subject
 
@@ -39,4 +40,4 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     counters_add_up,
 )
 
-__all__ = ["CHECKS", "sampled_law_is_the_targets"]
+__all__ = ["CHECKS", "sampled_distribution_is_the_targets"]

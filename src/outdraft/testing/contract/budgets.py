@@ -42,7 +42,7 @@ class _UnevenPolicy:
         return budgets
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Nothing to drop."""
+        """No state is kept for a sequence, so nothing is dropped."""
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Check each round against its plan; a prompt chunk had none."""

@@ -1,1 +1,1 @@
-"""What several acceptance rules use: the case to judge, the law of the next sibling, the residual."""
+"""What several acceptance rules use: the case to judge, the distribution of the next sibling, the residual."""

@@ -13,18 +13,18 @@ import torch
 from torch import Tensor
 
 from outdraft.core.coins import Coins
-from outdraft.core.draft import HostTree
+from outdraft.core.draft import Continuation, HostTree
 from outdraft.core.errors import CapabilityError, NumericsError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
-from outdraft.kernels.choice import best_tokens
+from outdraft.kernels.decoder.choice import best_tokens
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """One sequence's guess with the target's laws and its coins."""
+    """One sequence's guess with the target's distributions and its coins."""
 
     seq: Sequence
     tree: HostTree
@@ -35,6 +35,7 @@ class Case:
     confidence: Tensor | None  # [N] the drafter's own probability of each node, if it says
     first: int  # where node 0 stands among the M nodes of the pass
     best: list[int] | None = None  # the most probable token at each of the M nodes, where they were read already
+    continuation: Continuation | None = None  # what was drafted behind the last node
 
     def row(self, child: int) -> int:
         """The row of q that `child` was drawn from."""
@@ -68,7 +69,7 @@ class PerDraft:
 
 
 def make_cases(packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Case]:
-    """The drafts of one pass. Raises `NumericsError` if p is no law, `CapabilityError` if q does not fit p."""
+    """The drafts of one pass. Raises `NumericsError` if p is no distribution, `CapabilityError` if q does not fit p."""
     best = best_tokens(p) if p.device.type == "cpu" else read_round(packed, p)
     if best is None:
         _check_numbers(packed, p)
@@ -77,28 +78,31 @@ def make_cases(packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Case]
     for i, own in zip(judged, coins, strict=True):
         draft, tree, seq = packed.drafts[i], packed.trees[i], packed.seqs[i]
         assert draft is not None and tree is not None
-        laws = p[packed.node_slice(i)]
+        distributions = p[packed.node_slice(i)]
         q = draft.q
         if q is not None:
-            if q.shape[1:] != laws.shape[1:] or (q.shape != laws.shape and draft.drawn_from is None):
+            if q.shape[1:] != distributions.shape[1:] or (q.shape != distributions.shape and draft.drawn_from is None):
                 raise CapabilityError(
-                    f"the draft of sequence {seq.id} brings q of shape {list(q.shape)} for target laws of shape "
-                    f"{list(laws.shape)}: a drafter must give one row a node over the target's vocabulary"
+                    f"the draft of sequence {seq.id} brings q of shape {list(q.shape)} for target "
+                    f"distributions of shape {list(distributions.shape)}: a drafter "
+                    "must give one row a node over the target's vocabulary"
                 )
-            q = q.to(laws)
+            q = q.to(distributions)
         rows = None if draft.drawn_from is None else draft.drawn_from.tolist()
-        cases.append(Case(seq, tree, laws, q, rows, own, draft.confidence, packed.node_starts[i], best))
+        first = packed.node_starts[i]
+        cases.append(Case(seq, tree, distributions, q, rows, own, draft.confidence, first, best, draft.continuation))
     return cases
 
 
 def read_round(packed: PackedDrafts, p: Tensor) -> list[int]:
-    """The one time in a round that the host waits for a GPU: is p a law, what was drafted, what is best at each node.
+    """The one time in a round that the host waits for a GPU: is p a distribution, what was drafted, what is best at
+    each node.
 
     Returns the most probable token at each of the M nodes, and hands the trees their tokens.
     """
     drafted = packed.tokens if packed.tokens.device == p.device else packed.tokens[:0].to(p.device)
-    lawful = p.sum().isfinite().long()[None]
-    told: list[int] = torch.cat([lawful, drafted, p.argmax(-1)]).tolist()
+    finite = p.sum().isfinite().long()[None]
+    told: list[int] = torch.cat([finite, drafted, p.argmax(-1)]).tolist()
     if not told[0]:
         _check_numbers(packed, p)
     if len(drafted):
@@ -116,6 +120,6 @@ def _check_numbers(packed: PackedDrafts, p: Tensor) -> None:
     row = int((~p.isfinite().all(-1)).nonzero()[0])
     i = next(i for i, stop in enumerate(packed.node_starts[1:]) if row < stop)
     raise NumericsError(
-        f"the target's law at node {row - packed.node_starts[i]} of sequence {packed.seqs[i].id} is not finite: the "
-        "model produced NaN or infinite logits; check its weights, or load it in float32"
+        f"the target's distribution at node {row - packed.node_starts[i]} of sequence {packed.seqs[i].id} is not "
+        "finite: the model produced NaN or infinite logits; check its weights, or load it in float32"
     )

@@ -33,11 +33,11 @@ def token_masses(case: Case, nodes: list[int]) -> tuple[list[float], list[float]
     return p, [1.0] * len(p) if case.q is None else case.q.take(at).tolist()
 
 
-def rows_of(law: Tensor, nodes: list[int]) -> Tensor:
+def rows_of(distribution: Tensor, nodes: list[int]) -> Tensor:
     """Rows [n, V] of nodes that ascend, at least one; a view where they stand side by side, as a whole chain's do."""
     if nodes[-1] - nodes[0] == len(nodes) - 1:
-        return law[nodes[0] : nodes[-1] + 1]
-    return law[nodes]
+        return distribution[nodes[0] : nodes[-1] + 1]
+    return distribution[nodes]
 
 
 def ratio(p: float, q: float) -> float:

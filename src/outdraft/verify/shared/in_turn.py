@@ -7,6 +7,7 @@ One draw is exact, whatever proposed the candidates; more draws accept more and 
 """
 
 from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case
 from outdraft.verify.shared.proposal import normalised, without
 
@@ -18,6 +19,8 @@ def judge_in_turn(case: Case, *, num_draws: int = 1) -> Verdict:
     parents, tokens = [tree.parents[child] for child in guesses], [tree.tokens[child] for child in guesses]
     masses = dict(zip(guesses, case.p[parents, tokens].tolist() if guesses else [], strict=True))
     while True:
+        if not tree.children[node]:
+            return case.verdict(node, draw_bonus(case, node))
         tried: list[int] = []
         left = 1.0
         accepted = None
@@ -30,10 +33,8 @@ def judge_in_turn(case: Case, *, num_draws: int = 1) -> Verdict:
             tried.append(token)
             left -= mass
         if accepted is None:
-            law = case.p[node]  # [V]
-            if tried:
-                law, _ = normalised(without(law, tried), law)
-            return case.verdict(node, case.coins.draw(law, depth))
+            distribution, _ = normalised(without(case.p[node], tried), case.p[node])
+            return case.verdict(node, case.coins.draw(distribution, depth))
         node, depth = accepted, depth + 1
 
 

@@ -1,10 +1,12 @@
-"""The law that a node's next child was drawn from, given the siblings already tried, and what p has in excess of it.
+"""The distribution that a node's next child was drawn from, given the siblings already tried, and what p has in excess
+of it.
 
     sampled without replacement    q with the tried tokens zeroed, renormalised; nothing left: no further child counts
     sampled independently          each from a row of q of its own
     a deterministic guess          one-hot at the child itself, so that the excess is p without that token
 
-Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p - a q (normalised), and the law is p.
+Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p - a q (normalised), and the
+distribution is p.
 """
 
 import torch
@@ -25,7 +27,8 @@ class Proposal:
         return 1.0 if self.row is None else float(self.row[token])
 
     def excess(self, weighted: Tensor, token: int) -> Tensor:
-        """(weighted - law)_+ [V], where `weighted` is the target's law times a weight of at most 1."""
+        """(weighted - distribution)_+ [V], where `weighted` is the target's distribution times a weight of at most
+        1."""
         if self.row is None:
             return without(weighted, [token])
         return (weighted - self.row).clamp_(min=0)
@@ -43,7 +46,7 @@ class Proposal:
 
 
 class Proposals:
-    """The laws of one node's children: siblings of one row of q share what is left of it."""
+    """The distributions of one node's children: siblings of one row of q share what is left of it."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -58,10 +61,10 @@ class Proposals:
 
 
 def normalised(excess: Tensor, fallback: Tensor) -> tuple[Tensor, float]:
-    """The residual law [V] and the mass it had.
+    """The residual distribution [V] and the mass it had.
 
     No mass at all can only be rounding (p equals q, and a sure child was turned down by the last bit): the target's own
-    law stands in.
+    distribution stands in.
     """
     total = float(excess.sum())
     return (excess / total, total) if total > 0 else (fallback, 0.0)
@@ -76,8 +79,8 @@ def prefix_weight(surplus: float, weight: float) -> float:
     return surplus / whole if whole > 0 else 1.0
 
 
-def without(law: Tensor, tokens: list[int]) -> Tensor:
-    """A copy of `law` [V] with no mass on `tokens`; not renormalised."""
-    law = law.clone()
-    law[torch.tensor(tokens, dtype=torch.long, device=law.device)] = 0
-    return law
+def without(distribution: Tensor, tokens: list[int]) -> Tensor:
+    """A copy of `distribution` [V] with no mass on `tokens`; not renormalised."""
+    distribution = distribution.clone()
+    distribution[torch.tensor(tokens, dtype=torch.long, device=distribution.device)] = 0
+    return distribution

@@ -3,8 +3,8 @@
     guesses [n] of a tree -> keep [n] bool -> the deepest node all of whose path is kept; ties: the likelier path
 
 The extra token is the target's own at that node: its best one for a greedy request, else a draw. Nothing is taken back
-for what was kept too easily, and that is the bias. A greedy request comes to most of these rules with its law at
-temperature 1 (`Method.soft`): they ask how probable a token is, not whether it is the best.
+for what was kept too easily, and that is the bias. A greedy request comes to most of these rules with its distribution
+at temperature 1 (`Method.soft`): they ask how probable a token is, not whether it is the best.
 """
 
 import math
@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case
 
 
@@ -50,4 +51,6 @@ def own_token(case: Case, node: int) -> int:
     """What the target itself says after `node`."""
     if case.seq.request.params.greedy:
         return int(case.p[node].argmax())
-    return case.coins.draw(case.p[node], case.tree.depths[node])
+    if case.tree.children[node]:
+        return case.coins.draw(case.p[node], case.tree.depths[node])
+    return draw_bonus(case, node)

@@ -7,7 +7,8 @@ normalised, and Q loses x and is renormalised. No child accepted, or no mass lef
     gates                  a(x) = 0 where a gate is shut, whatever the coin        exact: the residual knows a
     leniency l > 1         a(x) = min(1, l P(x) / Q(x)), residual (l P - Q)_+      lossy
 
-Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p - a q (normalised), and the law is p.
+Reference: Lemma A of every rejection rule: accept x with a(x), else draw from p - a q (normalised), and the
+distribution is p.
 """
 
 from collections.abc import Callable
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.verdict import Verdict
+from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case
 from outdraft.verify.shared.chain import ratio
 from outdraft.verify.shared.proposal import Proposals, normalised
@@ -27,7 +29,9 @@ def judge_siblings(case: Case, *, gate: Gate | None = None, leniency: float = 1.
     """Walk from the root to the first node none of whose children is accepted."""
     tree, node, depth = case.tree, 0, 0
     while True:
-        law = case.p[node]  # [V]
+        if not tree.children[node]:
+            return case.verdict(node, draw_bonus(case, node))
+        distribution = case.p[node]  # [V]
         proposals = Proposals(case)
         accepted = None
         for child in tree.children[node]:
@@ -37,12 +41,14 @@ def judge_siblings(case: Case, *, gate: Gate | None = None, leniency: float = 1.
                 continue
             is_open = gate(case, child) if gate is not None else None
             may_pass = is_open is None or bool(is_open[token])
-            if may_pass and case.coins.flip(ratio(leniency * float(law[token]), mass), child):
+            if may_pass and case.coins.flip(ratio(leniency * float(distribution[token]), mass), child):
                 accepted = child
                 break
-            excess = proposal.excess(leniency * law, token)
-            law, _ = normalised(excess if is_open is None else torch.where(is_open, excess, law), case.p[node])
+            excess = proposal.excess(leniency * distribution, token)
+            distribution, _ = normalised(
+                excess if is_open is None else torch.where(is_open, excess, distribution), case.p[node]
+            )
             proposal.drop(token)
         if accepted is None:
-            return case.verdict(node, case.coins.draw(law, depth))
+            return case.verdict(node, case.coins.draw(distribution, depth))
         node, depth = accepted, depth + 1

@@ -19,7 +19,7 @@ _PATIENCE = 120.0  # seconds until the server must answer
 
 
 def versions(*, program: str | None) -> dict[str, str]:
-    """Of what runs."""
+    """Package -> version of what this worker runs."""
     told = subprocess.run([find(program), "--version"], capture_output=True, text=True, check=True)
     line = next((line for line in (told.stderr + told.stdout).splitlines() if line.startswith("version")), "")
     return {"llama.cpp": line.removeprefix("version:").strip() or "unknown"}
@@ -34,7 +34,7 @@ def export(*, source: str, out: str, rounding: str, program: str | None) -> None
 
 
 def find(program: str | None) -> str:
-    """The server's path."""
+    """Where the server program is: at the path given, or in PATH."""
     found = shutil.which(program or "llama-server")
     if found is None:
         raise FileNotFoundError(program or "llama-server")
@@ -95,7 +95,6 @@ class Engine:
         }  # fmt: skip
 
     def close(self) -> None:
-        """End the server."""
         self._server.terminate()
         try:
             self._server.wait(10)

@@ -2,7 +2,8 @@
 
     plain     as it is          assisted  a draft model, k tokens always          lookup  prompt look-up
 
-optimum-intel's own exporter writes the model in OpenVINO's form, and rounds it by its own defaults.
+optimum-intel's own exporter writes the model in OpenVINO's form, and rounds it by its own defaults. Its cache of
+prompts that came before is off, for the draft model too: every text reads its prompt, as everybody's does.
 """
 
 import importlib
@@ -19,7 +20,7 @@ genai: Any = importlib.import_module("openvino_genai")
 
 
 def versions(**given: Any) -> dict[str, str]:
-    """Of what runs."""
+    """Package -> version of what this worker runs."""
     return {"openvino": openvino.__version__, "openvino-genai": genai.__version__}
 
 
@@ -33,15 +34,20 @@ def export(*, source: str, out: str, rounding: str, **_: Any) -> None:
 
 
 class Engine:
-    """One pipeline."""
+    """One OpenVINO pipeline: a model, and a draft or a look-up if wanted."""
 
     def __init__(self, *, model: str, draft: str | None, mode: str, k: int, threads: int, **_: Any) -> None:
         self.pids = [os.getpid()]
-        options: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads}
+        schedule = genai.SchedulerConfig()
+        schedule.enable_prefix_caching = False
+        schedule.max_num_batched_tokens = sys.maxsize  # a prompt is read whole, as by its own default
+        options: dict[str, Any] = {"INFERENCE_NUM_THREADS": threads, "scheduler_config": schedule}
         self._k = k if mode in ("assisted", "lookup") else 0
         self._lookup = mode == "lookup"
         if mode == "assisted":
-            options["draft_model"] = genai.draft_model(draft, "CPU", INFERENCE_NUM_THREADS=threads)
+            options["draft_model"] = genai.draft_model(
+                draft, "CPU", INFERENCE_NUM_THREADS=threads, scheduler_config=schedule
+            )
         elif mode == "lookup":
             options["prompt_lookup"] = True
         self._pipe = genai.LLMPipeline(model, "CPU", **options)
@@ -71,4 +77,4 @@ class Engine:
         return answer
 
     def close(self) -> None:
-        """Nothing of its own."""
+        """The pipeline ends with its process, so there is nothing to close."""

@@ -15,7 +15,7 @@ transformers: Any = importlib.import_module("transformers")
 
 
 def versions(**given: Any) -> dict[str, str]:
-    """Of what runs."""
+    """Package -> version of what this worker runs."""
     return {"transformers": transformers.__version__, "torch": torch.__version__}
 
 
@@ -61,7 +61,7 @@ class Engine:
         }  # fmt: skip
 
     def close(self) -> None:
-        """Nothing of its own."""
+        """The pipeline ends with its process, so there is nothing to close."""
 
 
 class _Pieces:

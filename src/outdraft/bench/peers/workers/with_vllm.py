@@ -24,7 +24,7 @@ vllm: Any = importlib.import_module("vllm")
 
 
 def versions(**given: Any) -> dict[str, str]:
-    """Of what runs."""
+    """Package -> version of what this worker runs."""
     return {"vllm": vllm.__version__, "torch": torch.__version__}
 
 

@@ -1,0 +1,31 @@
+"""What `auto` knows of one sequence. Data in: records of the arms, then rounds; data out: an outlook on each arm."""
+
+from collections.abc import Sequence as Seq
+
+from outdraft.control.auto.record import Record
+from outdraft.control.shared.acceptance import Outlook
+from outdraft.control.shared.costs import PLAIN, ArmDepth
+from outdraft.core.draft import HostTree
+
+
+class SequenceRecord:
+    """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
+
+    __slots__ = ("choice", "outlooks", "watched")
+
+    def __init__(self, records: Seq[Record], memory: float) -> None:
+        self.outlooks = [Outlook(record.hazards, memory) for record in records]
+        self.choice = PLAIN
+        self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep
+
+    def learn(self, choice: ArmDepth, tokens: Seq[int], accepted: int) -> None:
+        """A round that emitted `tokens`; `accepted`: of the guess of the chosen arm."""
+        for arm, outlook in enumerate(self.outlooks):
+            if choice.depth and arm == choice.arm:
+                outlook.add(choice.depth, accepted)
+            elif arm in self.watched:
+                asked, guess = self.watched[arm]
+                outlook.add(min(asked, len(tokens)), guess.count_right(tokens[:asked]))
+            else:
+                outlook.miss()
+        self.watched = {}

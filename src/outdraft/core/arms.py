@@ -1,0 +1,10 @@
+"""Whom a policy may choose among, where a drafter holds several."""
+
+from outdraft.core.drafter import Drafter, arm_of
+from outdraft.core.policy import Arm
+from outdraft.core.registry import AnyDrafter
+
+
+def arms_of(method: AnyDrafter, drafter: Drafter) -> tuple[Arm, ...]:
+    """The drafters that it holds, or itself alone."""
+    return method.arms(drafter) or (arm_of(drafter, method.name),)

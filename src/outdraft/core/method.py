@@ -1,0 +1,121 @@
+"""What a plug-in says of itself: typed facts, so that whoever builds it reads none of its options by name.
+
+    DrafterMethod   build(options, port) -> Drafter     shape_of, forms, arms, describe     who guesses
+    RuleMethod      build(options)       -> Verifier    judges, soft                        what is kept of a guess
+    PolicyMethod    build(options, arms) -> Policy                                          how much is guessed
+
+`options` is a frozen dataclass with a default for every field. What others must know of its fields is a base class in
+`core/options.py`. `CONTRACT` counts the changes that a plug-in of another package has to follow.
+"""
+
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+
+from outdraft.core.options import PolicyOptions
+
+if TYPE_CHECKING:  # these need torch, which would delay `outdraft --help`
+    from outdraft.core.drafter import Drafter
+    from outdraft.core.policy import Arm, Policy
+    from outdraft.core.verifier import Verifier
+
+CONTRACT = 2
+CHANGES = {
+    2: "Method(kind=..., shapes=...) of outdraft.core.registry became DrafterMethod(shape_of=...), "
+    "RuleMethod(judges=...) and PolicyMethod(...) of outdraft.core.method; a drafter's ahead() returns a Continuation "
+    "or None for each draft, and what else it can do is in its traits; TargetPort is in outdraft.models.port and has "
+    "parts: port.facts.vocab_size, port.layers.run, port.rows.tentative"
+}
+
+Kind = Literal["drafter", "verifier", "policy"]
+DraftShape = Literal["nothing", "chain", "tree"]
+
+
+class IsDataclass(Protocol):
+    """Any dataclass, as a type that checkers know."""
+
+    __dataclass_fields__: ClassVar[dict[str, Any]]
+
+
+Options = TypeVar("Options", bound=IsDataclass)
+Pacing = TypeVar("Pacing", bound=PolicyOptions)
+Port = TypeVar("Port")  # the door to the target, which this layer does not know
+Built = TypeVar("Built", bound="Drafter")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Paper:
+    """Where a method was published."""
+
+    title: str
+    year: int
+    link: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Method(Generic[Options]):
+    """What the three kinds of plug-in have in common."""
+
+    kind: ClassVar[Kind]
+    name: str
+    summary: str
+    options: type[Options]
+    paper: Paper | None = None
+    contract: int = CONTRACT  # the version that it was written for; a plug-in of another package should name it
+
+    @property
+    def lossless(self) -> bool:
+        """Whether the output keeps the target's distribution, with default options."""
+        return True
+
+
+def _chain(options: object) -> DraftShape:
+    return "chain"
+
+
+def _no_arms(drafter: object) -> "tuple[Arm, ...]":
+    return ()
+
+
+def _nothing(drafter: object) -> Mapping[str, Any]:
+    return {}
+
+
+def _never(options: object) -> bool:
+    return False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterMethod(Method[Options], Generic[Options, Port, Built]):
+    """A plug-in that guesses: how it is built, what it proposes, and what it holds."""
+
+    kind: ClassVar[Kind] = "drafter"
+    build: Callable[[Options, Port], Built]
+    shape_of: Callable[[Options], DraftShape] = _chain  # what it proposes with these options
+    forms: Mapping[DraftShape, Mapping[str, Any]] = field(default_factory=dict)  # options for each of several shapes
+    arms: "Callable[[Built], tuple[Arm, ...]]" = _no_arms  # whom a policy may choose among; (): itself
+    describe: Callable[[Built], Mapping[str, Any]] = _nothing  # what it chose itself, for the resolved configuration
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RuleMethod(Method[Options], Generic[Options]):
+    """What is kept of a guess."""
+
+    kind: ClassVar[Kind] = "verifier"
+    build: "Callable[[Options], Verifier]"
+    judges: tuple[DraftShape, ...] = ("chain",)
+    soft: Callable[[Options], bool] = _never  # it judges greedy requests by their distribution at temperature 1
+
+    @property
+    def lossless(self) -> bool:
+        """A rule says so itself, once it is built."""
+        return self.build(self.options()).lossless
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyMethod(Method[Pacing], Generic[Pacing]):
+    """A plug-in that says how much is guessed."""
+
+    kind: ClassVar[Kind] = "policy"
+    build: "Callable[[Pacing, Seq[Arm]], Policy]"

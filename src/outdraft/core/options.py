@@ -1,0 +1,30 @@
+"""Options that somebody besides their own plug-in sets or reads: base classes of a plug-in's options.
+
+A part of the engine asks `isinstance(options, RoundedOptions)` and uses the field; it never looks for a name.
+"""
+
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from outdraft.core.errors import ConfigError
+
+Quantization = Literal["auto", "none", "int8", "int4"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PolicyOptions:
+    """Of every policy: a request for so many draft tokens is its deepest guess."""
+
+    num_speculative_tokens: int = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RoundedOptions:
+    """Of a drafter whose own weights can be rounded when they are loaded. Raises `ConfigError` for an unknown value."""
+
+    quantization: Quantization = "auto"  # none, int8, int4; "auto" where it was measured to pay
+
+    def __post_init__(self) -> None:
+        if self.quantization not in get_args(Quantization):
+            choices = ", ".join(get_args(Quantization))
+            raise ConfigError(f"quantization={self.quantization!r} is not known: choose {choices}")

@@ -1,0 +1,31 @@
+"""The target's distribution at every node of a pass: logits [M, V] -> p [M, V], each sequence warped as its request
+asks.
+
+Where all requests are greedy and nothing edits their logits, one look at each row finds its best token, by the native
+kernels if they run; else each sequence goes through `sampling.warp`.
+"""
+
+import torch
+from torch import Tensor
+
+from outdraft.core.packing import PackedDrafts
+from outdraft.kernels.decoder.choice import best_distribution
+from outdraft.sampling.warp import poisoned_one_hot, tree_paths, warp_nodes
+
+
+def target_distributions(packed: PackedDrafts, logits: Tensor, *, soft: bool = False) -> Tensor:
+    """The warped distribution at every node: [M, V] -> [M, V]. `soft`: at temperature 1 for greedy requests, not
+    one-hot."""
+    judged = [(i, seq, tree) for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)) if tree]
+    asked = [seq.request.params for _, seq, _ in judged]
+    if not soft and all(params.greedy and not params.edits_logits for params in asked):
+        distribution = best_distribution(logits)
+        if distribution is not None:
+            return distribution
+        if judged and logits.device.type != "cpu":
+            return poisoned_one_hot(logits, logits.amax(-1))
+    distributions = []
+    for i, seq, tree in judged:
+        paths = tree_paths(tree) if seq.request.params.depends_on_history else None
+        distributions.append(warp_nodes(seq, logits[packed.node_slice(i)], paths, soft=soft))
+    return distributions[0] if len(distributions) == 1 else torch.cat(distributions) if distributions else logits

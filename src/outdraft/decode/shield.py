@@ -1,0 +1,159 @@
+"""Drafters and policies whose errors cost speculation and never an answer.
+
+A drafter that raises is done with the sequences that it was asked about: they are ended there, and go on with plain
+decoding (`Sequence.speculates`). Where one of several made `propose` raise, the others are asked for once more, each by
+itself. Other sequences keep their drafter. A policy that raises means plain decoding for that round.
+
+The first error of each is logged, with its traceback.
+"""
+
+import logging
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+
+from outdraft.core.draft import Continuation, Draft, chain
+from outdraft.core.drafter import Drafter, Seen, Traits
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget, Policy
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs
+
+_log = logging.getLogger(__name__)
+
+
+class _Told:
+    """Logs the first error of somebody."""
+
+    def __init__(self, who: str) -> None:
+        self._who = who
+        self._is_told = False
+
+    def __call__(self, error: Exception) -> None:
+        if not self._is_told:
+            self._is_told = True
+            _log.warning(
+                "%s raised %s: %s; its requests go on with plain decoding (later errors of it are not logged)",
+                self._who, type(error).__name__, error, exc_info=error,
+            )  # fmt: skip
+
+
+class ShieldedDrafter:
+    """The same drafter, which raises nothing and is asked only about sequences that it has not failed."""
+
+    def __init__(self, inner: Drafter) -> None:
+        self.inner = inner
+        self._tell = _Told(f"the drafter {type(inner).__name__}")
+        self._failed_ahead: tuple[Seq[Sequence], Exception] | None = None
+        self._inner_ahead = inner.traits.ahead
+
+    @property
+    def needs(self) -> Needs:
+        return self.inner.needs
+
+    @property
+    def traits(self) -> Traits:
+        """What a step asks for; all else is asked of the drafter itself."""
+        return Traits(ahead=None if self._inner_ahead is None else self._ahead, inner=(self.inner,))
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """One after the other, so that an error has an owner."""
+        for seq in seqs:
+            self._ask([seq], lambda one=seq: self.inner.begin([one]))  # type: ignore[misc]
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A guess for each; the pending token alone where the drafter failed."""
+        try:
+            return self._propose(seqs, budgets)
+        except Exception as error:
+            if len(seqs) == 1:
+                self.give_up(seqs, error)
+                return [chain([seqs[0].pending])]
+        return [self.propose([seq], [budget])[0] for seq, budget in zip(seqs, budgets, strict=True)]
+
+    def _propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        drafts = self.inner.propose(seqs, budgets)
+        if len(drafts) != len(seqs):
+            raise ValueError(f"{len(drafts)} drafts for {len(seqs)} sequences")
+        return drafts
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """What the pass showed of those that still have their drafter."""
+        if self._failed_ahead is not None:
+            seqs, error = self._failed_ahead
+            self._failed_ahead = None
+            self.give_up(seqs, error)
+        followed = [one for one in seen if one.seq.speculates]
+        if followed:
+            self._ask([one.seq for one in followed], lambda: self.inner.observe(followed))
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """Those that failed have ended already."""
+        for seq in seqs:
+            if seq.speculates:
+                self._ask([seq], lambda one=seq: self.inner.end([one]), ends=True)  # type: ignore[misc]
+
+    def give_up(self, seqs: Seq[Sequence], error: Exception) -> None:
+        """These go on with plain decoding. What the drafter holds of them is let go, if it can be."""
+        self._tell(error)
+        for seq in seqs:
+            if seq.speculates:
+                seq.speculates = False
+                try:
+                    self.inner.end([seq])
+                except Exception:
+                    _log.debug("a drafter that failed could not end a sequence", exc_info=True)
+
+    def _ahead(self, seqs: Seq[Sequence], drafts: Seq[Draft], is_over: Callable[[], bool]) -> list[Continuation | None]:
+        """Perhaps in a thread beside the pass, so what went wrong is settled by the next `observe`."""
+        assert self._inner_ahead is not None
+        asked = [i for i, seq in enumerate(seqs) if seq.speculates]
+        found: list[Continuation | None] = [None] * len(seqs)
+        if not asked:
+            return found
+        try:
+            made = self._inner_ahead([seqs[i] for i in asked], [drafts[i] for i in asked], is_over)
+            for i, one in zip(asked, made, strict=True):
+                found[i] = one
+        except Exception as error:
+            self._failed_ahead = [seqs[i] for i in asked], error
+            return [None] * len(seqs)
+        return found
+
+    def _ask(self, seqs: Seq[Sequence], verb: Callable[[], None], *, ends: bool = False) -> None:
+        try:
+            verb()
+        except Exception as error:
+            self._tell(error) if ends else self.give_up(seqs, error)
+
+
+class ShieldedPolicy:
+    """The same policy, which raises nothing."""
+
+    def __init__(self, inner: Policy) -> None:
+        self.inner = inner
+        self._tell = _Told(f"the policy {type(inner).__name__}")
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """One budget for each; plain decoding for all where the policy failed."""
+        try:
+            budgets = self.inner.plan(seqs)
+            if len(budgets) == len(seqs):
+                return budgets
+            raise ValueError(f"{len(budgets)} budgets for {len(seqs)} sequences")
+        except Exception as error:
+            self._tell(error)
+            return [Budget(depth=0)] * len(seqs)
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """What it cannot learn, it does not."""
+        self._quietly(lambda: self.inner.update(events))
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """These sequences are over."""
+        self._quietly(lambda: self.inner.end(seqs))
+
+    def _quietly(self, verb: Callable[[], None]) -> None:
+        try:
+            verb()
+        except Exception as error:
+            self._tell(error)

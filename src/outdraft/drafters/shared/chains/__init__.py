@@ -1,0 +1,1 @@
+"""Chains of guesses: stepped from Python, or grown in one native call."""

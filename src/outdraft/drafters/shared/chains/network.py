@@ -1,0 +1,55 @@
+"""A network as whoever grows chains sees it: the rows of one round, fed a step at a time or run as whole chains.
+
+    feed      one token of each chain -> logits; the chain loop chooses        `stepped`
+    chain     the kernels choose; every chain is whole after one call          `native`
+    record    one recorded pass; its tokens stay on the device                 `recorded`
+
+Row i is sequence i of the round. A draft model, the target's own layers, an exit head and a network on the target's
+hidden states each make one of these, and `grow_chains` asks no more of them. Data in: rows and tokens; data out: logits
+or chains.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from outdraft.kernels.decoder.guesser import Chains, Draw
+
+LeastProbs = list[tuple[float, float]]  # of each chain the least probability of a token, and of the path to it
+
+
+class Feed(Protocol):
+    """One step of some chains."""
+
+    def __call__(self, step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+        """Feed `tokens[j]` to sequence `rows[j]`, `step` positions after its pending token.
+
+        Returns the logits [num_open, V] of the first `num_open` rows; the rest are last tokens, fed only if the network
+        asks for them.
+        """
+        ...
+
+
+class RunChains(Protocol):
+    """Whole chains in one call."""
+
+    def __call__(
+        self, rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None, /
+    ) -> Chains:
+        """`depths[j]` tokens of sequence `rows[j]`, chosen as `draws[j]` says (None: the best ones).
+
+        `cutoffs`: confidences are wanted, and the call may end once every chain has fallen below its own.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChainNetwork:
+    """The rows of one round. Whole chains are grown where the network can; every network can be fed."""
+
+    feed: Feed
+    chain: RunChains | None = None
+    record: Callable[[list[int], list[int]], Tensor] | None = None  # rows, depths -> best tokens [1 + deepest, rows]
+    feed_last: bool = False  # each chain's last token is fed too: its hidden state is wanted, its logits are not

@@ -1,0 +1,1 @@
+"""Drafters made of drafters, and what they do beside the target's pass."""

@@ -1,0 +1,34 @@
+"""The options of everyone who draws with a network: how tokens are chosen, and when a branch ends.
+
+Mixins: a class of options takes them up beside what else it has, and may bring defaults of its own.
+"""
+
+from dataclasses import dataclass
+
+from outdraft.core.ranges import check_range
+from outdraft.drafters.shared.choose import Sample, check_sample
+
+
+@dataclass(frozen=True, kw_only=True)
+class SampleOptions:
+    """How tokens are chosen. Raises `ConfigError` naming what is out of range."""
+
+    __slots__ = ()  # of the class that takes this up
+
+    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
+
+    def __post_init__(self) -> None:
+        check_sample(self.sample)
+
+
+@dataclass(frozen=True, kw_only=True)
+class DrawOptions(SampleOptions):
+    """And when a branch ends."""
+
+    __slots__ = ()
+
+    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
+
+    def __post_init__(self) -> None:
+        SampleOptions.__post_init__(self)
+        check_range(self, "confidence_threshold", least=0, most=1)

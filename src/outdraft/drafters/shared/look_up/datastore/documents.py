@@ -1,0 +1,86 @@
+"""Texts for a datastore, one document after the other.
+
+    notes.txt, module.py, ...   one document a file; .gz is unpacked
+    corpus.jsonl, corpus.jsonl.gz   one document a line: {"text": "..."}, or {"token_ids": [1, 2, 3]}, a model's own
+                                    output; of a record with neither, all strings in it
+    a directory                 all files in it that have one of these names, in alphabetical order
+
+Data in: paths; data out: strings, or lists of ids. Errors name file and line.
+"""
+
+import gzip
+import json
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.paths import user_path
+
+Document = str | list[int]
+TEXTS = (".txt", ".md", ".rst", ".html", ".py", ".c", ".h", ".cpp", ".rs", ".go", ".java", ".js", ".ts", ".sh", ".sql")
+LINES = ".jsonl"
+
+
+def find_files(paths: Iterable[str | Path]) -> list[Path]:
+    """The files that `paths` name. Raises `ConfigError` for one that is not there, and for a directory without any."""
+    found: list[Path] = []
+    for given in paths:
+        path = user_path(given)
+        if path.is_dir():
+            inside = sorted(file for file in path.rglob("*") if file.is_file() and _kind(file) in (LINES, *TEXTS))
+            if not inside:
+                raise ConfigError(
+                    f"{path} holds no text: files are known by their names, such as .txt, .md or .jsonl.gz"
+                )
+            found += inside
+        elif path.is_file():
+            found.append(path)
+        else:
+            raise ConfigError(f"{path}: no such file or directory")
+    return found
+
+
+def read_documents(path: Path, skip: Callable[[str], object] | None = None) -> Iterator[Document]:
+    """The documents of one file, whatever its name. Raises `ConfigError` naming what is not readable.
+
+    `skip` is told of each line that is not JSON, which is then left out; without it such a line is an error.
+    """
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            if _kind(path) == LINES:
+                for number, line in enumerate(file, 1):
+                    if line.strip():
+                        try:
+                            yield _document(json.loads(line))
+                        except ValueError as error:
+                            damaged = f"{path}, line {number} is not JSON: {error}"
+                            if skip is None:
+                                raise ConfigError(damaged) from error
+                            skip(damaged)
+            else:
+                yield file.read()
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a readable UTF-8 text: {error}") from error
+
+
+def _kind(path: Path) -> str:
+    return Path(path.stem).suffix if path.suffix == ".gz" else path.suffix
+
+
+def _document(record: Any) -> Document:
+    if isinstance(record, dict):
+        ids = record.get("token_ids")
+        if isinstance(ids, list) and all(isinstance(one, int) for one in ids):
+            return ids
+        if isinstance(record.get("text"), str):
+            return str(record["text"])
+    return "\n".join(_strings(record))
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        for one in value.values() if isinstance(value, dict) else value:
+            yield from _strings(one)

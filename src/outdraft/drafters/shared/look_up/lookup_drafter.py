@@ -1,0 +1,84 @@
+"""The drafter of every method that indexes a request's own text: enter what was committed, look up, merge, propose.
+
+    begin    an index for the request           propose    index.extend(what is new), then `look_up`
+    end      forget it                          observe    nothing: the text is in `seq.tokens`
+
+Only committed tokens are ever entered, so nothing is rolled back. Data in: how to make an index for a sequence; data
+out: deterministic chains (width 1) or trees.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.look_up.span_index import SpanIndex, look_up
+
+
+class Grows(Protocol):
+    """What learns from a growing text."""
+
+    def extend(self, tokens: list[int], /) -> None:
+        """Enter the tokens that follow those entered so far."""
+        ...
+
+
+class TextIndex(SpanIndex, Grows, Protocol):
+    """A look-up that learns from a growing text."""
+
+
+Index = TypeVar("Index", bound=Grows)
+
+
+@dataclass(slots=True)
+class Known(Generic[Index]):
+    """An index and how much of its sequence is in it."""
+
+    index: Index
+    num_entered: int = 0
+
+    def follow(self, seq: Sequence) -> Index:
+        self.index.extend(seq.tokens[self.num_entered :])
+        self.num_entered = len(seq.tokens)
+        return self.index
+
+
+class LookupDrafter:
+    """`width` different continuations at most, merged into one tree; 1: a chain.
+
+    `learns`: whether the request's own text, prompt and output, is entered.
+    """
+
+    needs = Needs()
+    traits = Traits(peeks=True)
+
+    def __init__(self, make_index: Callable[[Sequence], TextIndex], width: int = 1, *, learns: bool = True) -> None:
+        self._make_index = make_index
+        self._width = width
+        self._learns = learns
+        self._known: dict[int, Known[TextIndex]] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        for seq in seqs:
+            self._known[seq.id] = Known(self._make_index(seq))
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """What followed the last tokens elsewhere; node 0 alone if they are new."""
+        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        for seq in seqs:
+            self._known.pop(seq.id, None)
+
+    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+        known = self._known[seq.id]
+        index = known.follow(seq) if self._learns else known.index
+        return look_up(index, seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)

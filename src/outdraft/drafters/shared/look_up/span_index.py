@@ -1,0 +1,91 @@
+"""What every look-up shares: an index says what may follow a text, one function makes the guess of it.
+
+    text ... a b  ->  SpanIndex.lookup  ->  c d e  2, c f  1  ->  Trie  ->  Draft
+                      one for each paper    with counts           the same for all
+
+So a look-up method is an index and a ranking. Data in: a sequence, its budget and an index; data out: a deterministic
+tree.
+"""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from itertools import islice
+from typing import Protocol
+
+from outdraft.core.draft import Draft, chain
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.look_up.trie import Trie
+
+BORDER = -1  # between two texts in one: no context has it, no continuation crosses it
+_MAX_LOOKS = 8  # continuations examined for each branch wanted: bounds the cost of very common spans
+
+
+@dataclass(frozen=True, slots=True)
+class Sequel:
+    """Tokens that followed a text elsewhere."""
+
+    tokens: Seq[int]
+    count: float = 1.0  # how often, or another weight >= 0
+
+
+class SpanIndex(Protocol):
+    """Remembers texts; asked what came after the end of another."""
+
+    def lookup(self, context: Seq[int], depth: int) -> Iterable[Sequel]:
+        """At most `depth` tokens each, best first, repeats allowed; nothing where nothing is known.
+
+        `context` is the whole text so far, the pending token at its end. The caller may stop reading early.
+        """
+        ...
+
+
+def copy_on(text: Seq[int], start: int, depth: int, *, wrap: bool = False) -> list[int]:
+    """At most `depth` tokens of `text` from `start` on, to the next border.
+
+    `wrap`: a copy that reaches the end of the text goes on with itself (a text in a loop).
+    """
+    copied = list(text[start : start + depth])
+    if BORDER in copied:
+        return copied[: copied.index(BORDER)]
+    if wrap and copied:
+        period = len(copied)
+        copied += [copied[i % period] for i in range(period, depth)]
+    return copied
+
+
+def paths(tokens: Seq[int], parents: Seq[int], counts: Seq[float]) -> Iterator[Sequel]:
+    """A trie as a path to each node, in its order: its count less its children's is what ended there, maybe 0.
+
+    Parents come before children; -1: the root, which is none of the nodes.
+    """
+    ended = list(counts)
+    for parent, count in zip(parents, counts, strict=True):
+        if parent >= 0:
+            ended[parent] -= count
+    known: list[list[int]] = []
+    for token, parent, count in zip(tokens, parents, ended, strict=True):
+        known.append([*known[parent], token] if parent >= 0 else [token])
+        yield Sequel(known[-1], max(0.0, count))
+
+
+def look_up(
+    index: SpanIndex, seq: Sequence, budget: Budget, *, max_nodes: int, max_branches: int | None = None
+) -> Draft:
+    """The guess that `index` makes for `seq`: its continuations merged, the heaviest nodes kept.
+
+    At most `max_nodes` nodes below the pending token, fewer if the budget or the context says so; of the first
+    `max_branches` continuations that differ (None: of all; 1: a chain).
+    """
+    depth, nodes = usable_depth(seq, budget), usable_nodes(seq, budget, max_nodes)
+    if depth == 0:
+        return chain([seq.pending])
+    trie, branches = Trie(seq.pending), 0
+    found = index.lookup(seq.tokens, depth)
+    for one in found if max_branches is None else islice(found, max_branches * _MAX_LOOKS):
+        branches += trie.insert(one.tokens, one.count)
+        if branches == max_branches:
+            break
+    return trie.draft(nodes)

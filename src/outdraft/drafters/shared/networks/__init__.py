@@ -1,0 +1,1 @@
+"""Networks that draft: how they are loaded, rounded and run, and their memory of each text."""

@@ -1,0 +1,83 @@
+"""K/V of a drafter's own layers: the rows of the text, and behind them the rows of its last guess.
+
+    [ text: committed rows | guess: tentative rows, in the order they were fed ]
+                             0    1    2 ...
+
+After a round the guess rows that the text has confirmed are kept, the rest dropped, and whatever the text has gained
+beyond them is fed next: never "the last token", because after full acceptance the drafter lags by more than one.
+Data in: which rows a pass adds; data out: the attention context of that pass.
+"""
+
+from collections.abc import Sequence as Seq
+
+import torch
+
+from outdraft.cache.config import CacheConfig
+from outdraft.drafters.shared.limits import MAX_NODES
+from outdraft.nn.branches import BranchContext, Branches
+from outdraft.nn.context import CachedContext
+from outdraft.nn.segment import chain_segments
+
+
+class DraftCache:
+    """One text and one guess for each sequence."""
+
+    def __init__(
+        self,
+        num_layers: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: torch.dtype,
+        device: torch.device,
+        max_len: int,
+        *,
+        exact: bool,
+        layout: str = "static",
+    ) -> None:
+        # A tree's rows may outnumber its positions: room for both (memory is taken on demand).
+        room = max_len + MAX_NODES
+        self.rows = CacheConfig(layout=layout).build(num_layers, num_kv_heads, head_dim, dtype, device, room)
+        self._exact = exact
+        self._num_guessed: dict[int, int] = {}
+
+    def add(self, seq: int) -> None:
+        self.rows.add(seq)
+        self._num_guessed[seq] = 0
+
+    def free(self, seq: int) -> None:
+        """Forget the text and the guess."""
+        self.rows.free(seq)
+        del self._num_guessed[seq]
+
+    def extend(self, seqs: Seq[int], counts: Seq[int]) -> CachedContext:
+        """A pass of `counts[i]` rows that continue sequence i, each seeing all before it."""
+        bases = [self.grow(seq, count) for seq, count in zip(seqs, counts, strict=True)]
+        return CachedContext(self.rows, chain_segments(seqs, counts, bases), self._exact)
+
+    def branch(self, seqs: Seq[int], sees: Seq[list[list[int]]]) -> BranchContext:
+        """A pass of tree rows: `sees[i][j]` are the guess rows that row j of sequence i sees, topmost first."""
+        parts, start = [], 0
+        for seq, above in zip(seqs, sees, strict=True):
+            count = len(above)
+            base = self.grow(seq, count)
+            parts.append(Branches(seq=seq, start=start, text=self.rows.length(seq), first=base, above=above))
+            start += count
+        return BranchContext(self.rows, parts)
+
+    def keep(self, seq: int, rows: Seq[int]) -> None:
+        """These guess rows, in this order, have become text; the others are dropped."""
+        self.rows.commit(seq, rows)
+        self._num_guessed[seq] = 0
+
+    def truncate(self, seq: int, length: int) -> int:
+        """Forget the guess, and the text from row `length` on; returns how many tokens of the text are left."""
+        self.rows.truncate(seq, length)
+        self._num_guessed[seq] = 0
+        return length
+
+    def grow(self, seq: int, count: int) -> int:
+        """Room for `count` more rows; returns the slot of the first."""
+        guessed = self._num_guessed[seq]
+        self._num_guessed[seq] = guessed + count
+        self.rows.reserve(seq, guessed + count)
+        return self.rows.length(seq) + guessed

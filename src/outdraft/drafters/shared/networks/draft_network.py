@@ -1,0 +1,100 @@
+"""The target's own weights as a draft: all or some of its sublayers, then its norm and its head, over any rows.
+
+On the native kernels a pass or a whole chain is one call; else through PyTorch. Data in: tokens, places and attention
+context (the target's cache with tentative rows, or a drafter's own); data out: logits, chains.
+"""
+
+from collections.abc import Sequence as Seq
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.decoder.guesser import Chains, Draw
+from outdraft.models.guess import NativeGuesser, guess_with
+from outdraft.models.native import NativeDecoder
+from outdraft.models.network import Network
+from outdraft.models.port import TargetPort
+from outdraft.nn.context import AttentionContext
+
+
+class Forward(Protocol):
+    """A pass through PyTorch."""
+
+    def __call__(self, ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip, /) -> Tensor:
+        """ids, places [N] -> hidden states [N, D] after the layers."""
+        ...
+
+
+class Scorer(Protocol):
+    """A norm and a head: hidden states to logits."""
+
+    def __call__(self, hidden: Tensor, /) -> Tensor:
+        """Hidden states [M, D] -> logits [M, V]."""
+        ...
+
+
+class DraftNetwork:
+    """Layers and head that a guess goes through."""
+
+    def __init__(
+        self, forward: Forward, score: Scorer, native: NativeGuesser | None, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self._forward, self._score, self._native = forward, score, native
+        self._device = device
+        self.dtype = dtype
+
+    @property
+    def runs_chains(self) -> bool:
+        """Whether `chain` is there."""
+        return self._native is not None
+
+    def logits(
+        self,
+        tokens: Seq[int],
+        places: Seq[int],
+        context: AttentionContext,
+        wanted: Seq[int],
+        skip: Skip = NO_SKIP,
+    ) -> Tensor:
+        """One pass: logits [M, V] of the wanted rows."""
+        if self._native is not None:
+            return self._native.feed(tokens, places, context, wanted, skip=skip)[1]
+        ids = torch.tensor(tokens, device=self._device)
+        hidden = self._forward(ids, torch.tensor(places, device=self._device), context, skip)
+        return self._score(hidden if len(wanted) == len(tokens) else hidden[list(wanted)])
+
+    def chain(
+        self,
+        tokens: Seq[int],
+        places: Seq[int],
+        context: AttentionContext,
+        depths: Seq[int],
+        draws: Seq[Draw | None],
+        skip: Skip = NO_SKIP,
+        cutoffs: Seq[tuple[float, float]] | None = None,
+    ) -> Chains:
+        """Whole chains in one call; the context's cache has room for a row a step behind those of the pass."""
+        assert self._native is not None
+        return self._native.chain(tokens, places, context, depths, draws, skip=skip, cutoffs=cutoffs)
+
+
+def target_network(port: TargetPort) -> DraftNetwork:
+    """The whole target as a network that drafts."""
+
+    def forward(ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip) -> Tensor:
+        return port.layers.run(ids, places, context, skip=skip)
+
+    native = guess_with(port.layers.native) if port.layers.native is not None else None
+    return DraftNetwork(forward, port.layers.logits, native, port.facts.device, port.facts.dtype)
+
+
+def loaded_network(network: Network) -> DraftNetwork:
+    """The target's weights in another form."""
+
+    def forward(ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip) -> Tensor:
+        return network.run(network.embed(ids, places), places, context, skip=skip).hidden
+
+    native = guess_with(network) if isinstance(network, NativeDecoder) else None
+    return DraftNetwork(forward, network.logits, native, network.device, network.dtype)

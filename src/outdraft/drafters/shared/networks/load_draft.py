@@ -1,0 +1,73 @@
+"""Load the network of an independent draft model: the options that all drafters with a model of their own share.
+
+Data in: a model's name, its dtype and rounding, and the door to the target; data out: a network ready to draft.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import nn
+
+from outdraft.core.errors import CapabilityError
+from outdraft.core.options import RoundedOptions
+from outdraft.core.weights import Weights
+from outdraft.drafters.shared.networks.rounding import is_ours, rounding_of
+from outdraft.models.load import load_network
+from outdraft.models.network import Network
+from outdraft.models.port import TargetPort
+from outdraft.weights.hub import resolve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelOptions(RoundedOptions):
+    """Which model. Raises `ConfigError` naming what is out of range."""
+
+    model: str = "zoo:draft"  # directory, hub name or "zoo:<name>"
+    dtype: str = "auto"  # "auto": as the target
+
+
+def load_draft(options: ModelOptions, port: TargetPort, *, exact: bool = True, same_vocab: bool = True) -> Network:
+    """Read the weights. Raises `CapabilityError` if the ids must be the target's and are not."""
+    network = load_network(
+        resolve(options.model),
+        dtype=port.facts.dtype if options.dtype == "auto" else options.dtype,
+        device=str(port.facts.device),
+        exact=exact,
+        rounding=rounding_of(options.quantization),
+    )
+    if same_vocab and network.config.vocab_size != port.facts.vocab_size:
+        raise CapabilityError(
+            f"draft model {options.model!r} has a vocabulary of {network.config.vocab_size}, the target of "
+            f"{port.facts.vocab_size}: choose a draft model that shares the target's tokenizer, or a drafter that "
+            "translates ('vocab_map', 'universal')"
+        )
+    return network
+
+
+def weights_of(network: Network) -> Weights:
+    """What "auto" came to: who computes the draft model, how its weights are rounded, and what a pass reads of them."""
+    quant = network.config.quant
+    return Weights(
+        kernels=network.kernels,
+        variant=network.config.variant,
+        bits=8 * network.dtype.itemsize if quant is None else quant.bits,
+        pass_bytes=network.pass_bytes,
+        rounded_at_load=is_ours(quant),
+    )
+
+
+def module_weights(module: nn.Module, *, native: bool) -> Weights:
+    """The same of a head that is not a whole network."""
+    numbers = list(module.parameters())
+    return Weights(
+        kernels="native" if native else "pytorch",
+        variant="",
+        bits=8 * numbers[0].element_size(),
+        pass_bytes=sum(one.numel() * one.element_size() for one in numbers),
+    )
+
+
+def describe_network(network: Network) -> Mapping[str, Any]:
+    """The same as plain data."""
+    return asdict(weights_of(network))

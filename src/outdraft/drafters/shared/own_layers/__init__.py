@@ -1,0 +1,1 @@
+"""The target as its own draft: some of its sublayers, other weights, or fewer keys."""

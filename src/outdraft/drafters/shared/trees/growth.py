@@ -1,0 +1,144 @@
+r"""Tree growth: round by round, feed the nodes that the tree's shape wants expanded, and hang their children below.
+
+    round 0  expand the pending node          p                 a beam of width 2: two children each,
+    round 1  expand what the shape says      / \                the best 2 of a level are expanded
+    ...                                     a   b
+                                           / \ / \
+
+Deterministic trees (top-k children) may be pruned freely: the best `max_nodes` by path score stay, and a parent never
+scores less than its child. Sampled trees are never pruned, since dropping a drawn token for its value would bend the
+distribution; they stop growing instead. Their children are drawn without replacement, or independently: then a token
+may come twice; or a level is drawn as a whole (`stochastic_beam`). No tree feeds more than `MAX_NODES` nodes: the draft
+model keeps no more rows. Data in: `feed`; data out: one draft each.
+"""
+
+from collections.abc import Sequence as Seq
+from math import exp, log
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.drafters.shared.choose import Row, Sample, takes_argmax, top_rows
+from outdraft.drafters.shared.limits import MAX_NODES
+from outdraft.drafters.shared.trees.stochastic_beam import draw_level
+from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.sampling.warp import warp_nodes
+
+_AGAIN = 1 << 20  # between the ordinals of a node's draws with replacement; no tree has so many nodes
+
+
+class FeedTrees(Protocol):
+    """The network, as the loop sees it."""
+
+    def __call__(self, level: int, trees: list[Tree]) -> Tensor:
+        """Feed the `frontier` of each tree (none is empty): logits [n, V] of all these nodes, tree after tree."""
+        ...
+
+
+def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement: bool = False) -> list[Draft]:
+    """Grow all trees together. `replacement`: sampled children are drawn independently of their siblings."""
+    level = 0
+    while live := [tree for tree in trees if tree.frontier]:
+        logits = feed(level, live)
+        start = 0
+        for tree, rows in zip(live, _top(live, logits), strict=True):
+            fed = tree.frontier
+            first = len(tree.tokens)
+            if takes_argmax(tree.seq, sample):
+                for node, row in zip(fed, rows, strict=True):
+                    _hang(tree, node, row)
+            else:
+                _draw(tree, logits[start : start + len(fed)], replacement)
+            start += len(fed)
+            tree.expanded += fed
+            tree.frontier = _next(tree, range(first, len(tree.tokens)), sample)
+        level += 1
+    return [_finish(tree, sample) for tree in trees]
+
+
+def _top(trees: Seq[Tree], logits: Tensor) -> list[list[Row]]:
+    """The most probable tokens of every fed node, with log probability and probability."""
+    widest = max(tree.shape.width(tree, node) for tree in trees for node in tree.frontier)
+    owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
+    rows = iter(top_rows([tree.seq for tree in trees], owners, logits, widest))
+    return [[next(rows) for _ in tree.frontier] for tree in trees]
+
+
+def _hang(tree: Tree, node: int, row: Row) -> None:
+    """The best children of a node, as far as the shape wants them."""
+    above = tree.scores[node] + tree.shape.decay
+    tokens, log_probs, probs = row
+    width = tree.shape.width(tree, node)
+    for token, log_prob, prob in zip(tokens, _at(log_probs[:width], tree.temperature), probs, strict=False):
+        if prob <= 0 or above + log_prob < tree.shape.least:
+            break
+        tree.add(node, token, log_prob, prob)
+
+
+def _at(log_probs: list[float], temperature: float) -> list[float]:
+    """The best log probabilities, best first, at another temperature; what is not among them counts as nothing."""
+    if temperature == 1 or not log_probs:
+        return log_probs
+    scaled = [(one - log_probs[0]) / temperature for one in log_probs]
+    whole = log(sum(map(exp, scaled)))
+    return [one - whole for one in scaled]
+
+
+def _draw(tree: Tree, logits: Tensor, replacement: bool) -> None:
+    """Children of the frontier, drawn from the warped distribution, in drawing order. How many is fixed before the
+    draw."""
+    seq, paths = tree.seq, [tree.path(node) for node in tree.frontier]
+    coins = seq.draft_coins(seq)
+    distributions = warp_nodes(seq, logits, paths)
+    if tree.shape.together:
+        draw_level(tree, distributions, tree.shape.together, coins)
+        return
+    for node, distribution in zip(tree.frontier, distributions, strict=True):
+        count = min(tree.shape.width(tree, node), tree.max_nodes + 1 - len(tree.tokens))
+        if count <= 0:
+            continue
+        tree.distributions[node] = distribution
+        depth = tree.depths[node]
+        if replacement and not seq.coupled:  # the target's own noise would draw the same token each time
+            drawn = [coins.draw(distribution, depth, node + i * _AGAIN)[0] for i in range(count)]
+        else:
+            drawn = coins.draw(distribution, depth, node, count)
+        for token in drawn:
+            prob = distribution[token]
+            tree.add(node, token, float(torch.log(prob)), float(prob))
+
+
+def _next(tree: Tree, new: range, sample: Sample) -> list[int]:
+    """Which nodes to expand next."""
+    if not takes_argmax(tree.seq, sample) and len(tree.tokens) > tree.max_nodes:
+        return []
+    wanted = [node for node in tree.shape.expand(tree, new) if tree.depths[node] < tree.max_depth]
+    return wanted[: MAX_NODES + 1 - len(tree.expanded)]  # the pending node's row is no guess
+
+
+def _finish(tree: Tree, sample: Sample) -> Draft:
+    """The grown tree as a datum; a deterministic one keeps its best `max_nodes` nodes."""
+    n = len(tree.tokens)
+    asked = tree.cutoff.is_asked
+    if takes_argmax(tree.seq, sample):
+        best = sorted(range(1, n), key=lambda node: (-tree.scores[node], node))[: tree.max_nodes]
+        keep = [0, *sorted(best)]
+        at = {node: i for i, node in enumerate(keep)}
+        return Draft(
+            tokens=torch.tensor([tree.tokens[node] for node in keep]),
+            parents=torch.tensor([at.get(tree.parents[node], -1) for node in keep]),
+            confidence=torch.tensor([tree.probs[node] for node in keep]) if asked else None,
+        )
+    q = None
+    if tree.distributions:
+        some = next(iter(tree.distributions.values()))
+        q = some.new_zeros(n, some.shape[0])
+        q[list(tree.distributions)] = torch.stack(list(tree.distributions.values()))
+    return Draft(
+        tokens=torch.tensor(tree.tokens),
+        parents=torch.tensor(tree.parents),
+        q=q,
+        confidence=torch.tensor(tree.probs) if asked else None,
+    )

@@ -1,0 +1,62 @@
+r"""How a tree grows: how many children a node gets, and which nodes are expanded next.
+
+    Beam      the same width everywhere; on each level the most probable paths are expanded
+    Levels    so many children on each level, all of them expanded (SpecInfer's expansion)
+    Joint     so many nodes on each level, drawn together (RSD-S); of a deterministic tree as Beam
+
+Miao et al., "SpecInfer: accelerating large language model serving with tree-based speculative inference and
+verification", 2023, https://arxiv.org/abs/2305.09781; Jeon et al., "Recursive speculative decoding", 2024,
+https://arxiv.org/abs/2402.14160. A shape may look at scores: those of sampled tokens decide what hangs below them,
+never whether they stay. Data in: a tree that grew by a level; data out: nodes.
+"""
+
+from collections.abc import Sequence as Seq
+
+from outdraft.drafters.shared.trees.tree import Shape, Tree
+
+
+class Beam(Shape):
+    """`width` children of an expanded node, `beam` nodes expanded on a level: the most probable paths."""
+
+    def __init__(self, width: int, beam: int) -> None:
+        self._width = width
+        self._beam = beam
+
+    def width(self, tree: Tree, node: int) -> int:
+        return self._width
+
+    def expand(self, tree: Tree, new: range) -> list[int]:
+        """The best of the level."""
+        sure = [node for node in new if not tree.is_unsure(node)]
+        return sorted(sorted(sure, key=lambda node: (-tree.scores[node], node))[: self._beam])
+
+
+class Joint(Beam):
+    """`size` nodes on every level: `stochastic_beam`."""
+
+    def __init__(self, size: int) -> None:
+        super().__init__(size, size)
+        self.together = size
+
+
+class Levels(Shape):
+    """`counts[d]` children of every node at depth d."""
+
+    def __init__(self, counts: Seq[int]) -> None:
+        self._counts = counts
+
+    def width(self, tree: Tree, node: int) -> int:
+        return self._counts[tree.depths[node]]
+
+    def expand(self, tree: Tree, new: range) -> list[int]:
+        """Everyone, to the last level."""
+        return [node for node in new if tree.depths[node] < len(self._counts) and not tree.is_unsure(node)]
+
+
+def num_nodes(counts: Seq[int]) -> int:
+    """Nodes below the root of a complete `Levels` tree."""
+    total, level = 0, 1
+    for count in counts:
+        level *= count
+        total += level
+    return total

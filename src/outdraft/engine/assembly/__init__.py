@@ -1,0 +1,1 @@
+"""How an engine is put together: what the user said, recipes, memory, precision and the parts themselves."""

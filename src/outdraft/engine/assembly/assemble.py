@@ -1,0 +1,236 @@
+"""From what the user asked for to an engine that runs: load the weights, build the parts, check that they fit.
+
+    Setup -> network -> runner (the target) -> drafter, rule, policy over it -> engine
+
+An engine runs one variant of the weights, or with elastic precision the first of several levels that leaves memory
+free. Data out: the engine, and its configuration as plain data.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from math import inf
+from typing import Any
+
+import torch
+
+from outdraft.cache.config import CacheConfig
+from outdraft.core.arms import arms_of
+from outdraft.core.drafter import Drafter, held_weights
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.near_miss import near_miss
+from outdraft.core.ranges import LARGEST
+from outdraft.core.registry import read_options
+from outdraft.core.shown import shown
+from outdraft.core.target import after_attention
+from outdraft.decode.executor import Overlapped, Serial
+from outdraft.decode.guard import GuardedTarget
+from outdraft.decode.step import Parts
+from outdraft.engine.assembly.combination import Combination
+from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
+from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
+from outdraft.engine.assembly.setup import Setup
+from outdraft.engine.assembly.variant import Variant, network_of
+from outdraft.engine.graphed import GraphedRunner
+from outdraft.engine.loop import Engine
+from outdraft.engine.runner import Runner
+from outdraft.kernels.threads import torch_threads
+from outdraft.models.base import Decoder
+from outdraft.models.guard_bound import find_bound
+from outdraft.models.load import load_network
+from outdraft.models.network import Network
+from outdraft.models.port import Origin
+from outdraft.models.quantize import mixed_precision
+from outdraft.models.streamed import load_streamed
+from outdraft.nn.capture import call_each_time, cuda_recorder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Assembled:
+    """An engine, and what runs in it as plain data."""
+
+    engine: Engine
+    config: dict[str, Any]
+    native: bool  # the kernels compute, and PyTorch has little to do
+
+
+def make_engine(setup: Setup, precision: str, options: Mapping[str, Any] | None) -> Assembled:
+    """Load the weights and build on them.
+
+    Raises `ConfigError` for a precision or options that do not fit.
+    """
+    _check(setup, precision)
+    if precision == ELASTIC:
+        return _elastic(setup, read_options(ElasticOptions, options or {}, f"precision {ELASTIC!r}"))
+    if options:
+        raise ConfigError(f"precision_options belong to precision='elastic', not to {precision!r}")
+    combination = setup.combination.rounded("int4") if precision == DRAFT_INT4 else setup.combination
+    network = _load(setup, precision)
+    return _engine_over(setup, network, combination, precision)
+
+
+def engine_beside(setup: Setup, engine: Engine, precision: Mapping[str, Any]) -> Assembled:
+    """Another engine over the weights that `engine` holds now. `precision`: what its configuration says of them."""
+    is_mixed = precision.get("level", precision["name"]) == MIXED
+    network = network_of(engine.parts)
+    return _engine_over(setup, network, setup.combination, MIXED if is_mixed else FULL)
+
+
+def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
+    """The weights of a level; `small_draft`: the draft model on 4 bits."""
+    combination = setup.combination.rounded("int4") if small_draft else setup.combination
+    return build_variant(setup, _load(setup, level), combination)
+
+
+def build_variant(setup: Setup, network: Network, combination: Combination) -> Variant:
+    """Parts over weights that are loaded."""
+    runner = make_runner(
+        network,
+        max_len=setup.max_len,
+        exact=setup.exact,
+        guarded=bool(setup.guard),
+        enforce_eager=setup.enforce_eager,
+        cache=setup.cache,
+        origin=Origin(source=setup.directory, codec=setup.codec),
+    )
+    name = "+".join(part for part in (network.config.variant, setup.cache.variant) if part)
+    dtype = str(runner.dtype).removeprefix("torch.")
+    is_graphed = isinstance(runner, GraphedRunner)
+    guard = 0.0 if is_graphed else find_bound(network, setup.guard)
+    parts = _build_parts(runner, combination, guard)
+    config = {
+        "model": setup.directory.name, "variant": name, "dtype": dtype, "device": str(runner.device),
+        "exact": setup.exact, "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len,
+        "weights_memory": setup.weights_memory,
+        "graphs": is_graphed and not setup.enforce_eager,
+        "kv_cache": runner.cache_config.layout,
+        "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,
+        **_describe(combination, parts),
+    }  # fmt: skip
+    num_bytes = network.pass_bytes + sum(weights.pass_bytes for weights in held_weights(parts.drafter))
+    return Variant(parts=parts, name=name, config=config, num_bytes=num_bytes)
+
+
+def _load(setup: Setup, level: str) -> Network:
+    if setup.weights_memory is not None:
+        return load_streamed(setup.directory, setup.weights_memory, dtype=setup.dtype)
+    return load_network(
+        setup.directory,
+        dtype=setup.dtype,
+        device=setup.device,
+        exact=setup.exact,
+        rounding=lambda decoder: mixed_precision(decoder.config.num_layers) if level == MIXED else None,
+    )
+
+
+def make_runner(
+    network: Network,
+    *,
+    max_len: int | None,
+    exact: bool,
+    guarded: bool,
+    enforce_eager: bool,
+    cache: CacheConfig | None = None,
+    origin: Origin | None = None,
+) -> Runner:
+    """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact or guarded."""
+    float_rows = cache is None or cache.dtype == "auto"
+    if isinstance(network, Decoder) and network.device.type == "cuda" and not (exact or guarded) and float_rows:
+        record = call_each_time if enforce_eager else cuda_recorder()
+        return GraphedRunner(network, record=record, max_len=max_len, cache=cache, origin=origin)
+    return Runner(network, max_len=max_len, exact=exact, cache=cache, origin=origin)
+
+
+def _build_parts(runner: Runner, combination: Combination, guard: float) -> Parts:
+    """Drafter, rule and policy over the target. Raises `CapabilityError` for a drafter that taps what is not there."""
+    method, rule, pacing = combination.drafter, combination.rule, combination.policy
+    drafter: Drafter = method.build(combination.drafter_options, runner.port)
+    for tap in (*drafter.needs.taps, *drafter.needs.prompt_taps):
+        if not after_attention(runner.num_layers) < tap <= runner.num_layers:
+            raise CapabilityError(
+                f"drafter {method.name!r} taps layer {tap}, the target has {runner.num_layers} layers"
+            )
+    verifier = rule.build(combination.rule_options)
+    return Parts(
+        target=GuardedTarget(runner, guard) if guard and verifier.lossless else runner,
+        drafter=drafter,
+        verifier=verifier,
+        policy=pacing.build(combination.policy_options, arms_of(method, drafter)),
+        soft=rule.soft(combination.rule_options),
+        executor=Serial() if drafter.traits.ahead is None else Overlapped(),
+    )
+
+
+def _engine_over(setup: Setup, network: Network, combination: Combination, precision: str) -> Assembled:
+    variant = build_variant(setup, network, combination)
+    return Assembled(
+        engine=Engine(variant.parts, variant=variant.name, **_settings(setup, network)),
+        config={**variant.config, "precision": {"name": precision}},
+        native=network.kernels != "pytorch",
+    )
+
+
+def _elastic(setup: Setup, options: ElasticOptions) -> Assembled:
+    """One engine that changes its variant between requests."""
+    network = _load(setup, FULL)
+    first = build_variant(setup, network, setup.combination)
+    levels = elastic_levels(setup, network, first.parts.drafter)
+    settings = _settings(setup, network)
+    del network
+    threads = torch.get_num_threads()
+
+    def load(level: str) -> Variant:
+        with torch_threads(threads):  # a step has one
+            return load_variant(setup, level, small_draft=DRAFT_INT4 in levels and level != FULL)
+
+    engine = ElasticEngine(first, load, Ladder(levels, options), **settings)
+    told = {"precision": {"name": ELASTIC, "levels": list(levels), **asdict(options)}}
+    return Assembled(engine=engine, config=told, native=True)
+
+
+def _settings(setup: Setup, network: Network) -> dict[str, Any]:
+    """What an engine is told besides its parts: the tokenizer's end tokens count beside the model's own."""
+    own = setup.codec.eos_token_ids if setup.codec is not None else ()
+    return {
+        "eos_token_ids": frozenset((*own, *network.config.eos_ids)),
+        "max_num_seqs": setup.max_num_seqs,
+        "isolates": True,
+    }
+
+
+def _check(setup: Setup, precision: str) -> None:
+    """Raise `ConfigError` for a number out of range, or a precision that is not known or cannot be had here."""
+    for name, value in (("max_model_len", setup.max_len), ("max_num_seqs", setup.max_num_seqs)):
+        if value is not None and not 1 <= value <= LARGEST:
+            raise ConfigError(f"{name}={value} is out of range: it must be at least 1, at most {LARGEST}")
+    if setup.guard is not None and not 0 <= setup.guard < inf:
+        raise ConfigError(f"guard={setup.guard} is out of range: a difference of two logits of at least 0 (0: off)")
+    if precision not in PRECISIONS:
+        known = ", ".join(PRECISIONS)
+        raise ConfigError(
+            f"precision={shown(precision)} is not known{near_miss(precision, list(PRECISIONS))}; known: {known}"
+        )
+    if setup.weights_memory is not None and precision in (MIXED, ELASTIC):
+        raise ConfigError(
+            f"precision={precision!r} rounds weights that are in memory, and weights_memory leaves most on disk: "
+            "leave one out, or round the model first (`outdraft quantize`)"
+        )
+    if setup.weights_memory is not None and setup.device != "cpu":
+        raise ConfigError(f"weights_memory streams to a CPU; device={setup.device!r}: leave one out")
+    if precision == DRAFT_INT4 and (rounding := setup.combination.quantization) not in ("auto", "int4"):
+        cure = f"quantization={rounding!r} is given: leave one out" if rounding else (
+            f"drafter {setup.combination.drafter.name!r} has none: take a drafter with the option 'quantization', "
+            "or another precision"
+        )  # fmt: skip
+        raise ConfigError(f"precision='draft-int4' rounds the draft model, and {cure}")
+
+
+def _describe(combination: Combination, parts: Parts) -> dict[str, Any]:
+    """The plug-ins that run and all their options, as plain data."""
+    drafter, rule, policy = combination.drafter, combination.rule, combination.policy
+    own = drafter.describe(parts.drafter)
+    made: dict[str, Any] = {
+        "drafter": {"name": drafter.name, **asdict(combination.drafter_options), **own},
+        "verifier": {"name": rule.name, **asdict(combination.rule_options), "lossless": parts.verifier.lossless},
+        "policy": {"name": policy.name, **asdict(combination.policy_options)},
+    }
+    return {**made, "recipe": dict(combination.recipe)} if combination.recipe else made

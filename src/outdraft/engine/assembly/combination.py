@@ -1,0 +1,61 @@
+"""Drafter, rule and policy with their options read: every word of the user's has become a typed value here.
+
+Data in: a `Speculation`; data out: a `Combination`, from which parts are built over a target.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from outdraft.core.checked import check_value
+from outdraft.core.options import PolicyOptions, Quantization, RoundedOptions
+from outdraft.core.registry import AnyDrafter, AnyPolicy, AnyRule, find, make_options
+from outdraft.engine.assembly.speculative_config import Speculation
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Combination:
+    """Three plug-ins, each with its options."""
+
+    drafter: AnyDrafter
+    drafter_options: Any
+    rule: AnyRule
+    rule_options: Any
+    policy: AnyPolicy
+    policy_options: PolicyOptions
+    recipe: Mapping[str, Any]  # `Recipe.describe()` of the recipe that it came from
+
+    @property
+    def quantization(self) -> Quantization | None:
+        """Of the draft's own weights; None: it has none that can be rounded."""
+        options = self.drafter_options
+        return options.quantization if isinstance(options, RoundedOptions) else None
+
+    def rounded(self, quantization: Quantization) -> "Combination":
+        """The same with the draft's weights rounded so; it must have some."""
+        assert isinstance(self.drafter_options, RoundedOptions)
+        return replace(self, drafter_options=replace(self.drafter_options, quantization=quantization))
+
+
+def combine(speculation: Speculation) -> Combination:
+    """Find the plug-ins and read their options. Raises `ConfigError` naming what is wrong with them."""
+    drafter, rule = find("drafter", speculation.drafter), find("verifier", speculation.verifier)
+    drafter_options = make_options(drafter, speculation.drafter_options)
+    pacing = speculation.policy
+    if pacing is None:
+        is_open = speculation.num_speculative_tokens is None and drafter.shape_of(drafter_options) != "nothing"
+        pacing = "auto" if is_open else "fixed"
+    policy = find("policy", pacing)
+    policy_options = make_options(policy, speculation.policy_options)
+    count = check_value("num_speculative_tokens", speculation.num_speculative_tokens, int | None)
+    if count is not None:
+        policy_options = replace(policy_options, num_speculative_tokens=count)
+    return Combination(
+        drafter=drafter,
+        drafter_options=drafter_options,
+        rule=rule,
+        rule_options=make_options(rule, speculation.verifier_options),
+        policy=policy,
+        policy_options=policy_options,
+        recipe=speculation.recipe,
+    )

@@ -1,0 +1,26 @@
+"""What the user asked for, as one record."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from outdraft.cache.config import CacheConfig
+from outdraft.codecs.text import TextCodec
+from outdraft.engine.assembly.combination import Combination
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Setup:
+    """What one engine was asked to be: directory, numbers, memory and speculation."""
+
+    directory: Path
+    codec: TextCodec | None  # the target's tokenizer
+    dtype: str
+    device: str
+    exact: bool
+    guard: float | None
+    enforce_eager: bool
+    max_len: int | None
+    max_num_seqs: int
+    weights_memory: int | None = None  # bytes; None: all weights are held
+    cache: CacheConfig
+    combination: Combination

@@ -1,0 +1,171 @@
+"""The ways to say what drafts, read into one `Speculation`; they exclude each other.
+
+drafter="ngram", drafter_options={...}          ours
+recipe="lookahead", recipe="path/to/my.toml"    a paper's combination; options beside it override the recipe's
+recipe="eagle", head="path"                     and what it leaves to its user: draft_model, head, datastore
+speculative_config={"method": "ngram", ...}     vLLM's dictionary
+draft_model="path"                              a draft model
+speculative_model="path" | "[ngram]"            the same in vLLM's older words
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, fields, replace
+from inspect import signature
+from pathlib import Path
+from typing import Any, NoReturn
+
+from outdraft.core.checked import check_fields
+from outdraft.core.errors import ConfigError
+from outdraft.core.near_miss import near_miss
+from outdraft.core.registry import Kind, find, override
+from outdraft.engine.assembly.combination import Combination, combine
+from outdraft.engine.assembly.recipe import Choice, Recipe, read_recipe
+from outdraft.engine.assembly.roles import ROLES, Companions, fill
+from outdraft.engine.assembly.speculative_config import Speculation, from_mapping
+
+_WAYS = ("drafter", "recipe", "speculative_config", "draft_model", "speculative_model")
+_PEERS = {  # what other engines call it
+    "assistant_model": "draft_model",
+    "draft_model_id": "draft_model",
+    "speculate": "num_speculative_tokens",
+    "num_draft_tokens": "num_speculative_tokens",
+    "num_assistant_tokens": "num_speculative_tokens",
+    "max_speculative_tokens": "num_speculative_tokens",
+    "prompt_lookup_num_tokens": "num_speculative_tokens, beside a drafter that looks up",
+    "ngram_prompt_lookup_max": "drafter_options={'prompt_lookup_max': ...}",
+    "ngram_prompt_lookup_min": "drafter_options={'prompt_lookup_min': ...}",
+    "spec_decoding_acceptance_method": "verifier",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Words:
+    """What was given; None where nothing was."""
+
+    drafter: str | None = None
+    drafter_options: Mapping[str, Any] | None = None
+    verifier: str | None = None
+    verifier_options: Mapping[str, Any] | None = None
+    policy: str | None = None
+    policy_options: Mapping[str, Any] | None = None
+    num_speculative_tokens: int | None = None
+    recipe: str | Path | None = None
+    speculative_config: Mapping[str, Any] | None = None
+    draft_model: str | Path | None = None  # a way of its own; beside a recipe, one of its roles
+    speculative_model: str | Path | None = None
+    head: str | Path | None = None  # a recipe's role
+    datastore: str | Path | None = None  # a recipe's role
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+
+    def read(self, companions: Callable[[], Companions] = dict) -> Speculation:
+        """One meaning. Raises `ConfigError` where there are two, naming both and the cure.
+
+        companions: what the model's own directory says of the roles that a recipe leaves open.
+        """
+        ways = [way for way in _WAYS if getattr(self, way) is not None]
+        if self.recipe is not None and "draft_model" in ways:
+            ways.remove("draft_model")
+        if len(ways) > 1:
+            self._refuse(ways)
+        if self.recipe is not None:
+            return self._with_recipe(read_recipe(self.recipe), companions)
+        for role in ("head", "datastore"):
+            if (value := getattr(self, role)) is not None:
+                raise ConfigError(
+                    f"{role}={str(value)!r} fills a role of a recipe, and no recipe is given: name one, for example "
+                    "recipe='auto'; a drafter takes it by its own option, in drafter_options"
+                )
+        if self.speculative_config is not None:
+            return self._with_config(self.speculative_config)
+        plain = Speculation()
+        return self._join(Choice(name=plain.drafter), Choice(name=plain.verifier), None)
+
+    def _refuse(self, ways: list[str]) -> NoReturn:
+        given = " and ".join(f"{way}={getattr(self, way)!r}" for way in ways)
+        cure = "each says what drafts: give one of them"
+        if "recipe" in ways:
+            cure = "a recipe names its drafter: leave one out, or change the recipe's with drafter_options, verifier, "
+            cure += "policy and their options; for another drafter write a recipe file of your own (docs/recipes.md)"
+        raise ConfigError(f"{given} are both given; {cure}")
+
+    def _with_recipe(self, recipe: Recipe, companions: Callable[[], Companions]) -> Speculation:
+        """The recipe and what is given beside it. Roles are filled last: an option may have taken a role's place."""
+        given = {role: value for role in ROLES if (value := getattr(self, role)) is not None}
+        plain = replace(self, draft_model=None)
+        spoken = plain._join(recipe.drafter, recipe.verifier, recipe.policy, recipe.describe())
+        options, roles = fill(recipe.name, spoken.drafter, spoken.drafter_options, given, companions)
+        told = {**spoken.recipe, "roles": roles} if roles else spoken.recipe
+        return replace(spoken, drafter_options=options, recipe=told)
+
+    def _with_config(self, config: Mapping[str, Any]) -> Speculation:
+        ours = ("drafter_options", "verifier", "policy", "num_speculative_tokens")
+        given = [name for name in ours if getattr(self, name) not in (None, {})]
+        if given:
+            raise ConfigError(
+                f"{given[0]}={getattr(self, given[0])!r} stands beside speculative_config: say it in one place; "
+                "speculative_config takes num_speculative_tokens, rejection_sample_method, policy and the options "
+                "of its method"
+            )
+        return replace(
+            from_mapping(config),
+            verifier_options=self.verifier_options or {},
+            policy_options=self.policy_options or {},
+        )
+
+    def _join(
+        self, drafter: Choice, verifier: Choice, policy: Choice | None, recipe: Mapping[str, Any] | None = None
+    ) -> Speculation:
+        """What was given over what is there; no policy at all is left to `Speculation`."""
+        name, options = self._named()
+        drafter = _over(drafter, "drafter", name, {**options, **(self.drafter_options or {})})
+        verifier = _over(verifier, "verifier", self.verifier, self.verifier_options or {})
+        pacing, pace = self.policy, self.policy_options or {}
+        if policy is not None:
+            policy = _over(policy, "policy", self.policy, pace)
+            pacing, pace = policy.name, policy.options
+        return Speculation(
+            drafter=drafter.name,
+            drafter_options=drafter.options,
+            verifier=verifier.name,
+            verifier_options=verifier.options,
+            policy=pacing,
+            policy_options=pace,
+            num_speculative_tokens=self.num_speculative_tokens,
+            recipe=recipe or {},
+        )
+
+    def _named(self) -> tuple[str | None, dict[str, Any]]:
+        """The drafter that was named in any way but by recipe or dictionary, and the options that this implies."""
+        model = str(self.draft_model or self.speculative_model or "")
+        if model.startswith("[") and model.endswith("]"):
+            return model[1:-1], {}
+        return ("draft_model", {"model": model}) if model else (self.drafter, {})
+
+
+def _over(base: Choice, kind: Kind, name: str | None, options: Mapping[str, Any]) -> Choice:
+    """`options` over the base's, which count only if it is the same plug-in."""
+    if name is not None and name != base.name:
+        return Choice(name=name, options=dict(options))
+    return Choice(name=base.name, options=override(find(kind, base.name), base.options, options))
+
+
+def read_words(
+    taker: Callable[..., Any], unknown: Mapping[str, Any], companions: Callable[[], Companions], **words: Any
+) -> Combination:
+    """All of the above at once, for `taker`, to which they were given: plug-ins with their options."""
+    refuse_unknown(unknown, taker)
+    return combine(Words(**words).read(companions))
+
+
+def refuse_unknown(unknown: Mapping[str, Any], taker: Callable[..., Any]) -> None:
+    """Raise `ConfigError` for the first word, naming what was probably meant of those that `taker` takes."""
+    known = [name for name in signature(taker).parameters if name not in ("self", "unknown")]
+    for key in unknown:
+        meant = _PEERS.get(key)
+        hint = f"; here it is called {meant}" if meant else near_miss(key, known)
+        raise ConfigError(f"LLM takes no {key!r}{hint}; what drafts is said by {', '.join(_WAYS)}")
+
+
+WORDS = frozenset(one.name for one in fields(Words))

@@ -1,0 +1,31 @@
+"""One model's weights at one level of precision, built into parts."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from outdraft.decode.guard import unguarded
+from outdraft.decode.step import Parts
+from outdraft.engine.runner import Runner
+from outdraft.models.network import Network
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """One level, ready to run."""
+
+    parts: Parts
+    name: str  # of the target's rounding, weights and cache
+    config: dict[str, Any]  # plain data that says what the parts are
+    num_bytes: int  # of the weights that a level may change
+
+
+def network_of(parts: Parts) -> Network:
+    """The network behind the target."""
+    return runner_of(parts).decoder
+
+
+def runner_of(parts: Parts) -> Runner:
+    """The target, without the guard around it."""
+    target = unguarded(parts.target)
+    assert isinstance(target, Runner)
+    return target

@@ -1,0 +1,114 @@
+"""One request between its caller and the engine's thread: events come out of a queue, leaving is a message.
+
+    caller   Call   <---- queue of lists of events ----   Outbox   engine's thread
+                    ----> Leave (in the inbox) ------->
+
+Whoever streams gets a list for each step; whoever wants the whole gets one list at the end and is not woken before.
+The engine never holds a `Call`, and one that nobody holds has left. Leaving takes no lock, so that a finaliser may do
+it wherever the garbage collector runs, inside another request's step too.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from queue import Empty, SimpleQueue
+from typing import Any
+
+from outdraft.core.errors import OutdraftError
+from outdraft.core.events import StepEvent
+from outdraft.core.sequence import Sequence
+from outdraft.engine.writer import Chunk, Writer
+
+_LISTEN = 0.5  # seconds; between them Python handles signals that the system gave to another thread
+
+
+@dataclass(slots=True, kw_only=True)
+class Outbox:
+    """The engine's end. `wake` is called after every list, from the engine's thread."""
+
+    seq: Sequence
+    streams: bool
+    wake: Callable[[], object] | None
+    queue: "SimpleQueue[list[StepEvent]]" = field(default_factory=SimpleQueue)
+    _kept: list[StepEvent] = field(default_factory=list)
+
+    def post(self, event: StepEvent) -> None:
+        """Hand it over, or keep it until there is something to show."""
+        self._kept.append(event)
+        if event.finish_reason is not None or (self.streams and event.tokens):
+            kept, self._kept = self._kept, []
+            self.queue.put(kept)
+            if self.wake is not None:
+                with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                    self.wake()
+
+
+@dataclass(frozen=True, slots=True)
+class Leave:
+    """The caller wants no more of this sequence."""
+
+    seq: Sequence
+
+
+class Call:
+    """The caller's end. `loop`: where its caller waits, if that is a coroutine."""
+
+    def __init__(
+        self, writer: Writer, inbox: "SimpleQueue[Any]", *, streams: bool, loop: asyncio.AbstractEventLoop | None
+    ) -> None:
+        self.writer = writer
+        self._inbox = inbox
+        self._arrived = asyncio.Event()
+        wake = None if loop is None else partial(loop.call_soon_threadsafe, self._arrived.set)
+        self.outbox = Outbox(seq=writer.seq, streams=streams, wake=wake)
+        self._has_left = False
+
+    def __del__(self) -> None:
+        if hasattr(self, "_has_left"):
+            self.leave()
+
+    @property
+    def finished(self) -> bool:
+        """Whether all events have been read."""
+        return self.writer.finish_reason is not None
+
+    def wait(self) -> None:
+        """Block until there are events, and read them."""
+        while True:
+            with suppress(Empty):
+                self._read(self.outbox.queue.get(timeout=_LISTEN))
+                return
+
+    async def arrival(self) -> None:
+        """The same without blocking the loop."""
+        while self.outbox.queue.empty():
+            self._arrived.clear()
+            await self._arrived.wait()
+        self._read(self.outbox.queue.get())
+
+    def take(self) -> list[Chunk]:
+        """The pieces of text that were read and not taken yet."""
+        chunks, self.writer.chunks = self.writer.chunks, []
+        return chunks
+
+    def raise_error(self) -> None:
+        """Raise the request's error, if it ended with one."""
+        if self.writer.error is not None:
+            raise self.writer.error
+
+    def leave(self) -> None:
+        """What is unfinished is cancelled; may be called at any moment, from anywhere, and more than once."""
+        if not self._has_left:
+            self._has_left = True
+            if not self.finished:
+                self._inbox.put(Leave(self.outbox.seq))
+
+    def fail(self, error: OutdraftError) -> None:
+        """Nobody will answer: end with an error."""
+        self.outbox.post(StepEvent(seq_id=self.outbox.seq.id, finish_reason="error", error=error))
+
+    def _read(self, events: list[StepEvent]) -> None:
+        for event in events:
+            self.writer.push(event)

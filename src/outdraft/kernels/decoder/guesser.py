@@ -1,0 +1,188 @@
+"""What stands between a token and the logits of the next one: one native call a pass, or a chain of guesses.
+
+    token -> [entrance] -> layers -> state -> [exit] -> norm -> head -> logits -> next token
+
+A target and a draft model have neither entrance nor exit; a network on another model's features has an entrance and
+that model's head; a model that leaves its own layers early has an exit. Data in: rows and where they stand in their
+caches; data out: states, logits, chosen tokens and the distributions that they were drawn from.
+"""
+
+import ctypes
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import CapabilityError
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.decoder.distributions import Warp
+from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.decoder.stack import Span, Stack, describe, ints, pointer
+from outdraft.kernels.library import CDistribution, CFeed, CGuessChain, CLinear, check, require_library
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entrance:
+    """Embedding e, feature f -> f + join [norm(e) | norm(f)]; taps -> f = fusion [norm(t0) | norm(t1) ...]."""
+
+    fusion: Weight  # [D, taps * D]
+    join: Weight  # [D, 2 * D]
+    tap_norms: Tensor  # [taps, D] float32
+    token_norm: Tensor  # [D] float32
+    feature_norm: Tensor  # [D] float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Residual:
+    """State h -> h + down silu(up norm(h))."""
+
+    up: Weight
+    down: Weight
+    norm: Tensor  # [D] float32
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Rows of one pass, span after span."""
+
+    tokens: Seq[int]
+    positions: Seq[int]
+    spans: Seq[Span]
+    cos: Tensor  # [T, rotary] float32, of all positions that may come
+    sin: Tensor  # the same
+    features: Tensor | None = None  # [N, D] float32, with an entrance only
+    taps: Seq[Tensor] = ()  # [N, D] float32 each: the features' origin, where there are none
+    skip: Skip = NO_SKIP  # what the layers leave out, in every step
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Draw:
+    """A sequence's way to choose: `keys` of its noise, one a step (`sampling.noise`), and how the distribution is
+    warped."""
+
+    keys: list[int]
+    warp: Warp
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chains:
+    """What came of one chain for each sequence, in the order given."""
+
+    tokens: list[list[int]]  # -1 from a row on whose logits are not finite
+    distributions: list[
+        Tensor | None
+    ]  # [depth + 1, V] that each token was drawn from, the last row 0; None: the best tokens
+    states: Tensor | None  # [B, steps, D] after the layers, of each row that a token was chosen from (and of the last)
+    surenesses: list[list[float]] | None = None  # each token's probability, where cutoffs were given
+
+
+class Guesser:
+    """`norm`: in place of the head's own. Body and head may be one stack."""
+
+    def __init__(
+        self,
+        body: Stack,
+        head: Stack,
+        embedding: Tensor,
+        *,
+        num_layers: int,
+        norm: Tensor | None = None,
+        eps: float = 0.0,
+        entrance: Entrance | None = None,
+        exit: Residual | None = None,
+    ) -> None:
+        """embedding [V, D] bf16."""
+        self._native = require_library()
+        self._kept = (body, head, embedding)  # the library points at them
+        self._num_layers = num_layers
+        self._num_ids = embedding.shape[0]
+        self._width, self._vocab = body.shape.hidden, head.shape.vocab
+        self._handle = check(
+            self._native.od_guesser_new(body.handle, head.handle, num_layers, embedding.data_ptr(), pointer(norm), eps)
+        )
+        if entrance is not None:
+            matrices = (CLinear * 2)(entrance.fusion.describe(), entrance.join.describe())
+            norms = [pointer(norm) for norm in (entrance.tap_norms, entrance.token_norm, entrance.feature_norm)]
+            taps = entrance.tap_norms.shape[0]
+            check(self._native.od_guesser_set_entrance(self._handle, matrices, taps, *norms))
+        if exit is not None:
+            matrices = (CLinear * 2)(exit.up.describe(), exit.down.describe())
+            check(self._native.od_guesser_set_exit(self._handle, matrices, pointer(exit.norm)))
+
+    def __del__(self) -> None:
+        if getattr(self, "_handle", None):
+            self._native.od_guesser_free(self._handle)
+
+    def feed(self, rows: Rows, wanted: Seq[int], *, scored: bool = True) -> tuple[Tensor, Tensor]:
+        """States [M, D] and logits [M, V] (empty unless `scored`) of the wanted rows."""
+        count = len(wanted)
+        states = torch.empty(count, self._width)
+        logits = torch.empty(count if scored else 0, self._vocab)
+        described = self._describe(rows)
+        described.wanted, described.num_wanted = ints(wanted), count
+        described.states, described.logits = states.data_ptr(), logits.data_ptr() if scored else None
+        check(self._native.od_guesser_feed(self._handle, ctypes.byref(described)))
+        return states, logits
+
+    def chain(
+        self,
+        rows: Rows,
+        depths: Seq[int],
+        draws: Seq[Draw | None],
+        *,
+        feed_last: bool = False,
+        states: bool = False,
+        cutoffs: Seq[tuple[float, float]] | None = None,
+    ) -> Chains:
+        """From each span's last row on: `depths[i]` tokens (at least 1), each the next one's input.
+
+        rows: spans without paths, with room in the cache for a row a step behind them. draws: None for the best token.
+        feed_last: the last token goes through the layers too. states: return them. cutoffs: of each chain the least
+        probability of a token and of a path; where all chains have fallen below, they end, the last token included.
+        """
+        count, steps = len(depths), max(depths)
+        order = sorted(range(count), key=lambda i: -depths[i])
+        stride = steps + feed_last
+        found = (ctypes.c_int32 * (count * stride))()
+        keys = (ctypes.c_uint64 * (count * stride))()
+        distributions, q = (CDistribution * count)(), (ctypes.c_void_p * count)()
+        made: list[Tensor | None] = [None] * count
+        for place, i in enumerate(order):
+            if (draw := draws[i]) is not None:
+                keys[place * stride : place * stride + depths[i]] = [*draw.keys[: depths[i]]]
+                distributions[place] = draw.warp.describe()
+                distribution = made[i] = torch.empty(depths[i] + 1, self._vocab)
+                distribution[-1] = 0  # the last node has no children
+                q[place] = distribution.data_ptr()
+        left = torch.empty(count, stride, self._width) if states else None
+        described = self._describe(rows, order)
+        least = (
+            None if cutoffs is None else (ctypes.c_float * (2 * count))(*[each for i in order for each in cutoffs[i]])
+        )
+        sure = None if cutoffs is None else (ctypes.c_float * (count * stride))()
+        made_steps = ctypes.c_int32()
+        chain = CGuessChain(
+            ints([depths[i] for i in order]), stride, feed_last, distributions, keys, found, q,
+            pointer(left), least, sure, ctypes.pointer(made_steps),
+        )  # fmt: skip
+        check(self._native.od_guesser_chain(self._handle, ctypes.byref(described), ctypes.byref(chain)))
+        back = sorted(range(count), key=lambda place: order[place])
+        lengths = [min(depth, made_steps.value) for depth in depths]
+        tokens = [found[place * stride : place * stride + lengths[i]] for i, place in enumerate(back)]
+        surenesses = None if sure is None else [sure[place * stride :][: lengths[i]] for i, place in enumerate(back)]
+        if left is not None and order != list(range(count)):
+            left = left[back]
+        return Chains(tokens=tokens, distributions=made, states=left, surenesses=surenesses)
+
+    def _describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
+        if rows.tokens and not 0 <= min(rows.tokens) <= max(rows.tokens) < self._num_ids:
+            wrong = next(token for token in rows.tokens if not 0 <= token < self._num_ids)
+            raise CapabilityError(f"token id {wrong} has no embedding: this network knows {self._num_ids} ids")
+        spans = rows.spans if order is None else [rows.spans[i] for i in order]
+        taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
+        return CFeed(
+            len(rows.tokens), len(spans), ints(rows.tokens), ints(rows.positions), describe(spans),
+            rows.cos.data_ptr(), rows.sin.data_ptr(), pointer(rows.features), taps if rows.taps else None,
+            skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
+        )  # fmt: skip

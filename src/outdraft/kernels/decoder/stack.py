@@ -1,0 +1,208 @@
+"""A decoder's layers and head in packed form: one native call a pass.
+
+Data in: hidden states [N, D] float32 and their positions, rotary tables [T, rotary], and for each sequence where its
+rows stand in its cache; data out: hidden states, taps, logits. Keys and values of the new rows are left in the cache.
+"""
+
+import ctypes
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from outdraft.core.cache import KVMemory
+from outdraft.core.errors import CapabilityError
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.library import CLinear, CPass, CShape, CSpan, check, require_library
+
+_NONE: Mapping[int, Tensor] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Span:
+    """Rows [start, stop) of a pass: one sequence, which sees the first `base` slots of its cache.
+
+    The rows are written at slots `first`... A row's path lists the slots above the base that it sees, counted from
+    `base`, in order and itself last; no paths: a chain, each row sees all before it (and first = base).
+    """
+
+    start: int
+    stop: int
+    base: int
+    first: int
+    memory: KVMemory  # of the sequence: bf16, or int8 with scales
+    paths: Seq[Seq[int]] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StackShape:
+    """The widths of a decoder: what the kernels need to lay out its weights."""
+
+    hidden: int
+    heads: int
+    kv_heads: int
+    head_dim: int
+    inner: int
+    vocab: int
+    rotary: int  # turned channels of a head
+    eps: float
+    scale: float  # of the scores
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayerParts:
+    """One layer's weights; norms are float32."""
+
+    qkv: Weight
+    out: Weight
+    up: Weight  # gate | up
+    down: Weight
+    attn_norm: Tensor
+    mlp_norm: Tensor
+    q_norm: Tensor | None
+    k_norm: Tensor | None
+    window: int  # keys that a row sees; 0: all
+
+
+class Stack:
+    """Layers and head on a team of `threads` threads; `kind`: which instruction set, "" = the best."""
+
+    def __init__(self, shape: StackShape, num_layers: int, *, threads: int, kind: str = "") -> None:
+        if shape.head_dim % 32 or shape.head_dim > 512 or shape.hidden % 32 or shape.inner % 32:
+            raise CapabilityError(f"native kernels need widths in steps of 32 and heads of at most 512: {shape}")
+        self._native = native = require_library()
+        self.shape = shape
+        self.threads = threads
+        self.kind = kind or native.od_best_kernels().decode()
+        described = CShape(
+            shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.rotary,
+            shape.eps, shape.scale,
+        )  # fmt: skip
+        self.handle = check(native.od_model_new(ctypes.byref(described), num_layers, threads, kind.encode()))
+
+    def __del__(self) -> None:
+        if getattr(self, "handle", None):
+            self._native.od_model_free(self.handle)
+
+    def set_layer(self, index: int, parts: LayerParts) -> None:
+        linears = (CLinear * 4)(*(w.describe() for w in (parts.qkv, parts.out, parts.up, parts.down)))
+        check(
+            self._native.od_model_set_layer(
+                self.handle,
+                index,
+                linears,
+                pointer(parts.attn_norm),
+                pointer(parts.mlp_norm),
+                pointer(parts.q_norm),
+                pointer(parts.k_norm),
+                parts.window,
+            )
+        )
+
+    def set_head(self, head: Weight, final_norm: Tensor) -> None:
+        check(self._native.od_model_set_head(self.handle, ctypes.byref(head.describe()), pointer(final_norm)))
+
+    def unit_bytes(self, unit: int) -> int:
+        """The size of a unit as one block of bytes. Unit i is layer i, the one behind the last layer is the head."""
+        return check(self._native.od_model_unit_bytes(self.handle, unit))
+
+    def write_unit(self, unit: int, address: int) -> None:
+        """Copy a packed unit to `unit_bytes` bytes of memory."""
+        check(self._native.od_model_write_unit(self.handle, unit, address))
+
+    def lend_unit(self, unit: int, address: int, size: int) -> None:
+        """Compute with what `write_unit` wrote, where it lies (at a multiple of 64 bytes), until another is lent.
+
+        The caller keeps the memory; what the unit held before is let go. Raises `RuntimeError` where the `size` bytes
+        are no such unit of this shape; then nothing has changed.
+        """
+        check(self._native.od_model_lend_unit(self.handle, unit, address, size))
+
+    @property
+    def num_bytes(self) -> int:
+        """What the products of a pass over all layers and the head read: packed weights, scales, biases."""
+        return int(self._native.od_model_bytes(self.handle))
+
+    def read(self) -> int:
+        """Read the packed weights and do nothing with them (their exclusive or): no pass can take less time."""
+        return int(self._native.od_model_read(self.handle))
+
+    def run(
+        self,
+        hidden: Tensor,
+        positions: Seq[int],
+        cos: Tensor,
+        sin: Tensor,
+        spans: Seq[Span],
+        layers: Seq[int],
+        *,
+        skip: Skip = NO_SKIP,
+        taps: Mapping[int, Tensor] = _NONE,
+        middles: Mapping[int, Tensor] = _NONE,
+        queries: Mapping[int, Tensor] = _NONE,
+    ) -> None:
+        """The given layers, but for what `skip` leaves out, over hidden [N, D] float32 at `positions`, in place.
+
+        cos and sin [T, rotary] are of all positions that may come. Where to put what layer i leaves: `taps[i]` [N, D]
+        the state after it, `middles[i]` the state after its attention, `queries[i]` [N, H, d] its queries, turned.
+        """
+        passed = CPass(
+            hidden.data_ptr(), ints(positions), cos.data_ptr(), sin.data_ptr(), len(positions),
+            describe(spans), len(spans), ints(layers), len(layers),
+            *(_places(kept, layers) for kept in (taps, middles, queries)),
+            skip.flags(layers) if skip else None,
+        )  # fmt: skip
+        check(self._native.od_model_run(self.handle, ctypes.byref(passed)))
+
+    def logits(self, hidden: Tensor, *, norm: bool) -> Tensor:
+        """[M, D] float32 -> [M, V] float32; `norm`: the final norm first. A prompt's inner chunk has no such row."""
+        hidden = hidden.contiguous()
+        out = torch.empty(hidden.shape[0], self.shape.vocab)
+        check(self._native.od_model_logits(self.handle, hidden.data_ptr(), hidden.shape[0], int(norm), out.data_ptr()))
+        return out
+
+
+def describe(spans: Seq[Span]) -> "ctypes.Array[CSpan]":
+    """For the C interface; ctypes keeps what the pointers point at."""
+    described = (CSpan * len(spans))()
+    for to, span in zip(described, spans, strict=True):
+        to.start, to.stop, to.base, to.first = span.start, span.stop, span.base, span.first
+        memory = span.memory
+        width = memory.keys.shape[-1]
+        to.keys, to.values = memory.keys.data_ptr(), memory.values.data_ptr()
+        to.key_scales, to.value_scales = pointer(memory.key_scales), pointer(memory.value_scales)
+        to.pages = memory.table.data_ptr()
+        to.layer_rows, to.page_rows, to.head_rows = (stride // width for stride in memory.keys.stride()[:3])
+        if span.paths is not None:
+            to.ends, to.path = _flatten(span.paths)
+    return described
+
+
+def _places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes.c_void_p] | None":
+    """A pointer for each layer; null where nothing is kept."""
+    if not kept:
+        return None
+    return (ctypes.c_void_p * len(layers))(*(kept[i].data_ptr() if i in kept else None for i in layers))
+
+
+def ints(values: Seq[int]) -> "ctypes.Array[ctypes.c_int32]":
+    """Whole numbers as a C array of int32."""
+    return (ctypes.c_int32 * len(values))(*values)
+
+
+def pointer(values: Tensor | None) -> int | None:
+    """For the C interface; None is null."""
+    return values.data_ptr() if values is not None else None
+
+
+def _flatten(paths: Seq[Seq[int]]) -> tuple[ctypes.Array[ctypes.c_int32], ctypes.Array[ctypes.c_int32]]:
+    """(end of each path, all paths one after the other)."""
+    flat: list[int] = []
+    ends: list[int] = []
+    for path in paths:
+        flat += path
+        ends.append(len(flat))
+    return ints(ends), ints(flat)

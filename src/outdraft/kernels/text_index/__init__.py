@@ -1,0 +1,1 @@
+"""Indices over texts in native code: suffix arrays, suffix trees and suffix automata."""

@@ -1,0 +1,51 @@
+"""What a cell of the matrix saw: tokens drafted and accepted, and commits that brought two tokens or more.
+
+A cell in which nothing is accepted proves nothing about acceptance, so it fails, whatever its texts say.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+from outdraft.core.events import StepEvent
+from outdraft.core.policy import Budget, Policy
+from outdraft.core.sequence import Sequence
+
+LEAST_ACCEPTED, LEAST_RUNS = 20, 5
+
+
+@dataclass(slots=True, kw_only=True)
+class Tally:
+    """Counted over all engines of one cell."""
+
+    drafted: int = 0
+    accepted: int = 0
+    runs: int = 0  # commits of two tokens or more
+
+    def reset(self) -> None:
+        self.drafted = self.accepted = self.runs = 0
+
+    @property
+    def is_enough(self) -> bool:
+        """Whether the cell has seen acceptance at work."""
+        return self.accepted >= LEAST_ACCEPTED and self.runs >= LEAST_RUNS
+
+
+class Counted:
+    """A policy whose rounds are counted. It sees every round that may have drafted."""
+
+    def __init__(self, policy: Policy, tally: Tally) -> None:
+        self._policy, self._tally = policy, tally
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        return self._policy.plan(seqs)
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """The policy's own; every event is counted."""
+        for event in events:
+            self._tally.drafted += event.num_draft_tokens
+            self._tally.accepted += event.num_accepted
+            self._tally.runs += event.num_accepted > 0 and len(event.tokens) > 1
+        self._policy.update(events)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        self._policy.end(seqs)

@@ -1,0 +1,91 @@
+"""The sampled half of a drafter's proof: unseeded texts have the target's distribution, and a biased rule would be
+noticed.
+
+Short texts over a small vocabulary are written by the whole engine, in ragged batches, under the rule that `auto` picks
+for the drafter's guesses (which reads `q`: a drafter whose q is not the distribution that it drew from is caught here).
+Every token is counted under the tokens before it, and the counts are judged against the target's exact distributions.
+"""
+
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor
+
+from outdraft.core.coins import Coins
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.core.verdict import Verdict
+from outdraft.core.verifier import Verifier
+from outdraft.sampling.warp import warp_nodes
+from outdraft.testing.audit import require
+from outdraft.testing.sample_distribution import SampledDistribution, judge_counts
+from outdraft.testing.subject import Subject, run
+from outdraft.verify.auto import Auto
+from outdraft.verify.shared.case import Case, PerDraft
+
+PROMPT = (1, 2, 1, 2, 3, 1, 2)  # something to copy, so that look-up drafters draft
+LENGTH = 3
+
+
+class Uncoupled:
+    """A rule, denied the shared noise: what `auto` does for requests without a seed, reproducibly with one."""
+
+    def __init__(self, rule: Verifier) -> None:
+        self.rule = rule
+        self.lossless = rule.lossless
+
+    def couples(self, request: Request) -> bool:
+        return False
+
+    def __call__(self, packed: PackedDrafts, p: Tensor, coins: Seq[Coins]) -> list[Verdict]:
+        """The rule's own verdicts."""
+        return self.rule(packed, p, coins)
+
+
+def sampled_distribution_is_the_targets(
+    subject: Subject, *, num_texts: int = 500, rule: Verifier | None = None, length: int = LENGTH
+) -> None:
+    """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8.
+
+    `rule`: in place of `auto`; one that couples without a seed keeps its noise. `length`: tokens of a text.
+    """
+    rule = rule or Auto()
+    unseeded = Request(prompt_token_ids=PROMPT, params=SamplingParams(temperature=1.0))
+    honest = sample(subject, rule if rule.couples(unseeded) else Uncoupled(rule), num_texts, length)
+    require(
+        honest.passes,
+        f"{subject.row.name}: sampled texts do not have the target's distribution (p={honest.p_value:.2g}, "
+        f"TV={honest.tv:.3f}, noise up to {honest.tv_bound:.3f}, {honest.impossible} impossible tokens); "
+        "is q the distribution that the children were really drawn from, and None for deterministic guesses?",
+    )
+    biased = sample(subject, PerDraft(_believe), num_texts // 2, length)
+    require(not biased.passes, f"{subject.row.name}: a biased rule went unnoticed, so the test above says little")
+
+
+def sample(subject: Subject, rule: Verifier, num_texts: int, length: int = LENGTH) -> SampledDistribution:
+    """Write texts under `rule`, and judge their distribution."""
+    engine = subject.engine(verifier=rule, depth=length)
+    settings = [SamplingParams(max_tokens=length, temperature=1.0, seed=seed) for seed in range(num_texts)]
+    outcomes = run(engine, [Request(prompt_token_ids=PROMPT, params=params) for params in settings])
+    texts = [tuple(outcome.seq.output) for outcome in outcomes]
+    contexts = sorted({text[:i] for text in texts for i in range(len(text))})
+    rows = {context: i for i, context in enumerate(contexts)}
+    counts = torch.zeros(len(contexts), subject.vocab_size, dtype=torch.float64)
+    for text in texts:
+        for i, token in enumerate(text):
+            counts[rows[text[:i]], token] += 1
+    plain = outcomes[0].seq  # every text has the same settings but for its seed, and no warp reads that
+    distributions = torch.stack(
+        [warp_nodes(plain, subject.next_logits([*PROMPT, *context])[None])[0].double() for context in contexts]
+    )
+    return judge_counts(counts, distributions, sum(outcome.stats.num_steps for outcome in outcomes))
+
+
+def _believe(case: Case) -> Verdict:
+    """The planted bias: accept first children to the end, then draw from a distribution too sharp (a guess may be
+    honest)."""
+    node, depth = 0, 0
+    while children := case.tree.children[node]:
+        node, depth = children[0], depth + 1
+    return case.verdict(node, case.coins.draw(case.p[node] ** 2, depth))

@@ -1,0 +1,203 @@
+"""Whole files of every kind, made once in an empty directory, and how each is read.
+
+A case damages one file of a copy. What reads it is what a user would call: an engine that writes a few tokens, a
+recipe, a look-up.
+"""
+
+import json
+import os
+import shutil
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from random import Random
+
+import torch
+
+from outdraft import zoo
+from outdraft.core.params import SamplingParams
+from outdraft.core.skip import Skip
+from outdraft.drafters.shared.look_up.datastore.documents import read_documents
+from outdraft.drafters.shared.own_layers.skip_sets import save_skip
+from outdraft.engine.assembly.roles import read_companions
+from outdraft.engine.llm import LLM
+from outdraft.kernels.library import wanted_kind
+from outdraft.models.gguf_write import write_gguf
+from outdraft.models.load import load_model, open_weights, save_model
+from outdraft.models.packed_file import place_of
+from outdraft.models.quantize import quantize_decoder
+from outdraft.nn.quant.config import QuantConfig
+from outdraft.testing.mutated_files.mutate import damage_bytes, damage_json
+from outdraft.testing.strange.stage import CONTEXT, VOCAB, Stage
+from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.weights.safetensors import INDEX, SINGLE, TensorStore, save_tensors
+
+PROMPT = {"prompt_token_ids": [1, 2, 3, 4, 5, 1, 2, 3]}
+FEW = SamplingParams(max_tokens=3)
+Damage = Callable[[bytes, Random], tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Subject:
+    """One file of a whole thing: which, how it is damaged, and what reads the thing."""
+
+    name: str
+    home: Path  # the whole thing: a directory that is copied
+    file: str  # in it
+    damage: Damage
+    read: Callable[[Path], object]  # given the copy
+
+
+class Files:
+    """The whole things, in `directory`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.stage = Stage(directory)
+        self.directory = directory
+        self.models = directory / "models"
+        if not self.models.exists():
+            self._make()
+
+    def subjects(self) -> list[Subject]:
+        """Every kind that outdraft reads; those that hold most come several times."""
+        made = []
+        for home in sorted(self.models.iterdir()):
+            for path in sorted(home.iterdir()):
+                damage = {".json": damage_json, ".safetensors": damage_safetensors}.get(path.suffix, damage_bytes)
+                read = {"gguf": _write_gguf_text, "packed": self._stream, "eagle": self._head("eagle"),
+                        "early_exit": self._head("early_exit")}.get(home.name, _write_text)  # fmt: skip
+                if not (home.name == "packed" and path.suffix != ".packed"):
+                    name = f"{home.name}/{path.name}"
+                    made.append(Subject(name=name, home=home, file=path.name, damage=damage, read=read))
+        weighty = [one for one in made if one.home.name in ("llama", "gguf", "packed", "int4")]
+        return [*made, *weighty, *self._others(), *self._others()]
+
+    def _others(self) -> list[Subject]:
+        def subject(name: str, read: Callable[[Path], object], damage: Damage = damage_bytes) -> Subject:
+            return Subject(name=name, home=self.directory / "others", file=name, damage=damage, read=read)
+
+        recipe = subject("recipe.toml", lambda path: self.stage.llm.with_recipe(path).generate(PROMPT, FEW))
+        return [
+            recipe,
+            subject("store", lambda path: self._draft("rest", datastore=str(path))),
+            subject("store", lambda path: self._draft("sam", datastore=str(path))),
+            subject("skip.json", lambda path: self._draft("draft_verify", skip=str(path)), damage_json),
+            subject("documents.jsonl", lambda path: list(read_documents(path))),
+        ]
+
+    def _draft(self, drafter: str, **options: object) -> object:
+        return self.stage.llm.with_drafter(drafter, options).generate(PROMPT, FEW)
+
+    def _head(self, drafter: str) -> Callable[[Path], object]:
+        return lambda home: self.stage.zoo.with_drafter(drafter, {"model": str(home)}).generate(PROMPT, FEW)
+
+    def _make(self) -> None:
+        made = self.directory / "half"
+        for name in ("llama", "gpt2", "gpt_neox", "mistral", "qwen3"):
+            config = tiny_config(name, vocab=VOCAB, layers=3, hidden=64, inner=96, heads=2, kv_heads=1, max_len=CONTEXT)
+            save_model(random_decoder(config, seed=2, dtype=torch.bfloat16, exact=False), made / name)
+        for name in ("sharded", "int4", *["packed"] * (wanted_kind() is not None)):
+            shutil.copytree(made / "llama", made / name)
+        save_model(quantize_decoder(load_model(made / "int4"), QuantConfig(bits=4, group_size=0)), made / "int4")
+        _shard(made / "sharded")
+        for home in made.iterdir():
+            shutil.copyfile(self.stage.target / "tokenizer.json", home / "tokenizer.json")
+        for name, text in _BESIDE.items():
+            (made / "llama" / name).write_text(json.dumps(text))
+        (made / "llama/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
+        (made / "gguf").mkdir()
+        write_gguf(made / "llama", made / "gguf/model.gguf")
+        for name in ("eagle", "early_exit"):  # heads of the zoo's target
+            (made / name).mkdir()
+            for file in ("config.json", "model.safetensors"):
+                shutil.copyfile(zoo.path(name) / file, made / name / file)
+        others = self.directory / "others"
+        others.mkdir()
+        shutil.copyfile(self.stage.store, others / "store")
+        (others / "recipe.toml").write_text(_RECIPE)
+        save_skip(Skip(frozenset({1}), frozenset({1})), 3, others / "skip.json", score=1.5)
+        (others / "documents.jsonl").write_text('{"text": "abc"}\n{"token_ids": [1, 2]}\n["a", {"b": "c"}]\n' * 5)
+        made.rename(self.models)
+        if not (self.models / "packed").exists():  # there are no kernels that stream
+            return
+        self._stream(self.models / "packed")
+        packed = next((self.models / "packed/outdraft/packed").glob("*.packed"))
+        packed.rename(self.models / "packed" / "weights.packed")
+        shutil.rmtree(self.models / "packed/outdraft")
+
+    def _stream(self, home: Path) -> object:
+        """Streamed from the packed file in `home`; the model itself is always the same one."""
+        os.environ["XDG_CACHE_HOME"] = str(home)
+        if (home / "weights.packed").exists():
+            place = home / "outdraft/packed" / self._packed_name
+            place.parent.mkdir(parents=True)
+            (home / "weights.packed").rename(place)
+        llm = LLM(self.models / "packed", dtype="bfloat16", weights_memory="150KB")
+        return llm.generate(PROMPT, FEW)
+
+    @cached_property
+    def _packed_name(self) -> str:
+        return place_of(open_weights(self.models / "packed", "bfloat16"), cache=Path()).name
+
+
+def damage_safetensors(data: bytes, dice: Random) -> tuple[str, bytes]:
+    """Of the header's document, half the time; the length before it then fits, or not."""
+    if dice.random() < 0.5:
+        return damage_bytes(data, dice)
+    (length,) = struct.unpack_from("<Q", data)
+    told, header = damage_json(data[8 : 8 + length], dice)
+    said = len(header) if dice.random() < 0.9 else length
+    return f"header: {told}", struct.pack("<Q", said) + header + data[8 + length :]
+
+
+def _write_text(home: Path) -> object:
+    read_companions(home)
+    llm = LLM(home, exact=False)
+    if (home / "chat_template.jinja").exists() and llm.codec is not None and llm.codec.chat_template is not None:
+        llm.codec.chat_template.render([{"role": "user", "content": "abc"}])
+    return llm.generate("abcabc", FEW)
+
+
+def _write_gguf_text(home: Path) -> object:
+    return LLM(home / "model.gguf", exact=False).generate(PROMPT, FEW)
+
+
+def _shard(home: Path) -> None:
+    """The one file as two, with an index."""
+    store = TensorStore(home)
+    names = sorted(store)
+    halves = {"one.safetensors": names[::2], "two.safetensors": names[1::2]}
+    for file, some in halves.items():
+        save_tensors({name: store[name] for name in some}, home / file)
+    table = {name: file for file, some in halves.items() for name in some}
+    (home / INDEX).write_text(json.dumps({"metadata": {"total_size": 1}, "weight_map": table}))
+    (home / SINGLE).unlink()
+
+
+_BESIDE: dict[str, object] = {
+    "tokenizer_config.json": {
+        "bos_token": "a", "eos_token": {"content": "b"}, "add_bos_token": True,
+        "chat_template": [{"name": "default", "template": "{{ messages }}"}],
+    },
+    "generation_config.json": {"eos_token_id": [1, 2]},
+    "companions.json": {"draft_model": "../draft", "head": {"eagle": "../eagle"}},
+}  # fmt: skip
+_RECIPE = """modifies_target = false
+[paper]
+title = "A paper"
+year = 2024
+link = "https://example.org"
+[drafter]
+name = "lookahead"
+[drafter.options]
+window = 5
+ngram = 4
+pool_from_prompt = true
+[verifier]
+name = "auto"
+[policy]
+name = "fixed"
+options = {num_speculative_tokens = 4}
+"""

@@ -1,0 +1,57 @@
+"""The heads of a bigger target guess what those of the small one guess."""
+
+import pytest
+import torch
+from contracts.rows.eagle import eagle_net
+from contracts.rows.early_exit import exit_head
+from drafters.drafting import make, sequence
+
+from outdraft.bench.inflate_head import inflate_head, is_head, layers_after
+from outdraft.core.draft import chain
+from outdraft.core.drafter import Seen
+from outdraft.core.packing import pack
+from outdraft.core.policy import Budget
+from outdraft.engine.runner import Runner
+from outdraft.models.inflate import inflate
+from outdraft.models.load import load_model, save_model
+from outdraft.testing.tiny import random_decoder, tiny_config
+
+
+def guess(target_dir, name, head_dir, **options):
+    """The tree or chain after a prompt."""
+    runner = Runner(load_model(target_dir))
+    drafter, seq = make(name, runner, model=str(head_dir), **options), sequence([3, 1, 4, 1, 5, 9, 2, 6])
+    n = len(seq.tokens) - 1
+    with torch.inference_mode():
+        runner.begin(seq)
+        drafter.begin([seq])
+        hidden = runner.forward(pack([seq], [chain([seq.pending])]), drafter.needs.taps).hidden
+        runner.commit(seq, range(n))
+        seq.num_cached = n
+        drafter.observe([Seen(seq=seq, start=0, num_committed=n, hidden={t: h[:n] for t, h in hidden.items()})])
+        return drafter.propose([seq], [Budget(depth=5)])[0]
+
+
+@pytest.mark.parametrize(("width", "depth"), [(2, 3), (1, 7), (4, 8)])
+@pytest.mark.parametrize("tie", [True, False])
+@pytest.mark.parametrize(("name", "make_head", "options"), [
+    ("eagle", eagle_net, {"width": 3, "nodes": 12}), ("eagle", eagle_net, {"width": 1}), ("early_exit", exit_head, {}),
+])  # fmt: skip
+def test_guesses_are_the_small_pairs(name, make_head, options, width, depth, tie, tmp_path):
+    target = random_decoder(tiny_config(layers=3, tie=tie), dtype=torch.float64)
+    save_model(target, tmp_path / "small")
+    head = tmp_path / "head"
+    head.mkdir()
+    make_head(target, head)
+    assert is_head(head) and not is_head(tmp_path / "small")
+    inflate(tmp_path / "small", tmp_path / "big", width=width, depth=depth)
+    inflate_head(head, tmp_path / "small", tmp_path / "big head", width=width, depth=depth)
+    small = guess(tmp_path / "small", name, head, **options)
+    big = guess(tmp_path / "big", name, tmp_path / "big head", **options)
+    assert small.num_nodes > 5
+    assert torch.equal(big.tokens, small.tokens) and torch.equal(big.parents, small.parents)
+
+
+def test_an_exit_keeps_its_share_of_the_depth():
+    assert [layers_after(done, 3, 9) for done in range(4)] == [0, 3, 6, 9]
+    assert [layers_after(done, 9, 12) for done in (0, 4, 9)] == [0, 6, 12]

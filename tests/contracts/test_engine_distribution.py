@@ -1,0 +1,91 @@
+"""The whole loop samples the target's distribution: real coins over many rounds, ragged batches, every rule, and
+planted faults.
+
+The rules alone are proven in tests/verify; here it is the engine between them that could go wrong: distributions handed
+to the wrong sequence, coins reused, a cut in the wrong place.
+"""
+
+from itertools import product
+
+import pytest
+import torch
+
+from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
+from outdraft.core.registry import find, make_options
+from outdraft.core.request import Request
+from outdraft.decode.step import Parts
+from outdraft.drafters.none import NoDrafter
+from outdraft.engine.loop import Engine
+from outdraft.sampling.warp import warp_nodes
+from outdraft.testing.contract.distribution import Uncoupled
+from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDrafter, TableTarget
+from outdraft.testing.sample_distribution import judge_counts
+from outdraft.testing.subject import run
+
+VOCAB, LENGTH, TEXTS = 5, 4, 350
+SETTINGS = {
+    "plain": {"temperature": 1.0},
+    "warped": {"temperature": 0.7, "top_p": 0.9, "min_p": 0.05},
+    "penalised": {"temperature": 1.0, "repetition_penalty": 1.4, "presence_penalty": 0.5, "frequency_penalty": 0.4},
+}
+CASES = [("rejection", 1), ("block", 1), ("multi_draft", 3), ("traversal", 3), ("coupled", 3), ("auto", 3)]
+
+
+def sample(verifier: str, width: int, settings: dict, *, claim_uniform: bool = False):
+    """Write short texts in batches of unequal neighbours; the verdict on their distribution."""
+    p, q = TableTarget(vocab_size=VOCAB, seed=1), TableTarget(vocab_size=VOCAB, seed=2)
+    drafter = RandomTreeDrafter(lambda tokens: torch.softmax(q.next_logits(tokens), -1), max_width=width)
+    if claim_uniform:
+        honest = drafter.propose
+        drafter.propose = lambda seqs, budgets: [flattened(draft) for draft in honest(seqs, budgets)]
+    method = find("verifier", verifier)
+    rule = Uncoupled(method.build(make_options(method, {}))) if verifier == "auto" else method.build(method.options())
+    policy = ConstantPolicy(Budget(depth=3))
+    engine = Engine(Parts(target=AuditedTarget(p), drafter=drafter, verifier=rule, policy=policy))
+    prompts = [(1, 2), (3,), (0, 4, 2)]
+    requests = [
+        Request(
+            prompt_token_ids=prompts[i % 3], params=SamplingParams(max_tokens=LENGTH - i % 3 % 2, seed=i, **settings)
+        )
+        for i in range(TEXTS * 3)
+    ]
+    contexts = [(k, c) for k in range(3) for n in range(LENGTH) for c in product(range(VOCAB), repeat=n)]
+    index = {context: i for i, context in enumerate(contexts)}
+    counts = torch.zeros(len(contexts), VOCAB, dtype=torch.float64)
+    accepted = 0
+    for i, outcome in enumerate(run(engine, requests)):
+        accepted += outcome.stats.num_accepted_tokens
+        for n, token in enumerate(outcome.seq.output):
+            counts[index[i % 3, tuple(outcome.seq.output[:n])], token] += 1
+    distributions = torch.stack([distribution_after(p, prompts[k], context, settings) for k, context in contexts])
+    return judge_counts(counts, distributions, 0), accepted
+
+
+def flattened(draft):
+    """The same draft with a q that it was not drawn from."""
+    object.__setattr__(draft, "q", torch.full_like(draft.q, 1 / VOCAB))
+    return draft
+
+
+def distribution_after(p: TableTarget, prompt, context, settings: dict) -> torch.Tensor:
+    """The exact distribution of the next token, history included."""
+    engine = Engine(Parts(target=p, drafter=NoDrafter(), verifier=find("verifier", "coupled").build(None), policy=None))
+    seq = engine.add(Request(prompt_token_ids=prompt, params=SamplingParams(max_tokens=LENGTH + 1, **settings)))
+    for token in context:
+        seq.extend(token)
+    return warp_nodes(seq, p.next_logits(seq.tokens)[None], [[]])[0].double()
+
+
+@pytest.mark.parametrize(("verifier", "width"), CASES)
+@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
+def test_distribution(verifier, width, settings):
+    verdict, accepted = sample(verifier, width, settings)
+    assert verdict.passes, verdict
+    assert accepted > TEXTS / 4  # the rule had something to decide
+
+
+@pytest.mark.parametrize(("verifier", "width"), [("rejection", 1), ("block", 1), ("traversal", 3), ("multi_draft", 3)])
+def test_a_false_q_is_caught(verifier, width):
+    verdict, _ = sample(verifier, width, SETTINGS["plain"], claim_uniform=True)
+    assert not verdict.passes, verdict

@@ -1,0 +1,151 @@
+"""What a recipe leaves to its user: roles are filled by what is given, else by the model's companions, else refused."""
+
+import json
+from pathlib import Path
+
+import pytest
+from contracts.sides import randomise
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.errors import ConfigError
+from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
+from outdraft.engine.assembly.recipe import read_recipe, recipe_names
+from outdraft.engine.assembly.roles import read_companions
+from outdraft.engine.assembly.spelling import Words
+from outdraft.models.load import load_model, save_model
+
+GREEDY = SamplingParams(max_tokens=16, ignore_eos=True)
+SEVERAL = """
+[drafter]
+name = "several"
+[drafter.options]
+drafters = ["ngram", { method = "draft_model", model = "@draft_model" }, { method = "eagle", model = "@head?" }]
+"""
+
+
+@pytest.fixture
+def target(model_dir: Path, tmp_path: Path) -> Path:
+    """A directory of its own with the model's files, so that a test may write companions beside them."""
+    own = tmp_path / "target"
+    own.mkdir()
+    for path in model_dir.iterdir():
+        (own / path.name).symlink_to(path)
+    return own
+
+
+@pytest.fixture
+def eagle_dir(model_dir: Path, tmp_path: Path) -> Path:
+    model = load_model(model_dir)
+    shape = {"num_heads": 2, "num_kv_heads": 1, "head_dim": 8, "intermediate_size": 24}
+    config = EagleConfig(
+        taps=(0, 2), hidden_size=model.config.hidden_size, vocab_size=model.config.vocab_size,
+        max_len=model.config.max_len, **shape,
+    )  # fmt: skip
+    net = EagleNet(config, model, model.embedding.dtype)
+    randomise(net, seed=8)
+    save_eagle(net, tmp_path / "eagle")
+    return tmp_path / "eagle"
+
+
+def test_no_recipe_names_a_model():
+    """They run on any target: what belongs to one is a role."""
+    for name in recipe_names():
+        assert "zoo:" not in json.dumps(dict(read_recipe(name).drafter.options)), name
+
+
+def test_roles_are_filled_in_every_recipe_that_has_them(model_dir, draft_dir, eagle_dir):
+    plain = LLM(model_dir, dtype="float32")
+    wanted = plain.generate("abababab", GREEDY).token_ids
+    by_draft = plain.with_recipe("draft_model", draft_model=draft_dir)
+    assert by_draft.config["drafter"]["model"] == str(draft_dir)
+    assert by_draft.config["recipe"]["roles"] == {"draft_model": str(draft_dir)}
+    inner = plain.with_recipe("pipeinfer", draft_model=draft_dir)
+    assert inner.config["drafter"]["drafter"]["model"] == str(draft_dir)
+    by_head = LLM(model_dir, dtype="float32", recipe="eagle", head=eagle_dir)
+    results = [llm.generate("abababab", GREEDY) for llm in (by_draft, by_head, inner)]
+    assert all(result.token_ids == wanted for result in results)
+    assert all(result.stats.num_draft_tokens > 0 for result in results[:2])
+
+
+def test_auto_works_on_every_model_and_uses_what_is_filled(model_dir, draft_dir, eagle_dir):
+    plain = LLM(model_dir, dtype="float32")
+
+    def arms(**roles: object) -> list[str]:
+        llm = plain.with_recipe("auto", **roles)
+        assert llm.generate("abababab", GREEDY).token_ids == plain.generate("abababab", GREEDY).token_ids
+        return list(llm.config["drafter"]["arms"])
+
+    assert arms() == ["ngram", "suffix"]
+    assert arms(draft_model=draft_dir) == ["ngram", "suffix", "draft_model"]
+    assert arms(draft_model=draft_dir, head=eagle_dir) == ["ngram", "suffix", "draft_model", "eagle"]
+
+
+@pytest.mark.parametrize(
+    "words, says",
+    [
+        ({"recipe": "eagle"}, "recipe 'eagle' leaves the role 'head' to you: give head=.*--head"),
+        ({"recipe": "draft_model"}, "recipe 'draft_model' leaves the role 'draft_model'.*--draft-model"),
+        ({"recipe": "rest"}, "recipe 'rest' leaves the role 'datastore'.*outdraft datastore build"),
+        ({"recipe": "ngram", "head": "x"}, "head='x' fills a role that recipe 'ngram' does not have; it has none"),
+        ({"recipe": "eagle", "draft_model": "x"}, "recipe 'eagle' does not have; it has head"),
+        ({"head": "x"}, "head='x' fills a role of a recipe, and no recipe is given"),
+        ({"drafter": "rest", "datastore": "x"}, "no recipe is given"),
+        ({"recipe": "draft_model", "draft_model": "x", "drafter_options": {"model": "y"}}, "it has none"),
+    ],
+)
+def test_an_open_role_and_one_that_is_not_there_are_refused(words, says):
+    with pytest.raises(ConfigError, match=says):
+        Words(**words).read()
+
+
+def test_an_option_may_take_a_roles_place():
+    read = Words(recipe="draft_model", drafter_options={"model": "mine"}).read()
+    assert read.drafter_options["model"] == "mine" and "roles" not in read.recipe
+
+
+def test_a_models_companions_fill_roles(target, draft_dir, eagle_dir, tmp_path):
+    elsewhere = tmp_path / "elsewhere"
+    save_model(load_model(draft_dir), elsewhere)
+    said = {"draft_model": {"any": "../elsewhere", "universal": "own/name"}, "head": {"eagle": "../eagle"}}
+    (target / "companions.json").write_text(json.dumps(said))
+    llm = LLM(target, dtype="float32", recipe="draft_model")
+    assert llm.config["drafter"]["model"] == str(elsewhere.resolve())
+    given = llm.with_recipe("draft_model", draft_model=draft_dir)
+    assert given.config["drafter"]["model"] == str(draft_dir), "what the user gives goes before"
+    assert llm.with_recipe("eagle").config["recipe"]["roles"] == {"head": str(eagle_dir.resolve())}
+    found = read_companions(target)
+    assert Words(recipe="uag").read(lambda: found).drafter_options["model"] == "own/name"
+    with pytest.raises(ConfigError, match="leaves the role 'head'"):
+        llm.with_recipe("early_exit")
+
+
+@pytest.mark.parametrize(
+    "text, says",
+    [
+        ("{", "not readable JSON"),
+        ("[]", "one JSON object"),
+        ('{"heads": "x"}', "did you mean 'head'"),
+        ('{"head": 3}', "must be the text of a path"),
+        ('{"head": {"eagle": ""}}', "must be the text of a path"),
+    ],
+)
+def test_companions_that_say_something_else_are_refused(target, text, says):
+    (target / "companions.json").write_text(text)
+    with pytest.raises(ConfigError, match=says):
+        LLM(target, recipe="eagle")
+
+
+def test_a_recipe_of_ones_own_has_roles_that_are_checked_when_it_is_read(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(SEVERAL)
+    assert read_recipe(path).roles == {"draft_model": True, "head": False}
+    filled = Words(recipe=path, draft_model="d").read().drafter_options["drafters"]
+    assert filled == ["ngram", {"method": "draft_model", "model": "d"}]
+    for wrong, says in (
+        (SEVERAL.replace("@head?", "@haed?"), "names no role, did you mean 'head'"),
+        (SEVERAL.replace('"ngram", ', "").replace("@draft_model", "@draft_model?"), "drafters"),
+        (SEVERAL + '[verifier]\nname = "typical"\n[verifier.options]\nepsilon = "@head"\n', "only a drafter's options"),
+    ):
+        path.write_text(wrong)
+        with pytest.raises(ConfigError, match=says):
+            read_recipe(path)

@@ -1,0 +1,110 @@
+"""One mutant on trial: the tests that run its line, the quick ones first, in a forked process, until one fails.
+
+The parent has the heavy libraries loaded and nothing of ours, so a child begins at once and imports the mutated module
+in the honest one's place. An endless loop ends at a limit of processor time, a deadlock at one of the clock.
+"""
+
+import importlib
+import importlib.machinery
+import os
+import resource
+import signal
+import sys
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+import pytest
+
+from mutation.cover import Cover
+from mutation.mutants import ROOT, SOURCE, Mutant, statement_lines
+
+KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
+CLOCK = 20.0  # a trial may take so many times its processor time, on a busy machine
+
+
+def try_mutant(mutant: Mutant, cover: Cover, budget: float) -> tuple[str, str]:
+    """The verdict, and what it rests on. `budget`: seconds of tests at most, as they were measured."""
+    tests = list(choose_tests(cover, cover.tests_of(mutant.file, statement_lines(mutant.file, mutant.line)), budget))
+    if not tests:
+        return UNTESTED, "no test runs this line"
+    seconds = sum(cover.tests[test] for test in tests)
+    code = mutant.apply()
+    limit = 20 + 4 * seconds
+    child = os.fork()
+    if not child:
+        status = 70
+        try:
+            status = _run(SOURCE / mutant.file, code, tests, int(limit))
+        finally:
+            os._exit(status)
+    status = _wait(child, CLOCK * limit)
+    if status in (4, 5, 70):  # pytest's words for tests that are not there
+        raise RuntimeError(f"{mutant.key}: the tests that were chosen cannot be run; is the coverage stale?")
+    if status == 0:
+        return SURVIVED, f"{len(tests)} tests, {seconds:.0f} s"
+    return KILLED, {1: "a test fails", 2: "it cannot be imported"}.get(status, "it does not end")
+
+
+def choose_tests(cover: Cover, tests: set[str], budget: float) -> Iterator[str]:
+    """One of each test function before the second of any, the quick ones first, until the budget is spent."""
+    functions: dict[str, list[str]] = defaultdict(list)
+    for test in sorted(tests, key=lambda one: (cover.tests[one], one)):
+        functions[test.partition("[")[0]].append(test)
+    rounds = [(turn, cover.tests[test], test) for cases in functions.values() for turn, test in enumerate(cases)]
+    spent = 0.0
+    for _, cost, test in sorted(rounds):
+        if spent and spent + cost > budget:
+            continue
+        spent += cost
+        yield test
+
+
+def _run(path: Path, code: str, tests: list[str], limit: int) -> int:
+    """In the child: pytest's exit status."""
+    os.setpgid(0, 0)
+    os.chdir(ROOT)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, limit + 5))
+    nowhere = os.open(os.devnull, os.O_RDWR)
+    for stream in (0, 1, 2):
+        os.dup2(nowhere, stream)
+    honest = importlib.machinery.SourceFileLoader.get_code
+
+    def get_code(self: importlib.machinery.SourceFileLoader, fullname: str) -> object:
+        if Path(self.get_filename(fullname)) == path:
+            return compile(code, str(path), "exec")
+        return honest(self, fullname)
+
+    importlib.machinery.SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
+    try:
+        importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
+    except Exception:  # whatever it is, every test that needs the module would meet it
+        return 2
+    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]))
+
+
+def _wait(child: int, seconds: float) -> int:
+    """The exit status; negative where it had to be ended."""
+    began = monotonic()
+    while True:
+        found, status = os.waitpid(child, os.WNOHANG)
+        if found:
+            return os.waitstatus_to_exitcode(status)
+        if monotonic() - began > seconds:
+            os.killpg(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+            return -signal.SIGKILL
+        sleep(0.05)
+
+
+def preload() -> None:
+    """Load what every test needs of other people's code, before the first fork."""
+    import hypothesis  # noqa: F401
+    import numpy  # noqa: F401
+    import safetensors.torch  # noqa: F401
+    import tokenizers  # noqa: F401
+    import torch
+
+    torch.set_num_threads(1)
+    assert not any(name.startswith("outdraft") for name in sys.modules)

@@ -1,0 +1,61 @@
+"""Edges of the rules that a mutation run found untested: values in between, guesses made twice, bad rows."""
+
+import pytest
+import torch
+from verify.distributions import PAIRS, rule
+from verify.measuring import CONTEXT, deviation
+
+from outdraft.core.draft import Draft
+from outdraft.core.errors import NumericsError
+from outdraft.testing.enumerate_distribution import rounds
+from outdraft.testing.tables import Table, one_sequence, score
+from outdraft.verify.shared.chain import ratio
+
+P = Table(torch.tensor([[0.5, 0.4, 0.1]], dtype=torch.float64), 0)
+
+
+def guess(*tokens, sure=None):
+    """The same deterministic siblings below the pending token, whatever the coins."""
+    ids = torch.tensor([CONTEXT[-1], *tokens])
+    parents = torch.tensor([-1] + [0] * len(tokens))
+    confidence = None if sure is None else torch.tensor([1.0, *sure], dtype=torch.float64)
+    return lambda context, coins: Draft(tokens=ids, parents=parents, confidence=confidence)
+
+
+def chance_of(verifier, propose, temperature=1.0):
+    """The probability that a guess is accepted."""
+    found = rounds(verifier, P, propose, CONTEXT, temperature=temperature)
+    return sum(probability for probability, outcome in found if len(outcome.emitted) > 1)
+
+
+@pytest.mark.parametrize(("leniency", "kept"), [(1.0, False), (1.2, False), (1.3, True), (1.5, True), (2.0, True)])
+def test_leniency_is_a_factor_for_greedy_requests_too(leniency, kept):
+    """The target gives 0.4, the drafter was sure by 0.5: a factor above 1.25 keeps it, however small beyond 1."""
+    accepted = chance_of(rule("leniency", leniency=leniency), guess(1, sure=[0.5]), temperature=0)
+    assert accepted == (1 if kept else 0 if leniency > 1 else pytest.approx(0.4))
+
+
+@pytest.mark.parametrize("name", ["sequential", "multi_draft", "traversal", "coupled"])
+@pytest.mark.parametrize("which", PAIRS)
+def test_a_guess_made_twice_is_tried_once(name, which):
+    assert deviation(rule(name), PAIRS[which], (-1, 0, 0), propose=guess(1, 1), horizon=2) < 1e-9
+
+
+def test_a_deterministic_guess_counts_as_certain():
+    """Its q is 1: a ratio of 0.45 asks p for 0.45, and so it does of token 0 alone."""
+    gate = rule("gated", ratio=0.45, exact=False)
+    assert (chance_of(gate, guess(0)), chance_of(gate, guess(1))) == (1, 0)
+
+
+def test_the_ratio_of_what_is_forbidden_or_was_never_drawn():
+    assert (ratio(0.0, 0.5), ratio(0.5, 0.0), ratio(0.0, 0.0)) == (0, 0, 0)
+    assert (ratio(0.25, 0.5), ratio(0.5, 0.25)) == (0.5, 1)
+
+
+@pytest.mark.parametrize("bad", [(0, 0), (0, 2), (1, 1)])
+def test_the_row_that_is_no_distribution_is_named(bad):
+    seqs = [one_sequence(CONTEXT, id=i) for i in (0, 1)]
+    packed, p = score(P, seqs, [guess(0, 1)(None, None), guess(1)(None, None)])
+    p[packed.node_starts[bad[0]] + bad[1]] = torch.nan
+    with pytest.raises(NumericsError, match=f"node {bad[1]} of sequence {bad[0]} "):
+        rule("rejection" if bad[0] else "sequential")(packed, p, [None, None])

@@ -1,0 +1,103 @@
+"""Whole texts with the production coins: the counts are the target's, and planted faults are not."""
+
+import pytest
+from verify.distributions import rule
+
+from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
+from outdraft.testing import planted
+from outdraft.testing.sample_distribution import sample_distribution
+from outdraft.testing.tables import blend, drafts_from, random_table
+from outdraft.verify.shared.case import PerDraft
+
+CHAIN, TREE = (-1, 0, 1, 2), (-1, 0, 0, 1, 1, 2)
+TARGET, DRAFTER = random_table(8, 1, 1), random_table(8, 1, 2)  # unlike each other: rejections are frequent
+HONEST = [
+    ("coupled", TREE, True),
+    ("rejection", CHAIN, True),
+    ("block", CHAIN, True),
+    ("sequential", TREE, False),
+    ("multi_draft", TREE, True),
+    ("traversal", TREE, True),
+]
+PLANTED = [planted.accept_probable, planted.accept_dominated, planted.forget_residual]
+
+
+@pytest.mark.parametrize(("name", "parents", "sampled"), HONEST)
+def test_texts_have_the_targets_distribution(name, parents, sampled):
+    result = sample_distribution(rule(name), TARGET, drafts_from(DRAFTER, parents, sampled=sampled))
+    assert result.passes, result
+    assert result.num_rounds <= result.num_tokens == 20_000
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("name", "parents", "sampled"), HONEST)
+@pytest.mark.parametrize("share", [0.0, 0.5])
+def test_texts_have_the_targets_distribution_in_detail(name, parents, sampled, share):
+    target = random_table(8, 2, 3)
+    drafter = blend(target, random_table(8, 2, 4), share)
+    result = sample_distribution(
+        rule(name), target, drafts_from(drafter, parents, sampled=sampled), num_tokens=100_000, seed=7
+    )
+    assert result.passes, result
+
+
+@pytest.mark.parametrize("judge", PLANTED)
+def test_lossy_rules_fail(judge):
+    result = sample_distribution(PerDraft(judge, lossless=False), TARGET, drafts_from(DRAFTER, CHAIN), num_tokens=5000)
+    assert not result.passes, result
+
+
+def test_argmax_guesses_judged_by_a_soft_q_fail():
+    result = sample_distribution(
+        rule("block"),
+        TARGET,
+        drafts_from(DRAFTER, CHAIN),
+        num_tokens=3000,
+        guesses=lambda seq: planted.ArgmaxDraftCoins(draft_coins(seq)),
+    )
+    assert not result.passes, result
+
+
+def test_a_drafter_on_the_verifiers_noise_fails_unless_the_rule_is_coupled():
+    def shared(seq):
+        return KeyedDraftCoins(seq.seed, len(seq.tokens) - 1, coupled=True)
+
+    assert not sample_distribution(
+        rule("rejection"), TARGET, drafts_from(DRAFTER, CHAIN), num_tokens=10_000, guesses=shared
+    ).passes
+    assert sample_distribution(
+        rule("coupled"), TARGET, drafts_from(DRAFTER, CHAIN), num_tokens=5000, guesses=shared
+    ).passes
+
+
+def test_one_coin_for_a_whole_round_fails():
+    result = sample_distribution(
+        rule("rejection"),
+        TARGET,
+        drafts_from(DRAFTER, CHAIN),
+        num_tokens=10_000,
+        coins=lambda seq: planted.StuckCoins(verifier_coins(seq)),
+    )
+    assert not result.passes, result
+
+
+def test_coupled_texts_do_not_depend_on_the_draft():
+    """Not only the distribution: the text itself, with nothing drafted, a chain, a tree, sampled or not."""
+    texts = set()
+    for parents, sampled in [((-1,), True), (CHAIN, True), (TREE, True), (TREE, False)]:
+        emitted: list[int] = []
+
+        class Recorder:
+            lossless = True
+            couples = rule("coupled").couples
+
+            def __call__(self, packed, p, coins, emitted=emitted):
+                (verdict,) = rule("coupled")(packed, p, coins)
+                emitted += [*packed.drafts[0].tokens[list(verdict.path)].tolist(), verdict.token]
+                return [verdict]
+
+        sample_distribution(
+            Recorder(), TARGET, drafts_from(DRAFTER, parents, sampled=sampled), num_tokens=100, length=100
+        )
+        texts.add(tuple(emitted[:100]))
+    assert len(texts) == 1
