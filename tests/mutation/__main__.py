@@ -42,23 +42,28 @@ def main() -> int:
         for area in areas:
             _try(area, record, given, end)
     for area in areas:
+        wanted = {mutant.key for mutant in sample(area, SEED, _count(area, given))}
+        record.forget(area, wanted)
         sys.stdout.write(f"{area}: {score(record.of(area))}\n")
     return 0
 
 
 def _try(area: str, record: Record, given: argparse.Namespace, end: float) -> None:
-    count = given.count or GOALS.get(area, GOAL)[0]
-    cover = cover_of(area, given.state)
-    for mutant in sample(area, SEED, count):
+    cover, sound = cover_of(area, given.state), set[str]()
+    for mutant in sample(area, SEED, _count(area, given)):
         known = record.known.get(mutant.key)
         if monotonic() > end:
             return
         if known is not None and not (given.again and known["verdict"] in (trial.SURVIVED, trial.UNTESTED)):
             continue
-        verdict, why = trial.try_mutant(mutant, cover, given.budget * (10 if given.again else 1))
+        verdict, why = trial.try_mutant(mutant, cover, given.budget * (10 if given.again else 1), sound)
         record.add({"area": area, **mutant.tell(), "verdict": verdict, "why": why})
         sys.stdout.write(f"{area} {mutant.key} {mutant.file}:{mutant.line} {mutant.operator}: {verdict}, {why}\n")
         sys.stdout.flush()
+
+
+def _count(area: str, given: argparse.Namespace) -> int:
+    return given.count or GOALS.get(area, GOAL)[0]
 
 
 def _show(key: str, areas: list[str]) -> int:

@@ -1,6 +1,7 @@
 """Which test runs which line, and how long it takes: each folder of tests is run once under coverage.
 
-Data out: a JSON file a folder in the state folder, made again when the source of the area that asks has changed.
+Data out: a JSON file a folder in the state folder, made again when its tests or the source of the area that asks have
+changed.
 """
 
 import hashlib
@@ -63,8 +64,9 @@ def _read(folder: str, area: str, state: Path) -> dict:
     path = state / f"cover-{folder.replace('/', '-')}.json"
     if path.exists():
         known = json.loads(path.read_text())
-        if known["digests"][area] == _digest(area):
+        if _is_fresh(known, folder, area):
             return known
+        path.unlink()
     state.mkdir(parents=True, exist_ok=True)
     child = os.fork()
     if not child:
@@ -73,6 +75,8 @@ def _read(folder: str, area: str, state: Path) -> dict:
         finally:
             os._exit(0)
     os.waitpid(child, 0)
+    if not path.exists():
+        raise RuntimeError(f"{folder} could not be run under coverage")
     known = json.loads(path.read_text())
     if known["failed"]:
         raise RuntimeError(f"{folder} must pass before faults are planted; these fail: {known['failed'][:5]}")
@@ -119,11 +123,23 @@ def _measure(folder: str, path: Path) -> None:
         }
         for file in data.measured_files()
     }
-    digests = {area: _digest(area) for area in NEAR}
-    record = {"digests": digests, "failed": watch.failed, "tests": watch.seconds, "lines": lines}
+    digests = {area: _digest(SOURCE / area) for area in NEAR}
+    record = {
+        "digests": digests,
+        "folder": _digest(ROOT / folder),
+        "failed": watch.failed,
+        "tests": watch.seconds,
+        "lines": lines,
+    }
     path.write_text(json.dumps(record))
 
 
-def _digest(area: str) -> str:
-    texts = [path.read_bytes() for path in sorted((SOURCE / area).rglob("*.py"))]
+def _is_fresh(known: dict, folder: str, area: str) -> bool:
+    """Neither the source of the area nor the tests have changed since."""
+    return known["digests"][area] == _digest(SOURCE / area) and known["folder"] == _digest(ROOT / folder)
+
+
+def _digest(place: Path) -> str:
+    paths = [place] if place.is_file() else sorted(place.rglob("*.py"))
+    texts = [path.read_bytes() for path in paths]
     return hashlib.sha256(b"\0".join(texts)).hexdigest()

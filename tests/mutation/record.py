@@ -42,6 +42,10 @@ class Record:
         entries = sorted(self.known.values(), key=lambda one: (one["area"], one["key"]))
         self.path.write_text("".join(json.dumps(one) + "\n" for one in entries), "utf-8")
 
+    def forget(self, area: str, wanted: set[str]) -> None:
+        """Of an area keep these keys only: the source has changed, and others are no longer in the sample."""
+        self.known = {key: one for key, one in self.known.items() if one["area"] != area or key in wanted}
+
     def of(self, area: str) -> list[dict[str, Any]]:
         """What was tried of an area."""
         return [one for one in self.known.values() if one["area"] == area]

@@ -24,27 +24,48 @@ KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
 CLOCK = 20.0  # a trial may take so many times its processor time, on a busy machine
 
 
-def try_mutant(mutant: Mutant, cover: Cover, budget: float) -> tuple[str, str]:
-    """The verdict, and what it rests on. `budget`: seconds of tests at most, as they were measured."""
+def try_mutant(mutant: Mutant, cover: Cover, budget: float, sound: set[str]) -> tuple[str, str]:
+    """The verdict, and what it rests on.
+
+    `budget`: seconds of tests at most, as they were measured. `sound`: tests that were seen to pass here, in a forked
+    process and without a fault; a test that kills its first mutant is tried so before it is believed.
+    """
     tests = list(choose_tests(cover, cover.tests_of(mutant.file, statement_lines(mutant.file, mutant.line)), budget))
     if not tests:
         return UNTESTED, "no test runs this line"
     seconds = sum(cover.tests[test] for test in tests)
-    code = mutant.apply()
-    limit = 20 + 4 * seconds
+    limit = int(20 + 4 * seconds)
+    path = SOURCE / mutant.file
+    status, failed = _fork(path, mutant.apply(), tests, limit)
+    if status == 0:
+        return SURVIVED, f"{len(tests)} tests, {seconds:.0f} s"
+    if status in (3, 4, 5, 70):  # pytest's words for tests that are not there, and for itself
+        raise RuntimeError(f"{mutant.key}: the tests that were chosen cannot be run; is the coverage stale?")
+    if failed and failed not in sound:
+        before = tests[: tests.index(failed) + 1] if failed in tests else tests
+        if _fork(path, path.read_text("utf-8"), before, limit)[0]:
+            raise RuntimeError(f"{failed} fails here without any fault")
+        sound.add(failed)
+    ends = (-signal.SIGXCPU, -signal.SIGKILL)
+    why = {1: f"{failed} fails", 2: "it cannot be imported"}
+    return KILLED, why.get(status, "it does not end" if status in ends else f"the process dies, status {status}")
+
+
+def _fork(path: Path, code: str, tests: list[str], limit: int) -> tuple[int, str]:
+    """The exit status of these tests with `code` in the module's place, and the test that failed, if any."""
+    ear, mouth = os.pipe()
     child = os.fork()
     if not child:
         status = 70
         try:
-            status = _run(SOURCE / mutant.file, code, tests, int(limit))
+            os.close(ear)
+            status = _run(path, code, tests, limit, mouth)
         finally:
             os._exit(status)
+    os.close(mouth)
     status = _wait(child, CLOCK * limit)
-    if status in (4, 5, 70):  # pytest's words for tests that are not there
-        raise RuntimeError(f"{mutant.key}: the tests that were chosen cannot be run; is the coverage stale?")
-    if status == 0:
-        return SURVIVED, f"{len(tests)} tests, {seconds:.0f} s"
-    return KILLED, {1: "a test fails", 2: "it cannot be imported"}.get(status, "it does not end")
+    with os.fdopen(ear) as told:
+        return status, told.read().partition("\n")[0]
 
 
 def choose_tests(cover: Cover, tests: set[str], budget: float) -> Iterator[str]:
@@ -61,7 +82,19 @@ def choose_tests(cover: Cover, tests: set[str], budget: float) -> Iterator[str]:
         yield test
 
 
-def _run(path: Path, code: str, tests: list[str], limit: int) -> int:
+class _Tell:
+    """A pytest plug-in that writes the test that failed into a pipe."""
+
+    def __init__(self, pipe: int) -> None:
+        self._pipe = pipe
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Of every phase of a test."""
+        if report.failed:
+            os.write(self._pipe, f"{report.nodeid}\n".encode())
+
+
+def _run(path: Path, code: str, tests: list[str], limit: int, pipe: int) -> int:
     """In the child: pytest's exit status."""
     os.setpgid(0, 0)
     os.chdir(ROOT)
@@ -81,7 +114,8 @@ def _run(path: Path, code: str, tests: list[str], limit: int) -> int:
         importlib.import_module(".".join(path.relative_to(SOURCE.parent).with_suffix("").parts))
     except Exception:  # whatever it is, every test that needs the module would meet it
         return 2
-    return int(pytest.main(["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]))
+    words = ["-q", "-x", "-p", "no:cacheprovider", "-p", "no:randomly", *tests]
+    return int(pytest.main(words, plugins=[_Tell(pipe)]))
 
 
 def _wait(child: int, seconds: float) -> int:

@@ -6,6 +6,7 @@ The long run is `python -m outdraft.testing.fuzz` (docs/proof.md).
 import json
 from dataclasses import replace
 from random import Random
+from threading import Event
 
 import numpy as np
 import pytest
@@ -17,9 +18,10 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.core.registry import names
 from outdraft.core.request import Request
+from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
 from outdraft.sampling.coins import KeyedCoins
 from outdraft.sampling.warp import warp_nodes
-from outdraft.testing.fuzz import drive, keyed_draw
+from outdraft.testing.fuzz import drive, keyed_draw, run
 from outdraft.testing.fuzz.asks import Ask, Language, draw_settings
 from outdraft.testing.fuzz.journal import ACCEPTED, Journal, Totals
 from outdraft.testing.fuzz.models import Models
@@ -172,3 +174,24 @@ def test_a_run_that_shows_too_little_fails():
     assert list(Totals.of(whole[:-1]).missing(["one"])) == [f"no text of variant {list(VARIANTS)[-1]!r}"]
     whole[1].texts = 0
     assert "texts of 'seeded'" in next(iter(Totals.of(whole).missing(["one"])))
+
+
+@pytest.mark.logs_faults
+def test_a_drafter_that_raises_is_a_difference(session, monkeypatch):
+    monkeypatch.setattr(LookupDrafter, "propose", lambda *_: 1 / 0)
+    case = next(one for one in map(session.case, range(800)) if one.drafter == "ngram" and not one.kernels)
+    record = session._runner.run(case)
+    assert "survived: ZeroDivisionError" in record.difference["what"]
+
+
+def test_a_hang_in_a_thread_is_told_and_not_waited_for(session, monkeypatch):
+    free, ended = Event(), []
+    monkeypatch.setattr(drive, "_until", lambda *_: (free.wait(60) and ended.append(1)) or [])
+    monkeypatch.setattr(run, "SECONDS", 2.0)
+    case = next(
+        one for one in map(session.case, range(400)) if one.kind == PLAIN and "/" in one.model and not one.kernels
+    )
+    even = replace(case.asks[0], prompt=case.asks[0].prompt[:4] * 2)  # such a one streams
+    record = session._runner.run(replace(case, asks=(even,), leavers=(), shape="threads"))
+    free.set()
+    assert record.hung and "no end within" in record.difference["what"] and not ended

@@ -8,16 +8,18 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
+from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
-from outdraft import OutdraftError, __version__
+import outdraft
+from outdraft import OutdraftError
 from outdraft.testing.conformance.__main__ import load_rows
 from outdraft.testing.fuzz.journal import Journal, Totals
 from outdraft.testing.fuzz.run import Record
-from outdraft.testing.fuzz.session import Session
+from outdraft.testing.fuzz.session import Session, leave_at_once
 
 TELL_EVERY = 100  # cases
 
@@ -46,7 +48,7 @@ def main(words: list[str] | None = None) -> int:
                 return 0
             if given.case:
                 return _repeat(session, given.case)
-            head = {"seed": given.seed, "plant": given.plant, "outdraft": __version__}
+            head = {"seed": given.seed, "plant": given.plant, "rows": len(rows), "source": _digest()}
             return _run(session, Journal(given.out, head), given.texts)
         except OutdraftError as error:
             sys.stderr.write(f"error: {error}\n")
@@ -60,12 +62,23 @@ def _run(session: Session, journal: Journal, num_texts: int) -> int:
     for record in session.run_until(num_texts, journal):
         if record.difference is not None:
             _tell(record)
+        if record.hung:
+            leave_at_once()  # started again it goes on with the next case
         if len(journal.records) % TELL_EVERY == 0:
             sys.stderr.write(f"{len(journal.records)} cases, " + Totals.of(journal.records.values()).tell())
     totals = Totals.of(journal.records.values())
     missing = list(totals.missing(session.drafters))
     sys.stdout.write(totals.tell() + "".join(f"missing: {line}\n" for line in missing))
     return 1 if totals.differing or missing else 0
+
+
+def _digest() -> str:
+    """Of the source, so that texts of another one are not counted."""
+    package = Path(outdraft.__file__).parent
+    whole = sha256()
+    for path in sorted((*package.rglob("*.py"), *package.rglob("*.cpp"), *package.rglob("*.h"))):
+        whole.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
+    return whole.hexdigest()[:16]
 
 
 def _repeat(session: Session, numbers: list[int]) -> int:

@@ -27,11 +27,6 @@ class Text:
     num_drafted: int = 0
     whole: bool = True
 
-    @property
-    def content(self) -> tuple[Any, ...]:
-        """What has only one right value."""
-        return self.token_ids, self.text, self.finish_reason, self.logprobs
-
 
 def run(llm: LLM, shape: str, asks: Seq[Ask], leavers: Seq[Ask] = (), **per_request: Any) -> list[Text]:
     """Texts of `asks`, then of `leavers`."""
@@ -71,8 +66,11 @@ def _threads(llm: LLM, asks: list[Ask], per_request: dict[str, Any]) -> list[Tex
         stream = llm.stream(_prompt(ask), ask.params, **per_request)
         return _from_chunks(list(_until(stream, ask.leaves_after)))
 
-    with ThreadPoolExecutor(len(asks)) as pool:
+    pool = ThreadPoolExecutor(len(asks))
+    try:
         return list(pool.map(one, asks))
+    finally:
+        pool.shutdown(wait=False, cancel_futures=True)  # whoever hangs is not waited for
 
 
 def _until(stream: Iterator[Chunk], count: int | None) -> Iterator[Chunk]:

@@ -1,6 +1,6 @@
 """The record of a fuzz run: a line of JSON for the run, then one a case; read again, the run goes on where it stopped.
 
-    {"seed": 0, "plant": null, "outdraft": "0.1.0"}
+    {"seed": 0, "plant": null, "rows": 71, "source": "d2c1..."}
     {"case": 0, "kind": "greedy", "model": "qwen3/wide/2", "texts": 3, ..., "difference": null}
 
 `Totals` adds up what is required of a whole run, each share of it in proportion to the number of texts.

@@ -21,6 +21,7 @@ from outdraft.testing.fuzz.drive import Text
 from outdraft.testing.fuzz.oracle import Oracle, plain_greedy
 from outdraft.testing.fuzz.plan import PLAIN, Case
 from outdraft.testing.fuzz.subjects import Workshop
+from outdraft.testing.sweep.survived import Survived
 
 SECONDS = 600  # for one case; longer is a hang
 ORACLES_KEPT = 12
@@ -44,6 +45,7 @@ class Record:
     ties: int = 0
     cpu: float = 0.0  # seconds of this process
     refused: dict[str, str] = field(default_factory=dict)
+    hung: bool = False  # threads of it may still be at work
     difference: dict[str, Any] | None = None
 
 
@@ -66,8 +68,12 @@ class Runner:
         )  # fmt: skip
         began = process_time()
         try:
-            with _time_limit(SECONDS):
+            with _time_limit(SECONDS), Survived() as survived:
                 self._run(case, record)
+            if survived.broke and record.difference is None:
+                record.difference = {"what": f"survived: {survived.broke[0]!r}", "where": survived.where}
+        except HangError as error:
+            record.hung, record.difference = True, {"what": str(error)}
         except Exception as error:  # whatever it is, it is what was looked for
             record.difference = {"what": f"{type(error).__name__}: {error}"}
         record.cpu = round(process_time() - began, 3)

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO
+from typing import IO, NoReturn
 
 from outdraft.core.registry import find, names
 from outdraft.testing.fuzz.asks import Language
@@ -24,6 +24,7 @@ from outdraft.testing.fuzz.subjects import Workshop
 from outdraft.testing.spec_table import DrafterRow
 
 KERNELS = "OUTDRAFT_KERNELS"
+BARREN = 100  # cases in a row without a text, after which a run gives up
 
 
 @dataclass(slots=True, kw_only=True)
@@ -55,6 +56,8 @@ class Session:
         case = self.case(number)
         if case.kernels == os.environ.get(KERNELS, ""):
             return self._runner.run(case)
+        if (lost := self._children.get(case.kernels)) is not None and lost.poll() is not None:
+            del self._children[case.kernels]  # it ended itself after a case that hung
         child = self._child(case.kernels)
         sent, answers = _pipes(child)
         sent.write(f"{number}\n")
@@ -62,24 +65,31 @@ class Session:
         answer = answers.readline()
         if not answer:
             raise RuntimeError(f"the process with {KERNELS}={case.kernels} ended with {child.wait()} at case {number}")
-        return Record(**json.loads(answer))
+        record = Record(**json.loads(answer))
+        if record.hung:
+            child.wait()
+        return record
 
     def run_until(self, num_texts: int, journal: Journal) -> Iterator[Record]:
-        """Cases that the journal lacks, in order, until it has so many texts."""
-        texts, number = sum(record.texts for record in journal.records.values()), 0
-        while texts < num_texts:
+        """Cases that the journal lacks, in order, until it has so many texts or a hundred cases had none."""
+        texts, number, barren = sum(record.texts for record in journal.records.values()), 0, 0
+        while texts < num_texts and barren < BARREN:
             if number not in journal.records:
                 record = self.run(number)
                 journal.add(record)
                 texts += record.texts
+                barren = 0 if record.texts else barren + 1
                 yield record
             number += 1
 
     def serve(self, asked: IO[str], answers: IO[str]) -> None:
         """Run the case of every number that is read; one line of JSON for each."""
         for line in asked:
-            answers.write(json.dumps(asdict(self._runner.run(self.case(int(line))))) + "\n")
+            record = self._runner.run(self.case(int(line)))
+            answers.write(json.dumps(asdict(record)) + "\n")
             answers.flush()
+            if record.hung:
+                leave_at_once()
 
     def close(self) -> None:
         for child in self._children.values():
@@ -95,6 +105,12 @@ class Session:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment,
             )  # fmt: skip
         return self._children[kernels]
+
+
+def leave_at_once() -> NoReturn:
+    """End this process although threads of it hang, which Python would wait for."""
+    sys.stdout.flush()
+    os._exit(1)
 
 
 def _guesses(drafter: str) -> bool:

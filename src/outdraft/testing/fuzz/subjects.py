@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 
 from outdraft import LLM, SamplingParams
-from outdraft.core.errors import OutdraftError
+from outdraft.core.errors import DecodingError, OutdraftError
 from outdraft.core.registry import find
 from outdraft.drafters.shared.look_up.datastore.build import build_datastore
 from outdraft.testing.fuzz.models import ZOO, Models
@@ -70,6 +70,8 @@ class Workshop:
                     words["verifier"] = self.verifier
                 try:
                     llm = self._build(case, plain, options, words)
+                except DecodingError:  # it broke while it wrote, which is no refusal
+                    raise
                 except OutdraftError as refusal:
                     error, refused[f"{row}, policy {policy}"] = refusal, str(refusal)
                 else:

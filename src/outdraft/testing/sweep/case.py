@@ -7,13 +7,13 @@ hang       no end within the limit
 crash      the process died
 """
 
-import logging
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from outdraft.core.errors import DecodingError, OutdraftError
+from outdraft.testing.sweep.survived import Survived, last_lines
 
 GOOD = ("accepted", "refused")
 
@@ -53,7 +53,7 @@ class Verdict:
 def judge(number: int, case: Case) -> Verdict:
     """Run a case and say how it ended."""
     end, said, where = "accepted", "", ""
-    survived = _Survived()
+    survived = Survived()
     try:
         with survived:
             case.run()
@@ -62,36 +62,9 @@ def judge(number: int, case: Case) -> Verdict:
     except OutdraftError as error:
         end, said = "refused", str(error)
     except Overtime:
-        end, where = "hang", _places(traceback.format_exc())
+        end, where = "hang", last_lines(traceback.format_exc())
     except BaseException as error:  # whatever it is, it is the finding
-        end, said, where = "foreign", f"{type(error).__name__}: {error}", _places(traceback.format_exc())
+        end, said, where = "foreign", f"{type(error).__name__}: {error}", last_lines(traceback.format_exc())
     if survived.broke and end in GOOD:
         end, said, where = "foreign", f"survived: {survived.broke[0]!r}", survived.where
     return Verdict(number=number, name=case.name, end=end, said=said[:500], where=where)
-
-
-class _Survived(logging.Handler):
-    """Exceptions that are not ours and that outdraft logged, instead of raising them, while this is open."""
-
-    def __init__(self) -> None:
-        super().__init__(logging.WARNING)
-        self.broke: list[BaseException] = []
-        self.where = ""
-
-    def emit(self, record: logging.LogRecord) -> None:
-        """Keep what broke, of a record that tells it."""
-        error = record.exc_info[1] if record.exc_info else None
-        if error is not None and not isinstance(error, OutdraftError):
-            self.broke.append(error)
-            self.where = _places("".join(traceback.format_exception(error)))
-
-    def __enter__(self) -> "_Survived":
-        logging.getLogger("outdraft").addHandler(self)
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        logging.getLogger("outdraft").removeHandler(self)
-
-
-def _places(trace: str) -> str:
-    return "\n".join(trace.splitlines()[-9:])[-1200:]

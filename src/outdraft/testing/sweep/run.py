@@ -96,7 +96,7 @@ def main(module: str, count: int, words: list[str] | None = None) -> int:
     parser.add_argument("--journal", type=Path, help="verdicts, a line each; what stands there is not done again")
     parser.add_argument("--only", type=int, nargs="*", help="these cases alone, not journalled")
     given = parser.parse_args(words)
-    found = _read_journal(given.journal, given.seed)
+    found = {} if given.only else _read_journal(given.journal, given.seed)
     wanted = given.only or [number for number in range(given.count) if number not in found]
     ends = Counter(verdict.end for verdict in found.values())
     for verdict in sweep(module, iter(wanted), seed=given.seed):
@@ -114,6 +114,9 @@ def main(module: str, count: int, words: list[str] | None = None) -> int:
 def _read_journal(path: Path | None, seed: int) -> dict[int, Verdict]:
     if path is None or not path.exists():
         return {}
+    whole = path.read_text(encoding="utf-8")
+    if whole and not whole.endswith("\n"):  # the process ended in the middle of a line
+        path.write_text(whole[: whole.rfind("\n") + 1], encoding="utf-8")
     rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
     return {row["number"]: _verdict(row) for row in rows if row["seed"] == seed}
 
