@@ -109,7 +109,14 @@ class Machine(RuleBasedStateMachine):
         self.cache.check()
         for seq, rows in self.rows.items():
             assert read(self.cache, seq) == rows
+            self.from_some_row_on(seq)
             self.kernels_see_the_same(seq)
+
+    def from_some_row_on(self, seq):
+        n = self.cache.length(seq)
+        for start in {n // 3, n}:
+            for part, whole in zip(self.cache.read(seq, 1, n, start), self.cache.read(seq, 1, n), strict=True):
+                assert torch.equal(part, whole[:, start:])
 
     def kernels_see_the_same(self, seq):
         memory, n = self.cache.memory(seq), self.cache.length(seq)

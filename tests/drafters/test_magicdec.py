@@ -4,10 +4,12 @@ import pytest
 import torch
 from drafters.drafting import make, sequence, write
 
+from outdraft.cache.config import CacheConfig
 from outdraft.core.errors import ConfigError
 from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
 from outdraft.drafters.shared.own_layers.sparse_view import last_queries
 from outdraft.engine.runner import Runner
+from outdraft.models.open_port import Rows
 from outdraft.testing.recompute import CacheRecheck
 from outdraft.testing.tiny import tiny_model
 
@@ -61,6 +63,31 @@ def test_a_view_holds_exact_rows_of_the_text_and_touches_none():
 
     share(budget=9, sinks=2, refresh=4, each_step=look, max_tokens=30)
     assert max(sizes) <= 9 + 4 + 5 and max(sizes) > 9
+
+
+@pytest.mark.parametrize("layout", ["static", "paged"])
+def test_a_round_reads_what_came_and_not_the_whole_text(layout, monkeypatch):
+    """Of a cache of bytes, which turns into floats all that is read."""
+    runner = Runner(MODEL, cache=CacheConfig(layout=layout, dtype="int8"))
+    drafter = make("magicdec", runner, budget=60)
+    read, most = Rows.read, [0]  # rows of the longest reading of each step
+
+    def watched(self, *arguments):
+        k, v = read(self, *arguments)
+        most[-1] = max(most[-1], k.shape[1])
+        return k, v
+
+    def look(live):
+        n = drafter.views.rows.length(live[0].id)
+        for layer in range(3 if n else 0):
+            theirs = read(runner.port.rows, live[0], layer)
+            for ours, whole in zip(drafter.views.rows.read(live[0].id, layer, n), theirs, strict=True):
+                assert torch.equal(ours, whole[:, :n])
+        most.append(0)
+
+    monkeypatch.setattr(Rows, "read", watched)
+    write([sequence(PROMPTS[0], max_tokens=24)], runner, drafter, k=4, each_step=look)
+    assert most[1] == len(PROMPTS[0]) and 0 < max(most[2:]) <= 5
 
 
 def test_streaming_keeps_sinks_and_window():

@@ -10,7 +10,7 @@ from outdraft.core.cache import PAGE
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.drafters.shared.own_layers.upper_half import upper_half
 from outdraft.engine.runner import Runner
-from outdraft.models.load import load_model, save_model
+from outdraft.models.load import load_model, load_network, save_model
 from outdraft.models.port import Origin
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
@@ -81,10 +81,13 @@ def test_old_rows_lose_their_lower_halves_and_recent_ones_stay_whole(stored):
     assert max(old.values()) >= 64 and halves.num_rounded == sum(old.values()) and not halves._rounded
 
 
-def test_over_a_cache_of_bytes_the_draft_reads_the_upper_halves_of_the_targets_own(stored):
+@pytest.mark.parametrize("layout", ["static", "paged"])
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])  # the second, where they are built, through the kernels
+def test_over_a_cache_of_bytes_the_draft_reads_the_upper_halves_of_the_targets_own(tmp_path, dtype, layout):
     """Hierarchical: one byte, its upper half for the draft, both halves for the pass that verifies."""
-    model, directory = stored
-    runner = Runner(model, origin=Origin(source=directory), cache=CacheConfig(dtype="int8"))
+    save_model(random_decoder(tiny_config(hidden=128, inner=64, vocab=64)), tmp_path)
+    cache = CacheConfig(layout=layout, dtype="int8")
+    runner = Runner(load_network(tmp_path, dtype), origin=Origin(source=tmp_path), cache=cache)
     drafter = make("quantized_self", runner, bits=8, kv_bits=4, buffer=16)
     looked = 0
 
@@ -94,7 +97,8 @@ def test_over_a_cache_of_bytes_the_draft_reads_the_upper_halves_of_the_targets_o
             whole = drafter.halves._rounded[seq.id] // PAGE
             ours, theirs = drafter.halves.views.rows.memory(seq.id), runner.cache.memory(seq.id)
             n = drafter.halves.views.rows.length(seq.id) // PAGE
-            for mine, own in ((ours.keys, theirs.keys), (ours.values, theirs.values)):
+            pages = theirs.table[:n].long()
+            for mine, own in ((ours.keys, theirs.keys[:, pages]), (ours.values, theirs.values[:, pages])):
                 assert torch.equal(mine[:, :whole] & -16, own[:, :whole] & -16)
                 assert not torch.equal(mine[:, :whole], own[:, :whole]) or not whole
                 assert torch.equal(mine[:, whole:n], own[:, whole:n])

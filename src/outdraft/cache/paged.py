@@ -76,11 +76,13 @@ class PagedCache(SlotCache[Pages]):
         page, place = self._places(self._entries[seq], range(slot, slot + k.shape[0]))
         self._planes.put((layer, page, slice(None), place), k, v)
 
-    def read(self, seq: int, layer: int, stop: int) -> tuple[Tensor, Tensor]:
-        """K and V of slots [0, stop), each [Hkv, stop, d]: copies."""
-        table = self._tensor(self._entries[seq].pages[: -(-stop // PAGE)])
+    def read(self, seq: int, layer: int, stop: int, start: int = 0) -> tuple[Tensor, Tensor]:
+        """K and V of slots [start, stop), each [Hkv, stop - start, d]: copies."""
+        before = start // PAGE
+        table = self._tensor(self._entries[seq].pages[before : -(-stop // PAGE)])
         k, v = self._planes.get((layer, table))  # [pages, Hkv, 16, d]
-        return k.transpose(0, 1).flatten(1, 2)[:, :stop], v.transpose(0, 1).flatten(1, 2)[:, :stop]
+        wanted = slice(start - before * PAGE, stop - before * PAGE)
+        return k.transpose(0, 1).flatten(1, 2)[:, wanted], v.transpose(0, 1).flatten(1, 2)[:, wanted]
 
     def memory(self, seq: int) -> KVMemory:
         """The pool, and the sequence's table."""

@@ -109,8 +109,8 @@ class SlotCache(ABC, Generic[S]):
         """Rows k and v [n, Hkv, d] into reserved slots `slot`.. of one layer."""
 
     @abstractmethod
-    def read(self, seq: int, layer: int, stop: int) -> tuple[Tensor, Tensor]:
-        """K and V of slots [0, stop), each [Hkv, stop, d]: a view or a copy."""
+    def read(self, seq: int, layer: int, stop: int, start: int = 0) -> tuple[Tensor, Tensor]:
+        """K and V of slots [start, stop), each [Hkv, stop - start, d]: a view or a copy."""
 
     @abstractmethod
     def memory(self, seq: int) -> KVMemory:

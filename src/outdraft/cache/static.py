@@ -54,9 +54,9 @@ class StaticCache(SlotCache[Block]):
         where = (layer, slice(None), slice(slot, slot + k.shape[0]))
         self._entries[seq].planes.put(where, k.transpose(0, 1), v.transpose(0, 1))
 
-    def read(self, seq: int, layer: int, stop: int) -> tuple[Tensor, Tensor]:
-        """K and V of slots [0, stop), each [Hkv, stop, d]: views, but for int8."""
-        return self._entries[seq].planes.get((layer, slice(None), slice(stop)))
+    def read(self, seq: int, layer: int, stop: int, start: int = 0) -> tuple[Tensor, Tensor]:
+        """K and V of slots [start, stop), each [Hkv, stop - start, d]: views, but for int8."""
+        return self._entries[seq].planes.get((layer, slice(None), slice(start, stop)))
 
     def memory(self, seq: int) -> KVMemory:
         """The block, cut into pages."""

@@ -59,8 +59,8 @@ class KVCache(Protocol):
         """Rows k and v [n, Hkv, d] into the reserved slots `slot`, `slot` + 1, ... of one layer."""
         ...
 
-    def read(self, seq: int, layer: int, stop: int) -> tuple[Tensor, Tensor]:
-        """K and V of one layer's slots [0, stop), each [Hkv, stop, d]: a view or a copy.
+    def read(self, seq: int, layer: int, stop: int, start: int = 0) -> tuple[Tensor, Tensor]:
+        """K and V of one layer's slots [start, stop), each [Hkv, stop - start, d]: a view or a copy.
 
         Who changes them puts them back before anybody else looks.
         """

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
-from outdraft.core.cache import KVCache
+from outdraft.core.cache import KVCache, KVMemory
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder
@@ -84,9 +84,13 @@ class Rows:
             start += count
         return BranchContext(self._cache, parts)
 
-    def read(self, seq: Sequence, layer: int) -> tuple[Tensor, Tensor]:
-        """K and V of the committed rows, each [Hkv, n, d]."""
-        return self._cache.read(seq.id, layer, self._cache.length(seq.id))
+    def read(self, seq: Sequence, layer: int, start: int = 0) -> tuple[Tensor, Tensor]:
+        """K and V of the committed rows from `start` on, each [Hkv, n - start, d]."""
+        return self._cache.read(seq.id, layer, self._cache.length(seq.id), start)
+
+    def memory(self, seq: Sequence) -> KVMemory:
+        """Where the rows stand."""
+        return self._cache.memory(seq.id)
 
 
 class Costs:

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor
 
 from outdraft.codecs.text import TextCodec
+from outdraft.core.cache import KVMemory
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder
@@ -104,8 +105,12 @@ class TargetRows(Protocol):
         """
         ...
 
-    def read(self, seq: Sequence, layer: int) -> tuple[Tensor, Tensor]:
-        """K and V of the text's cached rows, each [Hkv, n, d], as the cache keeps them (turned). Not to be changed."""
+    def read(self, seq: Sequence, layer: int, start: int = 0) -> tuple[Tensor, Tensor]:
+        """K and V of the text's cached rows from `start` on, each [Hkv, n - start, d], turned. Not to be changed."""
+        ...
+
+    def memory(self, seq: Sequence) -> KVMemory:
+        """Where the rows stand as the cache stores them, floats or bytes. Not to be changed."""
         ...
 
 

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
+from outdraft.cache.copy_rows import copy_rows
 from outdraft.core.sequence import Sequence
 from outdraft.models.port import TargetPort
 from outdraft.nn.context import CachedContext, WatchedContext
@@ -54,16 +55,36 @@ class SparseViews:
     def choose(self, seq: Sequence, choose: Choose) -> None:
         """Hold these rows of the text and no others."""
         self.rows.truncate(seq.id, 0)
-        self._write(seq, choose)
+        count = 0
+        for layer in range(self._port.facts.num_layers):
+            k, v = self._port.rows.read(seq, layer)
+            chosen = choose(layer, k)
+            if chosen.dim() == 1:
+                chosen = chosen.expand(k.shape[0], -1)
+            where = chosen[:, :, None].expand(-1, -1, k.shape[-1])  # [Hkv, m, d]
+            if layer == 0:
+                count = chosen.shape[1]
+                self.rows.reserve(seq.id, count)
+            self.rows.write(seq.id, layer, 0, k.gather(1, where).transpose(0, 1), v.gather(1, where).transpose(0, 1))
+        self.rows.commit(seq.id, range(count))
         self._copied[seq.id] = self._chosen_at[seq.id] = seq.num_cached
 
     def follow(self, seq: Sequence) -> None:
-        """Copy what the text has gained."""
-        first = self._copied[seq.id]
-        if first < seq.num_cached:
-            new = torch.arange(first, seq.num_cached, device=self._port.facts.device)
-            self._write(seq, lambda layer, keys: new)
-            self._copied[seq.id] = seq.num_cached
+        """Copy what the text has gained: as it is stored, where the view stores rows in the same way."""
+        first, count = self._copied[seq.id], seq.num_cached - self._copied[seq.id]
+        if count < 1:
+            return
+        self.rows.reserve(seq.id, count)
+        slot = self.rows.length(seq.id)
+        ours, theirs = self.rows.memory(seq.id), self._port.rows.memory(seq)
+        if ours.keys.dtype == theirs.keys.dtype:
+            copy_rows(theirs, range(first, seq.num_cached), ours, slot)
+        else:
+            for layer in range(self._port.facts.num_layers):
+                k, v = self._port.rows.read(seq, layer, first)
+                self.rows.write(seq.id, layer, slot, k.transpose(0, 1), v.transpose(0, 1))
+        self.rows.commit(seq.id, range(count))
+        self._copied[seq.id] = seq.num_cached
 
     def tentative(self, seqs: Seq[Sequence], offset: int, rooms: Seq[int]) -> CachedContext:
         """One row of each, `offset` places after the pending one, with room for `rooms[i]` rows from it on."""
@@ -76,22 +97,6 @@ class SparseViews:
         bases = [self.rows.length(seq.id) + offset for seq, offset in zip(seqs, offsets, strict=True)]
         segments = chain_segments([seq.id for seq in seqs], counts, bases)
         return CachedContext(self.rows, segments, exact=self._port.facts.exact)
-
-    def _write(self, seq: Sequence, choose: Choose) -> None:
-        """Append rows of the text to the view."""
-        slot = self.rows.length(seq.id)
-        count = 0
-        for layer in range(self._port.facts.num_layers):
-            k, v = self._port.rows.read(seq, layer)
-            chosen = choose(layer, k)
-            if chosen.dim() == 1:
-                chosen = chosen.expand(k.shape[0], -1)
-            where = chosen[:, :, None].expand(-1, -1, k.shape[-1])  # [Hkv, m, d]
-            if layer == 0:
-                count = chosen.shape[1]
-                self.rows.reserve(seq.id, count)
-            self.rows.write(seq.id, layer, slot, k.gather(1, where).transpose(0, 1), v.gather(1, where).transpose(0, 1))
-        self.rows.commit(seq.id, range(count))
 
 
 def last_queries(port: TargetPort, seq: Sequence, count: int) -> dict[int, Tensor]:
