@@ -14,6 +14,7 @@ from outdraft.bench.lineup import Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
+from outdraft.core.options import NESTED
 from outdraft.core.registry import find, make_options, override
 from outdraft.engine.assembly.recipe import read_recipe
 from outdraft.engine.assembly.roles import choose, read_companions, slots_of
@@ -73,11 +74,11 @@ class Maker:
         """An option that describes drafters (as `several`'s does), with the models of those made too."""
         if isinstance(value, list | tuple):
             return [self._nested(one) for one in value]
-        if not isinstance(value, dict) or "method" not in value:
+        if not isinstance(value, dict) or NESTED not in value:
             return value
-        options = {key: one for key, one in value.items() if key != "method"}
-        made = self.make(Rival(name=value["method"], options=options))
-        return {"method": made.name, **made.options}
+        options = {key: one for key, one in value.items() if key != NESTED}
+        made = self.make(Rival(name=value[NESTED], options=options))
+        return {NESTED: made.name, **made.options}
 
     def _made(self, name: str) -> str:
         """Where the model of this name is, made if it has to be."""

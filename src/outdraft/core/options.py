@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 from outdraft.core.errors import ConfigError
 
+NESTED = "method"  # the key by which a table among a drafter's options names a drafter, the others being its options
 Quantization = Literal["auto", "none", "int8", "int4"]
 
 

@@ -159,6 +159,11 @@ def _aliases(options: type[contract.IsDataclass]) -> dict[str, str]:
     return {alias: f.name for f in fields(options) for alias in f.metadata.get("aliases", ())}
 
 
+def option_names(method: "contract.Method[contract.Options]") -> list[str]:
+    """Names and aliases of a plug-in's options."""
+    return [name for f in fields(method.options) for name in (f.name, *f.metadata.get("aliases", ()))]
+
+
 def option_defaults(method: "contract.Method[contract.Options]") -> dict[str, Any]:
     """Name and default of every option."""
     return asdict(method.options())

@@ -20,10 +20,13 @@ class NgramOptions:
     """How to look up. Raises `ConfigError` naming what is out of range."""
 
     max_ngram: int = field(  # longest suffix, tried first
-        default=3, metadata={"aliases": ("prompt_lookup_max", "max_matching_ngram_size", "max_ngram_size")}
+        default=3,
+        metadata={
+            "aliases": ("prompt_lookup_max", "ngram_prompt_lookup_max", "max_matching_ngram_size", "max_ngram_size")
+        },
     )
     min_ngram: int = field(  # shortest suffix looked up
-        default=1, metadata={"aliases": ("prompt_lookup_min", "ngram_match_min")}
+        default=1, metadata={"aliases": ("prompt_lookup_min", "ngram_prompt_lookup_min", "ngram_match_min")}
     )
     width: int = 1  # distinct continuations merged into one tree; 1: a chain
     wrap: bool = True  # a copy that reaches the end of the text goes on with its own guess (text in a loop)

@@ -21,7 +21,7 @@ from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.precision import FULL
 from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.assembly.setup import Setup
-from outdraft.engine.assembly.spelling import WORDS, read_words
+from outdraft.engine.assembly.spelling import WORDS, read_beside, read_words
 from outdraft.engine.call import Call
 from outdraft.engine.prompts import Prompt, PromptReader
 from outdraft.engine.thread import EngineThread
@@ -104,7 +104,7 @@ class LLM:
     ) -> None:
         cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
         combination = read_words(
-            LLM.__init__, unknown, lambda: read_companions(resolve(str(model))),
+            unknown, LLM.__init__, lambda: read_companions(resolve(str(model))),
             drafter=drafter, drafter_options=drafter_options, verifier=verifier, verifier_options=verifier_options,
             policy=policy, policy_options=policy_options, num_speculative_tokens=num_speculative_tokens, recipe=recipe,
             speculative_config=speculative_config, draft_model=draft_model, speculative_model=speculative_model,
@@ -148,12 +148,12 @@ class LLM:
         """Whether what it writes has the target's distribution; a lossy verifier says no."""
         return self.engine.lossless
 
-    def with_drafter(self, drafter: str, options: Mapping[str, Any] | None = None, **others: Any) -> "LLM":
+    def with_drafter(self, drafter: str, drafter_options: Mapping[str, Any] | None = None, **others: Any) -> "LLM":
         """Another engine over the same loaded weights, which it keeps: with elastic precision, those of this moment.
 
         `others`: verifier, verifier_options, policy, policy_options, num_speculative_tokens, as for `LLM`.
         """
-        return self.with_speculation(drafter=drafter, drafter_options=options, **others)
+        return self.with_speculation(drafter=drafter, drafter_options=drafter_options, **others)
 
     def with_recipe(self, recipe: str | Path, **others: Any) -> "LLM":
         """Likewise with a recipe. `others` override it: drafter_options, verifier, policy, their options, ..."""
@@ -163,7 +163,7 @@ class LLM:
         """Likewise, in any words by which `LLM` is told what drafts: speculative_config, draft_model, recipe, ..."""
         unknown = {word: words.pop(word) for word in words.keys() - WORDS}
         companions = partial(read_companions, self._setup.directory)
-        setup = replace(self._setup, combination=read_words(LLM.__init__, unknown, companions, **words))
+        setup = replace(self._setup, combination=read_beside(unknown, LLM.__init__, companions, **words))
         other = object.__new__(LLM)
         other._run(setup, engine_beside(setup, self.engine, self.config["precision"]))
         return other

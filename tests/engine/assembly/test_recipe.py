@@ -141,11 +141,30 @@ def test_two_meanings_are_refused(words, says):
 @pytest.mark.parametrize(
     "word, meant",
     [("draft_modl", "draft_model"), ("assistant_model", "draft_model"), ("speculate", "num_speculative_tokens"),
-     ("num_speculative_token", "num_speculative_tokens"), ("ngram_prompt_lookup_max", "drafter_options")],
+     ("num_speculative_token", "num_speculative_tokens"), ("draftr_options", "drafter_options"),
+     ("ngram_prompt_lookup_max", r"drafter_options=\{'ngram_prompt_lookup_max'"),
+     ("max_ngram", r"an option of a drafter: drafter_options=\{'max_ngram'")],
 )  # fmt: skip
 def test_a_wrong_key_names_the_right_one(model_dir, word, meant):
     with pytest.raises(ConfigError, match=meant):
         LLM(model_dir, **{word: "x"})
+
+
+def test_another_engine_over_the_same_weights_says_what_it_keeps(model_dir):
+    plain = LLM(model_dir, dtype="float32")
+    with pytest.raises(ConfigError, match=r"'guard' belongs to LLM.*keeps it as it was"):
+        plain.with_drafter("ngram", guard=0)
+    with pytest.raises(ConfigError, match="takes no 'verifer', did you mean 'verifier'"):
+        plain.with_recipe("ngram", verifer="greedy")
+    both = plain.with_drafter("ngram", drafter_options={"max_ngram": 2})
+    assert both.config["drafter"]["max_ngram"] == 2
+
+
+@pytest.mark.parametrize("word", ["draft_model", "speculative_model", "head", "datastore"])
+def test_an_empty_text_is_no_place(word):
+    beside = {} if word.endswith("_model") else {"recipe": "auto"}
+    with pytest.raises(ConfigError, match=f"{word}='' names nothing: give .*leave it out"):
+        Words(**beside, **{word: ""}).read()
 
 
 def test_rules_that_are_lossy_on_demand_say_so_in_the_config(model_dir):

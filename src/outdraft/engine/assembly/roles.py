@@ -17,6 +17,7 @@ from typing import Any
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
+from outdraft.core.options import NESTED
 from outdraft.core.paths import user_path
 
 ROLES: Mapping[str, str] = {
@@ -98,7 +99,7 @@ def fill(
 def choose(slot: Slot, given: Mapping[str, Any], companions: Companions) -> str | None:
     """What fills a slot: what the user gives, else what the model's directory names; None: nothing."""
     beside = companions.get(slot.role, {})
-    value = given.get(slot.role) or beside.get(slot.drafter) or beside.get(_ANY)
+    value = given.get(slot.role, beside.get(slot.drafter, beside.get(_ANY)))
     return None if value is None else str(value)
 
 
@@ -136,7 +137,7 @@ def _replace(drafter: str, value: Any, by: Callable[[Slot], Any]) -> Any:
         return [part for part in parts if part is not _OPEN]
     if not isinstance(value, Mapping):
         return value
-    inner = value.get("method")
+    inner = value.get(NESTED)
     made = {key: _replace(inner if isinstance(inner, str) else drafter, one, by) for key, one in value.items()}
     if inner is not None and _OPEN in made.values():
         return _OPEN  # a drafter without its model

@@ -7,13 +7,13 @@ Four keys are the engine's; every other belongs to the chosen drafter, under its
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
-from outdraft.core.registry import AnyDrafter, find
+from outdraft.core.registry import find, option_names
 from outdraft.core.shown import shown
 
 _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy")
@@ -40,7 +40,7 @@ def from_mapping(config: Mapping[str, Any]) -> Speculation:
         raise ConfigError("speculative_config names no 'method': say which drafter (`outdraft methods` lists them)")
     method = find("drafter", config["method"])
     options = {key: value for key, value in config.items() if key not in _OURS}
-    known = _option_names(method)
+    known = option_names(method)
     for key in options:
         if key not in known:
             listed = ", ".join(sorted({*_OURS, *known}))
@@ -56,8 +56,3 @@ def from_mapping(config: Mapping[str, Any]) -> Speculation:
         policy=check_value("policy", config.get("policy"), str | None),
         num_speculative_tokens=check_value("num_speculative_tokens", config.get("num_speculative_tokens"), int | None),
     )
-
-
-def _option_names(method: AnyDrafter) -> list[str]:
-    """Names and aliases of a plug-in's options."""
-    return [name for f in fields(method.options) for name in (f.name, *f.metadata.get("aliases", ()))]

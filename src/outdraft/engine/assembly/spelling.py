@@ -8,7 +8,7 @@ draft_model="path"                              a draft model
 speculative_model="path" | "[ngram]"            the same in vLLM's older words
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from inspect import signature
 from pathlib import Path
@@ -17,12 +17,13 @@ from typing import Any, NoReturn
 from outdraft.core.checked import check_fields
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
-from outdraft.core.registry import Kind, find, override
+from outdraft.core.registry import Kind, find, names, option_names, override
 from outdraft.engine.assembly.combination import Combination, combine
 from outdraft.engine.assembly.recipe import Choice, Recipe, read_recipe
 from outdraft.engine.assembly.roles import ROLES, Companions, fill
 from outdraft.engine.assembly.speculative_config import Speculation, from_mapping
 
+_DRAFT_MODEL = "draft_model"  # the recipe whose drafter runs the model that `draft_model=` names
 _WAYS = ("drafter", "recipe", "speculative_config", "draft_model", "speculative_model")
 _PEERS = {  # what other engines call it
     "assistant_model": "draft_model",
@@ -32,8 +33,6 @@ _PEERS = {  # what other engines call it
     "num_assistant_tokens": "num_speculative_tokens",
     "max_speculative_tokens": "num_speculative_tokens",
     "prompt_lookup_num_tokens": "num_speculative_tokens, beside a drafter that looks up",
-    "ngram_prompt_lookup_max": "drafter_options={'prompt_lookup_max': ...}",
-    "ngram_prompt_lookup_min": "drafter_options={'prompt_lookup_min': ...}",
     "spec_decoding_acceptance_method": "verifier",
 }
 
@@ -58,6 +57,11 @@ class Words:
 
     def __post_init__(self) -> None:
         check_fields(self)
+        for name in ("draft_model", "speculative_model", "head", "datastore"):
+            if getattr(self, name) == "":
+                raise ConfigError(
+                    f"{name}='' names nothing: give {ROLES.get(name, ROLES['draft_model'])}, or leave it out"
+                )
 
     def read(self, companions: Callable[[], Companions] = dict) -> Speculation:
         """One meaning. Raises `ConfigError` where there are two, naming both and the cure.
@@ -138,10 +142,16 @@ class Words:
 
     def _named(self) -> tuple[str | None, dict[str, Any]]:
         """The drafter that was named in any way but by recipe or dictionary, and the options that this implies."""
-        model = str(self.draft_model or self.speculative_model or "")
+        given = self.speculative_model if self.draft_model is None else self.draft_model
+        if given is None:
+            return self.drafter, {}
+        model = str(given)
         if model.startswith("[") and model.endswith("]"):
             return model[1:-1], {}
-        return ("draft_model", {"model": model}) if model else (self.drafter, {})
+        recipe = read_recipe(_DRAFT_MODEL)
+        runs = recipe.drafter
+        options, _ = fill(recipe.name, runs.name, runs.options, {"draft_model": model}, dict)
+        return runs.name, options
 
 
 def _over(base: Choice, kind: Kind, name: str | None, options: Mapping[str, Any]) -> Choice:
@@ -152,20 +162,42 @@ def _over(base: Choice, kind: Kind, name: str | None, options: Mapping[str, Any]
 
 
 def read_words(
-    taker: Callable[..., Any], unknown: Mapping[str, Any], companions: Callable[[], Companions], **words: Any
+    unknown: Mapping[str, Any], taker: Callable[..., Any], companions: Callable[[], Companions], **words: Any
 ) -> Combination:
-    """All of the above at once, for `taker`, to which they were given: plug-ins with their options."""
-    refuse_unknown(unknown, taker)
+    """All of the above at once, as given to `taker`: plug-ins with their options. `unknown`: what else it was given."""
+    known = parameters_of(taker)
+    for key in unknown:
+        raise ConfigError(f"LLM takes no {key!r}{_hint(key, known)}; what drafts is said by {', '.join(_WAYS)}")
     return combine(Words(**words).read(companions))
 
 
-def refuse_unknown(unknown: Mapping[str, Any], taker: Callable[..., Any]) -> None:
-    """Raise `ConfigError` for the first word, naming what was probably meant of those that `taker` takes."""
-    known = [name for name in signature(taker).parameters if name not in ("self", "unknown")]
+def read_beside(
+    unknown: Mapping[str, Any], taker: Callable[..., Any], companions: Callable[[], Companions], **words: Any
+) -> Combination:
+    """The same for another engine over the weights that `taker` loaded: whatever else that one took stays as it was."""
+    settled = parameters_of(taker)
     for key in unknown:
-        meant = _PEERS.get(key)
-        hint = f"; here it is called {meant}" if meant else near_miss(key, known)
-        raise ConfigError(f"LLM takes no {key!r}{hint}; what drafts is said by {', '.join(_WAYS)}")
+        if key in settled:
+            raise ConfigError(
+                f"{key!r} belongs to LLM(...): an engine over the same weights keeps it as it was. It may change what "
+                f"drafts: {', '.join(sorted(WORDS))}"
+            )
+        raise ConfigError(f"another engine over the same weights takes no {key!r}{_hint(key, sorted(WORDS))}")
+    return combine(Words(**words).read(companions))
+
+
+def parameters_of(taker: Callable[..., Any]) -> list[str]:
+    """The names that `LLM`'s own signature has."""
+    return [name for name in signature(taker).parameters if name not in ("self", "unknown")]
+
+
+def _hint(key: str, known: Sequence[str]) -> str:
+    """What was probably meant by a word that nobody takes: a peer's name, a drafter's option, or a slip."""
+    if meant := _PEERS.get(key):
+        return f"; here it is called {meant}"
+    if any(key in option_names(find("drafter", name)) for name in names("drafter")):
+        return f"; it is an option of a drafter: drafter_options={{{key!r}: ...}}"
+    return near_miss(key, known)
 
 
 WORDS = frozenset(one.name for one in fields(Words))

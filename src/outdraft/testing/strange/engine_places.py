@@ -98,7 +98,7 @@ def _engines(stage: Stage) -> Iterator[Place]:
     for name in ("verifier_options", "policy_options", "num_speculative_tokens", "drafter_options"):
         yield Place(name=f"with_speculation(drafter='ngram', {name})", use=keyword(ngram, name))
     yield Place(name="with_drafter(drafter)", use=lambda v: stage.llm.with_drafter(v).generate(PROMPT, FEW))
-    yield Place(name="with_drafter('ngram', options)", use=lambda v: stage.llm.with_drafter("ngram", v))
+    yield Place(name="with_drafter('ngram', drafter_options)", use=lambda v: stage.llm.with_drafter("ngram", v))
     yield Place(name="with_recipe(recipe)", use=lambda v: stage.llm.with_recipe(v).generate(PROMPT, FEW))
     yield Place(name="LLM(min_free of elastic)", use=lambda v: _elastic(stage, min_free=v))
     yield Place(name="LLM(margin of elastic)", use=lambda v: _elastic(stage, margin=v))

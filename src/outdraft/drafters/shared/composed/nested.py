@@ -13,6 +13,7 @@ from typing import Any
 from outdraft.core.drafter import Drafter
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.method import DraftShape
+from outdraft.core.options import NESTED
 from outdraft.core.registry import AnyDrafter, find, make_options
 from outdraft.core.target import Needs, after_attention
 from outdraft.models.port import TargetPort
@@ -41,11 +42,11 @@ def shape_of_nested(described: Seq[str | Mapping[str, Any]]) -> DraftShape:
 def _read(described: str | Mapping[str, Any]) -> tuple[AnyDrafter, Any]:
     """The method and its options."""
     if isinstance(described, str):
-        described = {"method": described}
-    if "method" not in described:
-        raise ConfigError(f"{dict(described)!r} names no 'method'; for example {{'method': 'ngram'}}")
-    method = find("drafter", described["method"])
-    return method, make_options(method, {key: value for key, value in described.items() if key != "method"})
+        described = {NESTED: described}
+    if NESTED not in described:
+        raise ConfigError(f"{dict(described)!r} names no {NESTED!r}; for example {{{NESTED!r}: 'ngram'}}")
+    method = find("drafter", described[NESTED])
+    return method, make_options(method, {key: value for key, value in described.items() if key != NESTED})
 
 
 def joined_needs(drafters: Seq[Drafter], names: Seq[str]) -> Needs:
