@@ -1,4 +1,4 @@
-"""A library that was built from other sources is refused by name, before anything of it is called."""
+"""A library with other functions or structures is refused by name, before anything of it is called."""
 
 import _ctypes
 import re

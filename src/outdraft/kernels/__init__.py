@@ -1,12 +1,14 @@
-"""Native kernels for CPUs: a decoder's layers over a few rows, reading each weight byte once for all of them.
+"""Native kernels for CPUs: a decoder's passes that read each weight byte once for all rows, and indices over texts.
 
-    native/    C++17, no dependency, built when a compiler is there; one build holds AVX-512, AVX2 and portable code
-    library    finds the built file, and says why there is none
-    grid       weights as small integers with scales: how they are rounded and stored
-    matrix     one packed weight, and the PyTorch reference of its product
-    stack      a decoder's packed layers and head
-    threads    PyTorch's pool and ours do not work at the same time
+    native/         C++17, no dependency, built when a compiler is there; one build holds AMX, AVX-512, AVX2 and
+                    portable code
+    library.py      finds the built file, and says why there is none; the C interface of decoders
+    index_types.py  the C interface of indices over texts
+    built_from.py   whether the built file has the functions and structures that those two declare
+    decoder/        weights on few bits, packed weights, products, whole layers, chains of guesses, distributions
+    text_index/     suffix arrays, suffix trees and suffix automata
+    threads.py      PyTorch's pool and ours do not work at the same time
 
-Without the built file everything works through PyTorch. Every result for a row is the same bits whatever rows are
-computed beside it: sums run in one order.
+Without the built file a decoder works through PyTorch and an index through NumPy or plain Python. Every result for a
+row is the same bits whatever rows are computed beside it: sums run in one order.
 """

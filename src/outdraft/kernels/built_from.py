@@ -1,6 +1,7 @@
-"""Whether a built library belongs to these sources: its functions are there, its structures are as large as ours.
+"""Whether a built library fits this binding: its functions are there, its structures are as large as ours.
 
 A library of an older or newer checkout would read other fields than are written, and end the process or, worse, not.
+What stands inside a function is not compared: who changes only that must build again without being told.
 """
 
 import ctypes
@@ -10,7 +11,7 @@ SIZE_OF = "od_size_of"
 
 
 def find_stranger(native: ctypes.CDLL, functions: Iterable[str], structures: Mapping[str, type]) -> str | None:
-    """What shows that the library was built from other sources; None: nothing.
+    """What shows that the library was built from other sources; None: no function and no size does.
 
     `structures`: the name in C++ -> the `ctypes` class.
     """

@@ -1,7 +1,7 @@
 """The built kernels, through their C interface. Data in: nothing; data out: a `ctypes` library, or None and a reason.
 
-A library that was built from other sources than these is refused as if there were none: PyTorch computes, and the log
-has a warning; whoever cannot do without the kernels raises `CapabilityError`.
+A library that lacks a function named here, or has a structure of another size, is refused as if there were none:
+PyTorch computes, and the log has a warning; whoever cannot do without the kernels raises `CapabilityError`.
 `OUTDRAFT_KERNELS` chooses: "off" (PyTorch only), or one of `KINDS`; unset: the best that runs here.
 """
 
@@ -133,7 +133,7 @@ _STRUCTURES: dict[str, type[Structure]] = {
 
 
 def library() -> ctypes.CDLL | None:
-    """The library, or None where there is none that belongs to these sources."""
+    """The library, or None where there is none that fits what is declared here."""
     return _load()[0]
 
 

@@ -3,7 +3,8 @@
 A head's first `dim` channels are pairs (i, i + dim/2); pair i is turned by position * frequency[i]. Scalings only
 change the frequencies: linear (Chen et al. 2023), llama3 (Llama 3.1's by-parts rule), yarn (Peng et al. 2023,
 https://arxiv.org/abs/2309.00071, which also multiplies by an attention factor). (`dynamic` is the plain rule up to the
-model's context length, and outdraft never goes beyond it.)
+model's context length. Only a draft model with a streaming cache goes beyond it, and there no row sees another from
+further away than the cache has rows.)
 Data: positions [N] -> cos and signed sin [N, 1, dim], computed once a pass and used by every layer.
 """
 

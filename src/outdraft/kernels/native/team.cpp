@@ -49,8 +49,17 @@ void Barrier::wait() {
     while (!spin(passed)) std::this_thread::yield();
 }
 
+// All members or none: a barrier would wait for those that are not there.
 void Team::Crew::start(int size) {
-    for (int id = 1; id < size; id++) threads.emplace_back([this, id] { work(id); });
+    try {
+        for (int id = 1; id < size; id++) threads.emplace_back([this, id] { work(id); });
+    } catch (...) {
+        close();
+        threads.clear();
+        closing = false;
+        started.store(0);
+        throw;
+    }
 }
 
 void Team::Crew::close() {

@@ -1,4 +1,4 @@
-"""The target's own weights as a draft: all or some of its sublayers, then its norm and its head, over any rows.
+"""Any network that drafts, the target's own or another: all or some sublayers, then norm and head, over any rows.
 
 On the native kernels a pass or a whole chain is one call; else through PyTorch. Data in: tokens, places and attention
 context (the target's cache with tentative rows, or a drafter's own); data out: logits, chains.
@@ -91,7 +91,7 @@ def target_network(port: TargetPort) -> DraftNetwork:
 
 
 def loaded_network(network: Network) -> DraftNetwork:
-    """The target's weights in another form."""
+    """A network that was loaded for drafting: a draft model, or the target's weights in another form."""
 
     def forward(ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip) -> Tensor:
         return network.run(network.embed(ids, places), places, context, skip=skip).hidden

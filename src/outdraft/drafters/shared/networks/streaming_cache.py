@@ -4,10 +4,11 @@
     cache  [ 0 1 2 3                             | 91 92 93 ... 99 ]     what lies between is dropped
     turned  87 88 89 90                            91 92 93 ... 99       the sinks stand right before the window
 
-A row's place is its place in the cache: whoever reads sees no gap. Rotary positions are relative, so the window's keys
-stay as they are and the sinks are turned on, each time from what they were at first. So a model may go on beyond the
-context that it was trained on. Xiao et al., "Efficient streaming language models with attention sinks", 2023,
-https://arxiv.org/abs/2309.17453. Data in: which guess rows have become text; data out: nothing, the rows are moved.
+Positions are those of the text. Rotary positions are relative, so the window's keys stay as they are, and the sinks are
+turned on to the positions right before the window, each time from what they were at first: a new row sees no gap, and
+nothing further away than the cache has rows. So a model may go on beyond the context that it was trained on. Xiao et
+al., "Efficient streaming language models with attention sinks", 2023, https://arxiv.org/abs/2309.17453. Data in: which
+guess rows have become text; data out: nothing, the rows are moved.
 """
 
 from collections.abc import Sequence as Seq
@@ -89,11 +90,12 @@ class StreamingCache(DraftCache):
         """Move the rows behind the first `count` ones after the sinks to where these stood."""
         sinks, length = self._stream.sinks, self.rows.length(seq)
         layers = [self.rows.read(seq, layer, length) for layer in range(self._num_layers)]  # [Hkv, n, d] each
-        first = self._sinks.setdefault(seq, [k[:, :sinks].clone() for k, _ in layers])
+        if seq not in self._sinks:
+            self._sinks[seq] = [k[:, :sinks].clone() for k, _ in layers]
         self._dropped[seq] += count
         self.num_dropped += count
         moved = []
-        for (k, v), unmoved in zip(layers, first, strict=True):
+        for (k, v), unmoved in zip(layers, self._sinks[seq], strict=True):
             turned = self._rope.further(unmoved.transpose(0, 1), self._dropped[seq]).transpose(0, 1)
             kept = torch.cat([v[:, :sinks], v[:, sinks + count :]], 1)
             moved.append((torch.cat([turned, k[:, sinks + count :]], 1), kept))
