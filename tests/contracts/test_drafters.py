@@ -1,7 +1,7 @@
 """Every drafter of the table against every assertion of the contract suite.
 
-A drafter's first row is asked everything in `make test`; its other shapes are asked what is in `OF_ALL`, and the rest
-where slow tests run.
+A drafter's first row is asked everything in `make test`; its other shapes are asked for greedy text at two lengths and
+for the cache, and the rest where slow tests run.
 """
 
 from dataclasses import replace
@@ -19,12 +19,14 @@ from outdraft.testing.contract.identity import greedy_equals_reference
 from outdraft.testing.contract.upkeep import cache_equals_recompute
 from outdraft.testing.subject import Subject, run
 
-OF_ALL = (greedy_equals_reference, cache_equals_recompute)
 ASKED = [
-    pytest.param(row, check, id=f"{row.name}-{check.__name__}", marks=() if check in OF_ALL else quick(row))
+    pytest.param(
+        row, check, id=f"{row.name}-{check.__name__}", marks=() if check is cache_equals_recompute else quick(row)
+    )
     for row in ROWS
     for check in CHECKS
 ]
+OTHERS = [pytest.param(row, id=row.name) for row in ROWS if quick(row)]
 every_row = pytest.mark.parametrize("subject", ROWS, ids=lambda row: row.name, indirect=True)
 
 
@@ -36,6 +38,11 @@ def subject(request, tmp_path_factory) -> Subject:
 @pytest.mark.parametrize(("subject", "check"), ASKED, indirect=["subject"])
 def test_contract(subject, check):
     check(subject)
+
+
+@pytest.mark.parametrize("subject", OTHERS, indirect=True)
+def test_another_shape_writes_the_same(subject):
+    greedy_equals_reference(subject, depths=(1, 4), penalised=(5,))
 
 
 @pytest.mark.parametrize("row", [pytest.param(row, id=row.name, marks=quick(row)) for row in ROWS])

@@ -23,7 +23,7 @@ from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, RandomTreeDraf
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.subject import run
 
-VOCAB, LENGTH, TEXTS = 5, 4, 350
+VOCAB, LENGTH, TEXTS = 5, 4, 250
 SETTINGS = {
     "plain": {"temperature": 1.0},
     "warped": {"temperature": 0.7, "top_p": 0.9, "min_p": 0.05},

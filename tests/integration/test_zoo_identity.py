@@ -1,6 +1,7 @@
 """The promise on the models that ship: same seed, same text, whatever drafts it, how far, and who else is in the batch.
 
-float32, temperature 1, every drafter, k = 1..8, each of seven unequal prompts alone and all seven as one batch.
+float32, temperature 1, every drafter, k = 1..8, each of seven unequal prompts alone and all seven as one batch. Where
+slow tests do not run: k = 4, two prompts alone.
 """
 
 import pytest
@@ -48,18 +49,24 @@ def options(plain, tmp_path_factory) -> dict[str, dict[str, str]]:
 
 
 def check(
-    plain: LLM, wanted: list[tuple[int, ...]], drafter: str, own: dict[str, str], depth: int, num_tokens: int
+    plain: LLM,
+    wanted: list[tuple[int, ...]],
+    drafter: str,
+    own: dict[str, str],
+    depth: int,
+    num_tokens: int,
+    alone: slice = slice(None),
 ) -> None:
     llm = plain.with_drafter(drafter, own, num_speculative_tokens=depth)
     params = settings(num_tokens)
     assert [r.token_ids for r in llm.generate(PROMPTS, params)] == wanted, f"{drafter}, k={depth}, batch of 7"
-    for prompt, setting, ids in zip(PROMPTS, params, wanted, strict=True):
+    for prompt, setting, ids in list(zip(PROMPTS, params, wanted, strict=True))[alone]:
         assert llm.generate(prompt, setting).token_ids == ids, f"{drafter}, k={depth}, alone: {prompt[:30]!r}"
 
 
 @pytest.mark.parametrize("drafter", names("drafter"))
 def test_same_seed_same_text(plain, wanted, options, drafter):
-    check(plain, wanted[12], drafter, options.get(drafter, {}), 4, 12)
+    check(plain, wanted[12], drafter, options.get(drafter, {}), 4, 12, slice(2, 4))
 
 
 @pytest.mark.slow

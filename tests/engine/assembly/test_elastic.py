@@ -89,7 +89,7 @@ def test_one_level_down_for_each_request_while_memory_is_short_and_up_again_when
 
 def test_what_a_change_frees_does_not_ask_for_the_next_change():
     """Every constant pressure comes to rest, and noise below the margin moves nothing there."""
-    for others in range(0, 100, 3):
+    for others in range(0, 100, 7):
         machine = Machine(others)
         engine = engine_on(machine)
         for _ in range(3):

@@ -14,14 +14,12 @@ from outdraft.testing.subject import Subject, run
 def budget_zero_is_plain(subject: Subject) -> None:
     """A budget of 0, from the policy or from the request, offers nothing and writes the same text."""
     for params in (GREEDY, SEEDED):
-        for request in requests(params):
-            wanted = subject.oracle(request)
-            for engine, ask in (
-                (subject.engine(depth=0), request),
-                (subject.engine(), replace(request, num_speculative_tokens=0)),
-            ):
-                outcome = run(engine, [ask])[0]
-                agrees(subject, outcome, wanted, "budget 0")
+        batch = requests(params)
+        wanted = [subject.oracle(request) for request in batch]
+        told = [replace(request, num_speculative_tokens=0) for request in batch]
+        for engine, asked in ((subject.engine(depth=0), batch), (subject.engine(), told)):
+            for outcome, ids in zip(run(engine, asked), wanted, strict=True):
+                agrees(subject, outcome, ids, "budget 0")
                 offered = outcome.stats.num_draft_tokens
                 require(offered == 0, f"{subject.row.name} offered {offered} tokens on a budget of 0")
 
