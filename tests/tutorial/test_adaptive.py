@@ -1,7 +1,7 @@
 """What adapts: it finds the better arm, finds it again after a swap, and knows easy text from hard."""
 
+import math
 import random
-import signal
 from types import SimpleNamespace
 
 import pytest
@@ -12,11 +12,9 @@ from outdraft.core.errors import ConfigError
 from outdraft.engine.stats import RequestStats
 from outdraft.models.load import load_model
 from outdraft.nn.context import CausalContext
-from outdraft.training.distill import Distill
 from outdraft.tutorial import (
     AdaptiveDraftModel,
     AdaptiveSpeculativeDecoding,
-    DraftModelTrainer,
     SequenceComplexityEstimator,
     SpeedupAnalyzer,
 )
@@ -30,15 +28,34 @@ def test_the_best_draft_is_found_and_found_again(models):
     assert adaptive.select_best_draft() == 0, "one that was never tried comes first"
     adaptive.update_performance(0, 4, 1.0)
     assert adaptive.select_best_draft() == 1
+    arms = adaptive.bandit.arms
+    assert arms == [(0, 0), (0, 4), (1, 4)], "plain decoding is a choice"
     rng = random.Random(1)
-    for rates in ([1.0, 2.4], [2.4, 1.0]):
+    for plain, rates in ((0.8, [1.0, 2.4]), (0.8, [2.4, 1.0]), (2.4, [0.5, 1.0])):
         chosen = []
         for _ in range(200):
-            arm = adaptive.bandit._ucb()
+            draft, length = arms[arm := adaptive.bandit._ucb()]
+            tokens = round(80 * (rates[draft] if length else plain) * rng.uniform(0.8, 1.2))
+            if length:
+                adaptive.update_performance(draft, tokens, 8.0)
+            else:
+                adaptive.bandit.enter(arm, tokens, 8.0)
             chosen.append(arm)
-            adaptive.update_performance(arm, round(80 * rates[arm] * rng.uniform(0.8, 1.2)), 8.0)
-        assert adaptive.select_best_draft() == rates.index(2.4)
-        assert chosen[-50:].count(rates.index(2.4)) >= 45
+        if max(rates) > plain:
+            assert adaptive.select_best_draft() == rates.index(2.4)
+        assert chosen[-50:].count([plain, *rates].index(2.4)) >= 45
+
+
+@pytest.mark.parametrize(
+    "told, says",
+    [((-1, 4, 1.0), "draft=-1: must be between 0 and 1"), ((2, 4, 1.0), "draft=2"), ((0, 0, 1.0), "num_tokens=0"),
+     ((0, 4, 0), "seconds=0: must be above 0"), ((0, 4, math.nan), "seconds=nan"), ((0, 4, math.inf), "seconds=inf")],
+)  # fmt: skip
+def test_a_performance_that_cannot_be_is_refused(models, told, says):
+    adaptive = AdaptiveDraftModel(models["target"], [models["useless"], models["good"]], 4)
+    with pytest.raises(ConfigError, match=says):
+        adaptive.update_performance(*told)
+    assert adaptive.bandit.plays == [0, 0, 0]
 
 
 def test_draft_models_are_tried_and_the_text_is_plain(models):
@@ -49,6 +66,9 @@ def test_draft_models_are_tried_and_the_text_is_plain(models):
     assert min(adaptive.bandit.plays) > 0 and adaptive.bandit is adaptive.llm.engine.parts.policy
     with pytest.raises(ConfigError, match="draft_models is empty"):
         AdaptiveDraftModel(models["target"], [])
+    for decoder in (AdaptiveDraftModel, AdaptiveSpeculativeDecoding):
+        with pytest.raises(ConfigError, match="max_speculative_tokens=0: must be at least 1"):
+            decoder(models["target"], [models["good"]], 0)
 
 
 def made(accepted: int, rejections: int, *, cost: float) -> SimpleNamespace:
@@ -71,6 +91,55 @@ def test_history_decides_the_length(models):
     for _ in range(60):
         adaptive.update(made(3, 97, cost=0.1))
     assert adaptive.choose_length(tokens) == 0
+
+
+def write(adaptive, prompt, *, alpha: float, cost: float, rng: random.Random) -> int:
+    """A text of about a hundred tokens with the length that is chosen: a pass takes a second, a draft token `cost`."""
+    length, stats = adaptive.choose_length(prompt), RequestStats()
+    while stats.num_tokens < 100:
+        kept = next((i for i in range(length) if rng.random() >= alpha), length)
+        stats.num_steps += 1
+        stats.num_tokens += kept + 1
+        if length:
+            stats.per_step.append((length, kept))
+            stats.num_draft_tokens += length
+            stats.num_accepted_tokens += kept
+            stats.num_rejections += kept < length
+    stats.target_seconds, stats.draft_seconds = float(stats.num_steps), cost * stats.num_draft_tokens
+    adaptive.update(SimpleNamespace(stats=stats, logprobs=None))
+    return length
+
+
+EASY, FRESH = [1, 2, 3, 4] * 12, list(range(48))
+
+
+@pytest.mark.parametrize("prompt", [EASY, FRESH])
+def test_an_expensive_first_text_is_not_believed_for_ever(models, prompt):
+    """Cold, a draft token took 1.2 passes; ever after a tenth of one, and 95 % are accepted."""
+    adaptive, rng = AdaptiveSpeculativeDecoding(models["target"], models["good"], 8), random.Random(1)
+    cold = write(adaptive, prompt, alpha=0.95, cost=1.2, rng=rng)
+    lengths = [write(adaptive, prompt, alpha=0.95, cost=0.1, rng=rng) for _ in range(40)]
+    assert cold == 4 and lengths[:8] == [0] * 7 + [4], "the eighth text tries"
+    assert min(lengths[-10:]) >= 7
+
+
+def test_hard_texts_then_easy_ones(models):
+    """Where nothing is accepted one text in eight drafts; when that changes, so do the lengths."""
+    adaptive, rng = AdaptiveSpeculativeDecoding(models["target"], models["good"], 8), random.Random(1)
+    hard = [write(adaptive, FRESH, alpha=0.03, cost=0.1, rng=rng) for _ in range(60)]
+    assert hard[16:] == ([4] + [0] * 7) * 5 + [4, 0, 0, 0]
+    lengths = [write(adaptive, FRESH, alpha=0.95, cost=0.1, rng=rng) for _ in range(40)]
+    assert min(lengths[-20:]) >= 7
+
+
+def test_rejections_age_where_nothing_is_drafted(models):
+    """A round without a draft pushes an old one out, so that a prompt is judged by itself again."""
+    adaptive = AdaptiveSpeculativeDecoding(models["target"], models["good"], 8)
+    adaptive.rejections.extend([1.0] * 50)
+    adaptive.update(SimpleNamespace(stats=RequestStats(num_steps=20), logprobs=None))
+    assert len(adaptive.rejections) == 30
+    adaptive.update(SimpleNamespace(stats=RequestStats(num_steps=100), logprobs=None))
+    assert not adaptive.rejections
 
 
 def test_complexity_is_only_where_one_begins(models):
@@ -152,50 +221,6 @@ def test_complexity_foretells_rejections_and_length_does_not():
             lengths.append(float(len(ids)))
             rejected.append(1 - stats.num_accepted_tokens / stats.num_tokens)
     assert correlation(scores, rejected) > max(0.3, correlation(lengths, rejected))
-
-
-@pytest.mark.slow
-def test_a_draft_learns_its_target(models, tmp_path):
-    trainer = DraftModelTrainer(models["target"], models["useless"])
-    rng = random.Random(3)
-    prompts = [[rng.randrange(61) for _ in range(4)] for _ in range(56)]
-    rows = trainer.sample_rows(prompts, 24)
-    assert rows.shape == (56, 25)
-    rates = trainer.distill_knowledge([{"input_ids": rows[:30]}, rows[30:]], num_epochs=5)
-    assert len(rates) == 6 and rates[-1] > rates[0] + 0.1
-    trainer.save(tmp_path / "draft")
-    llm = LLM(models["target"], draft_model=tmp_path / "draft")
-    before = LLM(models["target"], draft_model=models["useless"])
-    params = SamplingParams(max_tokens=32, temperature=1.0, ignore_eos=True)
-    asked = [{"prompt_token_ids": prompt} for prompt in prompts[:6]]
-    one, other = ([result.stats for result in engine.generate(asked, params)] for engine in (llm, before))
-    assert sum(s.num_accepted_tokens for s in one) > sum(s.num_accepted_tokens for s in other)
-    with pytest.raises(ConfigError, match="did you mean 'forward_kl'"):
-        DraftModelTrainer(models["target"], models["useless"], loss="forward_lk")
-
-
-def test_temperature_keeps_the_gradients_size(models):
-    """T^2: at a high temperature the loss tends to half the mean squared difference of centred logits."""
-    rows = torch.randint(61, (2, 9), generator=torch.Generator().manual_seed(1))
-    losses = {}
-    for temperature in (50.0, 200.0):
-        trainer = DraftModelTrainer(models["target"], models["useless"], temperature=temperature)
-        losses[temperature] = float(trainer.objective.loss(rows)[0].detach())
-    assert losses[200.0] == pytest.approx(losses[50.0], rel=0.1)
-
-
-def test_distillation_is_the_training_packages_own(models):
-    """Its objective, loop and optimiser; a step changes the draft, and a signal's handler is left alone."""
-    trainer = DraftModelTrainer(models["target"], models["useless"])
-    assert isinstance(trainer.objective, Distill)
-    before, handler = [p.clone() for p in trainer.draft.parameters()], signal.getsignal(signal.SIGINT)
-    rows = torch.randint(61, (16, 9), generator=torch.Generator().manual_seed(1))
-    rates = trainer.distill_knowledge([rows], num_epochs=2)
-    assert len(rates) == 3 and rates == trainer.acceptance and signal.getsignal(signal.SIGINT) is handler
-    assert any(not torch.equal(a, b) for a, b in zip(before, trainer.draft.parameters(), strict=True))
-    for bad in ([], [rows[:4]], [rows, rows[:, :5]]):
-        with pytest.raises(ConfigError):
-            trainer.distill_knowledge(bad)
 
 
 def test_analyzer():

@@ -1,5 +1,6 @@
 """The tutorial's decoders: plain decoding's text, at least one token a round, counters that add up."""
 
+from math import nan
 from shutil import copytree
 
 import pytest
@@ -85,7 +86,7 @@ def test_as_the_tutorial_has_them_they_are_lossy(models):
 @pytest.mark.parametrize(
     "words, says",
     [(("stochastc",), "did you mean 'stochastic'"), (("stochastic", False), "exact in any case"),
-     (("conservative", True, 0), "threshold=0")],
+     (("conservative", True, 0), "threshold=0: must be above 0"), (("conservative", True, nan), "threshold=nan")],
 )  # fmt: skip
 def test_strategies_that_there_are_not(words, says):
     name, *rest = words

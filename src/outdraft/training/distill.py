@@ -20,12 +20,14 @@ from outdraft.training.pretrain import hidden_states
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DistillOptions:
-    """The recipe's [task] table."""
+    """The recipe's [task] table.
+
+    In the loss both distributions are taken at `temperature`, and the loss is multiplied by its square, so that
+    gradients keep their size.
+    """
 
     loss: str = "forward_kl"
-    temperature: float = (
-        1.0  # of both distributions in the loss, which is multiplied by its square: gradients keep size
-    )
+    temperature: float = 1.0
     tv_weight: float = 0.0  # of the total variation, added to the loss: the rate of rejection itself
     samples_share: float = 0.5  # of the sequences: the target's own samples, if they were harvested
     copies_share: float = 0.0  # of the others: documents that repeat themselves; 0 = as the data file says
@@ -43,13 +45,17 @@ class Distill:
         self.distance: Callable[[Tensor, Tensor], Tensor] = LOSSES[options.loss]
 
     def loss(self, rows: Tensor) -> Tensor:
+        return self.loss_at(rows, slice(None))
+
+    def loss_at(self, rows: Tensor, positions: Tensor | slice) -> Tensor:
+        """The same over some of the B * T positions: [B * T] bool, true where the next token counts."""
         ids = rows[:, :-1]
         with torch.no_grad():
-            p = self.target.logits(hidden_states(self.target, ids)).float()
-        q = self.module.logits(hidden_states(self.module, ids)).float()
+            p = self.target.logits(hidden_states(self.target, ids)[positions]).float()
+        q = self.module.logits(hidden_states(self.module, ids)[positions]).float()
         accepted = acceptance(p, q)
         t = self.temperature
         loss = self.distance(p / t, q / t) * t * t + self.tv_weight * (1 - accepted)
         with torch.no_grad():
-            own = F.cross_entropy(q, rows[:, 1:].flatten())
+            own = F.cross_entropy(q, rows[:, 1:].flatten()[positions])
         return torch.stack([loss, accepted, own])

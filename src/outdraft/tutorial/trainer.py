@@ -1,7 +1,8 @@
 """`DraftModelTrainer`: distil a draft from its target, on texts that the target itself writes.
 
-Objective, loop and optimiser are those of `outdraft.training`, over rows in memory; rows have one length, so nothing is
-padded and a mean is a mean per token. For real models use the recipes of `python -m outdraft.training`.
+Objective, loop and optimiser are those of `outdraft.training`, over rows in memory. Rows [B, T + 1] hold ids, and -1
+after the end of a text that is shorter than the others: padding is in no loss, so a mean is a mean per token. For real
+models use the recipes of `python -m outdraft.training`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
@@ -28,6 +30,14 @@ from outdraft.training.team import Team
 from outdraft.tutorial.models import Model, directory_of
 
 _HELD_OUT = 8  # one row of so many, where nobody says which
+_PADDING = -1  # no id
+
+
+class _Padded(Distill):
+    """The objective of rows of which some end early. What a position sees lies before it, so no text sees padding."""
+
+    def loss(self, rows: Tensor) -> Tensor:
+        return self.loss_at(rows.clamp_min(0), (rows[:, 1:] != _PADDING).flatten())
 
 
 class _Rows:
@@ -56,7 +66,7 @@ class DraftModelTrainer:
     ) -> None:
         if loss not in LOSSES:
             raise ConfigError(f"loss={loss!r} is unknown{near_miss(loss, list(LOSSES))}; known: {', '.join(LOSSES)}")
-        if temperature <= 0:
+        if not temperature > 0:
             raise ConfigError(f"temperature={temperature:g}: must be above 0")
         where = directory_of(target_model)
         self.llm = LLM(where, dtype="float32")
@@ -67,9 +77,9 @@ class DraftModelTrainer:
                 f"{draft_model} has {self.draft.config.vocab_size} tokens, the target {target.config.vocab_size}: "
                 "distillation needs one vocabulary"
             )
-        self.objective = Distill(self.draft, target, DistillOptions(loss=loss, temperature=temperature))
+        self.objective = _Padded(self.draft, target, DistillOptions(loss=loss, temperature=temperature))
         self.learning_rate = learning_rate
-        self.acceptance: list[float] = []  # on held-out rows: before training, then after each epoch
+        self.acceptance: list[float] = []  # on held-out rows, of every training: before it, then after each epoch
 
     def sample_rows(self, prompts: Seq[Seq[int]], length: int, *, seed: int = 0) -> Tensor:
         """The target's own texts at temperature 1: ids [B, length + 1]; prompts are cut to one length."""
@@ -84,7 +94,7 @@ class DraftModelTrainer:
 
     def train(self, rows: Tensor, held_out: Tensor, *, epochs: int = 3, batch: int = 8) -> list[float]:
         """Expected acceptance on `held_out` before training and after each epoch. Rows are ids [B, T + 1]."""
-        self.acceptance.append(self.evaluate(held_out))
+        rates = [self.evaluate(held_out)]
         steps, tokens = ceil(len(rows) / batch), batch * (rows.shape[1] - 1)
         config = LoopConfig(
             steps=epochs * steps, batch_tokens=tokens, micro_tokens=tokens, seq_len=rows.shape[1] - 1, warmup=0,
@@ -98,23 +108,23 @@ class DraftModelTrainer:
             )  # fmt: skip
             for epoch in range(1, epochs + 1):
                 loop.run(until=epoch * steps)
-                self.acceptance.append(self.evaluate(held_out))
-        return self.acceptance
+                rates.append(self.evaluate(held_out))
+        self.acceptance.extend(rates)
+        return rates
 
     def distill_knowledge(
         self, batches: Iterable[Tensor | Mapping[str, Any]], num_epochs: int = 3, *, batch: int = 8
     ) -> list[float]:
-        """`train` on ids as a data loader gives them: tensors [B, T + 1], or mappings with "input_ids".
+        """`train` on ids as a data loader gives them: tensors [B, T], or mappings with "input_ids".
 
-        Every eighth row is held out. Returns what `train` returns.
+        Where there is an "attention_mask", what it leaves out is padding, on either side. Every eighth row is held out.
+        Returns what `train` returns. Raises `ConfigError` for fewer than eight rows, and for a row or mask of no text.
         """
-        found = [one if isinstance(one, Tensor) else one["input_ids"] for one in batches]
-        if not found or len({ids.shape[1] for ids in found}) > 1:
-            raise ConfigError("distill_knowledge needs batches of ids [B, T] that all have one length T")
-        rows = torch.cat(found)
+        found = [row for one in batches for row in _texts(one)]
+        if len(found) < _HELD_OUT:
+            raise ConfigError(f"{len(found)} rows: give at least {_HELD_OUT}, of which one is held out")
+        rows = pad_sequence(found, batch_first=True, padding_value=_PADDING)
         held = torch.arange(len(rows)) % _HELD_OUT == _HELD_OUT - 1
-        if not bool(held.any()):
-            raise ConfigError(f"{len(rows)} rows: give at least {_HELD_OUT}, of which one is held out")
         return self.train(rows[~held], rows[held], epochs=num_epochs, batch=batch)
 
     @torch.no_grad()
@@ -125,3 +135,28 @@ class DraftModelTrainer:
     def save(self, directory: str | Path) -> None:
         """The draft, as a model directory (without a tokenizer: it is the target's)."""
         save_model(self.draft, Path(directory))
+
+
+def _texts(batch: Tensor | Mapping[str, Any]) -> list[Tensor]:
+    """The rows of a batch, each without its padding."""
+    ids, mask = (batch, None) if isinstance(batch, Tensor) else (batch["input_ids"], batch.get("attention_mask"))
+    if ids.dim() != 2:
+        raise ConfigError(f"ids of shape {tuple(ids.shape)}: a batch is [B, T], a row for each text")
+    if mask is None:
+        mask = torch.ones_like(ids)
+    elif mask.shape != ids.shape:
+        raise ConfigError(
+            f"attention_mask of shape {tuple(mask.shape)}: ids of shape {tuple(ids.shape)} need their own"
+        )
+    real = mask == 1
+    begins = real.long().diff(dim=1, prepend=torch.zeros_like(ids[:, :1])) == 1
+    if bool((~real & (mask != 0)).any()) or bool((begins.sum(1) > 1).any()):
+        raise ConfigError("attention_mask has other numbers than 0 and 1, or a gap inside a text: mask padding only")
+    rows = [row[kept] for row, kept in zip(ids, real, strict=True)]
+    for i, row in enumerate(rows):
+        if len(row) < 2 or int(row.min()) < 0:
+            raise ConfigError(
+                f"row {i} of a batch has {len(row)} ids, {int((row < 0).sum())} below 0: a text has at least 2, all "
+                "at least 0; mask padding, and leave shorter texts out"
+            )
+    return rows

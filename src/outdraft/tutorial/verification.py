@@ -54,8 +54,8 @@ class ProbabilisticVerification:
             )
         if self.strategy == "stochastic" and not self.exact:
             raise ConfigError("'stochastic' is exact in any case: leave exact=False out, or take another strategy")
-        if self.threshold <= 0:
-            raise ConfigError(f"threshold={self.threshold:g}: must be above 0")
+        if not self.threshold > 0:  # so that NaN is none either
+            raise ConfigError(f"threshold={self.threshold:g}: must be above 0; 0.5 is the usual one")
 
     @property
     def verifier(self) -> str:
