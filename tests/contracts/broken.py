@@ -6,7 +6,7 @@ import torch
 
 from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod
+from outdraft.core.method import CONTRACT, DrafterMethod
 from outdraft.core.target import Needs
 
 
@@ -99,6 +99,7 @@ def method(drafter: type) -> DrafterMethod:
         summary=drafter.__doc__ or "",
         build=lambda options, port: drafter(),
         options=NoOptions,
+        contract=CONTRACT,
     )
 
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Traits
-from outdraft.core.method import DrafterMethod
+from outdraft.core.method import CONTRACT, DrafterMethod
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth
 
@@ -46,4 +46,5 @@ METHOD = DrafterMethod(
     summary="repeat the pending token",
     build=lambda options, port: StutterDrafter(),
     options=StutterOptions,
+    contract=CONTRACT,
 )

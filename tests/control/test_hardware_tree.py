@@ -1,11 +1,13 @@
-"""The tree's size follows measured rates and what a pass costs; the search itself: tests/decode/test_best_trees.py."""
+"""The tree's size follows measured rates and what a pass costs; the search itself: tests/verify/test_best_trees.py."""
 
 import random
+from time import process_time
 
 import pytest
 from control.world import sequence
 
 from outdraft.control.hardware_tree.policy import HardwareTreeOptions, HardwareTreePolicy
+from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent, StepTimes
 
 
@@ -50,3 +52,14 @@ def test_a_costly_row_makes_a_small_tree():
 def test_nothing_where_nothing_pays():
     policy = drive(HardwareTreePolicy(HardwareTreeOptions()), slope=0.3, ranks=(0.05, 0.01), draft=0.3)
     assert policy.depth == 0 and policy.plan([sequence()])[0].depth == 0
+
+
+def test_no_search_holds_up_the_requests():
+    """A tree of 48 nodes has at most 48 levels, however many tokens are asked for; the longest search allowed ends."""
+    assert HardwareTreeOptions(num_speculative_tokens=4096).depth == 48
+    started = process_time()
+    drive(HardwareTreePolicy(HardwareTreeOptions(nodes=512, width=32, num_speculative_tokens=16, every=60)),
+          slope=0.01, ranks=RANKS, rounds=60)  # fmt: skip
+    assert process_time() - started < 4
+    with pytest.raises(ConfigError, match="nodes=512, width=64 and num_speculative_tokens=16 make the search"):
+        HardwareTreeOptions(nodes=512, width=64, num_speculative_tokens=16)

@@ -36,3 +36,4 @@ def test_words():
     assert in_words(Literal["a", "b"]) == "one of 'a', 'b'"
     assert in_words(tuple[tuple[float, ...], ...]) == "a list, each a list, each a number"
     assert in_words(str | Mapping[str, Any]) == "a text or a table"
+    assert in_words(Mapping[int, float] | None) == "a table from a whole number to a number or nothing"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.method import DrafterMethod
+from outdraft.core.method import CONTRACT, DrafterMethod
 from outdraft.core.registry import KINDS, find, installed, make_options, names, option_defaults
 
 
@@ -15,7 +15,9 @@ class Options:
     max_ngram: int = field(default=3, metadata={"aliases": ("prompt_lookup_max",)})
 
 
-METHOD = DrafterMethod(name="toy", summary="a toy", build=lambda options, port: None, options=Options)
+METHOD = DrafterMethod(
+    name="toy", summary="a toy", build=lambda options, port: None, options=Options, contract=CONTRACT
+)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -112,6 +114,14 @@ def test_another_contract_is_one_error_that_names_the_change(package, text):
         with pytest.raises(ConfigError, match=r"contract.*Method\(kind=.*became DrafterMethod.*add_a_method\.md"):
             find("drafter", name)
     assert isinstance(installed()[0].found, ConfigError)
+
+
+def test_a_plug_in_says_which_contract_it_was_written_for(package):
+    package("silent", MINE.replace(", contract={}", ""))
+    for name in ("silent", "silent_module:METHOD"):
+        with pytest.raises(ConfigError, match=r"write contract=\d+ in its DrafterMethod\(\.\.\.\)"):
+            find("drafter", name)
+    assert find("verifier", "outdraft.testing.accept_all:METHOD").contract is None, "what ships need not say"
 
 
 def test_shapes_are_what_the_options_make_them():

@@ -1,5 +1,8 @@
 """Prompts of every kind and with references, one request for each; and errors before any work."""
 
+from array import array
+
+import numpy
 import pytest
 import torch
 
@@ -27,7 +30,9 @@ def test_a_prompt_may_be_text_a_mapping_or_ids(llm):
     "prompt,named",
     [("", "empty"), ({"prompt_token_ids": []}, "empty"), ({"prompt_token_ids": [999]}, "999"),
      ("x" * 5000, "5000 tokens"), ({"text": "x"}, "'text'"), (7, "int"), ({"prompt_token_ids": "abc"}, "whole numbers"),
-     ({"prompt_token_ids": [1.5]}, "whole numbers"), ({"prompt_token_ids": None}, "whole numbers")],
+     ({"prompt_token_ids": [1.5]}, "whole numbers"), ({"prompt_token_ids": None}, "whole numbers"),
+     ({"prompt_token_ids": {1: 2}}, "whole numbers"), ({"prompt_token_ids": {1, 2}}, "whole numbers"),
+     ({"prompt_token_ids": [True]}, "whole numbers"), ({"prompt_token_ids": torch.ones(2) > 0}, "whole numbers")],
 )  # fmt: skip
 def test_a_bad_prompt_is_refused_before_any_work(llm, prompt, named):
     with pytest.raises(RequestError, match=named):
@@ -64,6 +69,7 @@ def test_references_of_a_prompt_and_of_all(llm, monkeypatch):
 
 def test_ids_may_be_a_tensor_and_need_no_tokenizer():
     reader = PromptReader(name="nameless", codec=None)
-    assert reader.encode({"prompt_token_ids": torch.tensor([3, 1])}) == (3, 1)
+    for ids in (torch.tensor([3, 1]), numpy.array([3, 1]), array("i", [3, 1]), range(3, 0, -2), (3, numpy.int64(1))):
+        assert reader.encode({"prompt_token_ids": ids}) == (3, 1)
     with pytest.raises(RequestError, match=r"nameless has no tokenizer\.json"):
         reader.encode("text")

@@ -60,10 +60,12 @@ def test_race_returns_only_tokens_with_mass():
     assert sorted(race(torch.tensor([0.0, 0.5, 0.0, 0.5]), 7, 4)) == [1, 3]
 
 
-@pytest.mark.parametrize("distribution", [torch.zeros(3), torch.full((3,), torch.nan)])
-def test_race_refuses_what_is_no_distribution(distribution):
-    with pytest.raises(NumericsError, match="no mass"):
-        race(distribution, 1)
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])  # native kernels, and PyTorch
+@pytest.mark.parametrize("count", [1, 2])
+@pytest.mark.parametrize("entries", [[0.0] * 3, [torch.nan] * 3, [0.2, torch.nan, 0.5, 0.3], [0.5, torch.inf, 0.5]])
+def test_race_refuses_what_is_no_distribution(entries, count, dtype):
+    with pytest.raises(NumericsError, match="no mass, or holds NaN"):
+        race(torch.tensor(entries, dtype=dtype), 1, count)
 
 
 def test_flips_are_certain_at_the_ends():

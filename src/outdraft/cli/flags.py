@@ -12,7 +12,7 @@ from outdraft.core.params import SamplingParams
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM
 
-ROLES = ("draft_model", "head", "datastore")  # those of engine/roles.py, which would delay `outdraft --help`
+ROLES = ("draft_model", "head", "datastore")  # those of engine/assembly/roles.py, which would delay `outdraft --help`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -62,7 +62,7 @@ class Method(Generic[Options]):
     summary: str
     options: type[Options]
     paper: Paper | None = None
-    contract: int = CONTRACT  # the version that it was written for; a plug-in of another package should name it
+    contract: int | None = None  # the version that it was written for; a plug-in of another package must name it
 
     @property
     def lossless(self) -> bool:

@@ -88,7 +88,7 @@ def in_words(hint: Any) -> str:
     if origin in (tuple, Sequence):
         return f"a list, each {in_words(parts[0])}"
     if origin is Mapping:
-        return "a table"
+        return f"a table from {in_words(parts[0])} to {in_words(parts[1])}" if _says_what(parts) else "a table"
     return _KINDS[origin][0] if origin in _KINDS else getattr(hint, "__name__", str(hint))
 
 
@@ -96,6 +96,11 @@ def _each_fits(values: Sequence[Any], origin: Any, parts: tuple[Any, ...]) -> bo
     if _is_record(origin, parts):
         return len(values) == len(parts) and all(map(fits, values, parts))
     return all(fits(one, parts[0]) for one in values)
+
+
+def _says_what(parts: tuple[Any, ...]) -> bool:
+    """Mapping[int, float], and not Mapping[str, Any]."""
+    return len(parts) == 2 and Any not in parts
 
 
 def _is_record(origin: Any, parts: tuple[Any, ...]) -> bool:

@@ -90,8 +90,9 @@ class SamplingParams:
         most = LARGEST if self.max_tokens is None else self.max_tokens
         self._check("max_tokens", self.max_tokens is None or self.max_tokens >= 1, "at least 1, or None")
         self._check("min_tokens", 0 <= self.min_tokens <= most, "between 0 and max_tokens")
-        heat = self.temperature
-        self._check("temperature", heat == 0 or _COOL <= heat <= _LARGE, f"0 (greedy) or {_COOL:g} to {_LARGE:g}")
+        temperature = self.temperature
+        is_usable = temperature == 0 or _COOL <= temperature <= _LARGE
+        self._check("temperature", is_usable, f"0 (greedy) or {_COOL:g} to {_LARGE:g}")
         self._check("top_k", 0 <= self.top_k <= LARGEST, "at least 1, or 0 or -1 (off)")
         self._check("top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
         self._check("min_p", 0 <= self.min_p <= 1, "between 0 and 1")

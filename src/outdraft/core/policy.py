@@ -18,7 +18,7 @@ class Budget:
     nodes: int | None = None  # draft nodes in all; None: the drafter's own choice
     confidence: float = 0.0  # a token of which the drafter is less sure is kept and ends its branch; 0: never
     survival: float = 0.0  # the same for a path: it ends where the product of its tokens' probabilities falls below
-    arm: int = 0  # which of the drafter's arms is to guess (`Method.arms`); a drafter without arms does not look
+    arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
 
     @property
     def wants_confidence(self) -> bool:

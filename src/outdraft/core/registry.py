@@ -109,6 +109,13 @@ def _load(place: str, who: str) -> AnyMethod:
         raise ConfigError(
             f"{who} is a {type(method).__name__}; it must be a DrafterMethod, a RuleMethod or a PolicyMethod"
         )
+    if method.contract is None and module.partition(".")[0] == "outdraft":
+        return method  # one that ships changes with the contract
+    if method.contract is None:
+        raise ConfigError(
+            f"{who} does not say which contract of plug-ins it was written for: write contract={contract.CONTRACT} in "
+            f"its {type(method).__name__}(...) if it is this one (docs/add_a_method.md)"
+        )
     if method.contract != contract.CONTRACT:
         raise ConfigError(f"{who} was written for contract {method.contract} of plug-ins{_changes()}")
     return method

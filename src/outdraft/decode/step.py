@@ -32,7 +32,7 @@ class Parts:
     drafter: Drafter
     verifier: Verifier
     policy: Policy
-    soft: bool = False  # the rule judges greedy requests by their distribution at temperature 1 (`Method.soft`)
+    soft: bool = False  # the rule judges greedy requests by their distribution at temperature 1 (`RuleMethod.soft`)
     executor: Executor = field(default_factory=Serial)
     traits: Traits = field(init=False)  # the drafter's, asked once
 

@@ -6,7 +6,7 @@
 {..., "references": ["text", [4, 5], ...]}  beside either: what the answer may copy from, for drafters that look up
 """
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields
 from operator import index
@@ -115,10 +115,12 @@ def _each(prompts: Any) -> Iterable[Any]:
 
 
 def _ids(given: Any) -> tuple[int, ...]:
-    """Whole numbers of any kind (numpy's and torch's too)."""
+    """Whole numbers of any kind (numpy's and torch's too), in their order: a set has none, a mapping's are names."""
     listed = plain(given)
     try:
-        if isinstance(listed, str | bytes) or not isinstance(listed, Collection):
+        if isinstance(listed, str | bytes) or not isinstance(listed, Seq):
+            raise TypeError
+        if any(isinstance(one, bool) for one in listed):  # Python takes True for 1
             raise TypeError
         return tuple(map(index, listed))
     except (TypeError, ValueError, RuntimeError) as error:

@@ -24,17 +24,13 @@ def race(distribution: Tensor, key: int, count: int = 1) -> list[int]:
     times = (
         torch.log(uniforms(key, distribution.shape[0], distribution.device)).neg_().div_(distribution.to(torch.float64))
     )
-    if count == 1:
-        best = int(torch.argmin(times))
-        if not distribution[best] > 0:
-            raise NumericsError(
-                f"cannot draw from a distribution of {distribution.shape[0]} entries: it has no mass, or holds NaN"
-            )
-        return [best]
-    order = torch.topk(times, min(count, distribution.shape[0]), largest=False).indices.tolist()
-    drawn = [i for i in order if distribution[i] > 0]
+    count = min(count, distribution.shape[0])
+    order = torch.topk(times, count, largest=False).indices if count > 1 else torch.argmin(times).reshape(1)
+    sound = (distribution[order] > 0) & distribution.sum().isfinite()
+    drawn = [index for index, is_sound in zip(order.tolist(), sound.tolist(), strict=True) if is_sound]
     if not drawn:
         raise NumericsError(
-            f"cannot draw from a distribution of {distribution.shape[0]} entries: it has no mass, or holds NaN"
+            f"cannot draw from a distribution of {distribution.shape[0]} entries: it has no mass, or holds NaN or an "
+            "infinite entry"
         )
     return drawn

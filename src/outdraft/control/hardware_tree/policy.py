@@ -14,6 +14,7 @@ from math import inf
 
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
+from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
@@ -21,6 +22,7 @@ from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.verify.shared.best_trees import BestTrees, choose_size
 
+_MOST_WORK = 2**27  # nodes^2 x width x depth of a search: it holds up every request, for some 0.2 s at this size
 _KEEP = 0.998  # weight of what is known, each node walked
 _MEASURED = 16  # rounds that measure the curve
 _PRIOR = 4.0  # walked nodes that the prior weighs
@@ -42,6 +44,17 @@ class HardwareTreeOptions(PolicyOptions):
         check_range(self, "nodes", "first_nodes", least=1, most=512)
         check_range(self, "width", "first_depth", least=1, most=64)
         check_range(self, "every", least=1)
+        if self.nodes**2 * min(self.width, self.nodes) * self.depth > _MOST_WORK:
+            raise ConfigError(
+                f"nodes={self.nodes}, width={self.width} and num_speculative_tokens={self.num_speculative_tokens} "
+                f"make the search for the best tree too long: nodes x nodes x width x depth may be {_MOST_WORK}; "
+                "lower one of them"
+            )
+
+    @property
+    def depth(self) -> int:
+        """Of the deepest tree that is searched: one of so many nodes has no more levels."""
+        return min(self.num_speculative_tokens, self.nodes)
 
 
 class HardwareTreePolicy:
@@ -107,9 +120,9 @@ class HardwareTreePolicy:
 
     def _search(self) -> None:
         options, count = self._options, self._count
-        trees = BestTrees(self.rates, max_nodes=options.nodes + 1, max_depth=options.num_speculative_tokens)
+        trees = BestTrees(self.rates, max_nodes=options.nodes + 1, max_depth=options.depth)
         passes = [inf, *(self.costs.passes(count * m) for m in range(1, options.nodes + 2))]
-        drafts = [0.0, *(self.costs.drafts[0](d) for d in range(1, options.num_speculative_tokens + 1))]
+        drafts = [0.0, *(self.costs.drafts[0](d) for d in range(1, options.depth + 1))]
         size, self.depth = choose_size(trees, drafts, passes)
         self.nodes = max(1, size - 1)
 

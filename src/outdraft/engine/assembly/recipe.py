@@ -1,7 +1,7 @@
 """A recipe: a combination under a paper's name, drafter x shape x verifier x policy, as a TOML file.
 
     [paper]                  title, year, link; may be left out
-    [drafter]                name, and its options under [drafter.options]; "@draft_model" is a role (engine/roles.py)
+    [drafter]                name, and its options under [drafter.options]; "@draft_model" is a role (`roles.py`)
     [verifier]  [policy]     likewise; without them "auto"
     modifies_target = true   the paper trains the target too: lossless then means "as that target"
 

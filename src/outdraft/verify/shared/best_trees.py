@@ -6,13 +6,15 @@ r"""The best tree of a given size: dynamic programming over sizes, depths and nu
 
 T(m, d, b): expected tokens of m nodes, the root among them, at most d levels below it, the root having b children.
 Chen et al., "Sequoia: scalable, robust, and hardware-aware speculative decoding", 2024,
-https://arxiv.org/abs/2402.12374. One drafter grows such trees, one policy sizes them. Data in: p_1 .. p_K; data out:
-trees and what they are expected to bring.
+https://arxiv.org/abs/2402.12374. One paper's search lies here, and not with its method, because one drafter grows such
+trees and one policy sizes them, and neither may import the other: what both stand on is what a rule makes of siblings.
+Data in: p_1 .. p_K; data out: trees and what they are expected to bring.
 """
 
 from collections.abc import Sequence as Seq
 
 import numpy as np
+from numpy.lib.stride_tricks import sliding_window_view
 
 Topology = tuple[tuple[int, ...], ...]  # children of each node, by rank; node 0 is the root, parents come first
 
@@ -35,12 +37,13 @@ class BestTrees:
             self.values[d] = self._value[d].max(0)
 
     def _add_child(self, d: int, b: int, rate: float) -> None:
-        before, below = self._value[d, b - 1], self.values[d - 1]
-        for m in range(b + 1, self._max_nodes + 1):
-            y = np.arange(1, m)
-            sums = before[y] + rate * below[m - y]
-            at = int(sums.argmax())
-            self._value[d, b, m], self._first[d, b, m] = sums[at], y[at]
+        below, most = self.values[d - 1], self._max_nodes
+        gains = np.full(2 * most + 1, -np.inf)  # [M - n] what a child with n nodes in its tree brings; then nothing
+        grown = below > -np.inf
+        gains[most::-1][grown] = rate * below[grown]
+        sums = self._value[d, b - 1] + sliding_window_view(gains, most + 1)[::-1]  # [m, y]
+        self._first[d, b] = sums.argmax(1)
+        self._value[d, b] = sums.max(1)
 
     def tree(self, num_nodes: int, depth: int) -> Topology:
         """The best tree of exactly so many nodes."""

@@ -4,7 +4,7 @@
 
 The extra token is the target's own at that node: its best one for a greedy request, else a draw. Nothing is taken back
 for what was kept too easily, and that is the bias. A greedy request comes to most of these rules with its distribution
-at temperature 1 (`Method.soft`): they ask how probable a token is, not whether it is the best.
+at temperature 1 (`RuleMethod.soft`): they ask how probable a token is, not whether it is the best.
 """
 
 import math

@@ -49,6 +49,12 @@ def test_equals_brute_force(rates):
     assert (best.values[:, 0] == -np.inf).all()
 
 
+def test_a_rank_that_is_never_accepted_brings_nothing():
+    best = BestTrees((0.5, 0.0), max_nodes=5, max_depth=2)
+    assert list(best.values[1]) == [-np.inf, 1, 1.5, 1.5, -np.inf, -np.inf]
+    assert list(best.values[2]) == [-np.inf, 1, 1.5, 1.75, 1.75, 1.75]
+
+
 def test_parents_come_first_and_no_node_is_lost():
     topology = BestTrees(RATES, max_nodes=20, max_depth=6).tree(20, 6)
     assert sorted(child for children in topology for child in children) == list(range(1, 20))
