@@ -133,7 +133,10 @@ def test_survival_carries_over_pieces_and_rounds(name, temperature, tmp_path):
         for event in drafted:  # of the accepted nodes, then of the rejected one
             assert prod(event.confidences[:-1]) >= least - 1e-6
             assert len(event.confidences) == event.num_accepted + event.rejected
-        depths.append(sum(event.draft_depth for event in drafted))
+        always = int(
+            name == "ssd"
+        )  # one token, however unsure: there is a back-up, and what names an outcome is no guess
+        depths.append(sum(event.draft_depth - always for event in drafted))
     assert depths[1] > 10 and depths[1] > 3 * depths[0], depths
 
 

@@ -8,7 +8,7 @@ from drafters.test_draft_model import DECODER, DecoderTarget, fresh_logits, smal
 from outdraft.core.drafter import forget
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.drafters.cascade import CascadeDrafter, CascadeOptions
+from outdraft.drafters.cascade import CascadeDrafter, CascadeOptions, describe
 from outdraft.drafters.shared.look_up.bigrams import Bigrams
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.drafters.shared.look_up.datastore.file import open_datastore
@@ -21,6 +21,7 @@ class Table:
     """A model that knows a text by heart, up to errors at some places; it counts its passes."""
 
     max_len = 4096
+    decoder = DECODER  # what its weights are said to be
 
     def __init__(self, text, wrong=()):
         self.text, self.wrong, self.passes = text, set(wrong), 0
@@ -141,7 +142,25 @@ def test_bigrams_of_a_datastore(tmp_path):
     assert guess(made, sequence([9, 2])) == [1, 3, 1, 3, 1] and made.num_bigrams == 5
 
 
-def test_what_is_counted_while_decoding_is_bounded_and_keeps_the_commonest():
+def test_a_datastore_that_changes_while_it_is_open_is_named(tmp_path):
+    path = tmp_path / "store"
+    build_datastore(path, [[1, 2, 1, 3, 1, 3, 5], [4]], IdsOnly(vocab_size=V))
+    table = Bigrams(open_datastore(path))
+    with path.open("r+b") as file:
+        file.seek(-36, 2)
+        file.write(b"\xff" * 36)
+    with pytest.raises(ConfigError, match="store was changed while it was open"):
+        for token in range(6):
+            table.after(token)
+
+
+def test_the_weights_of_every_level_are_told():
+    made = cascade([Table(TEXT), DraftModel(SMALL)], ((1, 1, 1),) * 3)
+    assert [weights.pass_bytes for weights in made.traits.weights] == [DECODER.pass_bytes, SMALL.pass_bytes]
+    assert len(describe(made)["levels"]) == 2
+
+
+def test_what_is_counted_while_decoding_is_bounded_and_keeps_what_comes_often():
     table = Bigrams()
     for i in range(1000):
         table.learn([0, 1 + i % 50])

@@ -88,6 +88,24 @@ def test_what_has_become_text_counts_as_certain():
     assert tree.tokens == [-1] and tree.num_fed == 0
 
 
+def test_what_the_model_holds_for_impossible_is_no_guess():
+    tree = PacedTree(2)
+    tree.feed(0, [(7, 1.0), (8, 0.0)])
+    tree.feed(1, [(9, 0.0)])
+    assert (tree.tokens, tree.fed) == ([-1, 7], [True, True])
+
+
+def test_a_path_that_is_next_to_impossible_may_come_true():
+    """The product of probabilities below it is too small for a float, and counts again once it is text."""
+    tree, tokens = PacedTree(1), [1]
+    for node in range(4):
+        tree.feed(node, [(node, 1e-100)])
+    assert tree.paths[4] == 0
+    for token in range(4):
+        tree.follow(tokens := [*tokens, token])
+        assert tree.paths == pytest.approx([1e-100**i for i in range(4 - token)])
+
+
 def test_drafting_beside_a_pass_ends_with_it():
     made, seq = drafter(window=9), sequence([1, 2, 3])
     made.begin([seq])

@@ -1,5 +1,7 @@
 """Merged trees: shared beginnings, distributions by node, shares of the budget, and what each drafter is told."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from drafters.drafting import make, sequence, write
@@ -13,6 +15,7 @@ from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
 from outdraft.drafters.merge.drafter import MergeDrafter
 from outdraft.drafters.merge.join import join
+from outdraft.drafters.shared.composed.ahead import imagine
 from outdraft.drafters.shared.composed.lanes import in_lane
 from outdraft.engine.runner import Runner
 from outdraft.models.load import save_model
@@ -81,6 +84,23 @@ def test_the_distribution_is_the_targets(certain):
     assert total_variation(distribution, target_distribution(target, [0, 1], 3)) < 1e-9
 
 
+def sure(tokens, confidence, q=None):
+    return chain(tokens, q, confidence=torch.tensor(confidence))
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_confidences_stay_with_their_nodes(temperature):
+    """A shared node has the first drafter's. Whoever guesses nothing need say nothing; else all must say it."""
+    q = torch.full((2, V), 1 / V) if temperature else None
+    a, b, silent = sure([9, 1, 2], [1, 0.7, 0.6], q), sure([9, 1, 3], [1, 0.5, 0.4], q), chain([9])
+    draft = merged(silent, a, b, temperature=temperature)[2]
+    wanted = {1: [0.7, 0.5], 2: [0.6], 3: [0.4]} if temperature else {1: [0.7], 2: [0.6], 3: [0.4]}
+    found = {token: draft.confidence[draft.tokens == token].tolist() for token in (1, 2, 3)}
+    assert found == {token: pytest.approx(values) for token, values in wanted.items()} and draft.confidence[0] == 1
+    assert merged(a, chain([9, 4]), temperature=temperature)[2].confidence is None
+    assert merged(silent, silent, temperature=temperature)[2].confidence is None
+
+
 def test_each_is_told_of_its_own_guess():
     made, seq, draft = merged(chain([9, 1, 2, 3]), chain([9, 1, 5]), chain([9, 6]), temperature=0.0)
     assert draft.tokens.tolist() == [9, 1, 2, 3, 5, 6]
@@ -113,6 +133,18 @@ def test_lanes_draw_independently_except_under_the_coupled_rule():
         drawn = [tuple(view.draft_coins(view).draw(distribution, 0, 0, 3)) for view in views]
         assert len(set(drawn)) == (1 if coupled else 4)
         assert all(view.tokens is seq.tokens for view in views)
+
+
+def test_what_is_drawn_ahead_of_its_time_in_a_lane_has_coins_of_its_own():
+    """The token at a place is drawn in an earlier round, dropped, and drawn again: from other noise."""
+    distribution = torch.full((64,), 1 / 64)
+    for coupled in (False, True):
+        seq = sequence([1, 2], seed=4, temperature=1.0, coupled=coupled)
+        for lane in range(3):
+            early = imagine(in_lane(seq, lane), [3])
+            late = in_lane(replace(seq, tokens=[1, 2, 3]), lane)
+            drawn = [tuple(view.draft_coins(view).draw(distribution, 0, 0, 3)) for view in (early, late)]
+            assert (drawn[0] == drawn[1]) == coupled
 
 
 def test_two_draft_models_stay_in_step(tmp_path):

@@ -6,6 +6,7 @@ from drafters.drafting import door, make, sequence, write
 from drafters.test_draft_model import DECODER, V, fresh_logits
 
 from outdraft.core.draft import host_tree
+from outdraft.core.drafter import forget
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.sequoia.drafter import SequoiaDrafter, SequoiaOptions, measure_passes
@@ -143,6 +144,15 @@ def test_counted_rates_change_the_tree():
     tokens = [len(event.tokens) for event in run.events if event.tokens and event.finish_reason is None]
     assert made.rates[1] > 0.9 > 0.1 > made.rates[0]
     assert sum(tokens[:30]) / 30 < 2.5 < 3.5 < sum(tokens[-10:]) / 10
+
+
+def test_told_to_forget_it_counts_from_the_prior():
+    made = drafter(nodes=6, depth=5)
+    before, shape = made.rates, made.topology(6, 5)
+    write([sequence([1, 2, 3], max_tokens=200)], SecondBest(vocab_size=V), made, k=5)
+    assert made.rates != before and made.topology(6, 5) != shape
+    forget(made)
+    assert made.rates == before and made.topology(6, 5) == shape
 
 
 def test_costs_are_measured_on_the_target(tmp_path):

@@ -1,10 +1,13 @@
 """Saguaro's bent distribution: it is what is drawn from and what is stored, and rejections are foreseen more often."""
 
+import math
 from dataclasses import replace
 
 import pytest
 import torch
 from contracts.sides import inside, twin
+from drafters.drafting import sequence
+from drafters.test_draft_model import DECODER
 from verify.distributions import rule
 
 from outdraft.core.drafter import Traits
@@ -14,6 +17,9 @@ from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.step import Parts
+from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
+from outdraft.drafters.shared.composed.ahead import first_path, imagine
+from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.drafters.ssd.drafter import SsdDrafter, SsdOptions, bend
 from outdraft.drafters.ssd.fan_out import fan_outs, rank_outcomes
 from outdraft.engine.loop import Engine
@@ -75,7 +81,8 @@ def claiming(propose, distribution):
 
 
 def test_the_likeliest_entries_are_scaled_and_the_distribution_stays_one():
-    distribution, top = torch.tensor([0.5, 0.1, 0.3, 0.1]), torch.tensor([0, 2])
+    distribution, top = torch.tensor([0.5, 0.1, 0.3, 0.1]), [0, 2]
+    assert torch.equal(bend(distribution, [], 0.5), distribution)
     assert torch.allclose(bend(distribution, top, 0.5), torch.tensor([0.25, 0.1, 0.15, 0.1]) / 0.6)
     assert torch.allclose(bend(distribution, top, 0.0), torch.tensor([0.0, 0.5, 0.0, 0.5]))
     nowhere_else = torch.tensor([0.6, 0.0, 0.4, 0.0])
@@ -100,8 +107,8 @@ def test_whole_texts_have_the_targets_distribution_with_the_bent_q_and_with_no_o
     sampled_distribution_is_the_targets(subject, num_texts=200)
     redraw = SsdDrafter._redraw
 
-    def lying(self, root, guess, depth, place, *, is_key):
-        return replace(redraw(self, root, guess, depth, place, is_key=is_key), distributions=guess.distributions)
+    def lying(self, root, guess, depth):
+        return replace(redraw(self, root, guess, depth), distributions=guess.distributions)
 
     monkeypatch.setattr(SsdDrafter, "_redraw", lying)
     with pytest.raises(AuditError, match="target's distribution"):
@@ -161,7 +168,41 @@ def test_prepared_for_are_the_likeliest_tokens_that_were_not_drawn():
         assert found == best[: fan[k]] and [*path[:k], found[0]] in [list(outcome[: k + 1]) for outcome in prepared]
     for outcome, (_, guess) in prepared.items():
         assert len(guess.tokens) == 2
-        assert torch.allclose(guess.distributions[0], bend(table(outcome), table(outcome).topk(fan[0]).indices, 0.2))
+        assert torch.allclose(
+            guess.distributions[0], bend(table(outcome), table(outcome).topk(fan[0]).indices.tolist(), 0.2)
+        )
+
+
+@pytest.mark.parametrize("params", [{}, {"temperature": 1.0}, {"temperature": 1.0, "coupled": True}])
+@pytest.mark.parametrize("cutoff", [{"confidence": 0.9}, {"survival": 0.3}])
+def test_a_cutoff_ends_what_is_prepared_and_not_what_it_is_prepared_for(cutoff, params):
+    """The token that names an outcome will be text. Behind it stands what a drafter without any past would guess."""
+    inner = DraftModelDrafter(DraftModelOptions(width=2), DraftModel(DECODER))
+    drafter, budget = SsdDrafter(SsdOptions(), inner), Budget(depth=4, **cutoff)
+    seq = sequence([1, 2, 3], **params)
+    drafter.begin([seq])
+    drafts = drafter.propose([seq], [budget])
+    drafter.ahead([seq], drafts, lambda: False)
+    prepared = drafter._rounds[seq.id].prepared
+    assert len(prepared) > 1
+    for outcome, (_, guess) in prepared.items():
+        least = [sure < budget.confidence for sure in guess.confidences]
+        paths = [math.prod(guess.confidences[: i + 1]) < budget.survival for i in range(len(guess.tokens))]
+        ends = [unsure or unlikely for unsure, unlikely in zip(least, paths, strict=True)]
+        assert guess.tokens and not any(ends[:-1]) and (ends[-1] or len(ends) == budget.depth), outcome
+        if not params:
+            assert guess.tokens == first_path(inner.propose([imagine(seq, outcome)], [budget])[0]).tokens
+
+
+def test_nothing_is_prepared_where_there_is_no_room_for_it():
+    """The text may have two tokens more: the pass under way may write both, and then no guess has any room."""
+    drafter = SsdDrafter(SsdOptions(), DraftModelDrafter(DraftModelOptions(width=2), DraftModel(DECODER)))
+    seq = sequence([1, 2, 3], max_len=5)
+    drafter.begin([seq])
+    drafts = drafter.propose([seq], [Budget(depth=1)])
+    drafter.ahead([seq], drafts, lambda: False)
+    prepared = drafter._rounds[seq.id].prepared
+    assert {len(outcome) for outcome in prepared} == {1} and all(guess.tokens for _, guess in prepared.values())
 
 
 @pytest.mark.parametrize(("acceptance", "decay"), [(0.5, 1.0), (0.8, 1.0), (0.8, 0.5), (0.6, 2.0)])
@@ -211,7 +252,7 @@ def test_a_factor_out_of_range_is_refused(saguaro):
         SsdOptions(saguaro=saguaro)
 
 
-def counted(factor, *, texts=4, length=50):
+def counted(factor, *, texts=8, length=50):
     """Shares: of drafted tokens accepted, of rejections that were prepared for, of all rounds that were (F = k = 3)."""
     target = TableTarget(vocab_size=20, order=1, sharpness=1.5)
     other = TableTarget(vocab_size=20, order=1, sharpness=1.5, seed=1)

@@ -5,6 +5,7 @@ import torch
 from drafters.drafting import make, run_pending, sequence, write
 
 from outdraft.core.draft import chain, host_tree
+from outdraft.core.drafter import forget
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.skip import Skip
@@ -53,6 +54,19 @@ def test_the_search_changes_no_text_and_the_best_score_never_falls():
         assert scores == sorted(scores)
         assert (drafter.search.num_trials > 8) == options.get("search", True)
     assert outputs[0] == outputs[1] == outputs[2]
+
+
+def test_told_to_forget_it_searches_from_the_beginning():
+    runner = Runner(MODEL)
+    drafter = make("swift", runner, context=5)
+    first = drafter.search.best
+    written(runner, drafter)
+    trials, drawn = drafter.search.num_trials, [flags for flags, _ in drafter.search._tried]
+    assert trials > 8 and drafter.search.best_score > 0
+    forget(drafter)
+    assert (drafter.search.best, drafter.search.best_score, drafter.search.num_trials) == (first, -1.0, 0)
+    written(runner, drafter)
+    assert [flags for flags, _ in drafter.search._tried] == drawn
 
 
 def test_a_trial_scores_what_the_skipped_network_would_have_said():

@@ -151,7 +151,9 @@ def test_a_small_model_with_a_streaming_cache_goes_on_beyond_its_context(tmp_pat
 
 
 def test_what_it_refuses():
-    with pytest.raises(CapabilityError, match=r"triforce asks .*'ngram' cannot go back here: choose a draft_model"):
+    with pytest.raises(
+        CapabilityError, match=r"triforce asks .*'ngram' cannot go back here: choose a drafter whose guesses"
+    ):
         make("triforce", Runner(MODEL), draft="ngram")
     for bad in ({"draft_depth": 0}, {"chunk": 0}, {"refresh": 0}, {"budget": 10}, {"sample": "x"}):
         with pytest.raises(ConfigError, match=next(iter(bad))):

@@ -36,3 +36,11 @@ class DraftCoins(Protocol):
         `depth`: of the node whose children these are (0 = the pending token). `ordinal`: that node's index.
         """
         ...
+
+    def in_round(self, position: int) -> "DraftCoins":
+        """Coins of its own for what is drafted, ahead of its time, while the pending token stands at `position`.
+
+        A token that some rule has judged and dropped may be drafted again at the same place, and must not be drawn from
+        the same noise: the verdict has told something about it. The target's own noise is shared on purpose.
+        """
+        ...

@@ -2,8 +2,8 @@ r"""CS Drafting: drafters that draft for each other, the larger ones where it co
 
     horizontal   the larger drafter writes the first tokens, the smaller ones those that are less likely to be reached
     vertical     each drafter is itself sped up: the ones below it guess, it reviews, leniently, and adds a token
-    base         max-gram: what followed the longest earlier occurrence of the last tokens; where there is none, the
-                 last token's commonest successor, by a table of bigrams
+    base         max-gram: what followed the longest earlier occurrence of at most the last four tokens; after a token
+                 that is new to the text its commonest successor, by a table of bigrams
 
     lengths  [[5, 14, 10],      the target's guess: up to 5 tokens by model 1, 14 by model 2, 10 by the base
               [0,  1, 10],      a guess of model 1: 1 token by model 2, 10 by the base, then model 1 reviews
@@ -39,6 +39,7 @@ from outdraft.drafters.shared.look_up.datastore.file import open_for
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.models.network import Network
 from outdraft.models.port import TargetPort
 
 _LONGEST = 4  # tokens of the base's longest match
@@ -72,6 +73,11 @@ class Reviewer(Protocol):
     """What a level asks of its model: `DraftModel`, or a stand-in."""
 
     max_len: int
+
+    @property
+    def decoder(self) -> Network:
+        """The network that reviews."""
+        ...
 
     def add(self, seq: int) -> None:
         """Make room for a text of which nothing has been read."""
@@ -131,7 +137,7 @@ class CascadeDrafter:
     def traits(self) -> Traits:
         """Every level's weights; the bigrams are what earlier requests leave behind."""
         return Traits(
-            weights=tuple(weights_of(model.decoder) for model in self.models if isinstance(model, DraftModel)),
+            weights=tuple(weights_of(model.decoder) for model in self.models),
             forget=self.bigrams.forget,
         )
 
@@ -211,7 +217,10 @@ class CascadeDrafter:
             guess.probs.append(float(distributions[kept, best[kept]]))
 
     def _copy(self, guess: _Guess, upto: int) -> None:
-        """What followed the longest, latest earlier occurrence of the last tokens, else one token by the bigrams."""
+        """What followed the longest, latest earlier occurrence of at most the last `_LONGEST` tokens.
+
+        Where even the last token is new to the text: one token, by the bigrams.
+        """
         room = min(upto, guess.limit) - len(guess.tokens)
         context = guess.text[-_LONGEST:] + guess.tokens
         if (found := next(iter(guess.index.lookup(context, room)), None)) is not None:
@@ -238,7 +247,7 @@ def build(options: CascadeOptions, port: TargetPort) -> CascadeDrafter:
 
 def describe(drafter: CascadeDrafter) -> Mapping[str, Any]:
     """What each model's options came to."""
-    return {"levels": [describe_network(model.decoder) for model in drafter.models if isinstance(model, DraftModel)]}
+    return {"levels": [describe_network(model.decoder) for model in drafter.models]}
 
 
 METHOD = DrafterMethod(

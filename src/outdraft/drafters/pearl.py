@@ -26,9 +26,8 @@ from outdraft.models.port import TargetPort
 class PearlOptions:
     """Which drafter works ahead, and its options."""
 
-    drafter: str | Mapping[str, Any] = field(
-        default_factory=lambda: {"method": "draft_model"}
-    )  # a name, or with options
+    # A name, or with options.
+    drafter: str | Mapping[str, Any] = field(default_factory=lambda: {"method": "draft_model"})
 
 
 def _block(standing: Standing, num_proposed: int) -> int:

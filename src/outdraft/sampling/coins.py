@@ -48,11 +48,7 @@ class KeyedDraftCoins:
     coupled: bool
 
     def in_round(self, position: int) -> "KeyedDraftCoins":
-        """Coins of its own for what is drafted, ahead of its time, while the pending token stands at `position`.
-
-        A token that some rule has judged and dropped may be drafted again at the same place, and must not be drawn from
-        the same noise: the verdict has told something about it. The target's own noise is shared on purpose.
-        """
+        """The same place under another seed; coupled coins are the target's own noise and stay as they are."""
         return self if self.coupled else replace(self, seed=fold(self.seed, position))
 
     def draw(self, distribution: Tensor, depth: int, ordinal: int, count: int = 1) -> list[int]:

@@ -106,6 +106,10 @@ class BranchingDraftCoins:
             left[drawn[-1]] = 0
         return drawn
 
+    def in_round(self, position: int) -> "BranchingDraftCoins":
+        """Every draw is independent of all others already."""
+        return self
+
 
 @dataclass(frozen=True, slots=True)
 class Round:

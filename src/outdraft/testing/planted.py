@@ -79,6 +79,10 @@ class ArgmaxDraftCoins:
         """The best `count` tokens."""
         return [int(token) for token in torch.topk(distribution, min(count, len(distribution))).indices]
 
+    def in_round(self, position: int) -> "ArgmaxDraftCoins":
+        """There is no noise that could be shared."""
+        return self
+
 
 METHOD = RuleMethod(
     name="planted",

@@ -8,5 +8,5 @@ GIVEN = {"acceptance": (0.6, 0.2, 0.1), "verify_cost": (1.0, 1.05), "nodes": 8, 
 
 ROWS = [
     DrafterRow(drafter="sequoia", side=twin, options=GIVEN),
-    DrafterRow(drafter="sequoia", label="measured", side=twin, options={"nodes": 6, "depth": 3}),
+    DrafterRow(drafter="sequoia", label="measured", side=twin, options={"nodes": 6, "depth": 3}, remembers=True),
 ]

@@ -65,12 +65,14 @@ class PacedTree:
         for node in range(root + 1, len(self.tokens)):
             if self.parents[node] in kept:
                 kept[node] = len(kept)
-        depth, path = self.depths[root], self.paths[root]
+        depth = self.depths[root]
         self.parents = [-1, *(kept[self.parents[node]] for node in kept if node != root)]
         self.tokens = [self.tokens[node] for node in kept]
         self.depths = [self.depths[node] - depth for node in kept]
-        self.paths = [self.paths[node] / path for node in kept]
         self.probs = [1.0, *(self.probs[node] for node in kept if node != root)]
+        self.paths = [1.0]
+        for parent, prob in zip(self.parents[1:], self.probs[1:], strict=True):
+            self.paths.append(self.paths[parent] * prob)
         self.fed = [self.fed[node] for node in kept]
 
     def likeliest(self, max_depth: int, max_nodes: int, least: float = 0.0) -> int | None:
@@ -91,9 +93,11 @@ class PacedTree:
         return best
 
     def feed(self, node: int, children: Iterable[Child]) -> None:
-        """What the draft model thinks follows `node`, best first."""
+        """What the draft model thinks follows `node`, best first; what it holds for impossible is left out."""
         self.fed[node] = True
         for token, prob in children:
+            if prob <= 0:
+                break
             self.tokens.append(token)
             self.parents.append(node)
             self.depths.append(self.depths[node] + 1)

@@ -11,7 +11,7 @@ and where each drafter's nodes stand in it.
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -29,7 +29,19 @@ class Joined:
 
 def join(drafts: Seq[Draft], trees: Seq[HostTree], *, as_certain: bool) -> Joined:
     """`as_certain`: distributions do not matter (no guess has one, or the rule does not read it)."""
-    return _shared(drafts, trees) if as_certain else _side_by_side(drafts, trees)
+    joined = _shared(drafts, trees) if as_certain else _side_by_side(drafts, trees)
+    return replace(joined, draft=replace(joined.draft, confidence=_confidence(drafts, joined)))
+
+
+def _confidence(drafts: Seq[Draft], joined: Joined) -> Tensor | None:
+    """[N] of each node, a shared one's by the first drafter that guessed it. None unless all that guessed say it."""
+    sure = torch.ones(joined.draft.num_nodes)
+    guesses = [(draft, place) for draft, place in zip(drafts, joined.places, strict=True) if draft.num_nodes > 1]
+    for draft, place in reversed(guesses):
+        if draft.confidence is None:
+            return None
+        sure[place] = draft.confidence.to(sure)
+    return sure if guesses else None
 
 
 def _shared(drafts: Seq[Draft], trees: Seq[HostTree]) -> Joined:

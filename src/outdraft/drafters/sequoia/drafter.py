@@ -94,9 +94,7 @@ class SequoiaDrafter:
         self.draft_cost = draft_cost
         self.pass_costs = list(pass_costs)  # [m - 1]: of m nodes
         self._options = options
-        self._rates = RankRates(options.acceptance or _PRIOR)
-        self._rounds = 0
-        self._trees = self._best_trees()
+        self.forget()
 
     @property
     def rates(self) -> list[float]:
@@ -105,8 +103,14 @@ class SequoiaDrafter:
 
     @property
     def traits(self) -> Traits:
-        """The draft model's weights."""
-        return Traits(weights=(weights_of(self.model.decoder),))
+        """The draft model's weights; counted rates are what earlier requests leave behind."""
+        return Traits(weights=(weights_of(self.model.decoder),), forget=self.forget)
+
+    def forget(self) -> None:
+        """Count from the beginning."""
+        self._rates = RankRates(self._options.acceptance or _PRIOR)
+        self._rounds = 0
+        self._trees = self._best_trees()
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""

@@ -46,9 +46,8 @@ def _two_wide() -> dict[str, Any]:
 class SsdOptions:
     """Who drafts, and for how many outcomes. Raises `ConfigError` naming what is out of range."""
 
-    drafter: str | Mapping[str, Any] = field(
-        default_factory=_two_wide
-    )  # its other guesses are what greedy and seeded requests prepare for
+    # Its other guesses are what greedy and seeded requests prepare for.
+    drafter: str | Mapping[str, Any] = field(default_factory=_two_wide)
     outcomes: int = 6  # prepared in a round, at most: (k + 1) times the mean fan-out
     decay: float = 1.0  # r: the chance that a token is none of the F likeliest falls as F^-r
     backup: int | None = None  # draft tokens after a miss; None: as many as the budget allows
@@ -138,44 +137,57 @@ class SsdDrafter:
             for seq, draft in zip(seqs, drafts, strict=True)
         }
         live = [seq for seq in seqs if self._rounds[seq.id].budget.depth]
-        ends = self._ask([(seq, tuple(paths[seq.id])) for seq in live], more=1)
         waiting: list[tuple[Sequence, deque[tuple[int, Outcome]]]] = []
-        for seq, end in zip(live, ends, strict=True):
-            if end.tokens:  # else there is no room
-                now, path = self._rounds[seq.id], paths[seq.id]
-                waiting.append((seq, deque(self._outcomes(now, path, end))))
-                first = end.tokens[0]
-                end.drop(1)
-                now.prepared[(*path, first)] = 1, end
-        while waiting := [(seq, outcomes) for seq, outcomes in waiting if outcomes]:
-            if is_over():
-                break
+        for seq, after in zip(live, self._tokens_after([(seq, paths[seq.id]) for seq in live]), strict=True):
+            if after:  # else there is no room
+                waiting.append((seq, deque(self._outcomes(self._rounds[seq.id], paths[seq.id], after))))
+        while waiting:
             asked = [(seq, *outcomes.popleft()) for seq, outcomes in waiting]
             for (seq, rank, outcome), guess in zip(asked, self._ask([(seq, to) for seq, _, to in asked]), strict=True):
-                self._rounds[seq.id].prepared[outcome] = rank, guess
+                if guess.tokens:  # else there is no room behind that outcome
+                    self._rounds[seq.id].prepared[outcome] = rank, guess
+            if is_over():
+                break
+            waiting = [(seq, outcomes) for seq, outcomes in waiting if outcomes]
         return [None] * len(seqs)
 
-    def _outcomes(self, now: _Round, path: list[int], end: Guess) -> list[tuple[int, Outcome]]:
-        """What else to prepare for, and its rank: other tokens than `path` goes on with, and than all of it ends in."""
-        candidates = [*now.guess.others[: len(path)], [end.tokens[0], *end.others[0]]]
+    def _outcomes(self, now: _Round, path: list[int], after: list[int]) -> list[tuple[int, Outcome]]:
+        """What to prepare for, and its rank: all of `path` and the likeliest token `after` it, then the others."""
+        candidates = [*now.guess.others[: len(path)], after]
         available = [len(tokens) for tokens in candidates]
         chosen = rank_outcomes(now.acceptance, self._options.decay, available, self._options.outcomes)
-        prepared_already = (len(path), 1)
-        if prepared_already not in chosen:
-            chosen = chosen[:-1]
-        return [(rank, (*path[:k], candidates[k][rank - 1])) for k, rank in chosen if (k, rank) != prepared_already]
+        whole = (len(path), 1)
+        others = [pair for pair in chosen if pair != whole][: self._options.outcomes - 1]
+        return [(rank, (*path[:k], candidates[k][rank - 1])) for k, rank in [whole, *others]]
 
-    def _ask(self, asked: Seq[tuple[Sequence, Outcome]], more: int = 0) -> list[Guess]:
+    def _tokens_after(self, asked: Seq[tuple[Sequence, Seq[int]]]) -> list[list[int]]:
+        """The tokens to prepare for behind each path, likeliest first; none where there is no room.
+
+        They only name an outcome, and nobody judges them: no cutoff of the budget ends the guess at them.
+        """
+        texts = [imagine(seq, path) for seq, path in asked]
+        budgets = [
+            replace(self._rounds[seq.id].budget, depth=1, nodes=None, confidence=0.0, survival=0.0) for seq in texts
+        ]
+        drafts = self.inner.propose(texts, budgets) if texts else []
+        found = []
+        for seq, guess in zip(texts, map(first_path, drafts), strict=True):
+            if _is_drawn(seq) and guess.distributions:
+                now = self._rounds[seq.id]
+                found.append(_likeliest(guess.distributions[0], 1 + self._fan_out(now, now.budget.depth)))
+            else:
+                found.append([*guess.tokens, *(other for others in guess.others for other in others)])
+        return found
+
+    def _ask(self, asked: Seq[tuple[Sequence, Outcome]]) -> list[Guess]:
         """A chain behind each text and what is imagined of its future."""
-        budgets = [self._rounds[seq.id].budget for seq, _ in asked]
-        budgets = [replace(budget, depth=budget.depth + more, nodes=None) for budget in budgets]
-        texts = [imagine(seq, tokens) for seq, tokens in asked]
-        return self._guess(texts, budgets, num_keys=more)
+        budgets = [replace(self._rounds[seq.id].budget, nodes=None) for seq, _ in asked]
+        return self._guess([imagine(seq, tokens) for seq, tokens in asked], budgets)
 
-    def _guess(self, texts: Seq[Sequence], budgets: Seq[Budget], num_keys: int = 0) -> list[Guess]:
-        """A chain behind each text. The first `num_keys` tokens only name an outcome: nobody judges them."""
+    def _guess(self, texts: Seq[Sequence], budgets: Seq[Budget]) -> list[Guess]:
+        """A chain behind each text."""
         made = [Guess() for _ in texts]
-        drawn = [i for i, seq in enumerate(texts) if not seq.coupled and not seq.request.params.greedy]
+        drawn = [i for i, seq in enumerate(texts) if _is_drawn(seq)]
         plain = [i for i in range(len(texts)) if i not in drawn]
         if plain:
             drafts = self.inner.propose([texts[i] for i in plain], [budgets[i] for i in plain])
@@ -189,24 +201,23 @@ class SsdDrafter:
             so_far = [imagine(texts[i], made[i].tokens) for i in drawn]
             drafts = self.inner.propose(so_far, [replace(budgets[i], depth=1) for i in drawn]) if drawn else []
             for i, draft in zip(drawn, drafts, strict=True):
-                place = depth - num_keys if depth >= num_keys else budgets[i].depth - num_keys
-                made[i].extend(self._redraw(texts[i], first_path(draft), depth, place, is_key=depth < num_keys))
+                made[i].extend(self._redraw(texts[i], first_path(draft), depth))
         return made
 
-    def _redraw(self, root: Sequence, guess: Guess, depth: int, place: int, *, is_key: bool) -> Guess:
+    def _redraw(self, root: Sequence, guess: Guess, depth: int) -> Guess:
         """Another token for the one of `guess`, drawn from its distribution bent at the tokens to prepare for there."""
         if not guess.distributions:
             return guess
-        now, options, distribution = self._rounds[root.id], self._options, guess.distributions[0]
-        count = fan_outs(now.acceptance, options.decay, now.budget.depth, options.outcomes)[place]
-        best = distribution.topk(min(1 + count, distribution.shape[0]))
-        likeliest: list[int] = best.indices[best.values > 0].tolist()
-        if is_key:
-            return Guess(likeliest[:1], [distribution], [likeliest[1:]], [float(best.values[0])])
-        distribution = bend(distribution, best.indices[:count], options.saguaro)
+        distribution, count = guess.distributions[0], self._fan_out(self._rounds[root.id], depth)
+        likeliest = _likeliest(distribution, 1 + count)
+        distribution = bend(distribution, likeliest[:count], self._options.saguaro)
         token = root.draft_coins(root).draw(distribution, depth, depth)[0]
         others = [other for other in likeliest if other != token]
         return Guess([token], [distribution], [others], [float(distribution[token])])
+
+    def _fan_out(self, now: _Round, place: int) -> int:
+        """How many tokens to prepare for after so many accepted ones."""
+        return fan_outs(now.acceptance, self._options.decay, now.budget.depth, self._options.outcomes)[place]
 
     def observe(self, seen: Seq[Seen]) -> None:
         """How often a token is accepted, which says where to prepare."""
@@ -223,8 +234,20 @@ class SsdDrafter:
             self._rounds.pop(seq.id, None)
 
 
-def bend(distribution: Tensor, top: Tensor, factor: float) -> Tensor:
-    """The distribution [V] with its entries `top` [F] times `factor`, a distribution again; as it was if that leaves
+def _is_drawn(seq: Sequence) -> bool:
+    """Whether a guess for it is drawn by coins that are not the target's."""
+    return not seq.coupled and not seq.request.params.greedy
+
+
+def _likeliest(distribution: Tensor, count: int) -> list[int]:
+    """At most `count` indices of a distribution [V] that are not impossible, likeliest first."""
+    best = distribution.topk(min(count, distribution.shape[0]))
+    found: list[int] = best.indices[best.values > 0].tolist()
+    return found
+
+
+def bend(distribution: Tensor, top: list[int], factor: float) -> Tensor:
+    """The distribution [V] with its entries `top` times `factor`, a distribution again; as it was if that leaves
     nothing."""
     if factor == 1:
         return distribution

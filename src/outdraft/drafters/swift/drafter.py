@@ -52,13 +52,21 @@ class SwiftDrafter:
     """One search for all requests; no state of a request."""
 
     needs = Needs()
-    traits = Traits()
 
     def __init__(self, options: SwiftOptions, port: TargetPort) -> None:
-        self.search = Search(options, port.facts.num_layers)
         self._options = options
         self._port = port
         self._network = target_network(port)
+        self.forget()
+
+    @property
+    def traits(self) -> Traits:
+        """The search is what earlier requests leave behind."""
+        return Traits(forget=self.forget)
+
+    def forget(self) -> None:
+        """Search from the beginning."""
+        self.search = Search(self._options, self._port.facts.num_layers)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Nothing to prepare: the target has read the prompt."""

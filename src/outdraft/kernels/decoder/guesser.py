@@ -70,9 +70,8 @@ class Chains:
     """What came of one chain for each sequence, in the order given."""
 
     tokens: list[list[int]]  # -1 from a row on whose logits are not finite
-    distributions: list[
-        Tensor | None
-    ]  # [depth + 1, V] that each token was drawn from, the last row 0; None: the best tokens
+    # [depth + 1, V] that each token was drawn from, the last row 0; None: the best tokens.
+    distributions: list[Tensor | None]
     states: Tensor | None  # [B, steps, D] after the layers, of each row that a token was chosen from (and of the last)
     surenesses: list[list[float]] | None = None  # each token's probability, where cutoffs were given
 

@@ -1,5 +1,5 @@
-// Passes from tokens to logits, and chains of guesses: see guesser.h for the picture. Rows never meet but in attention, so a row's bits do not
-// depend on the rows beside it, and a chain in one call is the chain step by step.
+// Passes from tokens to logits, and chains of guesses: see guesser.h for the picture. Rows never meet but in attention,
+// so a row's bits do not depend on the rows beside it, and a chain in one call is the chain step by step.
 #pragma once
 #include "forward.h"
 #include "sample.h"

@@ -66,17 +66,17 @@ void truncate(float* distribution, int size, const Distribution& how);
 
 // After the rows of a feed, one row a step: the token chosen from a span's last row is its next input.
 struct GuessChain {
-    const std::int32_t* depths;  // [spans] tokens to choose, deepest first, at least 1
-    int stride;                  // steps that the arrays below have room for
-    int feed_last;               // also run the last token through the layers
-    const Distribution* distributions;             // [spans]
-    const std::uint64_t* keys;   // [spans, stride] noise of a draw
-    std::int32_t* tokens;        // [spans, stride]; -1 from a row on whose logits are not finite
-    float* const* q;             // [spans] rows [stride, vocab] that the distributions are left in, or null
-    float* states;               // [spans, stride, hidden] of the last rows, or null
-    const float* cutoffs;         // [spans, 2] least probability of a token, of a path; null: never asked
-    float* sure;                 // [spans, stride] each token's probability, where cutoffs are
-    std::int32_t* made;          // [1] steps chosen: once every span has passed below its cutoff the chain ends
+    const std::int32_t* depths;         // [spans] tokens to choose, deepest first, at least 1
+    int stride;                         // steps that the arrays below have room for
+    int feed_last;                      // also run the last token through the layers
+    const Distribution* distributions;  // [spans]
+    const std::uint64_t* keys;          // [spans, stride] noise of a draw
+    std::int32_t* tokens;               // [spans, stride]; -1 from a row on whose logits are not finite
+    float* const* q;                    // [spans] rows [stride, vocab] that the distributions are left in, or null
+    float* states;                      // [spans, stride, hidden] of the last rows, or null
+    const float* cutoffs;               // [spans, 2] least probability of a token, of a path; null: never asked
+    float* sure;                        // [spans, stride] each token's probability, where cutoffs are
+    std::int32_t* made;                 // [1] steps chosen: once every span has passed below its cutoff the chain ends
 };
 
 }  // namespace outdraft

@@ -4,7 +4,8 @@
     judged: d1 d2 d3 and e1                    -> e2 e3 e4 is the next proposal, ready at once
     judged: d1 and another token               -> all dropped
 
-e1 goes to the rule as the draft's continuation, so that an unseeded bonus token is e1 as often as it may be (pearl.md).
+e1 goes to the rule as the draft's continuation, so that an unseeded bonus token is e1 as often as it may be (see
+`verify/shared/bonus.py`).
 The e's are drawn by the drafter's own coins of their root position from the distribution after their own prefix, and
 whether they are used depends on tokens before them only, so their distributions stand. Data in: an inner drafter and
 sequences; data out: chains.
@@ -29,7 +30,6 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.composed.nested import build_nested
 from outdraft.models.port import TargetPort
-from outdraft.sampling.coins import KeyedDraftCoins
 
 
 @dataclass(slots=True)
@@ -37,9 +37,7 @@ class Guess:
     """A chain of tokens behind some text, with what is known of each."""
 
     tokens: list[int] = field(default_factory=list)
-    distributions: list[Tensor] = field(
-        default_factory=list
-    )  # [V] that each was drawn from; empty: deterministic guesses
+    distributions: list[Tensor] = field(default_factory=list)  # [V] that each was drawn from; empty: deterministic
     others: list[list[int]] = field(default_factory=list)  # what the drafter also guessed in each one's place
     confidences: list[float] = field(default_factory=list)  # the drafter's probability of each; 1 where nobody asked
 
@@ -95,8 +93,7 @@ def imagine(seq: Sequence, tokens: Seq[int]) -> Sequence:
     round_at = len(seq.tokens) - 1
 
     def coins(imagined: Sequence) -> DraftCoins:
-        own = seq.draft_coins(imagined)
-        return own.in_round(round_at) if isinstance(own, KeyedDraftCoins) else own
+        return seq.draft_coins(imagined).in_round(round_at)
 
     counts = seq.output_counts + Counter(tokens)
     return replace(seq, tokens=[*seq.tokens, *tokens], output_counts=counts, draft_coins=coins)
@@ -108,7 +105,7 @@ def build_rewinding(described: str | Mapping[str, Any], port: TargetPort, asker:
     if not inner.traits.rewinds:
         raise CapabilityError(
             f"{asker} asks its inner drafter about texts that may turn out otherwise, and {method.name!r} cannot go "
-            "back here: choose a draft_model (on a GPU, with exact=True)"
+            "back here: choose a drafter whose guesses look at the tokens alone (a model on a GPU: with exact=True)"
         )
     return inner
 

@@ -23,6 +23,10 @@ class _LaneCoins:
         """The same question, under an ordinal of this lane."""
         return self.inner.draw(distribution, depth, fold(self.lane, ordinal), count)
 
+    def in_round(self, position: int) -> "_LaneCoins":
+        """This lane of the inner coins of that round."""
+        return replace(self, inner=self.inner.in_round(position))
+
 
 def in_lane(seq: Sequence, lane: int) -> Sequence:
     """The sequence as the drafter of this lane sees it: the same tokens, other coins. Lane 0 is the sequence itself."""

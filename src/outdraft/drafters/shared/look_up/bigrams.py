@@ -1,17 +1,18 @@
-"""The commonest successor of each token: counted on a datastore's texts, or on what the engine has read so far.
+"""A common successor of each token: counted on a datastore's texts, or on what the engine has read so far.
 
-    datastore   ".. of the .. of a .. of the .."      after("of") = "the", counted once and kept
-    no file     every text that is told counts, of each token the eight successors that came most
+    datastore   ".. of the .. of a .. of the .."      after("of") = "the", the commonest, counted once and kept
+    no file     every text that is told counts, of each token at most eight successors
 
 What is counted while decoding is bounded: where a ninth successor comes, all lose a count and those without one go
-(Misra and Gries, 1982), so the commonest one stays. Data in: texts as token ids; data out: one token, or none.
+(Misra and Gries, 1982). So a successor that makes up more than a ninth stays; of those, the one with the largest
+remaining count is taken. Data in: texts as token ids; data out: one token, or none.
 """
 
 from collections.abc import Sequence as Seq
 from itertools import pairwise
 
 from outdraft.drafters.shared.look_up.datastore.file import Datastore
-from outdraft.kernels.text_index.suffix_array import CorpusQuery, look_up
+from outdraft.kernels.text_index.suffix_array import CorpusQuery
 
 _WIDTH = 8  # successors that are counted for each token
 _ONE = CorpusQuery(min_match=1, max_match=1, max_hits=5000, depth=1, max_nodes=1)  # of more places an even sample
@@ -20,16 +21,16 @@ _ONE = CorpusQuery(min_match=1, max_match=1, max_hits=5000, depth=1, max_nodes=1
 class Bigrams:
     """One table for all texts."""
 
-    __slots__ = ("_corpus", "_counts", "_known")
+    __slots__ = ("_counts", "_known", "_store")
 
     def __init__(self, store: Datastore | None = None) -> None:
-        self._corpus = None if store is None else store.corpus
+        self._store = store
         self._known: dict[int, int | None] = {}  # of the datastore, as far as somebody has asked
         self._counts: dict[int, dict[int, int]] = {}
 
     def learn(self, tokens: Seq[int]) -> None:
         """Count the pairs of a piece of text; with a datastore its own counts stand."""
-        if self._corpus is not None:
+        if self._store is not None:
             return
         for token, follower in pairwise(tokens):
             counts = self._counts.setdefault(token, {})
@@ -39,12 +40,15 @@ class Bigrams:
                 self._counts[token] = {known: count - 1 for known, count in counts.items() if count > 1}
 
     def after(self, token: int) -> int | None:
-        """The commonest successor, of equals the one that came first; None for a token that was never followed."""
-        if self._corpus is None:
+        """The successor with the largest count, of equals the one that came first; None where none is counted.
+
+        Raises `ConfigError` if the datastore was changed while it was open.
+        """
+        if self._store is None:
             counts = self._counts.get(token)
             return max(counts, key=counts.__getitem__) if counts else None
         if token not in self._known:
-            found = look_up(self._corpus, [token], _ONE).tokens if token < self._corpus.end else []
+            found = self._store.look_up([token], _ONE).tokens if token < self._store.corpus.end else []
             self._known[token] = found[0] if found else None
         return self._known[token]
 

@@ -40,7 +40,7 @@ def load_draft(options: ModelOptions, port: TargetPort, *, exact: bool = True, s
         raise CapabilityError(
             f"draft model {options.model!r} has a vocabulary of {network.config.vocab_size}, the target of "
             f"{port.facts.vocab_size}: choose a draft model that shares the target's tokenizer, or a drafter that "
-            "translates ('vocab_map', 'universal')"
+            "translates between vocabularies"
         )
     return network
 

@@ -13,6 +13,7 @@ Data in: a path; data out: a `Datastore`, or an error that says what is wrong wi
 """
 
 import struct
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,7 @@ import numpy as np
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
-from outdraft.kernels.text_index.suffix_array import Corpus
+from outdraft.kernels.text_index.suffix_array import Corpus, CorpusAnswer, CorpusQuery, look_up
 from outdraft.models.port import TargetPort
 
 MAGIC, VERSION = b"ODSTORE\0", 1
@@ -57,6 +58,15 @@ class Datastore:
     path: Path
     header: Header
     corpus: Corpus
+
+    def look_up(self, tokens: Seq[int], query: CorpusQuery) -> CorpusAnswer:
+        """What followed these tokens. Raises `ConfigError` if the file was changed while it was open."""
+        try:
+            return look_up(self.corpus, tokens, query)
+        except RuntimeError as error:
+            raise ConfigError(
+                f"datastore {self.path} was changed while it was open ({error}): build it again"
+            ) from error
 
     def check_vocabulary(self, vocab_size: int, fingerprint: str) -> None:
         """Raises `ConfigError` unless its ids are this vocabulary's; an empty fingerprint is one not known."""
