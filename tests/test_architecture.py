@@ -38,7 +38,7 @@ HOST_READS = {
     "drafters/shared/choose.py": "the tokens drafted, one or the best few of a row",
     "drafters/lookahead/drafter.py": "the tokens of the window",
     "drafters/jacobi.py": "the tokens of the window",
-    "drafters/cascade.py": "what a level would have written, a review at a time",
+    "drafters/cascade/drafter.py": "what a level would have written, a review at a time",
     "drafters/merge/drafter.py": "the structure of a guess, once a round",
     "drafters/on_the_fly_skip.py": "a number a layer, once a prompt",
     "drafters/swift/drafter.py": "the best tokens of a trial, where the kernels do not find them",

@@ -8,7 +8,7 @@ from outdraft.cache.config import CacheConfig
 from outdraft.cache.planes import to_bytes
 from outdraft.core.cache import PAGE
 from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.drafters.shared.own_layers.upper_half import upper_half
+from outdraft.drafters.quantized_self.halves import upper_half
 from outdraft.engine.runner import Runner
 from outdraft.models.load import load_model, load_network, save_model
 from outdraft.models.port import Origin

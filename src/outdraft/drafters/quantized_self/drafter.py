@@ -19,15 +19,14 @@ from outdraft.core.cache import PAGE
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
+from outdraft.drafters.quantized_self.halves import UpperHalves
 from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import loaded_network
 from outdraft.drafters.shared.networks.load_draft import weights_of
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
-from outdraft.drafters.shared.own_layers.upper_half import UpperHalves
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import load_network
@@ -140,17 +139,3 @@ def describe(drafter: QuantizedSelfDrafter) -> Mapping[str, Any]:
     """Who computes it, how it is rounded, and what a pass reads of it."""
     network = drafter.network
     return {"kernels": network.kernels, "variant": network.config.variant, "pass_bytes": network.pass_bytes}
-
-
-METHOD = DrafterMethod(
-    name="quantized_self",
-    summary="the target's own weights on 4 or 8 bits, over its own cache or a view of it on 4 bits",
-    build=build,
-    options=QuantizedSelfOptions,
-    paper=Paper(
-        title="QuantSpec: self-speculative decoding with hierarchical quantized KV cache",
-        year=2025,
-        link="https://arxiv.org/abs/2502.10424",
-    ),
-    describe=describe,
-)

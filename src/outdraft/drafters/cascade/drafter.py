@@ -26,15 +26,14 @@ from torch import Tensor
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError
-from outdraft.core.method import DrafterMethod, Paper
 from outdraft.core.options import RoundedOptions
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
+from outdraft.drafters.cascade.bigrams import Bigrams
 from outdraft.drafters.shared.choose import check_finite
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.look_up.bigrams import Bigrams
 from outdraft.drafters.shared.look_up.datastore.file import open_for
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable, Text
@@ -248,17 +247,3 @@ def build(options: CascadeOptions, port: TargetPort) -> CascadeDrafter:
 def describe(drafter: CascadeDrafter) -> Mapping[str, Any]:
     """What each model's options came to."""
     return {"levels": [describe_network(model.decoder) for model in drafter.models]}
-
-
-METHOD = DrafterMethod(
-    name="cascade",
-    summary="drafters that draft for each other, down to a look-up in the text",
-    build=build,
-    options=CascadeOptions,
-    paper=Paper(
-        title="Cascade speculative drafting for even faster LLM inference",
-        year=2023,
-        link="https://arxiv.org/abs/2312.11462",
-    ),
-    describe=describe,
-)
