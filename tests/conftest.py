@@ -26,7 +26,7 @@ def no_fault_is_hidden(request: pytest.FixtureRequest) -> Iterator[None]:
     told: list[str] = []
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: told.append(record.getMessage())  # type: ignore[method-assign]
-    loggers = [logging.getLogger(f"outdraft.{name}") for name in ("decode", "engine")]
+    loggers = [logging.getLogger(f"outdraft.{name}") for name in ("control", "decode", "engine")]
     for logger in loggers:
         logger.addHandler(handler)
     yield

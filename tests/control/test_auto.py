@@ -2,15 +2,17 @@
 nothing pays. All on a scripted clock."""
 
 import random
+from collections import Counter
 
 import pytest
+import torch
 from control.world import World, drive, sequence
 
 from outdraft.control.auto.batch import divide_depths
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.fixed import FixedOptions, FixedPolicy
 from outdraft.control.shared.acceptance import Outlook
-from outdraft.core.draft import chain
+from outdraft.core.draft import Draft, chain
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Arm
 
@@ -132,6 +134,30 @@ def test_of_a_large_batch_some_are_watched_in_turn():
     for arm in (0, 1):
         seen = [[one for watched, one in own if watched == arm] for own in rounds]
         assert max(map(len, seen)) == 2 and {one for own in seen for one in own} == set(range(8))
+
+
+@pytest.mark.logs_faults
+@pytest.mark.parametrize("bad", ["raises", "nothing", "no tree"])
+def test_an_arm_that_breaks_when_it_is_watched_costs_nobody_a_guess(bad, caplog):
+    """It breaks for one sequence of two; both go on with the other arm, and probes still try it."""
+
+    def peek(seq, budget):
+        if seq.id != 1:
+            return chain([1])
+        if bad == "raises":
+            raise ValueError("no such text")
+        return None if bad == "nothing" else Draft(tokens=torch.tensor([1, 2]), parents=torch.tensor([0, -1]))
+
+    policy = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=peek), Arm(name="model")])
+    world, seqs, arms = World([0.3, 0.8], [0.0001, 0.05]), [sequence(i) for i in range(2)], Counter()
+    for number in range(300):
+        budgets = policy.plan(seqs)
+        policy.update(world.step(seqs, budgets, number))
+        if number >= 20:
+            arms.update(budget.arm for budget in budgets if budget.depth)
+    assert arms[1] > 500 and arms[0] > 0
+    (record,) = caplog.records
+    assert "look-up" in record.getMessage()
 
 
 def test_an_arm_that_costs_is_not_watched():

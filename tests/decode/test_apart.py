@@ -14,6 +14,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.decode import reference
+from outdraft.decode.apart import fail
 from outdraft.decode.executor import Overlapped
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
@@ -128,6 +129,8 @@ def test_a_fault_of_the_target_ends_one_request(way, how, error):
     written = [token for event in culprit.events for token in event.tokens]
     if way != "unseeded":
         assert written == alone(table, asked[CULPRIT], culprit.seq.seed)[: len(written)]
+    if error is DecodingError:
+        assert f"after {len(written)} tokens" in str(ended(culprit)), "what it counts is what its caller has"
 
 
 def test_the_others_of_an_unseeded_batch_draw_as_if_nothing_had_happened():
@@ -195,6 +198,9 @@ def test_a_rule_that_raises(drafted):
         assert "Boom: in the rule" in str(ended(outcomes[CULPRIT]))
 
 
+BAD_GUESSES = ("parents", "ids", "count", "empty", "other", "none", "text", "lists", "stale", "width")
+
+
 class Troubled:
     """The oracle, whose one verb raises for the culprit from the second time on."""
 
@@ -216,7 +222,7 @@ class Troubled:
     def propose(self, seqs, budgets):
         self._meet("propose", seqs)
         drafts = self.inner.propose(seqs, budgets)
-        if self.verb in ("parents", "ids", "count", "empty", "other"):
+        if self.verb in BAD_GUESSES:
             at = next((i for i, seq in enumerate(seqs) if seq.id == CULPRIT), None)
             if at is not None:
                 draft = drafts[at]
@@ -225,6 +231,11 @@ class Troubled:
                     "ids": chain([int(draft.tokens[0]), 10**6]),
                     "empty": Draft(tokens=draft.tokens[:0], parents=draft.parents[:0]),
                     "other": chain([(int(draft.tokens[0]) + 1) % 11, 3]),
+                    "none": None,
+                    "text": "a guess",
+                    "lists": Draft(tokens=draft.tokens.tolist(), parents=draft.parents.tolist()),
+                    "stale": chain([(int(draft.tokens[0]) + 1) % 11]),
+                    "width": replace(chain([int(draft.tokens[0])]), q=torch.ones(1, 5) / 5, mask=torch.ones(3, 3)),
                     "count": draft,
                 }[self.verb]
                 if self.verb == "count":
@@ -246,9 +257,7 @@ class Troubled:
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize(
-    "verb", ["begin", "propose", "ahead", "beside", "observe", "end", "parents", "ids", "count", "empty", "other"]
-)
+@pytest.mark.parametrize("verb", ["begin", "propose", "ahead", "beside", "observe", "end", *BAD_GUESSES])
 def test_a_drafter_that_raises_costs_its_speculation(way, verb, caplog):
     table = TableTarget(vocab_size=11, seed=5)
     asked = requests(way)
@@ -267,7 +276,9 @@ def test_a_drafter_that_raises_costs_its_speculation(way, verb, caplog):
         assert outcomes[CULPRIT].stats.num_draft_tokens < outcomes[0].stats.num_draft_tokens or verb in (
             "observe", "ahead", "beside",
         )  # fmt: skip
-    if way != "unseeded" and verb in ("propose", "begin", "parents", "ids", "other"):  # the others keep their drafter
+    if (
+        way != "unseeded" and verb in ("propose", "begin", *BAD_GUESSES) and verb != "count"
+    ):  # the others keep their drafter
         assert all(o.stats.num_accepted_tokens > 10 for i, o in enumerate(outcomes) if i != CULPRIT)
 
 
@@ -347,3 +358,41 @@ def test_an_error_that_is_kept_keeps_no_frames():
     error = ended(outcomes[CULPRIT])
     assert isinstance(error.__cause__, Boom)
     assert error.__traceback__ is None and error.__cause__.__traceback__ is None
+
+
+def test_an_error_keeps_no_frames_of_its_cause_nor_of_its_context():
+    def raised(error):
+        try:
+            raise error
+        except Exception as caught:
+            return caught
+
+    cause, context, outer = raised(Boom("cause")), raised(Boom("context")), raised(RequestError("outer"))
+    outer.__cause__, outer.__context__, cause.__context__ = cause, context, outer  # and a ring
+    engine = Engine(Parts(target=(table := TableTarget()), drafter=oracle(table.next_logits), verifier=AUTO.build(None),
+                          policy=ConstantPolicy(Budget(depth=1))))  # fmt: skip
+    fail(engine.prepare(requests()[0]), outer)
+    assert [one.__traceback__ for one in (outer, cause, context)] == [None] * 3
+
+
+class Mute(Boom):
+    """Cannot say what went wrong."""
+
+    def __str__(self):
+        raise Boom("no words")
+
+
+@pytest.mark.parametrize("verb", ["pass", "propose", "plan"])
+def test_an_error_that_cannot_be_shown(verb, monkeypatch):
+    table = TableTarget(vocab_size=11, seed=5)
+    drafter, policy = oracle(table.next_logits), ConstantPolicy(Budget(depth=3))
+    owner = {"pass": table, "propose": drafter, "plan": type(policy)}[verb]
+
+    def broken(*given):
+        raise Mute
+
+    monkeypatch.setattr(owner, "forward" if verb == "pass" else verb, broken)
+    outcomes = run(engine_over(table, drafter, policy=policy), requests())
+    assert {outcome.seq.finish_reason for outcome in outcomes} == {"error" if verb == "pass" else "length"}
+    if verb == "pass":
+        assert "Mute" in str(ended(outcomes[0]))

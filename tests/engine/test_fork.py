@@ -113,6 +113,28 @@ def test_a_drafter_that_works_beside_the_pass_and_weights_on_disk(native_dir):
     run(native_dir, IDLE, drafter="pearl", drafter_options={"drafter": inner}, weights_memory="150KiB")
 
 
+LEFT = """
+import time
+text, step = llm.generate(PROMPT, PARAMS).token_ids, llm.engine.step
+llm.engine.step = lambda: time.sleep(0.2) or step()
+for chunk in llm.stream(PROMPT, LONG):
+    break
+time.sleep(0.05)  # into the next step, which nobody waits for
+in_child(lambda: len(llm.generate(PROMPT, SamplingParams(max_tokens=2, ignore_eos=True)).token_ids) == 2)
+llm.engine.step = step
+for _ in range(20):
+    llm.generate(PROMPT, SamplingParams(max_tokens=2, ignore_eos=True))
+    in_child(lambda: not llm._thread._is_lost)
+    llm.forget()
+    in_child(lambda: not llm._thread._is_lost)
+assert llm.generate(PROMPT, PARAMS).token_ids == text
+"""
+
+
+def test_a_child_forked_when_all_callers_have_left_is_not_refused(model_dir):
+    run(model_dir, LEFT, dtype="float32")
+
+
 def test_a_child_forked_while_a_request_runs_is_told_at_once(model_dir):
     run(model_dir, RUNNING, dtype="float32")
 

@@ -1,4 +1,4 @@
-"""A value that somebody gave, as it stands in an error message: on one line, short, whatever it is."""
+"""A value that somebody gave, or an error that somebody raised, as it stands in an error message, whatever it is."""
 
 from typing import Any
 
@@ -6,9 +6,17 @@ WIDTH = 80
 
 
 def shown(value: Any) -> str:
-    """`repr(value)`, cut where it is long; the type's name where an object cannot be shown."""
+    """`repr(value)` on one line, cut where it is long; the type's name where an object cannot be shown."""
     try:
         text = " ".join(repr(value).split("\n"))
     except Exception:  # a number of 5000 digits, or a stranger's __repr__
         text = f"<a value of type {type(value).__name__}>"
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."
+
+
+def told(error: BaseException) -> str:
+    """Type and text, as in "ValueError: out of range"; the type alone where the error cannot say its text."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception:  # a stranger's __str__
+        return type(error).__name__

@@ -5,7 +5,8 @@
           | raised again: without a guess  the guess was at fault: this sequence goes on with plain decoding
           | raised again: the request ends with an error
 
-A text does not depend on who else is in the pass, so the others' texts are what they would have been.
+Where rows are exact, or guarded, a text does not depend on who else is in the pass, so the others' texts are what they
+would have been.
 """
 
 import logging
@@ -18,8 +19,9 @@ from outdraft.core.draft import Draft, chain
 from outdraft.core.errors import DecodingError, OutdraftError
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
+from outdraft.core.shown import told
 from outdraft.decode.shield import ShieldedDrafter
-from outdraft.decode.step import Parts, draft, judge, keep
+from outdraft.decode.step import Parts, draft, guesses_for, judge, keep
 
 _log = logging.getLogger(__name__)
 
@@ -33,48 +35,51 @@ def step_apart(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
         judged = judge(seqs, guesses, parts, began)
     except Exception as error:
         if len(seqs) == 1:
-            return _without_guess(seqs[0], guesses[0], parts, error)
+            return [_without_guess(seqs[0], parts, error)]
         return [_alone(seq, guess, parts) for seq, guess in zip(seqs, guesses, strict=True)]
     return keep(judged, parts, fail)
 
 
-def fail(seq: Sequence, error: Exception) -> StepEvent:
+def fail(seq: Sequence, error: BaseException) -> StepEvent:
     """End a request with what went wrong; what is no error of ours goes to the log with its traceback."""
     seq.finish_reason = "error"
     if not isinstance(error, OutdraftError):
         _log.error("a request ended, because decoding it broke", exc_info=error)
-        broken = DecodingError(
-            f"decoding broke after {seq.num_output} tokens: {type(error).__name__}: {error}; other requests go on"
-        )
+        broken = DecodingError(f"decoding broke after {seq.num_output} tokens: {told(error)}; other requests go on")
         broken.__cause__ = error
         error = broken
-    return StepEvent(seq_id=seq.id, finish_reason="error", error=_light(error), variant=seq.variant)
+    _drop_frames(error)
+    return StepEvent(seq_id=seq.id, finish_reason="error", error=error, variant=seq.variant)
 
 
-def _light(error: OutdraftError) -> OutdraftError:
-    """The error without the frames that it came through: whoever keeps it must not keep a model."""
-    link: BaseException | None = error
-    while link is not None:
-        link.__traceback__ = None
-        link = link.__cause__ or link.__context__
-    return error
+def _drop_frames(error: BaseException) -> None:
+    """Of the error and of all that led to it: whoever keeps it must not keep a model."""
+    seen: set[int] = set()
+    links: list[BaseException | None] = [error]
+    while links:
+        link = links.pop()
+        if link is not None and id(link) not in seen:
+            seen.add(id(link))
+            link.__traceback__ = None
+            links += [link.__cause__, link.__context__]
 
 
 def _alone(seq: Sequence, guess: Draft, parts: Parts) -> StepEvent:
     try:
         judged = judge([seq], [guess], parts, perf_counter(), ahead=False)
     except Exception as error:
-        return _without_guess(seq, guess, parts, error)[0]
+        return _without_guess(seq, parts, error)
     return keep(judged, parts, fail)[0]
 
 
-def _without_guess(seq: Sequence, guess: Draft, parts: Parts, error: Exception) -> list[StepEvent]:
-    if guess.num_nodes == 1 and guess.embeds is None and guess.resume is None:
-        return [fail(seq, error)]
+def _without_guess(seq: Sequence, parts: Parts, error: Exception) -> StepEvent:
+    """Once more with the pending token alone, unless that was all there was. The guess itself is not looked at."""
+    if not guesses_for(seq):
+        return fail(seq, error)
     try:
         judged = judge([seq], [chain([seq.pending])], parts, perf_counter(), ahead=False)
     except Exception as still:
-        return [fail(seq, still)]
+        return fail(seq, still)
     assert isinstance(parts.drafter, ShieldedDrafter)
     parts.drafter.give_up([seq], error)
-    return keep(judged, parts, fail)
+    return keep(judged, parts, fail)[0]

@@ -38,19 +38,21 @@ class Judged:
 def commit(judged: Judged, target: Target, fail: Fail | None = None) -> tuple[list[StepEvent], list[Seen]]:
     """Apply one verdict to each sequence that had a draft; returns what happened and what the drafter may see.
 
-    `fail` is told of a sequence whose commit raises and makes its event, and the others go on; None: it raises.
+    `fail` is told of a sequence whose commit raises and makes its event, and the others go on; None: it raises. Such a
+    sequence has the tokens that it had before, which are those that its caller receives.
     """
     remaining = iter(judged.verdicts)
     events: list[StepEvent] = []
     seen: list[Seen] = []
-    for i, draft in enumerate(judged.packed.drafts):
-        verdict = next(remaining) if draft is not None else None
+    for i, (seq, draft) in enumerate(zip(judged.packed.seqs, judged.packed.drafts, strict=True)):
+        verdict, num_tokens = next(remaining) if draft is not None else None, len(seq.tokens)
         try:
             event, one = _commit(judged, i, verdict, target)
         except Exception as error:
             if fail is None:
                 raise
-            events.append(fail(judged.packed.seqs[i], error))
+            del seq.tokens[num_tokens:]
+            events.append(fail(seq, error))
         else:
             events.append(event)
             seen.append(one)

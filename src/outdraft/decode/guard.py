@@ -75,7 +75,7 @@ class GuardedTarget:
 def _walk(seq: Sequence, tree: HostTree, logits: Tensor, start: list[int]) -> list[list[int]]:
     """The nodes that the target's own tokens lead through, from `start` on, by its rows [N, V].
 
-    The same text may be drafted twice, so each place of the path is a list of nodes.
+    The same text may be drafted twice, so each position of the path is a list of nodes.
     """
     distributions, coins = warp_nodes(seq, logits, tree_paths(tree)), seq.coins(seq)
     walked, same = [], start

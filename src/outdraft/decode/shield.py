@@ -16,13 +16,14 @@ from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget, Policy
 from outdraft.core.sequence import Sequence
+from outdraft.core.shown import shown, told
 from outdraft.core.target import Needs
 
 _log = logging.getLogger(__name__)
 
 
-class _Told:
-    """Logs the first error of somebody."""
+class _LogsFirstError:
+    """Called with every error of `who`, it logs the first."""
 
     def __init__(self, who: str) -> None:
         self._who = who
@@ -32,8 +33,8 @@ class _Told:
         if not self._is_told:
             self._is_told = True
             _log.warning(
-                "%s raised %s: %s; its requests go on with plain decoding (later errors of it are not logged)",
-                self._who, type(error).__name__, error, exc_info=error,
+                "%s raised %s; its requests go on with plain decoding (later errors of it are not logged)",
+                self._who, told(error), exc_info=error,
             )  # fmt: skip
 
 
@@ -42,7 +43,7 @@ class ShieldedDrafter:
 
     def __init__(self, inner: Drafter) -> None:
         self.inner = inner
-        self._tell = _Told(f"the drafter {type(inner).__name__}")
+        self._tell = _LogsFirstError(f"the drafter {type(inner).__name__}")
         self._failed_ahead: tuple[Seq[Sequence], Exception] | None = None
         self._inner_ahead = inner.traits.ahead
 
@@ -74,6 +75,9 @@ class ShieldedDrafter:
         drafts = self.inner.propose(seqs, budgets)
         if len(drafts) != len(seqs):
             raise ValueError(f"{len(drafts)} drafts for {len(seqs)} sequences")
+        for one in drafts:
+            if not isinstance(one, Draft):
+                raise TypeError(f"{shown(one)} in place of a draft")
         return drafts
 
     def observe(self, seen: Seq[Seen]) -> None:
@@ -131,7 +135,7 @@ class ShieldedPolicy:
 
     def __init__(self, inner: Policy) -> None:
         self.inner = inner
-        self._tell = _Told(f"the policy {type(inner).__name__}")
+        self._tell = _LogsFirstError(f"the policy {type(inner).__name__}")
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """One budget for each; plain decoding for all where the policy failed."""

@@ -49,10 +49,15 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
 
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """A guess for each sequence; while a prompt is being read there is nothing to guess from."""
-    ready = [seq for seq in seqs if seq.prefilled and seq.speculates]
+    ready = [seq for seq in seqs if guesses_for(seq)]
     proposed = parts.drafter.propose(ready, parts.policy.plan(ready)) if ready else []
     guesses = {seq.id: guess for seq, guess in zip(ready, proposed, strict=True)}
     return [guesses[seq.id] if seq.id in guesses else chain([seq.pending]) for seq in seqs]
+
+
+def guesses_for(seq: Sequence) -> bool:
+    """Whether the drafter is asked about it."""
+    return seq.prefilled and seq.speculates
 
 
 def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, *, ahead: bool = True) -> Judged:

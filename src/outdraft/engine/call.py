@@ -14,14 +14,22 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import Any
+from typing import Any, TypeVar
 
 from outdraft.core.errors import OutdraftError
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 from outdraft.engine.writer import Chunk, Writer
 
+T = TypeVar("T")
 _LISTEN = 0.5  # seconds; between them Python handles signals that the system gave to another thread
+
+
+def take_from(queue: "SimpleQueue[T]") -> T:
+    """Block until there is something in the queue, and take it; signals are handled meanwhile."""
+    while True:
+        with suppress(Empty):
+            return queue.get(timeout=_LISTEN)
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,6 +51,10 @@ class Outbox:
             if self.wake is not None:
                 with suppress(RuntimeError):  # the loop is closed, so nobody waits
                     self.wake()
+
+    def fail(self, error: OutdraftError) -> None:
+        """Nobody will decode it: end with an error."""
+        self.post(StepEvent(seq_id=self.seq.id, finish_reason="error", error=error))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +86,14 @@ class Call:
         """Whether all events have been read."""
         return self.writer.finish_reason is not None
 
+    @property
+    def is_over(self) -> bool:
+        """Whether its caller wants nothing more of it."""
+        return self._has_left or self.finished
+
     def wait(self) -> None:
         """Block until there are events, and read them."""
-        while True:
-            with suppress(Empty):
-                self._read(self.outbox.queue.get(timeout=_LISTEN))
-                return
+        self._read(take_from(self.outbox.queue))
 
     async def arrival(self) -> None:
         """The same without blocking the loop."""
@@ -104,10 +118,6 @@ class Call:
             self._has_left = True
             if not self.finished:
                 self._inbox.put(Leave(self.outbox.seq))
-
-    def fail(self, error: OutdraftError) -> None:
-        """Nobody will answer: end with an error."""
-        self.outbox.post(StepEvent(seq_id=self.outbox.seq.id, finish_reason="error", error=error))
 
     def _read(self, events: list[StepEvent]) -> None:
         for event in events:

@@ -22,6 +22,7 @@ from outdraft.engine.assembly.precision import FULL
 from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.spelling import WORDS, read_beside, read_words
+from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.call import Call
 from outdraft.engine.prompts import Prompt, PromptReader
 from outdraft.engine.thread import EngineThread
@@ -138,10 +139,7 @@ class LLM:
     @property
     def config(self) -> dict[str, Any]:
         """What runs, as plain data; with elastic precision, what runs now."""
-        if not isinstance(self.engine, ElasticEngine):
-            return self._config
-        precision = {**self._config["precision"], "level": self.engine.ladder.level}
-        return {**self.engine.config, "precision": precision}
+        return self.engine.config if isinstance(self.engine, ElasticEngine) else self._config
 
     @property
     def lossless(self) -> bool:
@@ -165,7 +163,8 @@ class LLM:
         companions = partial(read_companions, self._setup.directory)
         setup = replace(self._setup, combination=read_beside(unknown, LLM.__init__, companions, **words))
         other = object.__new__(LLM)
-        other._run(setup, engine_beside(setup, self.engine, self.config["precision"]))
+        network, precision = self._thread.ask(lambda engine: (network_of(engine.parts), self.config["precision"]))
+        other._run(setup, engine_beside(setup, network, precision.get("level", precision["name"])))
         return other
 
     @overload

@@ -1,7 +1,8 @@
 """Requests over time: admit, step, retire. It knows the four parts only by their contracts.
 
-Sequences join whenever there is room and leave when they end. A prompt is read alone, in fixed chunks, so that no
-request's numbers depend on who else is there; then all prefilled sequences decode together in one ragged pass.
+Sequences join whenever there is room and leave when they end. A prompt is read alone, in fixed chunks; then all
+prefilled sequences decode together in one ragged pass. Where rows are exact, or guarded, no greedy or seeded text
+depends on who else is there.
 """
 
 import logging
@@ -12,7 +13,7 @@ from dataclasses import replace
 from itertools import count
 from math import inf
 
-from outdraft.core.errors import RequestError
+from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.events import StepEvent
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
@@ -27,7 +28,7 @@ _log = logging.getLogger(__name__)
 
 
 class Engine:
-    """The one loop. One thread at a time may use it (`engine/thread.py`); `prepare` alone is for all.
+    """The one loop. One thread owns it (`engine/thread.py`); only `prepare` may be called from any thread.
 
     `variant` names the target's rounding. `isolates`: what raises ends the request that it belongs to, whose last event
     has the error (`decode/apart.py`); else it is raised, which is what a test of the parts wants.
@@ -55,18 +56,24 @@ class Engine:
 
     @property
     def parts(self) -> Parts:
-        """What a step is made of, as it was given."""
+        """What a step is made of, as it was given. Raises `CapabilityError` while none are held."""
+        if self._parts is None:
+            raise CapabilityError(
+                "no weights are held, because the last change of weights failed: the next request tries to load them"
+            )
         return self._parts
 
     @parts.setter
     def parts(self, parts: Parts) -> None:
-        self._parts = self._used = parts
+        self._parts: Parts | None = parts
+        self._used = parts
         if self.isolates:
             self._used = replace(parts, drafter=ShieldedDrafter(parts.drafter), policy=ShieldedPolicy(parts.policy))
 
     def let_go(self) -> None:
         """Hold no parts, until others are given."""
-        del self._parts, self._used
+        self._parts = None
+        del self._used
 
     @property
     def lossless(self) -> bool:
@@ -100,16 +107,16 @@ class Engine:
         if not 0 <= min(ids) <= max(ids) < self._vocab_size:
             bad = next(i for i in ids if not 0 <= i < self._vocab_size)
             raise RequestError(f"token id {shown(bad)} is outside the vocabulary of {self._vocab_size}")
-        places = request.prompt_positions
-        if places is not None and not (len(places) == len(ids) and 0 <= min(places) <= places[-1] == max(places)):
+        given = request.prompt_positions
+        if given is not None and not (len(given) == len(ids) and 0 <= min(given) <= given[-1] == max(given)):
             raise RequestError(
-                f"prompt_positions={shown(places)} must be {len(ids)} positions, one for each token of the prompt, "
+                f"prompt_positions={shown(given)} must be {len(ids)} positions, one for each token of the prompt, "
                 "from 0 on, the last one the largest"
             )
-        shift = 0 if places is None else max(0, places[-1] + 1 - len(ids))  # the context ends where positions do
+        shift = 0 if given is None else max(0, given[-1] + 1 - len(ids))  # the context ends where positions do
         if len(ids) + shift >= self._max_len:
             raise RequestError(
-                f"prompt_positions end at {places[-1] if places else 0}, the context holds {self._max_len}"
+                f"prompt_positions end at {given[-1] if given else 0}, the context holds {self._max_len}"
             )
         named = [("logit_bias", params.logit_bias), ("stop_token_ids", params.stop_token_ids)]
         for name, chosen in (*named, *(("references", text) for text in request.references)):
@@ -150,13 +157,14 @@ class Engine:
                 self._retire(seq)
         return events
 
-    def abandon(self, error: Exception) -> list[StepEvent]:
-        """A step broke in a way that nobody foresaw: every request ends with it, and the engine is empty."""
-        seqs = [*self.running, *self.waiting]
-        for seq in list(self.running):
-            self._retire(seq)
+    def abandon(self) -> None:
+        """A step broke in a way that nobody foresaw: drop every request, whatever else breaks on the way."""
         self.waiting.clear()
-        return [fail(seq, error) for seq in seqs]
+        for seq in list(self.running):
+            try:
+                self._retire(seq)
+            except BaseException as error:
+                _log.error("a request could not be cleared away", exc_info=error)
 
     def admits(self) -> bool:
         """Whether the next request may join now; `ElasticEngine` may want to change its weights first."""

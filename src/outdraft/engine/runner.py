@@ -93,8 +93,10 @@ class Runner:
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
         if self._scorer is not None and packed.starts_from_ids and not taps:
-            ids, places, nodes = packed.tokens.tolist(), packed.positions.tolist(), packed.nodes.tolist()
-            _, logits = self._scorer.feed(ids, places, CachedContext(self.cache, self._segments(packed)), nodes)
+            context = CachedContext(self.cache, self._segments(packed))
+            _, logits = self._scorer.feed(
+                packed.tokens.tolist(), packed.positions.tolist(), context, packed.nodes.tolist()
+            )
             return TargetOutput(logits=logits, hidden={}, drifted=frozenset())
         positions = packed.positions.to(self.device)
         h = self.decoder.embed(packed.tokens.to(self.device), positions)

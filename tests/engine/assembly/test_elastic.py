@@ -3,6 +3,7 @@
 import gc
 import weakref
 from itertools import chain, repeat
+from threading import Thread
 
 import pytest
 import torch
@@ -238,6 +239,58 @@ def test_a_failed_change_is_told_at_the_front_door_too(target_dir, monkeypatch):
     assert llm.lossless
     monkeypatch.setattr(llm.engine, "_load", good)
     assert llm.generate(PROMPTS[0], GREEDY).variant == "int4-g32-mixed"
+
+
+@native
+def test_while_no_weights_are_held_every_door_says_so_and_the_next_request_loads(target_dir, monkeypatch):
+    llm = LLM(target_dir, precision="elastic", drafter="ngram")
+    llm.engine.ladder.read = lambda: Memory(free=1, total=100)
+
+    def broken(level):
+        raise ModelLoadError("the file is gone")
+
+    with monkeypatch.context() as breaking:
+        breaking.setattr(llm.engine, "_load", broken)
+        with pytest.raises(ModelLoadError, match="gone"):
+            llm.generate(PROMPTS[0], GREEDY)
+    doors = [
+        llm.forget, lambda: llm.with_drafter("none"), lambda: llm.with_recipe("ngram"), lambda: llm.engine.parts,
+        lambda: llm.with_speculation(drafter="ngram"),
+    ]  # fmt: skip
+    for door in doors:
+        with pytest.raises(CapabilityError, match="no weights are held"):
+            door()
+    assert llm.config["precision"]["level"] == "full" and llm.lossless
+    assert llm.generate(PROMPTS[0], GREEDY).variant == "int4-g32-mixed"
+    assert llm.with_drafter("none").config["variant"] == "int4-g32-mixed"
+
+
+@native
+def test_who_asks_during_a_change_of_weights_sees_the_old_or_the_new(target_dir, monkeypatch):
+    llm = LLM(target_dir, precision="elastic")
+    llm.engine.ladder.read = lambda: Memory(free=1, total=100)
+    load, hold, told, made, callers = llm.engine._load, llm.engine.ladder.hold, [], [], []
+
+    def note():
+        told.append((llm.config["precision"]["level"], llm.config["variant"]))
+
+    def load_and_ask(level):
+        note()
+        callers.append(Thread(target=lambda: made.append(llm.with_drafter("none").config)))
+        callers[0].start()
+        callers[0].join(0.5)
+        return load(level)
+
+    def hold_and_ask(*given):
+        note()
+        hold(*given)
+
+    monkeypatch.setattr(llm.engine, "_load", load_and_ask)
+    monkeypatch.setattr(llm.engine.ladder, "hold", hold_and_ask)
+    assert llm.generate(PROMPTS[0], GREEDY).variant == "int4-g32-mixed"
+    callers[0].join(30)
+    assert told == [("full", ""), ("mixed", "int4-g32-mixed")]
+    assert [(one["variant"], one["precision"]) for one in made] == [("int4-g32-mixed", {"name": "mixed"})]
 
 
 @native

@@ -12,6 +12,7 @@ read from events alone, so a scripted clock makes it deterministic. A greedy or 
 decides; a text that is sampled without a seed does, its distribution does not.
 """
 
+import logging
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import ceil
@@ -28,7 +29,9 @@ from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
+from outdraft.core.shown import told
 
+_log = logging.getLogger(__name__)
 _PLANNING = 5e-5  # seconds of a plan for one sequence, measured with two arms
 _SHARE = 0.01  # of the time that plans may take
 _PAUSE = 12  # rounds between two plans, at most
@@ -59,6 +62,7 @@ class AutoPolicy:
     def __init__(self, options: AutoOptions, arms: Seq[Arm]) -> None:
         self._options = options
         self._peeks = {index: arm.peek for index, arm in enumerate(arms) if arm.peek is not None}
+        self._names = [arm.name for arm in arms]
         self._arms = [Record(8 * options.memory) for _ in arms]
         self.costs = Costs(len(arms))
         self._texts: dict[int, SequenceRecord] = {}
@@ -183,17 +187,30 @@ class AutoPolicy:
         return rate
 
     def _watch(self, seqs: Seq[Sequence]) -> None:
-        """What each free arm out of use would say, to be compared with the text: of a large batch some, in turn."""
+        """What each free arm out of use would say, to be compared with the text: of a large batch some, in turn.
+
+        One that raises is watched no longer, for it would raise again and again. Probes find out what it is worth, and
+        what it raises in a guess costs the sequence that it was asked about, as with every drafter.
+        """
         share = _FREE * self.costs.passes(len(seqs))
         for index in self._free():
-            peek, room = self._peeks[index], int(share / self.costs.drafts[index](_PROBE_DEPTH))
-            for at in range(min(room, len(seqs))):
-                seq = seqs[(self._first_watched + at) % len(seqs)]
-                arm, depth = self._chosen[seq.id]
-                ahead = allowed(seq, self._options.num_speculative_tokens)
-                if ahead and (not depth or arm != index):
-                    self._texts[seq.id].watched[index] = ahead, host_tree(peek(seq, Budget(depth=ahead, arm=index)))
+            room = int(share / self.costs.drafts[index](_PROBE_DEPTH))
+            try:
+                for at in range(min(room, len(seqs))):
+                    self._watch_one(index, seqs[(self._first_watched + at) % len(seqs)])
+            except Exception as error:
+                del self._peeks[index]
+                _log.warning(
+                    "arm %s raised %s; it is watched no longer", self._names[index], told(error), exc_info=error
+                )
         self._first_watched += 1
+
+    def _watch_one(self, index: int, seq: Sequence) -> None:
+        arm, depth = self._chosen[seq.id]
+        ahead = allowed(seq, self._options.num_speculative_tokens)
+        if ahead and (not depth or arm != index):
+            guess = self._peeks[index](seq, Budget(depth=ahead, arm=index))
+            self._texts[seq.id].watched[index] = ahead, host_tree(guess)
 
     def _free(self) -> list[int]:
         """Arms whose guesses cost next to nothing here."""

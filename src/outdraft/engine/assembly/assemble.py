@@ -29,7 +29,7 @@ from outdraft.engine.assembly.combination import Combination
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
 from outdraft.engine.assembly.setup import Setup
-from outdraft.engine.assembly.variant import Variant, network_of
+from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
@@ -68,11 +68,9 @@ def make_engine(setup: Setup, precision: str, options: Mapping[str, Any] | None)
     return _engine_over(setup, network, combination, precision)
 
 
-def engine_beside(setup: Setup, engine: Engine, precision: Mapping[str, Any]) -> Assembled:
-    """Another engine over the weights that `engine` holds now. `precision`: what its configuration says of them."""
-    is_mixed = precision.get("level", precision["name"]) == MIXED
-    network = network_of(engine.parts)
-    return _engine_over(setup, network, setup.combination, MIXED if is_mixed else FULL)
+def engine_beside(setup: Setup, network: Network, precision: str) -> Assembled:
+    """Another engine over weights that are loaded. `precision`: the name of theirs, or their level's."""
+    return _engine_over(setup, network, setup.combination, MIXED if precision == MIXED else FULL)
 
 
 def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
@@ -183,8 +181,7 @@ def _elastic(setup: Setup, options: ElasticOptions) -> Assembled:
             return load_variant(setup, level, small_draft=DRAFT_INT4 in levels and level != FULL)
 
     engine = ElasticEngine(first, load, Ladder(levels, options), **settings)
-    told = {"precision": {"name": ELASTIC, "levels": list(levels), **asdict(options)}}
-    return Assembled(engine=engine, config=told, native=True)
+    return Assembled(engine=engine, config=engine.config, native=True)
 
 
 def _settings(setup: Setup, network: Network) -> dict[str, Any]:

@@ -28,7 +28,7 @@ class ElasticEngine(Engine):
     def __init__(self, first: Variant, load: Callable[[str], Variant], ladder: Ladder, **settings: Any) -> None:
         super().__init__(first.parts, variant=first.name, **settings)
         self.ladder = ladder
-        self.config = first.config
+        self.config = self._describe(ladder.level, first)
         self._load = load
         self._empty = False
         ladder.hold(ladder.level, first.num_bytes)
@@ -50,10 +50,15 @@ class ElasticEngine(Engine):
         self._empty = True
         give_back()
         loaded = self._load(level)
-        self.parts, self.variant, self.config = loaded.parts, loaded.name, loaded.config
+        self.parts, self.variant = loaded.parts, loaded.name
+        self.config = self._describe(level, loaded)
         self.ladder.hold(level, loaded.num_bytes)
         self._empty = False
         give_back()
+
+    def _describe(self, level: str, variant: Variant) -> dict[str, Any]:
+        """What runs, in one piece, for other threads read it while this one changes it."""
+        return {**variant.config, "precision": {"name": ELASTIC, **self.ladder.describe(), "level": level}}
 
 
 def elastic_levels(setup: Setup, network: Network, drafter: Drafter) -> tuple[str, ...]:

@@ -14,7 +14,8 @@ begins at the top. So a change of level does not by itself ask for the next one,
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from outdraft.core.errors import ConfigError
 from outdraft.engine.assembly.memory import Memory, read_memory
@@ -48,6 +49,10 @@ class Ladder:
         self.read = read
         self._options = options
         self._sizes: dict[str, int] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """As plain data: all levels, and when one is left."""
+        return {"levels": list(self.levels), **asdict(self._options)}
 
     def hold(self, level: str, num_bytes: int) -> None:
         """The weights of this level are in memory now, and the others' are not."""
