@@ -1,15 +1,17 @@
 """Edges of the rules that a mutation run found untested: values in between, guesses made twice, bad rows."""
 
+import math
+
 import pytest
 import torch
 from verify.distributions import PAIRS, rule
 from verify.measuring import CONTEXT, deviation
 
-from outdraft.core.draft import Draft
+from outdraft.core.draft import Draft, Role
 from outdraft.core.errors import NumericsError
 from outdraft.testing.enumerate_distribution import rounds
 from outdraft.testing.tables import Table, one_sequence, score
-from outdraft.verify.shared.chain import ratio
+from outdraft.verify.shared.chain import ratio, rows_of
 
 P = Table(torch.tensor([[0.5, 0.4, 0.1]], dtype=torch.float64), 0)
 
@@ -59,3 +61,32 @@ def test_the_row_that_is_no_distribution_is_named(bad):
     p[packed.node_starts[bad[0]] + bad[1]] = torch.nan
     with pytest.raises(NumericsError, match=f"node {bad[1]} of sequence {bad[0]} "):
         rule("rejection" if bad[0] else "sequential")(packed, p, [None, None])
+
+
+def test_rows_of_a_chain_are_those_of_its_nodes_and_a_view_where_they_stand_side_by_side():
+    p = torch.arange(18).view(6, 3)
+    assert rows_of(p, [1, 2, 3]).data_ptr() == p[1].data_ptr()
+    for nodes in ([0], [1, 2, 3], [0, 2], [0, 4], [1, 2, 4], [0, 1, 5]):
+        assert torch.equal(rows_of(p, nodes), torch.stack([p[node] for node in nodes]))
+
+
+@pytest.mark.parametrize("name", ["top_beta", "typical"])
+def test_a_tree_of_probes_alone_leaves_the_targets_own_token_after_the_pending_one(name):
+    """A probe's row says what comes after the probe, and its token is nothing to keep."""
+    draft = Draft(
+        tokens=torch.tensor([CONTEXT[-1], 0]),
+        parents=torch.tensor([-1, 0]),
+        roles=torch.tensor([Role.VERIFY, Role.PROBE]),
+    )
+    packed, p = score(P, [one_sequence(CONTEXT, temperature=0.0)], [draft])
+    p[1] = torch.tensor([0.0, 0.0, 1.0])
+    (verdict,) = rule(name)(packed, p, [None])
+    assert (list(verdict.path), verdict.token) == ([], 0)
+
+
+@pytest.mark.parametrize(("behind", "kept"), [(2.9, 1), (3.1, 0)])
+def test_top_beta_keeps_up_to_three_nats_behind_the_best_unless_told_otherwise(behind, kept):
+    best = 1 / (1 + math.exp(-behind))
+    target = Table(torch.tensor([[best, 1 - best]], dtype=torch.float64), 0)
+    found = rounds(rule("top_beta"), target, guess(1), CONTEXT, temperature=0)
+    assert sum(probability for probability, outcome in found if len(outcome.emitted) > 1) == kept
