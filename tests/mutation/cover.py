@@ -19,13 +19,13 @@ import pytest
 from mutation.mutants import ROOT, SOURCE
 
 NEAR = {  # area -> the tests that ought to notice a fault in it
-    "verify": ("tests/verify", "tests/decode"),
+    "verify": ("tests/verify", "tests/decode", "tests/contracts/test_option_pages.py"),
     "sampling": ("tests/sampling", "tests/verify", "tests/decode"),
     "cache": ("tests/cache", "tests/contracts/test_caches.py", "tests/decode"),
-    "control": ("tests/control", "tests/engine"),
+    "control": ("tests/control", "tests/engine", "tests/contracts/test_option_pages.py"),
     "decode": ("tests/decode", "tests/contracts/test_scripted.py", "tests/verify", "tests/engine"),
     "engine": ("tests/engine", "tests/integration"),
-    "drafters": ("tests/drafters", "tests/contracts/test_drafters.py"),
+    "drafters": ("tests/drafters", "tests/contracts/test_drafters.py", "tests/contracts/test_option_pages.py"),
 }
 
 
@@ -37,11 +37,13 @@ class Cover:
     lines: dict[str, dict[int, set[str]]]
 
     def tests_of(self, file: str, lines: range) -> set[str]:
-        """The tests that run one of these lines; all that touch the file, if those run when it is imported."""
-        known = self.lines.get(file, {})
+        """The tests that run one of these lines; all that touch the file or have its name as their last parameter, if
+        those run when it is imported."""
+        known, name = self.lines.get(file, {}), Path(file).parts[1].removesuffix(".py")
         found = {test for line in lines for test in known.get(line, ())}
         if not found and any(line in known for line in lines):
             found = {test for tests in known.values() for test in tests}
+            found |= {test for test in self.tests if test.endswith(f"-{name}]")}
         return found
 
 
