@@ -6,6 +6,7 @@ import pytest
 from control.world import sequence
 
 from outdraft.analysis.theory import best_length
+from outdraft.control.shared import acceptance
 from outdraft.control.shared.acceptance import Hazards, Outlook
 from outdraft.control.shared.costs import ArmDepth, Costs
 from outdraft.control.shared.curve import Curve
@@ -119,6 +120,21 @@ def test_hazards_are_those_of_the_rounds():
 
 def throw(dice, depth, alpha):
     return next((i for i in range(depth) if dice.random() > alpha), depth)
+
+
+def test_weights_that_begin_anew_change_no_hazard(monkeypatch):
+    """They grow by a quarter a round here, so they begin anew every 93 rounds."""
+    anew, never, dice = Hazards(4), Hazards(4), random.Random(5)
+    for _ in range(300):
+        state, depth = dice.randrange(4), dice.randrange(1, 6)
+        accepted = dice.randint(0, depth)
+        anew.add(state, depth, accepted)
+        with monkeypatch.context() as patch:
+            patch.setattr(acceptance, "_LARGEST", float("inf"))
+            never.add(state, depth, accepted)
+    assert never._unit > 1e9 >= anew._unit
+    for state in range(4):
+        assert anew.hazards(state, 7) == pytest.approx(never.hazards(state, 7))
 
 
 def test_a_text_leans_on_others_and_goes_its_own_way():
