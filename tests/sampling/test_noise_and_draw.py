@@ -7,9 +7,11 @@ import pytest
 import torch
 
 from outdraft.core.errors import NumericsError
-from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
+from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins, draft_coins, target_key, verifier_coins
 from outdraft.sampling.draw import race
 from outdraft.sampling.noise import Purpose, fold, uniform, uniforms
+from outdraft.testing.fuzz.keyed_draw import noise
+from outdraft.testing.tables import one_sequence
 
 
 def chi_square(counts: torch.Tensor, distribution: torch.Tensor) -> float:
@@ -85,3 +87,23 @@ def test_coupled_drafter_draws_what_the_target_draws_and_an_uncoupled_one_does_n
 def test_the_targets_draw_belongs_to_the_absolute_position():
     distribution = torch.full((50,), 0.02)
     assert KeyedCoins(4, 10).draw(distribution, depth=3) == KeyedCoins(4, 13).draw(distribution, depth=0)
+
+
+def test_the_noise_is_that_of_the_page():
+    """docs/proof.md tells an independent program how to draw; `testing/fuzz/keyed_draw.py` is one."""
+    for seed, position in ((0, 0), (1, 7), (2**63 + 5, 12_345), (2**64 - 1, 3)):
+        assert torch.equal(uniforms(target_key(seed, position), 50), torch.from_numpy(noise(seed, position, 50)))
+
+
+def test_coins_of_a_round_are_keyed_by_its_pending_token():
+    seq = one_sequence([5, 6, 7, 8], seed=3)
+    seq.coupled = True
+    distribution, drafting, judging = torch.full((1000,), 1e-3), draft_coins(seq), verifier_coins(seq)
+    for depth in range(5):
+        drawn = judging.draw(distribution, depth)
+        assert [drawn] == drafting.draw(distribution, depth, 0)
+        assert [drawn] == race(distribution, target_key(seq.seed, len(seq.tokens) + depth))
+    seq.coupled = False
+    first = draft_coins(seq).draw(distribution, 0, 0)
+    seq.extend(9)
+    assert draft_coins(seq).draw(distribution, 0, 0) != first

@@ -74,6 +74,13 @@ def test_penalty_formulas_by_hand():
     assert torch.allclose(warp_nodes(seq, logits, [[]]), torch.softmax(expected, -1))
 
 
+def test_a_token_of_prompt_output_and_path_is_penalised_once():
+    logits = torch.tensor([[2.0, -2.0, 1.0, 0.5]], dtype=torch.float64)
+    seq = make_sequence(prompt=(0, 1), output=(0,), eos=(), temperature=1.0, repetition_penalty=2.0)
+    expected = torch.tensor([[1.0, -4.0, 1.0, 0.5]]).double()
+    assert torch.allclose(warp_nodes(seq, logits, [[1]]), torch.softmax(expected, -1))
+
+
 def test_repetition_penalty_equals_transformers(logits):
     hf = pytest.importorskip("transformers.generation.logits_process")
     expected = hf.RepetitionPenaltyLogitsProcessor(1.3)(torch.tensor([[1, 2, 9]]), logits[:1].clone())
