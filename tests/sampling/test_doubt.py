@@ -84,3 +84,12 @@ def test_a_tie_is_never_sure():
 def test_a_vocabulary_of_one_is_always_sure():
     assert sure_decisions(sequence(0, temperature=1.0), torch.zeros(1, 1), [[]], 1.0) == [True]
     assert sure_decisions(sequence(0), torch.zeros(1, 1), [[]], 1.0) == [True]
+
+
+@pytest.mark.parametrize(("factor", "stretched"), [(1.0, 1.0), (2.0, 2.0), (0.5, 2.0)])
+@pytest.mark.parametrize(("beyond", "is_sure"), [(1e-6, True), (-1e-6, False)])
+def test_a_greedy_lead_needs_the_bound_and_no_more(factor, stretched, beyond, is_sure):
+    """Tokens 10 and 11 have not been written, so the penalty changes neither; it stretches the bound alone."""
+    logits = torch.full((1, 20), -9.0, dtype=torch.float64)
+    logits[0, 10], logits[0, 11] = 4.0, 4.0 - stretched * BOUND - beyond
+    assert sure_decisions(sequence(1, repetition_penalty=factor), logits, [[]], BOUND) == [is_sure]

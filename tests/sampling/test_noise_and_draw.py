@@ -107,3 +107,10 @@ def test_coins_of_a_round_are_keyed_by_its_pending_token():
     first = draft_coins(seq).draw(distribution, 0, 0)
     seq.extend(9)
     assert draft_coins(seq).draw(distribution, 0, 0) != first
+
+
+@pytest.mark.parametrize("coupled", [False, True])
+def test_the_keys_of_a_chain_are_those_of_its_draws(coupled):
+    coins, distribution = KeyedDraftCoins(5, 17, coupled), torch.full((1000,), 1e-3)
+    for i, key in enumerate(coins.chain_keys(6)):
+        assert race(distribution, key) == coins.draw(distribution, i, i)
