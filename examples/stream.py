@@ -1,4 +1,4 @@
-"""Tokens as they come, marked by where they came from: [accepted draft] and plain text from the target itself."""
+"""Chunks as they come, and how many of each one's tokens the drafter had guessed."""
 
 from outdraft import LLM, SamplingParams
 

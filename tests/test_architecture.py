@@ -139,6 +139,13 @@ def test_every_method_has_its_page():
     assert not stray, f"pages of methods that do not exist: {sorted(stray)}"
 
 
+def test_what_a_page_calls_measured_is_in_the_measurements():
+    measurements = (ROOT / "docs/performance.md").read_text()
+    for path in (ROOT / "docs/methods").glob("*.md"):
+        if re.search(r"\bMeasured\b", path.read_text()):
+            assert re.search(rf"\b{path.stem}\b", measurements), f"{path.stem} is called measured and is not"
+
+
 def test_every_drafter_has_its_row():
     from contracts.spec_rows import ROWS
 

@@ -11,7 +11,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Setting
 from outdraft.testing.prompts import distribution_prompts, identity_prompts
-from outdraft.testing.token_distribution import guessed_places, judge_tokens, text_distributions
+from outdraft.testing.token_distribution import guessed_positions, judge_tokens, text_distributions
 
 SMALL = ("--prompts", 12, "--tokens", 32, "--samples", 160, "--json")
 
@@ -120,8 +120,8 @@ def test_a_forbidden_token_is_found_at_once(plain: LLM):
     assert found.forbidden >= 1 and found.p_value == 0.0
 
 
-def test_guessed_places():
+def test_guessed_positions():
     a, r, b, p = Source.ACCEPTED, Source.RECOVERED, Source.BONUS, Source.PLAIN
-    assert guessed_places([p, a, a, b, r, p, a, r]) == [1, 4, 6]
-    assert guessed_places([p, a, a]) == [1]
-    assert guessed_places([]) == []
+    assert guessed_positions([p, a, a, b, r, p, a, r]) == [1, 4, 6]
+    assert guessed_positions([p, a, a]) == [1]
+    assert guessed_positions([]) == []

@@ -74,6 +74,14 @@ class Swapped(Repeater):
         return super().propose(seqs, budgets)[::-1]
 
 
+class Drawing(Repeater):
+    """Sound: draws its guesses, and says from what."""
+
+    def guess(self, seq, size):
+        q, coins = torch.full((size + 1, 7), 1 / 7), seq.draft_coins(seq)
+        return chain([seq.pending, *(coins.draw(q[0], depth, depth)[0] for depth in range(size))], q)
+
+
 class SoftClaim(Repeater):
     """A deterministic guess with a soft q."""
 
@@ -104,4 +112,4 @@ def method(drafter: type) -> DrafterMethod:
 
 
 SOUND, LEAKY, OVERDRAWN, EAGER = method(Repeater), method(Leaky), method(Overdrawn), method(Eager)
-SWAPPED, SOFT_CLAIM, PEEKING = method(Swapped), method(SoftClaim), method(Peeking)
+SWAPPED, DRAWING, SOFT_CLAIM, PEEKING = method(Swapped), method(Drawing), method(SoftClaim), method(Peeking)

@@ -62,6 +62,32 @@ def test_the_drafter_with_state_keeps_the_contract(tree):
     assert "leaks_nothing" in out and " passed" in out
 
 
+def suite_of(tree: Path, module: str) -> str:
+    """The page's own suite, for the drafter of this module."""
+    path = tree / f"tests/test_{module.rpartition('.')[2]}_alone.py"
+    path.write_text(block("python", "## Outside this repository").replace("my_package.my_module", module))
+    return str(path)
+
+
+def test_the_suite_of_the_page_runs_on_a_plug_in(tree):
+    assert "1 passed" in pytest_in(tree, suite_of(tree, "outdraft.drafters.echo"), "-k", "samples")
+
+
+@pytest.mark.slow
+def test_the_whole_suite_of_the_page_runs_on_a_plug_in(tree):
+    assert "2 passed" in pytest_in(tree, suite_of(tree, "outdraft.drafters.echo"))
+
+
+def test_the_suite_of_the_page_notices_a_wrong_q(tree):
+    """The drafter repeats what was there, and says that it drew it from a uniform distribution."""
+    source = block("python", "## 1.").replace("from outdraft", "import torch\nfrom outdraft", 1)
+    wrong = source.replace("for i in range(size))])", "for i in range(size))], torch.full((size + 1, 7), 1 / 7))")
+    assert wrong != source
+    (tree / "tests/wrong.py").write_text(wrong.replace('name="echo"', 'name="wrong", contract=2'))
+    done = run_in(tree, "-m", "pytest", "-p", "no:cacheprovider", suite_of(tree, "wrong"), "-k", "samples")
+    assert done.returncode == 1 and "is q the distribution" in done.stdout
+
+
 def test_the_catalogue_is_whole(tree):
     pytest_in(tree, "tests/test_architecture.py", "tests/test_readme.py", "-k", "catalogue or page or row or echo")
 

@@ -5,6 +5,7 @@ import pytest
 from outdraft.core.errors import CapabilityError
 from outdraft.testing.contract import CHECKS, budgets, distribution, ends, identity, upkeep
 from outdraft.testing.fakes import AuditError
+from outdraft.testing.reference_rule import ReferenceRule
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
 
@@ -42,3 +43,32 @@ def test_a_cut_in_the_wrong_place_is_noticed(tmp_path):
     subject.engine = lambda eos=frozenset(), **rest: honest(**rest)
     with pytest.raises(AuditError, match="end of text"):
         ends.ends_inside_a_run(subject)
+
+
+class Deaf(ReferenceRule):
+    """Asks a rule and judges for itself."""
+
+    def __init__(self, rule):
+        self.rule = rule
+
+    def __call__(self, packed, p, coins):
+        self.rule(packed, p, coins)
+        return super().__call__(packed, p, coins)
+
+
+@pytest.mark.parametrize(
+    ("drafter", "message"),
+    [("SOUND", "a rule that keeps every guess went unnoticed"), ("DRAWING", "a biased rule went unnoticed")],
+)
+def test_a_check_without_power_is_noticed(drafter, message, tmp_path):
+    """The planted rules change nothing, so that the texts are right says nothing."""
+    subject = Subject(DrafterRow(drafter=f"contracts.broken:{drafter}"), tmp_path, vocab_size=7)
+    honest = subject.engine
+    subject.engine = lambda verifier, **rest: honest(verifier=Deaf(verifier), **rest)
+    with pytest.raises(AuditError, match=message):
+        distribution.sampled_distribution_is_the_targets(subject)
+
+
+def test_a_drawn_guess_is_proven_too(tmp_path):
+    row = DrafterRow(drafter="contracts.broken:DRAWING")
+    distribution.sampled_distribution_is_the_targets(Subject(row, tmp_path, vocab_size=7))

@@ -14,7 +14,7 @@ from outdraft.testing import planted
 from outdraft.testing.audit import AuditError
 from outdraft.testing.conformance import columns
 from outdraft.testing.conformance.__main__ import load_rows, main
-from outdraft.testing.conformance.columns import COLUMNS, Bench
+from outdraft.testing.conformance.columns import COLUMNS, LEFT_ALONE, Bench
 from outdraft.testing.conformance.matrix import FAIL, LOSSY, PASS, run_line
 from outdraft.testing.conformance.page import write_page
 from outdraft.testing.conformance.spoiled import Spoiled
@@ -51,6 +51,7 @@ def test_the_page_lists_every_recipe_and_no_failure():
         counts = [re.findall(r"\d+", cell) for cell in cells[3:7] if cell != LOSSY]
         seen = all(len(found) == 2 and int(found[0]) >= 20 and int(found[1]) >= 5 for found in counts)
         assert seen == (name != "none"), f"{name}: a cell in which nothing is accepted proves little"
+        assert name == "none" or re.fullmatch(rf"{PASS} \d+|{LEFT_ALONE}", cells[7]), f"{name}: nothing was replaced"
 
 
 def test_a_cell_without_accepted_guesses_fails(tmp_path: Path):
@@ -58,6 +59,7 @@ def test_a_cell_without_accepted_guesses_fails(tmp_path: Path):
     wrong = DrafterRow(drafter="draft_model", side=smaller_model, label="twin")
     line = run_line(read_recipe("draft_model"), [wrong])
     assert line.cells["useless draft"] == line.cells["budget 0"] == PASS, "these need no right guess"
+    assert int(line.told["useless draft"]) > 100
     assert line.cells["greedy identity"] == FAIL
     assert "draft tokens accepted in" in line.failures[0] and "it needs 20 and 5" in line.failures[0]
 
@@ -125,8 +127,9 @@ def test_spoiled_guesses_are_honest(parents, rule):
     assert total_variation(distribution, target_distribution(target, [0, 1], 3)) < 1e-9
 
 
-def test_spoiled_guesses_are_useless(tmp_path: Path):
-    subject = bench_of("jacobi", tmp_path).texts
+@pytest.mark.parametrize("name", ["jacobi", "pearl"])  # the latter drafts beside the pass
+def test_spoiled_guesses_are_useless(name, tmp_path: Path):
+    subject = bench_of(name, tmp_path).texts
     engine = subject.engine()
     engine.parts = replace(engine.parts, drafter=Spoiled(engine.parts.drafter, subject.vocab_size))
     outcomes = run(engine, columns.requests(columns.GREEDY))
@@ -134,6 +137,36 @@ def test_spoiled_guesses_are_useless(tmp_path: Path):
         sum(getattr(o.stats, f"num_{what}_tokens") for o in outcomes) for what in ("draft", "accepted")
     )
     assert drafted > 100 and accepted < drafted / 20
+
+
+def test_a_drafter_that_never_drafts_fails_useless_drafts():
+    """Under a lossy rule: no pass too many, and no text that could be wrong."""
+    silent = Choice(name="ngram", options={"min_ngram": 60, "max_ngram": 64})
+    rule = Choice(name="outdraft.testing.accept_all:METHOD")
+    line = run_line(replace(read_recipe("ngram"), drafter=silent, verifier=rule), TABLE)
+    assert line.cells["useless draft"] == FAIL and line.cells["budget 0"] == PASS
+    assert any("useless draft: nothing was drafted" in failure for failure in line.failures)
+
+
+def test_a_pass_too_many_fails_useless_drafts(tmp_path: Path):
+    """Even under a lossy rule, of whose text nothing is promised."""
+    subject = bench_of("bild", tmp_path).texts
+    columns.useless_draft(Bench(texts=subject, distributions=subject))
+    honest = subject.engine
+
+    def engine(**words):
+        made = honest(**words)
+        forward = made.parts.target.forward
+        made.parts.target.forward = lambda packed, taps=(): (forward(packed, taps), forward(packed, taps))[1]
+        return made
+
+    subject.engine = engine
+    with pytest.raises(AuditError, match="target passes for 24 tokens"):
+        columns.useless_draft(Bench(texts=subject, distributions=subject))
+
+
+def test_guesses_that_cannot_be_replaced_are_told_of(tmp_path: Path):
+    assert columns.useless_draft(bench_of("early_exit", tmp_path)) == LEFT_ALONE
 
 
 def test_outside_a_checkout_it_says_what_is_missing(tmp_path: Path, capsys):

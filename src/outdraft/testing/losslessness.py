@@ -111,9 +111,9 @@ class Auditor:
         theirs, ours = self._plain_samples(setting), self._sample(spec, setting)
         drafted = sum(result.stats.num_draft_tokens for results in ours for result in results)
         tables = [
-            two_sample(_pairs(theirs[prompt], place), _pairs(ours[prompt], place))
+            two_sample(_pairs(theirs[prompt], position), _pairs(ours[prompt], position))
             for prompt in range(len(ours))
-            for place in range(self.distribution_tokens - 1)
+            for position in range(self.distribution_tokens - 1)
         ]
         tables = [table for table in tables if table.degrees > 0]
         size = f"{self.samples} texts of {self.distribution_tokens} tokens from each of {len(ours)} prompts, twice"
@@ -225,6 +225,6 @@ def _in_batches(llm: LLM, prompts: Seq[list[int]], params: Seq[SamplingParams], 
     return results
 
 
-def _pairs(results: Seq[Result], place: int) -> list[tuple[int, ...]]:
-    """Tokens `place` and `place + 1` of each text; shorter if the text ended before."""
-    return [result.token_ids[place : place + 2] for result in results]
+def _pairs(results: Seq[Result], position: int) -> list[tuple[int, ...]]:
+    """Tokens `position` and `position + 1` of each text; shorter if the text ended before."""
+    return [result.token_ids[position : position + 2] for result in results]

@@ -55,14 +55,14 @@ def judge_tokens(plain: LLM, results: Seq[Result], params: SamplingParams, *, se
     counts, forbidden, off = [0] * BINS, 0, 0.0
     for result in results:
         distributions = text_distributions(plain, result.prompt_token_ids, result.token_ids, params)
-        places = torch.tensor(result.token_ids, device=distributions.device)[:, None]
-        own = distributions.gather(1, places)  # [L, 1]
+        tokens = torch.tensor(result.token_ids, device=distributions.device)[:, None]
+        own = distributions.gather(1, tokens)  # [L, 1]
         above = torch.where(distributions > own, distributions, 0.0).sum(-1) + _earlier_ties(
-            distributions, own, places
+            distributions, own, tokens
         )  # [L]
         forbidden += int((own < FORBIDDEN).sum())
-        for place in guessed_places(result.sources):
-            u = float(above[place]) + rng.random() * float(own[place])
+        for position in guessed_positions(result.sources):
+            u = float(above[position]) + rng.random() * float(own[position])
             counts[min(BINS - 1, int(u * BINS))] += 1
             off += u - 0.5
     total = max(1, sum(counts))
@@ -72,15 +72,16 @@ def judge_tokens(plain: LLM, results: Seq[Result], params: SamplingParams, *, se
     return TokenDistribution(num_tokens=sum(counts), forbidden=forbidden, p_value=p_value)
 
 
-def guessed_places(sources: Seq[Source]) -> list[int]:
+def guessed_positions(sources: Seq[Source]) -> list[int]:
     """Where rounds with a guess begin: a round is some accepted tokens and one that is not."""
-    places, start = [], 0
-    for place, source in enumerate(sources):
+    positions, start = [], 0
+    for position, source in enumerate(sources):
         if source != Source.ACCEPTED:
             if source != Source.PLAIN:
-                places.append(start)
-            start = place + 1
-    return places if start == len(sources) else [*places, start]  # the last round may be cut inside its accepted run
+                positions.append(start)
+            start = position + 1
+    cut = start < len(sources)  # the last round ends inside its accepted run
+    return [*positions, start] if cut else positions
 
 
 @torch.inference_mode()
@@ -112,7 +113,7 @@ def text_distributions(plain: LLM, prompt: Seq[int], text: Seq[int], params: Sam
     return distributions / distributions.sum(-1, keepdim=True)
 
 
-def _earlier_ties(distributions: Tensor, own: Tensor, places: Tensor) -> Tensor:
+def _earlier_ties(distributions: Tensor, own: Tensor, tokens: Tensor) -> Tensor:
     """Mass of equally probable tokens with smaller ids: [L]."""
     ids = torch.arange(distributions.shape[1], device=distributions.device)
-    return torch.where((distributions == own) & (ids < places), distributions, 0.0).sum(-1)
+    return torch.where((distributions == own) & (ids < tokens), distributions, 0.0).sum(-1)

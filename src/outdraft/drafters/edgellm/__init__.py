@@ -15,7 +15,7 @@ def _describe(drafter: EdgeLlmDrafter) -> dict[str, object]:
 
 METHOD = DrafterMethod(
     name="edgellm",
-    summary="a smaller model goes on at its likeliest branch until none is likely enough, and while the target judges",
+    summary="a smaller model grows a tree at its likeliest branch, before the target's pass and during it",
     build=build,
     options=EdgeLlmOptions,
     paper=Paper(

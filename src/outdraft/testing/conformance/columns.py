@@ -7,9 +7,10 @@ as far as they do not compare texts with plain decoding's.
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import cast
 
 from outdraft.core.drafter import inner
-from outdraft.testing.audit import require
+from outdraft.testing.audit import AuditedTarget, require
 from outdraft.testing.conformance.spoiled import Spoiled
 from outdraft.testing.conformance.stand import RecipeSubject
 from outdraft.testing.conformance.tally import Tally
@@ -22,6 +23,7 @@ from outdraft.testing.subject import run
 
 DISTRIBUTION_TEXTS = 300  # over a vocabulary of 7
 LONGER = 5  # tokens of a text of who drafts beside a pass: before the first one there is nothing to propose
+LEFT_ALONE = "left alone"
 ORDERS = ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1), (3, 1))
 
 
@@ -58,7 +60,7 @@ def greedy_identity(bench: Bench) -> None:
 
 
 def sampled_distribution(bench: Bench) -> None:
-    """Unseeded texts have the target's distribution; a biased rule in the rule's place is noticed."""
+    """Sampled texts have the target's distribution; a biased rule in the rule's place is noticed."""
     subject = bench.distributions
     works_beside = any(one.traits.ahead for one in inner(subject.engine().parts.drafter))
     sampled_distribution_is_the_targets(
@@ -85,16 +87,26 @@ def cache_audit(bench: Bench) -> None:
     cache_equals_recompute(bench.texts)
 
 
-def useless_draft(bench: Bench) -> None:
-    """Every guess replaced by a wrong one: the text stays, and no more passes than tokens are made."""
+def useless_draft(bench: Bench) -> str:
+    """Every guess replaced by a wrong one: the text stays, and every pass after the prompt's still brings a token.
+
+    The requests run one at a time, so that the target's passes are one request's. Returns how many guesses were
+    replaced, or that none could be.
+    """
     subject = bench.texts
     engine = subject.engine()
-    engine.parts = replace(engine.parts, drafter=Spoiled(engine.parts.drafter, subject.vocab_size))
-    for outcome in run(engine, requests(GREEDY)):
+    spoiled = Spoiled(engine.parts.drafter, subject.vocab_size)
+    engine.parts = replace(engine.parts, drafter=spoiled)
+    target = cast(AuditedTarget, engine.parts.target)
+    for request in requests(GREEDY):
+        before = target.num_passes
+        outcome = run(engine, [request])[0]
         if bench.lossless:
-            agrees(subject, outcome, subject.oracle(outcome.seq.request), "with spoiled guesses")
-        steps, tokens = outcome.stats.num_steps, outcome.stats.num_tokens
-        require(steps <= tokens, f"{steps} target passes for {tokens} tokens")
+            agrees(subject, outcome, subject.oracle(request), "with spoiled guesses")
+        passes, stats = target.num_passes - before, outcome.stats
+        most = stats.num_tokens + max(0, stats.num_prompt_steps - 1)  # the pass that ends the prompt brings one too
+        require(passes <= most, f"{passes} target passes for {stats.num_tokens} tokens")
+    return str(spoiled.num_replaced or (LEFT_ALONE if spoiled.num_left_alone else ""))
 
 
 def budget_zero(bench: Bench) -> None:
@@ -104,12 +116,16 @@ def budget_zero(bench: Bench) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
-    """One assertion. `of_lossy`: asked of lossy rules too; `drafts`: it must see guesses accepted."""
+    """One assertion. `of_lossy`: asked of lossy rules too; `drafts`: it must see guesses; `accepts`: and accepted ones.
+
+    What `check` returns stands beside the tick; `LEFT_ALONE` stands in its place.
+    """
 
     heading: str
-    check: Callable[[Bench], None]
+    check: Callable[[Bench], str | None]
     of_lossy: bool = True
     drafts: bool = True
+    accepts: bool = True
 
 
 COLUMNS = (
@@ -117,8 +133,8 @@ COLUMNS = (
     Column(heading="sampled distribution", check=sampled_distribution, of_lossy=False),
     Column(heading="ragged batch", check=ragged_batch),
     Column(heading="cache audit", check=cache_audit),
-    Column(heading="useless draft", check=useless_draft, drafts=False),
-    Column(heading="budget 0", check=budget_zero, drafts=False),
+    Column(heading="useless draft", check=useless_draft, accepts=False),
+    Column(heading="budget 0", check=budget_zero, drafts=False, accepts=False),
 )
 
 

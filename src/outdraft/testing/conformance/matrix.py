@@ -1,6 +1,6 @@
 """Run the matrix: recipes x columns -> one `Line` a recipe.
 
-A check that raises is a failure with its message, and so is one that passed without enough accepted guesses.
+A check that raises is a failure with its message, and so is one that passed without enough guesses, or accepted ones.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from time import perf_counter
 
 from outdraft.core.errors import OutdraftError
 from outdraft.engine.assembly.recipe import Recipe
-from outdraft.testing.conformance.columns import COLUMNS, Bench, Column, make_bench
+from outdraft.testing.conformance.columns import COLUMNS, LEFT_ALONE, Bench, Column, make_bench
 from outdraft.testing.conformance.stand import RecipeSubject, row_of
 from outdraft.testing.conformance.tally import LEAST_ACCEPTED, LEAST_RUNS, Tally
 from outdraft.testing.spec_table import DrafterRow
@@ -26,9 +26,10 @@ class Line:
     """One recipe's row of the page."""
 
     recipe: Recipe
-    cells: dict[str, str] = field(default_factory=dict)  # heading -> PASS, FAIL or LOSSY
+    cells: dict[str, str] = field(default_factory=dict)  # heading -> PASS, FAIL, LOSSY or LEFT_ALONE
     failures: list[str] = field(default_factory=list)
-    seen: dict[str, Tally] = field(default_factory=dict)  # of the cells that draft
+    seen: dict[str, Tally] = field(default_factory=dict)  # of the cells that must see guesses accepted
+    told: dict[str, str] = field(default_factory=dict)  # what checks have to say beside the tick
     seconds: float = 0.0
 
 
@@ -62,25 +63,34 @@ def run_line(recipe: Recipe, rows: Seq[DrafterRow]) -> Line:
             if not bench.lossless and not column.of_lossy:
                 line.cells[column.heading] = LOSSY
                 continue
-            problem = _problem(column, bench, needs_guesses=column.drafts and recipe.shape != "nothing")
-            line.cells[column.heading] = FAIL if problem else PASS
+            bench.reset()
+            told, problem = _ask(column, bench)
+            problem = problem or _lack(column, bench.tally, drafts=recipe.shape != "nothing")
+            line.cells[column.heading] = FAIL if problem else LEFT_ALONE if told == LEFT_ALONE else PASS
             line.failures += [f"{column.heading}: {problem}"] if problem else []
-            if column.drafts:
+            if column.accepts:
                 line.seen[column.heading] = bench.tally
+            elif told != LEFT_ALONE:
+                line.told[column.heading] = told
     line.seconds = perf_counter() - began
     return line
 
 
-def _problem(column: Column, bench: Bench, *, needs_guesses: bool) -> str | None:
-    bench.reset()
+def _ask(column: Column, bench: Bench) -> tuple[str, str | None]:
+    """What the check has to say, and its problem."""
     try:
-        column.check(bench)
+        return column.check(bench) or "", None
     except Exception as error:  # whatever it is, the other recipes must still be judged
-        return f"{type(error).__name__}: {error}"
-    seen = bench.tally
-    if needs_guesses and not seen.is_enough:
+        return "", f"{type(error).__name__}: {error}"
+
+
+def _lack(column: Column, seen: Tally, *, drafts: bool) -> str | None:
+    """What a check that passed has seen too little of. `drafts`: whether the recipe guesses at all."""
+    if drafts and column.accepts and not seen.is_enough:
         return (
             f"{seen.accepted} of {seen.drafted} draft tokens accepted in {seen.runs} commits of two tokens or more: it "
             f"needs {LEAST_ACCEPTED} and {LEAST_RUNS} to prove anything; give the drafter a ground on which it is right"
         )
+    if drafts and column.drafts and not seen.drafted:
+        return "nothing was drafted, so it proves nothing"
     return None

@@ -7,7 +7,7 @@ from datetime import date
 import torch
 
 import outdraft
-from outdraft.testing.conformance.columns import COLUMNS, DISTRIBUTION_TEXTS, ORDERS
+from outdraft.testing.conformance.columns import COLUMNS, DISTRIBUTION_TEXTS, LEFT_ALONE, ORDERS
 from outdraft.testing.conformance.matrix import FAIL, LOSSY, PASS, Line
 from outdraft.testing.conformance.tally import LEAST_ACCEPTED, LEAST_RUNS
 from outdraft.testing.contract.ground import LENGTH, PROMPTS
@@ -16,13 +16,14 @@ COMMAND = "python -m outdraft.testing.conformance"
 MEANINGS = {
     "greedy identity": f"{len(PROMPTS)} prompts, {LENGTH} tokens each, with and without penalties, in one ragged "
     "batch: the ids are those of a naive decoder that knows no cache, no batch and no draft",
-    "sampled distribution": f"{DISTRIBUTION_TEXTS} unseeded texts over 7 tokens against the target's exact "
-    "distributions (chi-square and total variation), and a biased rule in the rule's place must be noticed",
+    "sampled distribution": f"{DISTRIBUTION_TEXTS} texts over 7 tokens, not coupled to their seeds where the rule can "
+    "do without, against the target's exact distributions (chi-square and total variation). In the rule's place, one "
+    "that keeps every guess must be noticed or, where drawn guesses hide it, one that bends the last token too",
     "ragged batch": f"the same texts alone and in {len(ORDERS)} batches of other company and order; sampled ones too, "
     "where the rule couples to the seed",
     "cache audit": "after every commit the cache equals a fresh pass over the same tokens; dropped rows are poisoned",
-    "useless draft": "every guess is replaced by a wrong one (but for drafts that resume from their own hidden "
-    "states): the same text, and no more target passes than tokens",
+    "useless draft": "every guess is replaced by a wrong one, and the requests run one at a time: the same text, where "
+    "the rule is lossless, and no more target passes than tokens",
     "budget 0": "from the policy or from the request: nothing is drafted, and the text is plain decoding's",
 }
 
@@ -54,7 +55,9 @@ def write_page(lines: Seq[Line]) -> str:
         "## What the columns assert",
         _table(["column", "asserted"], [[heading, MEANINGS[heading]] for heading in headings]),
         f"`{PASS} 134 / 82`: the check holds, and has seen 134 draft tokens accepted and 82 commits of two tokens or "
-        f"more. A check that drafts and has seen fewer than {LEAST_ACCEPTED} and {LEAST_RUNS} fails.",
+        f"more. A check that drafts and has seen fewer than {LEAST_ACCEPTED} and {LEAST_RUNS} fails. Under *useless "
+        f"draft* the number is that of the guesses replaced, and must not be 0; `{LEFT_ALONE}`: every draft resumes "
+        "from hidden states that belong to its guesses, so none could be replaced.",
     ]  # fmt: skip
     if failed:
         parts.append("## Failures")
@@ -63,10 +66,10 @@ def write_page(lines: Seq[Line]) -> str:
 
 
 def _cell(line: Line, heading: str) -> str:
-    """Whether it holds, and what was accepted on the way."""
+    """Whether it holds, and what was accepted, or replaced, on the way."""
     seen = line.seen.get(heading)
     counts = f" {seen.accepted} / {seen.runs}" if seen is not None and seen.drafted else ""
-    return line.cells[heading] + counts
+    return f"{line.cells[heading]}{counts} {line.told.get(heading, '')}".rstrip()
 
 
 def _table(head: list[str], rows: list[list[str]]) -> str:

@@ -1,10 +1,11 @@
 """The contract suite of a drafter: one function an assertion, each takes a `Subject` and raises if it does not hold.
 
+    row = DrafterRow(drafter="my_package.my_module:METHOD")
     for check in CHECKS:
-        check(Subject(DrafterRow(drafter="my_package.my_module:METHOD"), empty_directory))
+        check(Subject(row, empty_directory))
+    sampled_distribution_is_the_targets(Subject(row, another_empty_directory, vocab_size=7))
 
-Each wants a `Subject` with a vocabulary of 61; `distribution.sampled_distribution_is_the_targets` wants one of at most
-8.
+Each of `CHECKS` wants a vocabulary of 61, the last one a vocabulary of at most 8.
 
 Losslessness is two assertions, never a rate: the same greedy (and seeded) ids as `decode.reference`, which knows no
 cache, batch or draft; and the exact distribution of unseeded samples, tested by chi-square together with its power.

@@ -54,7 +54,7 @@ def _upto(plain: list[int], at: int) -> list[int]:
 
 
 def context_end(subject: Subject) -> None:
-    """A text may fill the context to its last place, and a draft never reaches beyond."""
+    """A text may fill the context to its last position, and a draft never reaches beyond."""
     for max_len in (len(PROMPTS[3]) + 1, len(PROMPTS[3]) + 5, len(PROMPTS[3]) + 12):
         request = Request(prompt_token_ids=PROMPTS[3], params=replace(GREEDY, max_tokens=100))
         policy = FixedPolicy(FixedOptions(num_speculative_tokens=5))

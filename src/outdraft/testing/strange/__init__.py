@@ -1,5 +1,6 @@
-"""Strange values for every public argument: all must be taken, or refused by an `OutdraftError`, within two seconds.
+"""Strange values for every argument of what users call: taken, or refused by an `OutdraftError`, within two seconds.
 
-`values` has the values, `stage` the tiny models and files that calls need, `places*` every argument of every entry
-point, found by reflection, and `cases` crosses the two.
+`values` has the values, `stage` the tiny models and files that calls need, `*_arguments` the arguments of the engine,
+the plug-ins, the commands and the tools beside them, mostly found by reflection, and `cases` crosses the two. Training
+and `outdraft.tutorial` are not among them.
 """

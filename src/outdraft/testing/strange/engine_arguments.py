@@ -11,21 +11,21 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.assembly.spelling import WORDS
 from outdraft.engine.llm import LLM
-from outdraft.testing.strange.place import Place, keyword
+from outdraft.testing.strange.argument import Argument, keyword
 from outdraft.testing.strange.stage import Stage
 
 PROMPT = {"prompt_token_ids": [1, 2, 3, 1, 2]}
 FEW = SamplingParams(max_tokens=3)
 
 
-def engine_places(stage: Stage) -> Iterator[Place]:
+def engine_arguments(stage: Stage) -> Iterator[Argument]:
     """Every argument of the engine that a user may give."""
     yield from _sampling(stage)
     yield from _requests(stage)
     yield from _engines(stage)
 
 
-def _sampling(stage: Stage) -> Iterator[Place]:
+def _sampling(stage: Stage) -> Iterator[Argument]:
     names = [name for name in signature(SamplingParams).parameters if name != "unknown"]
     for temperature in (0.0, 0.8):
         for name in [*names, "topk", "max_new_tokens"]:
@@ -34,10 +34,10 @@ def _sampling(stage: Stage) -> Iterator[Place]:
                 given = {"max_tokens": 3, "temperature": temperature, name: value}
                 return stage.llm.generate(PROMPT, SamplingParams(**given))
 
-            yield Place(name=f"SamplingParams({name}) at temperature {temperature}", use=use)
+            yield Argument(name=f"SamplingParams({name}) at temperature {temperature}", use=use)
 
 
-def _requests(stage: Stage) -> Iterator[Place]:
+def _requests(stage: Stage) -> Iterator[Argument]:
     def stream(**given: Any) -> object:
         return list(stage.llm.stream(**{"prompt": PROMPT, "params": FEW, **given}))
 
@@ -58,7 +58,7 @@ def _requests(stage: Stage) -> Iterator[Place]:
     for call in (generate, stream, agenerate, astream):
         prompt = "prompts" if call is generate else "prompt"
         for name in (prompt, "params", *own, "num_draft_tokens"):
-            yield Place(name=f"{call.__name__}({name})", use=keyword(call, name))
+            yield Argument(name=f"{call.__name__}({name})", use=keyword(call, name))
     shapes = {
         "{'prompt': .}": lambda v: {"prompt": v},
         "{'prompt_token_ids': .}": lambda v: {"prompt_token_ids": v},
@@ -71,15 +71,15 @@ def _requests(stage: Stage) -> Iterator[Place]:
         "references: [.]": lambda v: {**PROMPT, "references": [v]},
     }
     for shape, make in shapes.items():
-        yield Place(name=f"generate({shape})", use=_shaped(lambda prompt: generate(prompts=prompt), make))
-        yield Place(name=f"encode({shape})", use=_shaped(lambda prompt: stage.llm.encode(prompt), make))
+        yield Argument(name=f"generate({shape})", use=_shaped(lambda prompt: generate(prompts=prompt), make))
+        yield Argument(name=f"encode({shape})", use=_shaped(lambda prompt: stage.llm.encode(prompt), make))
 
 
 def _shaped(call: Callable[[Any], object], make: Callable[[Any], Any]) -> Callable[[Any], object]:
     return lambda value: call(make(value))
 
 
-def _engines(stage: Stage) -> Iterator[Place]:
+def _engines(stage: Stage) -> Iterator[Argument]:
     names = [name for name in signature(LLM.__init__).parameters if name not in ("self", "unknown")]
     for name in [*names, "assistant_model", "draftr"]:
 
@@ -87,21 +87,21 @@ def _engines(stage: Stage) -> Iterator[Place]:
             llm = LLM(**{"model": stage.target, "dtype": "float32", name: value})
             return llm.generate(PROMPT, FEW)
 
-        yield Place(name=f"LLM({name})", use=load)
+        yield Argument(name=f"LLM({name})", use=load)
 
     def speculate(**words: Any) -> object:
         return stage.llm.with_speculation(**words).generate(PROMPT, FEW)
 
     for name in sorted(WORDS):
-        yield Place(name=f"with_speculation({name})", use=keyword(speculate, name))
+        yield Argument(name=f"with_speculation({name})", use=keyword(speculate, name))
     ngram = partial(speculate, drafter="ngram")
     for name in ("verifier_options", "policy_options", "num_speculative_tokens", "drafter_options"):
-        yield Place(name=f"with_speculation(drafter='ngram', {name})", use=keyword(ngram, name))
-    yield Place(name="with_drafter(drafter)", use=lambda v: stage.llm.with_drafter(v).generate(PROMPT, FEW))
-    yield Place(name="with_drafter('ngram', drafter_options)", use=lambda v: stage.llm.with_drafter("ngram", v))
-    yield Place(name="with_recipe(recipe)", use=lambda v: stage.llm.with_recipe(v).generate(PROMPT, FEW))
-    yield Place(name="LLM(min_free of elastic)", use=lambda v: _elastic(stage, min_free=v))
-    yield Place(name="LLM(margin of elastic)", use=lambda v: _elastic(stage, margin=v))
+        yield Argument(name=f"with_speculation(drafter='ngram', {name})", use=keyword(ngram, name))
+    yield Argument(name="with_drafter(drafter)", use=lambda v: stage.llm.with_drafter(v).generate(PROMPT, FEW))
+    yield Argument(name="with_drafter('ngram', drafter_options)", use=lambda v: stage.llm.with_drafter("ngram", v))
+    yield Argument(name="with_recipe(recipe)", use=lambda v: stage.llm.with_recipe(v).generate(PROMPT, FEW))
+    yield Argument(name="LLM(min_free of elastic)", use=lambda v: _elastic(stage, min_free=v))
+    yield Argument(name="LLM(margin of elastic)", use=lambda v: _elastic(stage, margin=v))
 
 
 def _elastic(stage: Stage, **options: Any) -> object:

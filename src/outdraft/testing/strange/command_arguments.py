@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import Any, get_type_hints
 
 from outdraft.core.errors import OutdraftError
-from outdraft.testing.strange.place import Place
+from outdraft.testing.strange.argument import Argument
 from outdraft.testing.strange.stage import Stage
 from outdraft.testing.strange.values import as_words
 
 
-def command_places(stage: Stage) -> Iterator[Place]:
+def command_arguments(stage: Stage) -> Iterator[Argument]:
     """All of them. Commands that work for minutes are given a model that is not there: flags come before the work."""
     model, away, out = str(stage.target), str(stage.directory / "away"), str(stage.directory / "out")
     sure: dict[str, list[str]] = {
@@ -38,8 +38,8 @@ def command_places(stage: Stage) -> Iterator[Place]:
                 return _run([name, *words, f"--{_spelled(flag)}={as_words(value)}"])
 
             if not is_switch and not (flag == "model" and away in words):  # a good one would begin the work
-                yield Place(name=f"outdraft {name} --{_spelled(flag)}", use=use)
-        yield Place(name=f"outdraft {name} WORD", use=_word(name))
+                yield Argument(name=f"outdraft {name} --{_spelled(flag)}", use=use)
+        yield Argument(name=f"outdraft {name} WORD", use=_word(name))
 
 
 def _word(name: str) -> Callable[[Any], object]:

@@ -11,7 +11,7 @@ def keyword(call: Callable[..., object], name: str) -> Callable[[Any], object]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Place:
+class Argument:
     """`use(value)` makes the call; everything else in it is good."""
 
     name: str

@@ -8,8 +8,8 @@ from typing import Any
 
 from outdraft.core.registry import KINDS, AnyMethod, find, names
 from outdraft.engine.assembly.recipe import read_recipe
-from outdraft.testing.strange.engine_places import FEW, PROMPT
-from outdraft.testing.strange.place import Place, keyword
+from outdraft.testing.strange.argument import Argument, keyword
+from outdraft.testing.strange.engine_arguments import FEW, PROMPT
 from outdraft.testing.strange.stage import Stage
 from outdraft.testing.strange.values import as_toml
 
@@ -17,7 +17,7 @@ RECIPE = {"paper": {"title": "A", "year": 2020, "link": "b"}, "drafter": {"name"
           "verifier": {"name": "auto"}, "policy": {"name": "fixed"}, "modifies_target": False}  # fmt: skip
 
 
-def option_places(stage: Stage) -> Iterator[Place]:
+def option_arguments(stage: Stage) -> Iterator[Argument]:
     """Every option of every plug-in."""
     for kind in KINDS:
         for name in names(kind):
@@ -43,7 +43,7 @@ def _default(method: AnyMethod, name: str) -> Any:
     return getattr(method.options(), name, None)
 
 
-def _options(stage: Stage, method: AnyMethod) -> Iterator[Place]:
+def _options(stage: Stage, method: AnyMethod) -> Iterator[Argument]:
     own = str(_default(method, "model") or "")
     at_zoo = own.startswith("zoo:") and own != "zoo:draft"
     given = side(stage, method)
@@ -58,31 +58,31 @@ def _options(stage: Stage, method: AnyMethod) -> Iterator[Place]:
                 llm = llm.with_speculation(drafter="ngram", **words)
             return llm.generate(PROMPT, FEW)
 
-        yield Place(name=f"{method.kind} {method.name}: {name}", use=use)
+        yield Argument(name=f"{method.kind} {method.name}: {name}", use=use)
 
 
-def _config(stage: Stage) -> Iterator[Place]:
+def _config(stage: Stage) -> Iterator[Argument]:
     good = {"method": "ngram", "num_speculative_tokens": 3, "prompt_lookup_max": 3}
     for name in (*good, "prompt_lookup_min", "rejection_sample_method", "policy", "model", "quantization", "methd"):
 
         def use(value: Any, name: str = name) -> object:
             return stage.llm.with_speculation(speculative_config={**good, name: value}).generate(PROMPT, FEW)
 
-        yield Place(name=f"speculative_config[{name!r}]", use=use)
+        yield Argument(name=f"speculative_config[{name!r}]", use=use)
 
 
-def _recipes(stage: Stage) -> Iterator[Place]:
+def _recipes(stage: Stage) -> Iterator[Argument]:
     path = stage.directory / "strange.toml"
-    yield Place(name="read_recipe(.)", use=read_recipe)
+    yield Argument(name="read_recipe(.)", use=read_recipe)
     for key in [*RECIPE, "drafer"]:
-        yield Place(name=f"recipe {key}", use=keyword(partial(_read_with, stage, path), key))
+        yield Argument(name=f"recipe {key}", use=keyword(partial(_read_with, stage, path), key))
         table = RECIPE.get(key)
         for inner in [*table, "link", "options"] if isinstance(table, dict) else []:
 
             def use(value: Any, key: str = key, inner: str = inner, table: Any = table) -> object:
                 return _read(stage, path, {**RECIPE, key: {**table, inner: value}})
 
-            yield Place(name=f"recipe [{key}] {inner}", use=use)
+            yield Argument(name=f"recipe [{key}] {inner}", use=use)
 
 
 def _read_with(stage: Stage, path: Path, **changes: Any) -> object:
