@@ -212,6 +212,28 @@ def test_costs_belong_to_the_batch_and_catching_up_is_told_apart():
     assert costs.catch_up(0, 0) == 0.0
 
 
+class Known:
+    """A curve that knows one cost, and keeps what it is told."""
+
+    def __init__(self, usual):
+        self.usual, self.told = usual, []
+
+    def __call__(self, depth):
+        return self.usual
+
+    def add(self, depth, seconds):
+        self.told.append((depth, seconds))
+
+
+def test_arms_that_guess_in_one_step_share_its_seconds_as_what_is_known_of_them_says():
+    """One needs a second for its guess, another three: of eight seconds for both, two and six."""
+    costs = Costs(3)
+    costs.drafts = curves = [Known(1.0), Known(3.0), Known(5.0)]
+    events = [event(0, rows=3, draft=5.0), event(1, rows=4, draft=3.0), event(2, rows=2, draft=0.0)]
+    costs.add(events, {0: ArmDepth(0, 2), 1: ArmDepth(1, 3), 2: ArmDepth(0, 1)})
+    assert [curve.told for curve in curves] == [[(2, 2.0)], [(3, 6.0)], []]
+
+
 def test_a_request_limits_every_policy():
     assert allowed(sequence(asks=3), 8) == 3 and allowed(sequence(asks=0), 8) == 0 and allowed(sequence(), 8) == 8
     assert allowed(sequence(asks=9), 8) == 8 and allowed(sequence(max_tokens=4), 8) == 3
