@@ -199,3 +199,81 @@ def test_an_unknown_cache_is_named():
         CacheConfig(layout="ring")
     with pytest.raises(ConfigError, match="kv_cache_dtype='fp8'"):
         CacheConfig(dtype="fp8")
+
+
+def filled(cache, seq, n, value=1.0):
+    """A new sequence with n committed rows `value`, `value` + 1, ..."""
+    cache.add(seq)
+    cache.reserve(seq, n)
+    write(cache, seq, 0, value, n)
+    cache.commit(seq, list(range(n)))
+    return [value + i for i in range(n)]
+
+
+@each_cache
+def test_a_fork_holds_the_same_rows_and_goes_its_own_way(config):
+    cache = new_cache(config)
+    rows = filled(cache, 0, 37)
+    cache.fork(0, 1)
+    for seq, value in ((0, 900.0), (1, 700.0)):
+        cache.reserve(seq, 1)
+        write(cache, seq, 37, value)
+        cache.commit(seq, [0])
+    cache.check()
+    assert read(cache, 0) == [*rows, 900.0] and read(cache, 1) == [*rows, 700.0]
+
+
+@each_cache
+@pytest.mark.parametrize("start", [0, 5, 16, 20, 32, 36])
+def test_some_rows_of_a_text_are_read_alone(config, start):
+    cache = new_cache(config)
+    filled(cache, 0, 41)
+    for stop in (start + 1, 41):
+        for some, whole in zip(cache.read(0, 1, stop, start), cache.read(0, 1, stop), strict=True):
+            assert torch.equal(some, whole[:, start:])
+
+
+@each_cache
+def test_a_text_may_be_as_long_as_the_cache_and_no_longer(config):
+    cache = new_cache(config)
+    filled(cache, 0, MAX_LEN)
+    cache.check()
+    filled(cache, 1, 45)
+    for seq, n in ((0, 1), (1, MAX_LEN - 44), (1, MAX_LEN)):
+        with pytest.raises(CapabilityError, match=f"asks for {n} more"):
+            cache.reserve(seq, n)
+
+
+def test_blocks_grow_twofold_by_whole_pages_up_to_the_longest_text():
+    cache = CacheConfig().build(LAYERS, HEADS, WIDTH, torch.float32, "cpu", 40 * PAGE)
+    filled(cache, 0, 1)
+    sizes = [cache.memory(0).table.numel()]
+    for _ in range(40 * PAGE - 1):
+        cache.reserve(0, 1)
+        write(cache, 0, cache.length(0), 1.0)
+        cache.commit(0, [0])
+        if cache.memory(0).table.numel() != sizes[-1]:
+            sizes.append(cache.memory(0).table.numel())
+    assert sizes == [8, 16, 32, 40]
+
+
+@pytest.mark.parametrize("layout", ["static", "paged"])
+def test_bytes_are_kept_where_they_are_asked_for_alone(layout):
+    k, v = (
+        torch.rand(2, 3, HEADS, WIDTH, generator=torch.Generator().manual_seed(1))
+        * torch.tensor([1.0, 9.0])[:, None, None, None]
+    )
+    for dtype, near in (("auto", 0.0), ("int8", 0.5 / 127)):
+        cache = CacheConfig(layout=layout, dtype=dtype).build(LAYERS, HEADS, WIDTH, torch.float32, "cpu", MAX_LEN)
+        cache.add(0)
+        cache.reserve(0, 3)
+        cache.write(0, 0, 0, k, v)
+        found, memory = cache.read(0, 0, 3), cache.memory(0)
+        for given, kept, most in zip((k, v), found, (1, 9), strict=True):
+            off = (given.transpose(0, 1) - kept).abs().max()
+            assert off <= most * near and (off > 0) == (dtype == "int8")
+        if dtype == "int8":  # each has its scales
+            page = memory.table[0]
+            assert (memory.value_scales[0, page] > 2 * memory.key_scales[0, page])[..., :3].all()
+        else:
+            assert memory.key_scales is None and memory.value_scales is None
