@@ -64,7 +64,11 @@ def check(
         assert llm.generate(prompt, setting).token_ids == ids, f"{drafter}, k={depth}, alone: {prompt[:30]!r}"
 
 
-@pytest.mark.parametrize("drafter", names("drafter"))
+COSTLY = ("specexec",)  # a tree of 256 nodes in every round
+QUICK = [pytest.param(name, marks=[pytest.mark.slow] * (name in COSTLY)) for name in names("drafter")]
+
+
+@pytest.mark.parametrize("drafter", QUICK)
 def test_same_seed_same_text(plain, wanted, options, drafter):
     check(plain, wanted[12], drafter, options.get(drafter, {}), 4, 12, slice(2, 4))
 

@@ -57,7 +57,7 @@ def model(request):
 def test_a_chain_has_the_bits_of_decoding_one_by_one(model):
     tokens = torch.randint(61, (33,), generator=torch.Generator().manual_seed(1)).tolist()
     alone = [decode_alone(model, prompt, tokens) for prompt in PROMPTS]
-    for n in (1, 2, 3, 4, 5, 8, 9, 13, 16, 17, 24, 31, 32, 33):
+    for n in (1, 2, 3, 5, 8, 9, 16, 17, 32, 33):
         cache = filled(model, PROMPTS)
         segments, ids, places = [], [], []
         for seq, prompt in enumerate(PROMPTS):  # the three sequences have n, n/2 and 1 rows

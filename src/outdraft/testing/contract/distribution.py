@@ -46,7 +46,7 @@ class Uncoupled:
 
 
 def sampled_distribution_is_the_targets(
-    subject: Subject, *, num_texts: int = 500, rule: Verifier | None = None, length: int = LENGTH
+    subject: Subject, *, num_texts: int = 360, rule: Verifier | None = None, length: int = LENGTH
 ) -> None:
     """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8.
 

@@ -9,8 +9,10 @@ from outdraft.testing.subject import Outcome, Subject, collect, join, run
 from outdraft.verify.auto import Auto
 
 
-def greedy_equals_reference(subject: Subject, *, depths: Seq[int] = range(1, 9), penalised: Seq[int] = (3, 5)) -> None:
-    """At every draft length the greedy ids are those of plain decoding; penalties too, at some lengths."""
+def greedy_equals_reference(
+    subject: Subject, *, depths: Seq[int] = (1, 2, 3, 5, 8), penalised: Seq[int] = (3, 5)
+) -> None:
+    """At short and long draft lengths the greedy ids are those of plain decoding; penalties too, at some."""
     for params, lengths in ((GREEDY, depths), (PENALISED, penalised)):
         batch = requests(params)
         wanted = [subject.oracle(request) for request in batch]
