@@ -78,7 +78,7 @@ def sampled_distribution_is_the_targets(
             f"{name}: a rule that keeps every guess went unnoticed, so the test above says little; do guesses that "
             "were drawn come with their q?",
         )
-        bent = sample(subject, PerDraft(_bend), few, length)
+        bent = sample(subject, PerDraft(_bend), num_texts, length)
         require(not bent.passes, f"{name}: a biased rule went unnoticed, so the test above says little")
 
 
@@ -102,5 +102,5 @@ def sample(subject: Subject, rule: Verifier, num_texts: int, length: int = LENGT
 
 
 def _bend(case: Case) -> Verdict:
-    """Keep the first children to the end, then draw from a distribution that is too sharp."""
-    return accept_all(replace(case, p=case.p**2))
+    """Keep the first children to the end, then draw from a distribution that is far too sharp."""
+    return accept_all(replace(case, p=case.p**3))
