@@ -1,10 +1,12 @@
-"""Next-token training of a decoder from nothing: the zoo's target (and any small model of the same shape).
+"""Next-token training of a decoder, from nothing or from where it stands: the zoo's target, and any like it.
 
 Data in: rows [B, T + 1] of ids. Data out: mean cross-entropy in nats per token. Weights and activations are bfloat16,
 the loss is float32.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -13,9 +15,24 @@ from torch import Tensor
 
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
+from outdraft.models.load import load_model
 from outdraft.training.attention import TrainingContext
 from outdraft.training.compilable import make_compilable
 from outdraft.training.tokenizer import END_ID
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PretrainOptions:
+    """The recipe's [task] table."""
+
+    init: bool = False  # go on from the weights already in OUT/<name>
+
+
+def trainable(directory: Path, dtype: torch.dtype = torch.bfloat16) -> Decoder:
+    """The decoder in a directory, with gradients."""
+    decoder = load_model(directory, dtype).train().requires_grad_(True)
+    make_compilable(decoder, decoder.config.max_len, dtype)
+    return decoder
 
 
 def new_decoder(shape: Mapping[str, Any], seed: int, dtype: torch.dtype = torch.bfloat16) -> Decoder:

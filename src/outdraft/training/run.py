@@ -17,7 +17,6 @@ from tokenizers import Tokenizer
 from outdraft.core.errors import ConfigError
 from outdraft.drafters.eagle.net import load_eagle, save_eagle
 from outdraft.drafters.early_exit.net import load_exit_head, save_exit_head
-from outdraft.models.load import load_model
 from outdraft.training.compilable import make_compilable
 from outdraft.training.config import TARGETS_TOKENIZER, TrainingRecipe, build
 from outdraft.training.data import SAMPLES, Sampler, open_streams, prepare
@@ -28,7 +27,7 @@ from outdraft.training.export import export_decoder
 from outdraft.training.harvest import HarvestOptions, harvest
 from outdraft.training.loop import Loop, Objective, Report
 from outdraft.training.measure import load_target, measure_zoo
-from outdraft.training.pretrain import NextToken, new_decoder
+from outdraft.training.pretrain import NextToken, PretrainOptions, new_decoder, trainable
 from outdraft.training.team import Team, run_team
 from outdraft.training.tokenizer import sample_texts, save_tokenizer, train_tokenizer
 
@@ -87,7 +86,8 @@ def make_objective(recipe: TrainingRecipe, out: Path) -> tuple[Objective, Export
     """The objective of the recipe's kind, and how its result is written."""
     seed, home, task = recipe.loop.seed, out / recipe.name, recipe.task
     if recipe.kind == "pretrain":
-        decoder = new_decoder(recipe.model, seed)
+        more = build(PretrainOptions, task, "[task]").init
+        decoder = trainable(home) if more else new_decoder(recipe.model, seed)
         return NextToken(decoder), lambda directory: export_decoder(decoder, directory, out / recipe.tokenizer)
     if recipe.tokenizer != TARGETS_TOKENIZER:
         raise ConfigError(
@@ -97,9 +97,7 @@ def make_objective(recipe: TrainingRecipe, out: Path) -> tuple[Objective, Export
     target = load_target(out)
     if recipe.kind == "distill":
         distil = build(DistillOptions, task, "[task]")
-        draft = load_model(home, torch.bfloat16).train() if distil.init else new_decoder(recipe.model, seed)
-        draft.requires_grad_(True)
-        make_compilable(draft, target.config.max_len)
+        draft = trainable(home) if distil.init else new_decoder(recipe.model, seed)
         return Distill(draft, target, distil), lambda directory: export_decoder(draft, directory, out / "tokenizer")
     if recipe.kind == "early_exit":
         leave = build(EarlyExitTraining, task, "[task]")
