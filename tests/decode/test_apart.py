@@ -149,6 +149,21 @@ def test_the_others_of_an_unseeded_batch_draw_as_if_nothing_had_happened():
     assert texts("raise") == texts("nothing")
 
 
+@pytest.mark.parametrize("drafted", [False, True])
+def test_a_round_that_is_run_again_does_not_run_ahead_again(drafted):
+    """A drafter that worked beside a pass must not do so twice for one guess; its state has moved on."""
+    table = TableTarget(vocab_size=11, seed=5)
+    drafter, asked = alternating(table.next_logits), []
+
+    def ahead(seqs, drafts, is_over):
+        asked.extend((seq.id, seq.num_output) for seq in seqs)
+        return [None] * len(seqs)
+
+    drafter.traits = Traits(ahead=ahead)
+    run(engine_over(table, drafter, rule=Rule(drafted)), requests())
+    assert len(asked) == len(set(asked)) > 10
+
+
 def test_what_breaks_when_a_request_ends_hurts_nobody():
     table = Faulty("end")
     outcomes = run(engine_over(table, alternating(table.next_logits)), requests())

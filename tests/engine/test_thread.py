@@ -164,7 +164,7 @@ def test_a_caller_who_is_interrupted_leaves(llm, monkeypatch):
 def test_the_thread_and_the_weights_go_with_the_llm(model_dir):
     before = set(threading.enumerate())
     llm = LLM(model_dir, dtype="float32")
-    assert set(threading.enumerate()) == before, "no request, no thread"
+    assert set(threading.enumerate()) <= before, "no request, no thread"
     list(llm.stream("abc", GREEDY))
     thread = llm._thread._worker.thread
     stream = llm.stream("abc", LONG)

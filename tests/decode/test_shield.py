@@ -1,0 +1,158 @@
+"""The shields alone: what goes in, what comes out, and what the drafter behind them is asked."""
+
+import logging
+
+import pytest
+
+from outdraft.core.draft import Continuation, chain
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
+from outdraft.core.request import Request
+from outdraft.core.target import Needs
+from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
+from outdraft.decode.step import Parts
+from outdraft.engine.loop import Engine
+from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget
+
+pytestmark = pytest.mark.logs_faults
+
+BUDGETS = [Budget(depth=2)] * 3
+
+
+class Recording:
+    """Answers with one token behind the pending one; `broken`: the verbs that raise; keeps what it was asked."""
+
+    def __init__(self, *broken: str) -> None:
+        self.needs, self.traits, self.broken, self.asked = Needs(taps=(1,)), Traits(ahead=self.ahead), broken, []
+
+    def _meet(self, verb, ids):
+        self.asked.append((verb, ids))
+        if verb in self.broken:
+            raise OSError(verb)
+
+    def begin(self, seqs):
+        self._meet("begin", [seq.id for seq in seqs])
+
+    def propose(self, seqs, budgets):
+        self._meet("propose", [seq.id for seq in seqs])
+        drafts = [chain([seq.pending, 1]) for seq in seqs]
+        return drafts + drafts[:1] if "count" in self.broken else drafts
+
+    def ahead(self, seqs, drafts, is_over):
+        self._meet("ahead", [seq.id for seq in seqs])
+        return [Continuation(token=seq.id) for seq in seqs]
+
+    def observe(self, seen):
+        self._meet("observe", [one.seq.id for one in seen])
+
+    def end(self, seqs):
+        self._meet("end", [seq.id for seq in seqs])
+
+
+@pytest.fixture
+def seqs():
+    engine = Engine(Parts(target=TableTarget(), drafter=Recording(), verifier=ReferenceRule(),
+                          policy=ConstantPolicy(BUDGETS[0])))  # fmt: skip
+    return [engine.prepare(Request(prompt_token_ids=(3, 1), params=SamplingParams())) for _ in range(3)]
+
+
+def shielded(*broken: str) -> tuple[Recording, ShieldedDrafter]:
+    drafter = Recording(*broken)
+    return drafter, ShieldedDrafter(drafter)
+
+
+def seen(seq) -> Seen:
+    return Seen(seq=seq, start=0, num_committed=1, hidden={})
+
+
+def test_a_sound_drafter_is_asked_as_if_no_shield_were_there(seqs):
+    drafter, shield = shielded()
+    shield.begin(seqs)
+    assert [draft.num_nodes for draft in shield.propose(seqs, BUDGETS)] == [2, 2, 2]
+    found = shield.traits.ahead(seqs, [chain([1])] * 3, lambda: True)
+    assert [one.token for one in found] == [0, 1, 2]
+    shield.observe([seen(seq) for seq in seqs])
+    shield.end(seqs)
+    assert drafter.asked == [
+        *(("begin", [i]) for i in range(3)), ("propose", [0, 1, 2]), ("ahead", [0, 1, 2]), ("observe", [0, 1, 2]),
+        *(("end", [i]) for i in range(3)),
+    ]  # fmt: skip
+    assert shield.needs is drafter.needs and shield.traits.inner == (drafter,)
+    assert all(seq.speculates for seq in seqs)
+
+
+def test_a_drafter_that_does_not_run_ahead_is_not_asked_to():
+    drafter = Recording()
+    drafter.traits = Traits()
+    assert ShieldedDrafter(drafter).traits.ahead is None
+
+
+@pytest.mark.parametrize("fault", ["propose", "count"])
+def test_where_a_batch_breaks_each_is_asked_alone(seqs, fault):
+    drafter, shield = shielded(fault)
+    assert [draft.tokens.tolist() for draft in shield.propose(seqs, BUDGETS)] == [[1], [1], [1]]
+    assert [ids for verb, ids in drafter.asked if verb == "propose"] == [[0, 1, 2], [0], [1], [2]]
+    assert [ids for verb, ids in drafter.asked if verb == "end"] == [[0], [1], [2]]
+    assert not any(seq.speculates for seq in seqs)
+
+
+def test_who_lost_the_drafter_is_not_asked_about(seqs):
+    drafter, shield = shielded()
+    shield.give_up(seqs[1:2], OSError())
+    assert shield.traits.ahead(seqs, [chain([1])] * 3, lambda: True)[1] is None
+    shield.observe([seen(seq) for seq in seqs])
+    shield.end(seqs)
+    shield.give_up(seqs[1:2], OSError())  # and ends once only
+    assert drafter.asked == [("end", [1]), ("ahead", [0, 2]), ("observe", [0, 2]), ("end", [0]), ("end", [2])]
+
+
+def test_nobody_left_to_ask(seqs):
+    drafter, shield = shielded("ahead", "observe")
+    shield.give_up(seqs, OSError())
+    drafter.asked.clear()
+    assert shield.traits.ahead(seqs, [chain([1])] * 3, lambda: True) == [None] * 3
+    shield.observe([seen(seq) for seq in seqs])
+    assert drafter.asked == []
+
+
+def test_a_fault_ahead_is_settled_by_the_next_observe(seqs):
+    drafter, shield = shielded("ahead")
+    assert shield.traits.ahead(seqs[:2], [chain([1])] * 2, lambda: True) == [None, None]
+    assert all(seq.speculates for seq in seqs), "the pass is under way"
+    shield.observe([seen(seq) for seq in seqs])
+    assert [seq.speculates for seq in seqs] == [False, False, True]
+    seqs[0].speculates = True
+    shield.observe([seen(seq) for seq in seqs])
+    assert seqs[0].speculates, "it is settled once"
+    assert drafter.asked[-1] == ("observe", [0, 2])
+
+
+def test_a_drafter_that_cannot_end_a_sequence_costs_nobody_else(seqs, caplog):
+    drafter, shield = shielded("end")
+    with caplog.at_level(logging.WARNING, logger="outdraft"):
+        shield.end(seqs)
+    assert [ids for _, ids in drafter.asked] == [[0], [1], [2]] and all(seq.speculates for seq in seqs)
+    (record,) = caplog.records
+    assert "the drafter Recording raised OSError: end" in record.getMessage() and record.exc_info[1].args == ("end",)
+
+
+class Planner:
+    """Gives as many budgets as it is told."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def plan(self, seqs):
+        return BUDGETS[:1] * self.number
+
+
+@pytest.mark.parametrize("number", [0, 2, 4])
+def test_another_number_of_budgets_means_plain_decoding(seqs, number, caplog):
+    with caplog.at_level(logging.WARNING, logger="outdraft"):
+        assert ShieldedPolicy(Planner(number)).plan(seqs) == [Budget(depth=0)] * 3
+    assert f"{number} budgets for 3 sequences" in caplog.text
+
+
+def test_the_right_number_of_budgets_is_taken(seqs):
+    assert ShieldedPolicy(Planner(3)).plan(seqs) == BUDGETS
