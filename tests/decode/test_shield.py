@@ -97,6 +97,10 @@ def test_where_a_batch_breaks_each_is_asked_alone(seqs, fault):
     assert not any(seq.speculates for seq in seqs)
 
 
+def test_nothing_to_guess_is_no_fault_of_anybody():
+    assert shielded("propose")[1].propose([], []) == []
+
+
 def test_who_lost_the_drafter_is_not_asked_about(seqs):
     drafter, shield = shielded()
     shield.give_up(seqs[1:2], OSError())
