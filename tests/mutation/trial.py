@@ -43,7 +43,9 @@ def try_mutant(mutant: Mutant, cover: Cover, budget: float, sound: set[str]) -> 
     if status == 0:
         return SURVIVED, f"{len(tests)} tests, {seconds:.0f} s"
     if status in (3, 4, 5, 70):  # pytest's words for tests that are not there, and for itself
-        raise RuntimeError(f"{mutant.key}: the tests that were chosen cannot be run; is the coverage stale?")
+        if _fork(path, path.read_text("utf-8"), times)[0]:
+            raise RuntimeError(f"{mutant.key}: the tests that were chosen cannot be run; is the coverage stale?")
+        return KILLED, "a file of tests cannot be imported"
     if failed and failed not in sound:
         before = tests[: tests.index(failed) + 1] if failed in tests else tests
         if _fork(path, path.read_text("utf-8"), {test: times[test] for test in before})[0]:
