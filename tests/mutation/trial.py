@@ -24,6 +24,7 @@ from mutation.mutants import ROOT, SOURCE, Mutant, statement_lines
 KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
 ROOM = 10.0  # seconds of processor time that a test may take beside three times what it took
 IDLE = 90.0  # seconds without any processor time, after which nothing is expected any more
+_NO_TESTS = (3, 4, 5, 70)  # pytest's words for tests that are not there, and for itself
 MEMORY = 8 << 30  # bytes of address space beyond what the parent has
 
 
@@ -42,8 +43,8 @@ def try_mutant(mutant: Mutant, cover: Cover, budget: float, sound: set[str]) -> 
     status, failed = _fork(path, mutant.apply(), times)
     if status == 0:
         return SURVIVED, f"{len(tests)} tests, {seconds:.0f} s"
-    if status in (3, 4, 5, 70):  # pytest's words for tests that are not there, and for itself
-        if _fork(path, path.read_text("utf-8"), times)[0]:
+    if status in _NO_TESTS:
+        if _fork(path, path.read_text("utf-8"), times)[0] in _NO_TESTS:
             raise RuntimeError(f"{mutant.key}: the tests that were chosen cannot be run; is the coverage stale?")
         return KILLED, "a file of tests cannot be imported"
     if failed and failed not in sound:
