@@ -23,7 +23,8 @@ from mutation.mutants import ROOT, SOURCE, Mutant, statement_lines
 
 KILLED, SURVIVED, UNTESTED = "killed", "survived", "untested"
 ROOM = 10.0  # seconds of processor time that a test may take beside three times what it took
-IDLE = 90.0  # seconds without any processor time, after which nothing is expected any more
+IDLE = 90.0  # seconds with next to no processor time, after which nothing is expected any more
+LEAST = 100  # ticks of the system in so long (one second), which a thread that only looks at the clock does not use
 _NO_TESTS = (3, 4, 5, 70)  # pytest's words for tests that are not there, and for itself
 MEMORY = 8 << 30  # bytes of address space beyond what the parent has
 
@@ -140,7 +141,7 @@ def _wait(child: int) -> int:
         found, status = os.waitpid(child, os.WNOHANG)
         if found:
             return os.waitstatus_to_exitcode(status)
-        if (now := _ticks(child)) != used:
+        if (now := _ticks(child)) - used >= LEAST:
             used, since = now, monotonic()
         if monotonic() - since > IDLE:
             os.killpg(child, signal.SIGKILL)
