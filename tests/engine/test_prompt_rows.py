@@ -79,9 +79,11 @@ def test_the_pending_token_may_be_a_vector_too(subject):
         ({"prompt_positions": (0, 1)}, "one for each token"),
         ({"prompt_positions": (-1, *range(9))}, "from 0 on"),
         ({"prompt_positions": (*range(1, 10), 0)}, "the last one the largest"),
-        ({"prompt_positions": (*range(9), 10**9)}, "the context holds"),
+        ({"prompt_positions": (*range(9), 10**9)}, f"end at {10**9}, the context holds"),
         ({"prompt_embeds": torch.zeros(3, 32)}, "one vector of width 32"),
+        ({"prompt_embeds": torch.zeros(11, 32)}, "one vector of width 32"),
         ({"prompt_embeds": torch.zeros(10, 31)}, "one vector of width 32"),
+        ({"prompt_embeds": torch.zeros(10, 33)}, "one vector of width 32"),
     ],
 )
 def test_wrong_shapes_are_named(tmp_path, wrong, named):
@@ -95,3 +97,10 @@ def test_the_context_ends_where_positions_do(tmp_path):
     late = Request(prompt_token_ids=PROMPT, prompt_positions=(*range(9), 35), params=SamplingParams(max_tokens=99))
     [outcome] = run(engine, [late])
     assert (outcome.seq.finish_reason, len(outcome.seq.output)) == ("length", 4)
+
+
+@pytest.mark.parametrize("place", [0, 6])
+def test_a_prompt_of_one_token_may_have_a_position_too(tmp_path, place):
+    request = Request(prompt_token_ids=(7,), prompt_positions=(place,), params=SamplingParams(max_tokens=3))
+    [outcome] = run(Subject(SUBJECTS[0], tmp_path).engine(), [request])
+    assert (outcome.seq.finish_reason, len(outcome.seq.output)) == ("length", 3)

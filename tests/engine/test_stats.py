@@ -39,3 +39,10 @@ def test_metrics_have_the_names_that_tools_read():
 
 def test_nothing_drafted_is_not_a_division_by_zero():
     assert RequestStats().as_metrics()["speculative_decoding"]["draft_acceptance_rate"] == 0.0
+
+
+@pytest.mark.parametrize("longest", [0, 1, 2, 3])
+def test_the_histogram_reaches_to_the_longest_accepted_run(longest):
+    stats = RequestStats()
+    stats.add(event(4, longest))
+    assert stats.as_metrics()["speculative_decoding"]["acceptance_histogram"] == [0] * longest + [1]

@@ -17,6 +17,7 @@ from outdraft import LLM, SamplingParams
 from outdraft.core.errors import CapabilityError, DecodingError, NumericsError, RequestError
 from outdraft.core.request import Request
 from outdraft.engine.assembly.variant import network_of
+from outdraft.engine.call import Call
 
 GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
 LONG = SamplingParams(max_tokens=400, ignore_eos=True)
@@ -271,3 +272,65 @@ def test_forgetting_waits_for_its_turn_and_tells_its_error(llm, monkeypatch):
     with pytest.raises(CapabilityError, match="it cannot"):
         llm._thread.ask(broken)
     assert llm.generate("abc", GREEDY).finish_reason == "length"
+
+
+def test_a_coroutine_is_woken_for_every_step_of_a_stream_and_once_for_a_whole_text(llm, monkeypatch):
+    arrived, arrival = [], Call.arrival
+
+    async def counted(call):
+        arrived.append(call)
+        await arrival(call)
+
+    monkeypatch.setattr(Call, "arrival", counted)
+    whole = within(60, lambda: asyncio.run(llm.agenerate("abc", GREEDY)))
+    assert len(arrived) == 1 and whole.stats.num_steps > 1
+    within(60, lambda: asyncio.run(_drain(llm.astream("abc", GREEDY))))
+    assert len(arrived) == 1 + whole.stats.num_steps
+
+
+def test_before_a_fork_a_step_that_nobody_waits_for_is_waited_for(llm, monkeypatch):
+    step, entered, go = llm.engine.step, threading.Event(), threading.Event()
+
+    def held():
+        entered.set()
+        go.wait(30)
+        return step()
+
+    stream = llm.stream("abc", LONG)
+    next(stream)
+    worker, send = llm._thread._worker, llm._thread._worker.send
+    monkeypatch.setattr(worker, "send", lambda message: send(message) or go.set())
+    monkeypatch.setattr(llm.engine, "step", held)
+    assert entered.wait(30)
+    stream.close()
+    try:
+        within(60, llm._thread.settle)
+        assert go.is_set() and not worker.is_busy
+    finally:
+        go.set()
+    llm._thread.settle()
+    assert is_empty(llm)
+
+
+def test_before_a_fork_a_step_that_somebody_waits_for_is_not_waited_for(llm, monkeypatch):
+    step, entered, go = llm.engine.step, threading.Event(), threading.Event()
+
+    def held():
+        entered.set()
+        go.wait(30)
+        return step()
+
+    asked = []
+    monkeypatch.setattr(llm.engine, "step", held)
+    (call,) = llm._thread.submit([Request(prompt_token_ids=(5, 6), params=GREEDY)])
+    assert entered.wait(30)
+    monkeypatch.setattr(llm._thread._worker, "send", asked.append)
+    within(60, llm._thread.settle)
+    assert not asked and llm._thread.is_busy
+    go.set()
+    while not call.finished:
+        within(60, call.wait)
+    while llm._thread.is_busy:
+        time.sleep(0.001)
+    llm._thread.settle()
+    assert not asked, "an idle thread is not asked either"

@@ -149,3 +149,12 @@ def test_a_recipe_of_ones_own_has_roles_that_are_checked_when_it_is_read(tmp_pat
         path.write_text(wrong)
         with pytest.raises(ConfigError, match=says):
             read_recipe(path)
+
+
+def test_a_role_that_must_be_filled_in_one_place_must_be_filled(tmp_path):
+    path = tmp_path / "mine.toml"
+    must = '{ method = "draft_model", model = "@draft_model" }'
+    may = '{ method = "universal", model = "@draft_model?" }'
+    for order in ((must, may), (may, must), (may, may)):
+        path.write_text(f'[drafter]\nname = "several"\n[drafter.options]\ndrafters = ["ngram", {", ".join(order)}]\n')
+        assert read_recipe(path).roles == {"draft_model": must in order}
