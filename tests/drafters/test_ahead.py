@@ -5,14 +5,19 @@ from math import prod
 
 import pytest
 from contracts.sides import inside, twin
+from drafters.drafting import sequence
 
+from outdraft.core.draft import Continuation, chain
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import CapabilityError
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find
 from outdraft.core.request import Request
+from outdraft.core.target import Needs
+from outdraft.core.verdict import Verdict
 from outdraft.decode.executor import Overlapped
-from outdraft.drafters.shared.composed.ahead import Guess, first_path
+from outdraft.drafters.shared.composed.ahead import AheadDrafter, Guess, first_path
 from outdraft.testing.contract.ground import requests
 from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.spec_table import DrafterRow
@@ -187,3 +192,18 @@ def test_a_guess_keeps_distributions_and_alternatives_in_step():
         and torch.equal(torch.stack(guess.distributions), q[[1, 4]])
         and guess.others == [[4], []]
     )
+
+
+class Silent:
+    needs, traits = Needs(), Traits(rewinds=True)
+
+
+@pytest.mark.parametrize("size", [1, 3, 300])
+def test_whole_drafts_and_what_survives_behind_them_are_counted(size):
+    """Of whole drafts alone: a token behind a rejected one says nothing."""
+    made, seq = AheadDrafter(Silent(), lambda standing, num_proposed: 0, patient=True), sequence([1, 2])
+    draft = replace(chain([2] * (1 + size)), continuation=Continuation(token=7, q=None))
+    for accepted, token in ((size, 7), (size, 8), (size - 1, 7)):
+        verdict = Verdict(tuple(range(1, accepted + 1)), token, accepted == size)
+        made.observe([Seen(seq=seq, start=1, num_committed=1 + accepted, draft=draft, verdict=verdict)])
+    assert (made.num_reached, made.num_survived) == (2, 1)

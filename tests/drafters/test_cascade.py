@@ -168,6 +168,23 @@ def test_what_is_counted_while_decoding_is_bounded_and_keeps_what_comes_often():
     assert table.after(0) == 77 and len(table._counts[0]) <= 8
 
 
+def test_where_a_ninth_successor_comes_all_lose_a_count():
+    """Those that had but one are gone; what has more stays, and may be overtaken."""
+    table = Bigrams()
+    for follower in (3, 9, 9, 9, 9, 1, 2, 4, 5, 6, 7):
+        table.learn([0, follower])
+    assert table.after(0) == 9, "the commonest one, not the first"
+    table.learn([0, 8])
+    assert table._counts[0] == {9: 3}
+    for follower in (5, 5, 5, 5):
+        table.learn([0, follower])
+    assert table.after(0) == 5
+
+
+def test_the_base_alone_writes_behind_a_text_of_any_length():
+    assert guess(cascade([], ((4,),)), sequence(TEXT[:200])) == TEXT[200:204]
+
+
 SMALL = small_decoder(seed=9)
 
 

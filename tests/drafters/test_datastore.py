@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from outdraft.core.errors import ConfigError
+from outdraft.drafters.shared.look_up.datastore import build
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
 from outdraft.drafters.shared.look_up.datastore.file import HEADER_BYTES, Header, open_datastore
@@ -55,6 +56,51 @@ def test_nothing_is_left_of_a_failure(tmp_path, documents, says):
     with pytest.raises(ConfigError, match=says):
         build_datastore(tmp_path / "store", documents, ENCODER)
     assert not list(tmp_path.iterdir())
+
+
+class Letters:
+    """One id a letter; remembers how many texts were encoded together."""
+
+    vocab_size, fingerprint = 256, ""
+
+    def __init__(self):
+        self.batches = []
+
+    def encode_batch(self, texts):
+        self.batches.append(len(texts))
+        return [list(text.encode()) for text in texts]
+
+
+def test_texts_are_encoded_together(tmp_path):
+    encoder = Letters()
+    header = build_datastore(tmp_path / "store", ["some", "short", "texts"] * 100, encoder).header
+    assert encoder.batches == [300] and header.num_documents == 300 and header.num_tokens == 14 * 100 + 300
+
+
+def test_a_corpus_that_is_too_large_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(build, "MAX_TOKENS", 10)
+    assert build_datastore(tmp_path / "store", DOCUMENTS, ENCODER).header.num_tokens == 10
+    with pytest.raises(ConfigError, match="more than 10 tokens: build several datastores"):
+        build_datastore(tmp_path / "store", [*DOCUMENTS, [], [1]], ENCODER)
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_all_of_the_file_is_taken_before_it_is_mapped(tmp_path, monkeypatch, is_there):
+    """By the system where it can, else by zeros."""
+    if not is_there:
+        monkeypatch.delattr(os, "posix_fallocate", raising=False)
+    monkeypatch.setattr(build, "_PIECE", 7)
+    taken, take_room = [], build._take_room
+
+    def watched(file, num_bytes):
+        take_room(file, num_bytes)
+        file.flush()
+        taken.append((os.fstat(file.fileno()).st_size, num_bytes))
+
+    monkeypatch.setattr(build, "_take_room", watched)
+    header = build_datastore(tmp_path / "store", DOCUMENTS, ENCODER).header
+    assert taken == [(header.num_bytes, header.num_bytes)]
+    assert open_datastore(tmp_path / "store").header == header
 
 
 @pytest.mark.parametrize("when", ["reading", "sorting"])

@@ -7,9 +7,11 @@ import torch
 from drafters.drafting import door, sequence, write
 
 from outdraft.core.draft import host_tree
+from outdraft.core.drafter import Seen
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
+from outdraft.core.verdict import Verdict
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.shared.networks.draft_model import DraftModel
 from outdraft.kernels.library import library
@@ -128,6 +130,39 @@ def test_a_round_without_a_budget_is_made_up_later():
         assert made.propose([seq], [Budget(depth=depth)])[0].num_nodes == depth + 1
 
 
+def counted(made):
+    """How many tokens each pass of the draft model is fed, from now on."""
+    network, fed = made.model._network, []
+    logits = network.logits
+    network.logits = lambda tokens, *rest: fed.append(len(tokens)) or logits(tokens, *rest)
+    return fed
+
+
+def test_what_was_guessed_and_accepted_is_not_read_again():
+    made, seq = drafter(), sequence([1, 2, 3])
+    made.begin([seq])
+    draft = made.propose([seq], [Budget(depth=4)])[0]
+    seq.tokens += [*draft.tokens[1:4].tolist(), 7]  # three of four accepted, and all of the three have rows
+    fed = counted(made)
+    made.propose([seq], [Budget(depth=1)])
+    assert fed == [1] and made.model.cached_ids(seq.id) == seq.tokens
+
+
+def test_a_level_with_several_children_makes_a_tree():
+    assert DraftModelOptions(expansion=(1, 1)).is_chain and not DraftModelOptions(expansion=(2, 1)).is_chain
+    made, seq = drafter(expansion=(2, 1)), sequence([1, 2, 3])
+    made.begin([seq])
+    assert made.propose([seq], [Budget(depth=5)])[0].parents.tolist() == [-1, 0, 0, 1, 2]
+
+
+def test_only_what_a_rule_has_judged_is_told_to_the_model():
+    made, seq, told = drafter(), sequence([1, 2, 3]), []
+    made.model.confirm = lambda seq, num_accepted: told.append(num_accepted)
+    made.observe([Seen(seq=seq, start=0, num_committed=2), Seen(seq=seq, start=2, num_committed=3,
+                                                               verdict=Verdict((1, 2), 5, False))])  # fmt: skip
+    assert told == [2]
+
+
 def test_a_long_prompt_is_read_in_chunks():
     made, seq = audit(drafter(chunk=8)), sequence([i % V for i in range(61)])
     made.begin([seq])
@@ -213,6 +248,8 @@ def test_build_loads_and_checks_the_vocabulary(tmp_path):
         {"beam": -1},
         {"beam": 3, "width": 2},
         {"beam": 3, "replacement": True},
+        {"sinks": -1},
+        {"sinks": (1 << 24) + 1},
         {"quantization": "int2"},
         {"sample": "maybe"},
         {"confidence_threshold": 1.5},

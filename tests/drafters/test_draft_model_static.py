@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 from contracts.sides import twin
+from drafters.drafting import sequence
+from drafters.test_draft_model import small_decoder
 from recording import record_by_tracing
 
 from outdraft.cache.config import CacheConfig
@@ -103,3 +105,16 @@ def test_nothing_is_confirmed_that_the_target_did_not_accept(side):
         assert torch.equal(
             torch.tensor(model.cached_ids(seq.id)), torch.tensor(seq.tokens[: len(model.cached_ids(seq.id))])
         )
+
+
+@pytest.mark.parametrize("num_accepted", [0, 2, 3])
+def test_rows_of_accepted_guesses_are_kept(num_accepted):
+    """Told how many came true, the model reads only what is new to it: the rule's own token and what has no row yet."""
+    decoder = small_decoder()
+    decoder.set_exact(False)
+    model, seq = StaticDraftModel(decoder, call_each_time), sequence([1, 2, 3])
+    model.add(seq.id)
+    found = model.chain_network([seq]).record([0], [4])[1:, 0].tolist()  # the last of the four has no row
+    seq.tokens += [*found[:num_accepted], 22]
+    model.confirm(seq, num_accepted)
+    assert model._unread([seq]) == [[22]] and model.cached_ids(seq.id) == seq.tokens[:-1]

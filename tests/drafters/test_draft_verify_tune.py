@@ -6,6 +6,7 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.core.skip import Skip
 from outdraft.drafters.draft_verify.tune import tune
+from outdraft.drafters.shared.own_layers.skip_sets import alternating
 from outdraft.engine.runner import Runner
 from outdraft.models.inflate import inflate_decoder
 from outdraft.testing.tiny import tiny_model
@@ -38,6 +39,16 @@ def test_an_interrupted_search_goes_on(tmp_path):
     assert tune(measure, 4, trials=9, journal=journal) == best and len(asked) == 10
     tune(measure, 4, trials=1, journal=journal, name="another")
     assert len(asked) == 11
+
+
+def test_the_plain_sets_come_first_then_halves_of_layers_are_chosen_apart(tmp_path):
+    asked = []
+    best = tune(lambda skip: asked.append(skip) or planted(skip), 12, trials=8, journal=tmp_path / "skip.trials")
+    assert asked[:3] == [alternating(12, ratio) for ratio in (0.0, 0.25, 0.45)] and len(set(asked[:3])) == 3
+    tried = asked[3:]
+    assert any(skip.attention - skip.mlp for skip in tried) and any(skip.mlp - skip.attention for skip in tried)
+    assert all(0 < len(skip) < 24 for skip in tried)
+    assert best.skip in asked and best.num_trials == 8
 
 
 @pytest.mark.slow

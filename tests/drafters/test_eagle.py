@@ -7,6 +7,7 @@ import torch
 from drafters.drafting import best_children, door, sequence, write
 
 from outdraft.core.draft import host_tree
+from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.eagle.drafter import EagleDrafter, EagleOptions
@@ -153,6 +154,27 @@ def test_only_true_features_are_kept():
     again = made.propose([seq], [Budget(depth=3)])[0]
     assert torch.equal(first.tokens, again.tokens)
     assert NET.num_rows - before == 1 + 4  # the last pair, and two expanded nodes on each of two levels
+
+
+@pytest.mark.parametrize(("width", "size"), [(1, 4), (2, 2)])
+def test_a_width_of_one_is_a_chain_and_the_size_of_trees_does_not_cut_it(width, size):
+    made, seq = drafter(width=width, nodes=2), sequence([1, 2, 3, 4])
+    write_one_round(made, seq)
+    assert made.propose([seq], [Budget(depth=4)])[0].num_nodes == 1 + size
+
+
+def test_asked_twice_it_reads_the_last_of_several_pieces_again():
+    """Pairs of two passes wait; the second time only the last pair is read, with its own feature."""
+    made, seq = drafter(width=1), sequence([1, 2, 3, 4])
+    write_one_round(made, seq)
+    seq.tokens.append(5)
+    one_hot = torch.nn.functional.one_hot(torch.tensor(seq.tokens[-2:-1]), V).double()
+    seen = {tap: 1.5 * one_hot / 1.5 for tap in NET.config.taps}
+    made.observe([Seen(seq=seq, start=len(seq.tokens) - 2, num_committed=1, hidden=seen)])
+    first, again = (made.propose([seq], [Budget(depth=3)])[0] for _ in range(2))
+    assert first.num_nodes == 4 and torch.equal(first.tokens, again.tokens)
+    for i, token in enumerate(again.tokens[1:].tolist()):
+        assert token == fresh_logits(seq.tokens, again.tokens[1 : 1 + i].tolist()).argmax()
 
 
 def test_unseen_rows_leave_a_gap_but_no_harm():

@@ -88,6 +88,15 @@ def test_what_has_become_text_counts_as_certain():
     assert tree.tokens == [-1] and tree.num_fed == 0
 
 
+def test_no_node_is_fed_whose_children_would_not_be_offered():
+    """`max_nodes` are offered beside the pending token: a node with as many better ones above it goes no further."""
+    tree = PacedTree(2)
+    tree.feed(0, [(7, 0.5), (8, 0.3)])
+    assert tree.likeliest(3, 1) == 1
+    tree.feed(1, [(6, 0.9)])  # a path of 0.45, behind 1.0 and 0.5
+    assert tree.likeliest(3, 1) is None and tree.likeliest(3, 2) == 3
+
+
 def test_what_the_model_holds_for_impossible_is_no_guess():
     tree = PacedTree(2)
     tree.feed(0, [(7, 1.0), (8, 0.0)])

@@ -6,6 +6,8 @@ from drafters.drafting import make, sequence, write
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.errors import ConfigError
+from outdraft.core.policy import Budget
+from outdraft.drafters.magicdec import drafter as magicdec
 from outdraft.drafters.magicdec.select import snapkv_rows, streaming_rows
 from outdraft.drafters.shared.own_layers.sparse_view import last_queries
 from outdraft.engine.runner import Runner
@@ -120,6 +122,22 @@ def test_queries_of_the_last_rows_do_not_depend_on_how_many_are_asked_and_touch_
         assert queries.shape == (3, 4, 8)
         torch.testing.assert_close(queries, whole[layer][-3:], atol=1e-9, rtol=0)
     CacheRecheck(runner)(seq, seq.tokens[:-1])
+
+
+@pytest.mark.parametrize(("max_len", "is_asked"), [(30, True), (29, True), (28, False)])
+def test_queries_are_asked_where_there_is_room_for_their_rows(max_len, is_asked, monkeypatch):
+    """Else, at the end of the context, the plain window is taken."""
+    runner, asked = Runner(MODEL), []
+    drafter = make("magicdec", runner, select="snapkv", budget=9, observe=8)
+    seq = sequence([1, 2, 3] * 7, k=0)
+    with pytest.raises(ZeroDivisionError):
+        write([seq], runner, make("none"), each_step=lambda _: 1 / 0)
+    assert seq.num_cached == 21
+    seq.max_len = max_len
+    monkeypatch.setattr(magicdec, "last_queries", lambda *given: asked.append(given) or last_queries(*given))
+    drafter.begin([seq])
+    assert drafter.propose([seq], [Budget(depth=2)])[0].num_nodes == 3
+    assert bool(asked) == is_asked and drafter.views.rows.length(seq.id) == 9
 
 
 @pytest.mark.parametrize(

@@ -184,3 +184,9 @@ def test_refusals():
         make("merge", Port, drafters=({"model": "x"},))
     with pytest.raises(CapabilityError, match="roles"):
         merged(Draft(tokens=torch.tensor([9]), parents=torch.tensor([-1]), roles=torch.tensor([0])))
+
+
+def test_the_first_of_several_drafters_sees_the_sequence_itself():
+    """So a drafter draws alike alone and among others."""
+    seq = sequence([1, 2])
+    assert in_lane(seq, 0) is seq and in_lane(seq, 1) is not seq

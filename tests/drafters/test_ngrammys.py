@@ -108,6 +108,24 @@ def test_progress_is_told_and_kept(port, tmp_path, monkeypatch, caplog):
     assert [record.args[:2] for record in caplog.records] == [(done, VOCAB) for done in range(20, VOCAB, 20)]
 
 
+def test_what_is_left_is_told_of_what_this_build_has_done(port, tmp_path, monkeypatch, caplog):
+    """A build that goes on counts its own seconds and its own tokens: here a token a second."""
+    monkeypatch.setattr(cache, "fill", lambda tables, score: fill(tables, score, batch=20))
+
+    def interrupted(ids):
+        if len(ids) == 20 and ids[0] == 100:
+            raise KeyboardInterrupt
+        return port.table[ids[:, 0]]
+
+    with pytest.raises(KeyboardInterrupt):
+        cache.load_tables(interrupted, VOCAB, width=4, directory=str(tmp_path))
+    monkeypatch.setattr(cache, "_SAVE_EVERY", 0)
+    monkeypatch.setattr(cache, "monotonic", lambda: float(port.num_scored))
+    with caplog.at_level(logging.WARNING):
+        cache.load_tables(port.score, VOCAB, width=4, directory=str(tmp_path))
+    assert [record.args[:3] for record in caplog.records] == [(n, VOCAB, VOCAB - n) for n in (120, 140, 160, 180)]
+
+
 def test_an_unreadable_file_is_made_again(port, tmp_path, caplog):
     cache.load_tables(port.score, VOCAB, width=4, directory=str(tmp_path))
     path = next(tmp_path.iterdir())

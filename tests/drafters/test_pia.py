@@ -60,6 +60,26 @@ def test_budgets():
     assert guess(drafter, [1]).num_nodes == 1
 
 
+def test_branches_are_cut_to_their_length_and_enter_when_they_are_whole():
+    drafter = make("pia", branch=5, min_match=1, max_match=2)
+    seq = sequence([0])
+    drafter.begin([seq])
+    for token, whole in ((1, 0), (2, 0), (3, 0), (4, 0), (5, 5), (6, 10)):
+        seq.tokens.append(token)
+        drafter.propose([seq], [Budget(depth=2)])
+        assert drafter._outputs.num_nodes == whole
+    finish(drafter, list(range(20, 40)))
+    for start in range(20, 35):
+        branch = list(range(start, start + 6))
+        assert drafter._outputs.find(branch[:5]) is not None and drafter._outputs.find(branch) is None
+
+
+def test_a_guess_is_no_deeper_than_its_budget():
+    text = list(range(330))
+    deep = guess(make("pia", branch=400, nodes=4096), [*text, 0, 1], depth=300)
+    assert deep.tokens.tolist() == text[1:302]
+
+
 def test_outputs_are_shared_while_they_are_written():
     text = random.Random(1).choices(range(300), k=30) * 6
     drafter = make("pia")

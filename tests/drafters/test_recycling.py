@@ -11,6 +11,8 @@ from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.ranges import MOST_NODES
+from outdraft.drafters.recycling.drafter import RecyclingOptions
 from outdraft.drafters.recycling.template import share, template
 from outdraft.testing.table_target import TableTarget
 
@@ -157,3 +159,17 @@ def test_the_second_request_takes_few_passes():
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         make("recycling", Port(), **bad)
+
+
+def test_what_follows_the_last_token_of_the_vocabulary_follows_no_other():
+    drafter, last = make("recycling", Port(4), width=2, levels=(2, 2)), sequence([1, 3])
+    logits = torch.tensor([[0.0, 2.0, 1.0, 0.0]])
+    drafter.observe([Seen(seq=last, start=0, num_committed=1, draft=chain([3]), logits=logits)])
+    assert draft(drafter, 3).tokens.tolist() == [3, 1, 2]  # nothing is known of 1 and 2
+    assert draft(drafter, 0).tokens.tolist() == [0]
+
+
+def test_a_tree_has_at_most_so_many_nodes():
+    assert sum(RecyclingOptions(levels=(MOST_NODES - 1, 1)).levels) == MOST_NODES
+    with pytest.raises(ConfigError, match="levels"):
+        RecyclingOptions(levels=(MOST_NODES, 1))

@@ -173,6 +173,20 @@ def test_costs_are_measured_on_the_target(tmp_path):
     assert 0 < made.draft_cost < 1
 
 
+@pytest.mark.parametrize(("most", "sizes"), [(1, [1]), (2, [1, 2]), (16, [1, 2, 4, 8, 16]), (17, [1, 2, 4, 8, 16, 17])])
+def test_every_size_is_measured_once(most, sizes):
+    asked = []
+
+    class Port:
+        @staticmethod
+        def pass_seconds(rows):
+            asked.append(rows)
+            return 2.0 * rows
+
+    assert measure_passes(door(Port), most) == pytest.approx([2.0 * m for m in range(1, most + 1)])
+    assert asked == sizes
+
+
 @pytest.mark.parametrize(
     "bad",
     [

@@ -7,7 +7,7 @@ import pytest
 from drafters.drafting import sequence
 
 from outdraft.core.policy import Budget
-from outdraft.drafters.shared.look_up.span_index import Sequel, look_up
+from outdraft.drafters.shared.look_up.span_index import BORDER, Sequel, copy_on, look_up
 from outdraft.drafters.shared.look_up.trie import Trie
 
 
@@ -64,6 +64,13 @@ def test_budgets(depth, nodes, wanted):
     assert draft.num_nodes == 1 + wanted
     assert draft.tokens[0] == 8
     assert index.read == (3 if wanted else 0)  # a look-up without a budget costs nothing
+
+
+def test_a_copy_ends_with_the_text_or_at_a_border_unless_it_goes_on_with_itself():
+    text = [1, 2, 3, BORDER, 4, 5]
+    assert copy_on(text, 1, 5) == copy_on(text, 1, 5, wrap=True) == [2, 3]
+    assert copy_on(text, 4, 5) == [4, 5] and copy_on(text, 4, 1) == [4] and copy_on(text, 6, 5, wrap=True) == []
+    assert copy_on(text, 4, 5, wrap=True) == [4, 5, 4, 5, 4]
 
 
 def test_no_tree_larger_than_the_context():

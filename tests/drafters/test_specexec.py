@@ -81,6 +81,20 @@ def test_a_greedy_request_gets_deeper_trees_a_sampled_one_those_of_its_distribut
     assert paths(trees[0.0]) == paths(trees[0.3]) and deepest[0.0] > deepest[1.0]
 
 
+def test_nodes_whose_children_are_out_of_reach_are_not_fed():
+    """A child scores less than its parent, by the decay at least."""
+    shape = BestFirst(nodes=500, beams=8, branch=9, decay=0.8, min_log_prob=-4.0)
+    tree = Tree(sequence([1, 2]), shape, max_depth=30, max_nodes=500, temperature=1.0)
+    grow_trees([tree], feed, sample="greedy")
+    assert len(tree.tokens) < 500, "only the least score ends it"
+    assert all(tree.scores[node] + log(0.8) > -4.0 for node in tree.expanded)
+    assert len(tree.expanded) < len(tree.tokens)
+
+
+def test_paths_may_keep_all_of_their_worth():
+    assert SpecExecOptions(decay=1.0).decay == 1.0
+
+
 def test_a_batch_does_not_change_a_tree():
     texts = ([1, 2], [3], [4, 4])
     together = grow([sequence(t) for t in texts], nodes=30, beams=4)[0]
@@ -143,7 +157,16 @@ def test_modelled_speed_up_when_a_pass_costs_fifty_draft_steps():
 
 
 @pytest.mark.parametrize(
-    "bad", [{"nodes": 0}, {"nodes": 5000}, {"beams": 0}, {"decay": 0.0}, {"min_log_prob": 1.0}, {"temperature": 0.0}]
+    "bad",
+    [
+        {"nodes": 0},
+        {"nodes": 5000},
+        {"beams": 0},
+        {"decay": 0.0},
+        {"decay": 1.1},
+        {"min_log_prob": 1.0},
+        {"temperature": 0.0},
+    ],
 )
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):

@@ -10,7 +10,7 @@ import torch
 from verify.distributions import rule
 
 from outdraft.core.draft import Draft, host_tree
-from outdraft.drafters.shared.limits import Cutoff
+from outdraft.drafters.shared.limits import MAX_NODES, Cutoff
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Joint
 from outdraft.drafters.shared.trees.tree import Tree
@@ -206,6 +206,28 @@ def test_levels_have_so_many_nodes():
     few = grow(random_table(9, 1, 3, top_k=1), (0,), size=4, depth=3)  # there is but one path
     assert [len(level) for level in levels(few)] == [1, 1, 1]
     torch.testing.assert_close(draft.q[0], flat((0,)))
+
+
+class Asked:
+    """Coins that remember where they were asked."""
+
+    def __init__(self):
+        self.parents, self.tokens = [], []
+
+    def draw(self, distribution, depth, ordinal, count=1):
+        is_token = len(distribution) == 9
+        (self.tokens if is_token else self.parents).append((depth, ordinal))
+        return [int(distribution.argmax())]
+
+
+def test_parents_are_drawn_by_coins_that_no_token_asks():
+    """One pair of draws for each node; those of parents stand aside of every depth and ordinal of any tree."""
+    coins = Asked()
+    draft = grow(random_table(9, 1, 3), (0,), coins, size=3, depth=3)
+    depths = host_tree(draft).depths
+    assert coins.tokens == [(depths[node] - 1, node) for node in range(1, 10)]
+    first, _ = coins.parents[0]
+    assert coins.parents == [(first + i, first + i) for i in range(9)] and first > MAX_NODES
 
 
 def test_a_path_too_rare_for_a_number_is_still_a_path():

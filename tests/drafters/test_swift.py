@@ -145,6 +145,33 @@ def test_the_search_begins_plainly_and_ends_in_three_ways():
     assert Search(SearchOptions(), 2).is_over  # nothing between the ends
 
 
+def test_a_search_begins_however_little_patience_it_has():
+    search = Search(SearchOptions(max_fruitless=1), 12)
+    assert not search.is_over
+    search.trial(lambda skip: 0.5)
+    assert not search.is_over  # the first one is better than nothing
+    search.trial(lambda skip: 0.5)
+    assert search.is_over
+
+
+def test_a_trial_needs_room_for_its_rows_and_no_more(monkeypatch):
+    drafter, tried = make("swift", Runner(MODEL), context=5), []
+    monkeypatch.setattr(drafter, "_agreement", lambda seq, count, skip: tried.append(seq) or 0.5)
+    fits, tight, short = (sequence([1] * 20, max_len=max_len) for max_len in (31, 30, 31))
+    for seq, num_output in ((fits, 7), (tight, 7), (short, 4)):
+        seq.tokens += [2] * num_output
+        seq.num_cached = len(seq.tokens) - 1
+    drafter._try_one([tight, short])
+    assert not tried and drafter.search.num_trials == 0
+    drafter._try_one([tight, fits, short])
+    assert tried == [fits] and drafter.search.num_trials == 1
+
+
+def test_a_drawn_chain_without_a_step_has_no_siblings():
+    tree = add_siblings(sequence([1, 2], temperature=1.0), chain([2]), [], 9, "match")
+    assert tree.num_nodes == 1 and tree.q is None
+
+
 def test_advice_goes_where_scores_were_high():
     def score(chosen):
         return sum(chosen[:3]) / 3

@@ -9,6 +9,7 @@ import torch
 from contracts.sides import twin
 from drafters.drafting import make, sequence, write
 
+from outdraft.core.draft import Continuation
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.triforce import middle
@@ -148,6 +149,41 @@ def test_a_small_model_with_a_streaming_cache_goes_on_beyond_its_context(tmp_pat
     assert passes[None] > 4  # the middle level goes on alone, token by token
     assert passes[16] < passes[None] - 1
     assert drafter._small.model._cache.num_dropped > 40
+
+
+def test_room_for_the_whole_chain_is_taken_at_once(small):
+    """Whatever was guessed by then, every pass of the middle level asks for rows up to the chain's end."""
+    runner = Runner(MODEL)
+    seqs = [sequence(p, k=0) for p in PROMPTS]
+    with pytest.raises(ZeroDivisionError):
+        write(seqs, runner, make("none"), each_step=lambda live: live[-1].num_output < 2 or 1 / 0)
+    drafter, asked = make("triforce", runner, draft=small, draft_depth=1, budget=8, chunk=2), []
+    drafter.begin(seqs)
+    extend = drafter.views.extend
+
+    def watched(seqs, offsets, counts, rooms):
+        asked.extend((seq.id, offset + room) for seq, offset, room in zip(seqs, offsets, rooms, strict=True))
+        assert all(count <= room for count, room in zip(counts, rooms, strict=True))
+        return extend(seqs, offsets, counts, rooms)
+
+    drafter.views.extend = watched
+    drafter.propose(seqs, [Budget(depth=depth) for depth in (6, 4, 2)])
+    assert len(asked) > 5 and set(asked) == {(seq.id, depth) for seq, depth in zip(seqs, (6, 4, 2), strict=True)}
+
+
+def test_no_two_verdicts_of_the_middle_level_share_a_coin():
+    ordinals = []
+
+    class Asked:
+        def draw(self, distribution, depth, ordinal, count=1):
+            ordinals.append(ordinal)
+            return [int(distribution.argmax())]
+
+    made = middle.Middle([replace(sequence([1, 2], temperature=1.0), draft_coins=lambda _: Asked())], "match")
+    logits, q = torch.tensor([0.0, 9.0, -torch.inf]), torch.tensor([0.1, 0.1, 0.8])
+    for depth in range(6):  # an impossible guess: it is judged, then another token is drawn in its place
+        assert made.write(0, logits, [[1] * depth], Continuation(token=2, q=q))[0] == 1
+    assert made.num_rejected == 6 and len(ordinals) == len(set(ordinals)) == 12
 
 
 def test_what_it_refuses():

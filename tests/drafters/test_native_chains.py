@@ -1,0 +1,52 @@
+"""Chains that the kernels write in one call are those that they write token by token."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from contracts.test_native_drafters import PROMPTS, ROWS, NativeSubject, first_guesses
+
+from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
+from outdraft.drafters.draft_model import drafter as draft_model
+from outdraft.drafters.eagle import drafter as eagle
+from outdraft.drafters.early_exit import drafter as early_exit
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.own_layers import own_chain
+from outdraft.kernels.library import library
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
+PLACES = (draft_model, eagle, early_exit, own_chain)
+CHAINS = [row for row in ROWS if row.label != "tree"]
+
+
+@pytest.fixture(scope="module", params=CHAINS, ids=lambda row: row.name)
+def subject(request, tmp_path_factory):
+    return NativeSubject(request.param, tmp_path_factory.mktemp("side"))
+
+
+@pytest.mark.parametrize("params", [SamplingParams(), SamplingParams(temperature=0.8)], ids=["greedy", "sampled"])
+def test_one_call_writes_what_steps_write(subject, params, monkeypatch):
+    called = []
+
+    def grow(seqs, depths, network, *rest, steps, **more):
+        chain = network.chain
+        assert chain is not None
+        counted = None if steps else lambda *given: called.append(steps) or chain(*given)
+        return grow_chains(seqs, depths, replace(network, chain=counted), *rest, **more)
+
+    drafts = {}
+    for steps in (True, False):
+        for place in PLACES:
+            monkeypatch.setattr(
+                place, "grow_chains", lambda *given, steps=steps, **more: grow(*given, steps=steps, **more)
+            )
+        drafts[steps] = first_guesses(subject, PROMPTS, params, budget=Budget(depth=4))
+    assert called == [False]
+    for one, other in zip(drafts[True], drafts[False], strict=True):
+        assert one.num_nodes == 5 and torch.equal(one.tokens, other.tokens)
+        assert (one.q is None) == (other.q is None) and (one.resume is None) == (other.resume is None)
+        if one.q is not None:
+            torch.testing.assert_close(one.q, other.q, atol=1e-5, rtol=0)
+        if one.resume is not None:
+            torch.testing.assert_close(one.resume.hidden, other.resume.hidden, atol=1e-2, rtol=1e-2)
