@@ -9,6 +9,9 @@ from drafters.drafting import make, run_pending, sequence, write
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.drafters.draft_verify.drafter import DraftVerifyOptions
+from outdraft.drafters.shared.networks.draft_network import target_network
+from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
 from outdraft.drafters.shared.own_layers.skip_sets import alternating, load_skip, save_skip
 from outdraft.engine.runner import Runner
 from outdraft.models.inflate import inflate_decoder
@@ -74,6 +77,25 @@ def test_a_budget_may_ask_for_surer_tokens():
     strict, free = drafter.propose(seqs, [Budget(depth=4, confidence=1.0), Budget(depth=4)])
     assert strict.num_nodes == 2 and free.num_nodes == 5  # the unsure token stays and ends its chain
     assert 0 < float(strict.confidence[1]) < 1 and len(free.confidence) == 5
+
+
+def test_texts_that_leave_out_other_layers_share_a_batch():
+    """Each row of logits comes back to its own text, whichever pass it was in."""
+    runner, skips = Runner(MODEL), [Skip(mlp=frozenset({1})), NO_SKIP, Skip(mlp=frozenset({1})), Skip(frozenset({2}))]
+    seqs = [sequence(prompt, k=0) for prompt in ([1, 2, 3, 4], [5], [6, 7], [8, 9, 10])]
+    with pytest.raises(ZeroDivisionError):
+        write(seqs, runner, make("none"), each_step=lambda _: 1 / 0)
+    network, options = target_network(runner.port), DraftVerifyOptions()
+
+    def chains(seqs, skips):
+        budgets = [Budget(depth=3)] * len(seqs)
+        return grow_own_chains(seqs, budgets, network, runner.port.rows.tentative, options, skips)
+
+    together = chains(seqs, skips)
+    for seq, skip, draft in zip(seqs, skips, together, strict=True):
+        (alone,) = chains([seq], [skip])
+        assert draft.tokens.tolist() == alone.tokens.tolist() and draft.num_nodes == 4
+    assert chains(seqs[:1], [NO_SKIP])[0].tokens.tolist() != together[0].tokens.tolist()
 
 
 def test_alternating_keeps_the_ends():

@@ -65,6 +65,14 @@ def test_tree_is_the_best_by_path_probability(nodes, width, beam):
         assert paths(warm) == brute_force(tokens, 4, nodes, width, beam, temperature=0.9)  # a request's own
 
 
+def test_the_pending_token_is_certain():
+    """Confidences are told of every node, the pending token's included: it is text."""
+    for nodes in (4, 100):  # cut to its best nodes, and whole
+        draft = grow([sequence([1, 2])], nodes=nodes, threshold=0.01)[0]
+        assert draft.confidence[0] == 1.0 and len(draft.confidence) == draft.num_nodes
+        assert all(0 < sure < 1 for sure in draft.confidence[1:].tolist())
+
+
 def test_different_sequences_have_different_trees():
     seqs = [sequence([1, 2]), sequence([5]), sequence([7, 7])]
     together = grow(seqs)

@@ -14,6 +14,7 @@ from outdraft.drafters.early_exit import drafter as early_exit
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.own_layers import own_chain
 from outdraft.kernels.library import library
+from outdraft.models.open_port import Rows
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 PLACES = (draft_model, eagle, early_exit, own_chain)
@@ -50,3 +51,19 @@ def test_one_call_writes_what_steps_write(subject, params, monkeypatch):
             torch.testing.assert_close(one.q, other.q, atol=1e-5, rtol=0)
         if one.resume is not None:
             torch.testing.assert_close(one.resume.hidden, other.resume.hidden, atol=1e-2, rtol=1e-2)
+
+
+@pytest.mark.parametrize(
+    "row", [row for row in CHAINS if row.drafter in ("early_exit", "draft_verify")], ids=lambda row: row.name
+)
+def test_room_for_all_rows_of_a_chain_is_taken_before_it_is_written(row, tmp_path, monkeypatch):
+    """A row for each token that is fed; the early exit feeds the last one, too."""
+    tentative, asked = Rows.tentative, []
+
+    def watched(self, seqs, offset, rooms):
+        asked.append((offset, list(rooms)))
+        return tentative(self, seqs, offset, rooms)
+
+    monkeypatch.setattr(Rows, "tentative", watched)
+    first_guesses(NativeSubject(row, tmp_path), PROMPTS, SamplingParams(), budget=Budget(depth=4))
+    assert asked == [(0, [4 + (row.drafter == "early_exit")] * len(PROMPTS))]

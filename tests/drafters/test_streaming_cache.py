@@ -5,6 +5,7 @@ import torch
 from drafters.drafting import make, sequence, write
 
 from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.drafters.shared.networks import draft_cache
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Text
 from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingCache
 from outdraft.engine.runner import Runner
@@ -75,6 +76,15 @@ def test_a_window_that_holds_the_text_changes_nothing(tmp_path):
         assert drafter.model.is_empty
     assert accepted[0] == accepted[1] != accepted[2]
     assert isinstance(drafter.model._cache, StreamingCache) and drafter.model._cache.num_dropped > 30
+
+
+def test_a_chunk_has_room_of_its_own_behind_what_is_kept(monkeypatch):
+    """Not the room that is meant for guesses."""
+    monkeypatch.setattr(draft_cache, "MAX_NODES", 0)
+    model = DraftModel(tiny_model(vocab=31), chunk=16, stream=STREAM)
+    model.add(0)
+    read(model, TEXT)
+    assert model.cached_ids(0) == TEXT and model._cache.rows.length(0) == STREAM.size
 
 
 def test_what_it_refuses(tmp_path):
