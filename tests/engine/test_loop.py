@@ -1,11 +1,14 @@
 """The loop's own edges: what it drops, and what it refuses before any work."""
 
+from math import inf
+
 import pytest
 
+from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.testing.spec_table import DrafterRow
-from outdraft.testing.subject import Subject
+from outdraft.testing.subject import Subject, run
 
 
 @pytest.fixture
@@ -13,8 +16,8 @@ def engine(tmp_path):
     return Subject(DrafterRow(drafter="none"), tmp_path).engine()
 
 
-def request(max_tokens=8):
-    return Request(prompt_token_ids=(5, 6), params=SamplingParams(max_tokens=max_tokens))
+def request(*ids, max_tokens=8, **params):
+    return Request(prompt_token_ids=ids or (5, 6), params=SamplingParams(max_tokens=max_tokens, **params))
 
 
 @pytest.mark.logs_faults
@@ -34,3 +37,33 @@ def test_every_request_is_dropped_though_one_cannot_be_cleared_away(engine, monk
     engine.add(request())
     engine.abandon()
     assert tried == seqs and not engine.has_work
+
+
+def test_ids_are_the_vocabularys(engine):
+    assert all(outcome.seq.finish_reason == "length" for outcome in run(engine, [request(0), request(60)]))
+    for wrong in (-1, 61):
+        for bad in (request(5, wrong), request(logit_bias={wrong: 1.0}), request(stop_token_ids=(wrong,))):
+            with pytest.raises(RequestError, match=f"{wrong}.* outside the vocabulary of 61"):
+                engine.add(bad)
+    assert not engine.has_work
+
+
+def test_a_prompt_leaves_room_for_one_token(tmp_path):
+    engine = Subject(DrafterRow(drafter="none"), tmp_path).engine(max_len=4)
+    (outcome,) = run(engine, [request(5, 6, 7)])
+    assert (outcome.seq.finish_reason, outcome.seq.num_output) == ("length", 1)
+    with pytest.raises(RequestError, match="has 4 tokens, the context holds 4"):
+        engine.add(request(5, 6, 7, 8))
+
+
+def test_one_token_may_be_left_and_none_may_not(engine):
+    all_but = {token: -inf for token in range(61) if token != 17}
+    (outcome,) = run(engine, [request(logit_bias=all_but)])
+    assert outcome.seq.output == [17] * 8
+    with pytest.raises(RequestError, match="logit_bias forbids all 61 tokens"):
+        engine.add(request(logit_bias={**all_but, 17: -inf}))
+    with pytest.raises(RequestError, match="logit_bias and min_tokens forbids all 61 tokens"):
+        engine.add(request(logit_bias=all_but, stop_token_ids=(17,), min_tokens=1))
+    (outcome,) = run(engine, [request(logit_bias=all_but, stop_token_ids=(17,))])
+    assert outcome.seq.finish_reason == "stop"
+    assert run(engine, [request(logit_bias=dict.fromkeys(range(61), -1.0))])[0].seq.finish_reason == "length"

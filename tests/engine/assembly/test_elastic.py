@@ -173,7 +173,7 @@ def test_a_load_that_fails_is_tried_again_by_the_next_request():
     assert write(engine).finish_reason == "length"
 
 
-@pytest.mark.parametrize("bad", [{"min_free": 0}, {"margin": 1.5}])
+@pytest.mark.parametrize("bad", [{"min_free": 0}, {"min_free": -0.1}, {"margin": 1}, {"margin": 1.5}])
 def test_options_out_of_range(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         ElasticOptions(**bad)
