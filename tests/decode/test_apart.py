@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from decode.troubled import BAD_GUESSES, CULPRIT, Boom, Troubled
 
 from outdraft.cache.paged import PagedCache
-from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Traits
 from outdraft.core.errors import CapabilityError, DecodingError, NumericsError, RequestError
 from outdraft.core.params import SamplingParams
@@ -25,14 +25,9 @@ from outdraft.testing.tiny import tiny_model
 from outdraft.verify.auto import METHOD as AUTO
 
 PROMPTS = [(3, 1), (5, 2, 6), (7, 4), (1, 1)]
-CULPRIT = 2  # of the four
 WAYS = {"greedy": {}, "seeded": {"temperature": 1.0, "seed": 4}, "unseeded": {"temperature": 1.0}}
 
 pytestmark = pytest.mark.logs_faults
-
-
-class Boom(Exception):
-    """What a plug-in may raise."""
 
 
 def requests(way="greedy", **culprit) -> list[Request]:
@@ -211,64 +206,6 @@ def test_a_rule_that_raises(drafted):
     else:
         assert isinstance(ended(outcomes[CULPRIT]), DecodingError)
         assert "Boom: in the rule" in str(ended(outcomes[CULPRIT]))
-
-
-BAD_GUESSES = ("parents", "ids", "count", "empty", "other", "none", "text", "lists", "stale", "width")
-
-
-class Troubled:
-    """The oracle, whose one verb raises for the culprit from the second time on."""
-
-    def __init__(self, table: TableTarget, verb: str) -> None:
-        self.inner, self.verb, self.calls, self.ended = oracle(table.next_logits), verb, 0, []
-        self.needs = self.inner.needs
-        self.traits = Traits(ahead=self.ahead)
-
-    def _meet(self, verb, seqs):
-        if verb == self.verb and any(seq.id == CULPRIT for seq in seqs):
-            self.calls += 1
-            if self.calls > (verb not in ("begin", "end")):
-                raise Boom(verb)
-
-    def begin(self, seqs):
-        self.inner.begin(seqs)
-        self._meet("begin", seqs)
-
-    def propose(self, seqs, budgets):
-        self._meet("propose", seqs)
-        drafts = self.inner.propose(seqs, budgets)
-        if self.verb in BAD_GUESSES:
-            at = next((i for i, seq in enumerate(seqs) if seq.id == CULPRIT), None)
-            if at is not None:
-                draft = drafts[at]
-                drafts[at] = {
-                    "parents": Draft(tokens=draft.tokens, parents=draft.parents.flip(0)),
-                    "ids": chain([int(draft.tokens[0]), 10**6]),
-                    "empty": Draft(tokens=draft.tokens[:0], parents=draft.parents[:0]),
-                    "other": chain([(int(draft.tokens[0]) + 1) % 11, 3]),
-                    "none": None,
-                    "text": "a guess",
-                    "lists": Draft(tokens=draft.tokens.tolist(), parents=draft.parents.tolist()),
-                    "stale": chain([(int(draft.tokens[0]) + 1) % 11]),
-                    "width": replace(chain([int(draft.tokens[0])]), q=torch.ones(1, 5) / 5, mask=torch.ones(3, 3)),
-                    "count": draft,
-                }[self.verb]
-                if self.verb == "count":
-                    drafts.pop(at)
-        return drafts
-
-    def ahead(self, seqs, drafts, is_over):
-        self._meet("ahead", seqs)
-        return [None] * len(drafts)
-
-    def observe(self, seen):
-        self._meet("observe", [one.seq for one in seen])
-        self.inner.observe(seen)
-
-    def end(self, seqs):
-        self.ended += [seq.id for seq in seqs]
-        self.inner.end(seqs)
-        self._meet("end", seqs)
 
 
 @pytest.mark.parametrize("way", WAYS)
