@@ -1,8 +1,5 @@
 """Token-level intersection: all that both vocabularies have is mapped; a policy's cutoff ends its chains."""
 
-from math import ceil
-
-import pytest
 import torch
 from contracts.sides import stranger, toy_codec
 from drafters.drafting import sequence
@@ -50,16 +47,3 @@ def test_a_text_is_retold_only_where_a_guess_is_wanted(tmp_path):
     drafts = drafter.propose(seqs, [Budget(depth=0), Budget(depth=1)])
     assert [draft.num_nodes for draft in drafts] == [1, 2]
     assert [bool(drafter._texts[seq.id].ids) for seq in seqs] == [False, True]
-
-
-@pytest.mark.parametrize("depth", [1, 3, 8])
-def test_universal_asks_for_as_many_tokens_as_the_text_so_far_took(depth, tmp_path):
-    """Where the draft model's tokens are the shorter ones it writes more of them, else fewer."""
-    subject = Subject(DrafterRow(drafter="universal", side=stranger, codec=toy_codec), tmp_path)
-    drafter, seq = subject.engine().parts.drafter, sequence(list(range(5, 45)))
-    drafter.begin([seq])
-    text = drafter._texts[seq.id]
-    text.update(seq.tokens)
-    share = len(text.ids) / 40
-    assert share != 1
-    assert drafter._length(seq, depth) == ceil(depth * share) and drafter._length(seq, 0) == 0
