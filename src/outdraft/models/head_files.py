@@ -4,8 +4,9 @@ Nothing is believed that the files claim: the configuration's types and sizes ar
 without memory first, so that shapes are compared before any is taken.
 """
 
+import json
 from collections.abc import Callable
-from dataclasses import fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, TypeVar, get_type_hints
 
@@ -18,10 +19,20 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
 from outdraft.models.fields import MOST_CHANNELS
 from outdraft.models.load import read_json
-from outdraft.weights.safetensors import TensorStore
+from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 
 Config = TypeVar("Config")
 Net = TypeVar("Net", bound=nn.Module)
+
+
+def save_head(
+    net: nn.Module, config: Any, directory: Path, *, model_type: str, dtype: torch.dtype | None = None
+) -> None:
+    """Write a network's parameters and its configuration, a dataclass. `dtype`: of the file; its own by default."""
+    directory.mkdir(parents=True, exist_ok=True)
+    told = {"model_type": model_type, **asdict(config)}
+    (directory / "config.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    save_tensors({name: p.detach().to(dtype or p.dtype) for name, p in net.named_parameters()}, directory / SINGLE)
 
 
 def load_head(

@@ -163,8 +163,11 @@ def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> St
     return stored
 
 
-def save_model(decoder: Decoder, directory: str | Path) -> None:
-    """Write config.json and model.safetensors as transformers reads them; quantized maps in our own layout."""
+def save_model(decoder: Decoder, directory: str | Path, dtype: torch.dtype | None = None) -> None:
+    """Write config.json and model.safetensors as transformers reads them; quantized maps in our own layout.
+
+    `dtype`: of the floats in the file; the decoder's own by default.
+    """
     directory = Path(directory)
     directory.mkdir(parents=True, exist_ok=True)
     config = decoder.config
@@ -174,9 +177,11 @@ def save_model(decoder: Decoder, directory: str | Path) -> None:
     for entry in stored_entries(kind.table(config), config.quant):
         if not (entry.ours == "lm_head.weight" and config.tie_embeddings):
             tensors |= entry.split(ours[entry.ours].detach())
-    dtype = str(decoder.embedding.dtype).removeprefix("torch.")
+    stored = dtype or decoder.embedding.dtype
+    if stored != decoder.embedding.dtype:
+        tensors = {name: one.to(stored) if one.is_floating_point() else one for name, one in tensors.items()}
     written: dict[str, object] = {"architectures": [kind.class_name], "model_type": kind.model_type}
-    written |= {"torch_dtype": dtype, **kind.write(config)}
+    written |= {"torch_dtype": str(stored).removeprefix("torch."), **kind.write(config)}
     if config.quant is not None:
         written["quantization_config"] = config.quant.to_json()
     if config.variant and not (config.quant is not None and config.variant == config.quant.variant):

@@ -11,8 +11,9 @@ Data in: paths; data out: strings, or lists of ids. Errors name file and line.
 import gzip
 import json
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
@@ -41,27 +42,34 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
     return found
 
 
+@contextmanager
+def open_text(path: Path) -> Iterator[TextIO]:
+    """A UTF-8 file, unpacked if it ends in .gz. Raises `ConfigError` for what cannot be read, also while it is read."""
+    try:
+        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+            yield file  # type: ignore[misc]
+    except (OSError, EOFError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not a readable UTF-8 text: {error}") from error
+
+
 def read_documents(path: Path, skip: Callable[[str], object] | None = None) -> Iterator[Document]:
     """The documents of one file, whatever its name. Raises `ConfigError` naming what is not readable.
 
     `skip` is told of each line that is not JSON, which is then left out; without it such a line is an error.
     """
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
-            if _kind(path) == LINES:
-                for number, line in enumerate(file, 1):
-                    if line.strip():
-                        try:
-                            yield _document(json.loads(line))
-                        except ValueError as error:
-                            damaged = f"{path}, line {number} is not JSON: {error}"
-                            if skip is None:
-                                raise ConfigError(damaged) from error
-                            skip(damaged)
-            else:
-                yield file.read()
-    except (OSError, EOFError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not a readable UTF-8 text: {error}") from error
+    with open_text(path) as file:
+        if _kind(path) != LINES:
+            yield file.read()
+            return
+        for number, line in enumerate(file, 1):
+            if line.strip():
+                try:
+                    yield _document(json.loads(line))
+                except ValueError as error:
+                    damaged = f"{path}, line {number} is not JSON: {error}"
+                    if skip is None:
+                        raise ConfigError(damaged) from error
+                    skip(damaged)
 
 
 def _kind(path: Path) -> str:
