@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.bench.fingerprint import digest_weights
-from outdraft.bench.inflate_head import inflate_head, is_head
+from outdraft.bench.inflate_head import inflate_head, method_of
 from outdraft.bench.lineup import Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
 from outdraft.bench.shelf import Shelf
@@ -86,7 +86,7 @@ class Maker:
         sizes = [step for step in steps if step not in ROUNDINGS]
         if "@" in name:
             path = make_model(name, self.shelf).path
-        elif sizes and is_head(resolve(name)):
+        elif sizes and method_of(resolve(name)) is not None:
             path = _inflated_head(resolve(name), resolve(base), sizes, self.shelf)
         else:
             return name

@@ -6,10 +6,11 @@
 """
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
-from typing import Any, Literal, TypeAlias, get_type_hints, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, get_type_hints, overload
 
 from outdraft.core import method as contract
 from outdraft.core.checked import check_value
@@ -17,6 +18,9 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.installed import entry_points_of
 from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
+
+if TYPE_CHECKING:  # it needs torch, which would delay `outdraft --help`
+    from outdraft.core.learner import LearnMethod
 
 Kind: TypeAlias = contract.Kind
 AnyDrafter: TypeAlias = contract.DrafterMethod[Any, Any, Any]
@@ -91,6 +95,32 @@ def find(kind: Kind, name: str) -> AnyMethod:
     if not isinstance(method, _TYPES[kind]):
         raise ConfigError(f"{kind} {name!r} is a {type(method).__name__}; it must be a {_TYPES[kind].__name__}")
     return method
+
+
+def learner_names() -> list[str]:
+    """Drafters that ship with outdraft and can be trained: their folder has a module `learn`."""
+    package = importlib.import_module(KINDS["drafter"])
+    homes = [m for m in pkgutil.iter_modules(package.__path__) if m.ispkg and m.name != "shared"]
+    return sorted(m.name for m in homes if importlib.util.find_spec(f"{KINDS['drafter']}.{m.name}.learn") is not None)
+
+
+def find_learner(name: str) -> "LearnMethod[Any, Any]":
+    """How the draft of a method is trained: `LEARN` of drafters/NAME/learn.py, or of "package.module:LEARN"."""
+    known, name = learner_names(), check_value("kind", name, str)
+    if ":" in name:
+        module, _, attribute = name.partition(":")
+        try:
+            found = getattr(importlib.import_module(module), attribute)
+        except Exception as error:  # a module of somebody else's, which may raise anything
+            raise ConfigError(f"kind {name!r} cannot be imported: {error}; write package.module:LEARN") from error
+        if type(found).__name__ != "LearnMethod":
+            raise ConfigError(f"kind {name!r} is a {type(found).__name__}; it must be a LearnMethod")
+        return found  # type: ignore[no-any-return]
+    if name not in known:
+        raise ConfigError(
+            f"kind {shown(name)} is none that is trained{near_miss(name, known)}; known: {', '.join(known)}"
+        )
+    return importlib.import_module(f"{KINDS['drafter']}.{name}.learn").LEARN  # type: ignore[no-any-return]
 
 
 def _load(place: str, who: str) -> AnyMethod:

@@ -1,13 +1,14 @@
-"""A run's state on disk: optimiser (with the float32 masters), step, schedule. Written beside and renamed into place.
+"""A run's state on disk: weights, optimiser, step, schedule, best score. Written beside and renamed into place.
 
-The data position is the step itself, because batches are a function of (seed, step).
+Batches and noise are functions of (seed, step), so the step is all that a resumed run must know of them.
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
@@ -15,24 +16,43 @@ from outdraft.core.new_file import new_file
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """Where a training run stands in its schedule."""
+    """Where a training run stands."""
 
     step: int  # steps done
     decay_at: int
     end: int
     seconds: float  # training time so far
+    best: float | None = None  # the best score of an evaluation
+    since_best: int = 0  # evaluations since then
 
 
-def save_checkpoint(path: Path, optimizer_state: dict[str, Any], progress: Progress) -> None:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """All of it."""
+
+    weights: dict[str, Tensor]
+    optimizer: list[dict[str, Any]]
+    progress: Progress
+    about: dict[str, Any] = field(default_factory=dict)  # of the run: what must be the same when it goes on
+
+
+def save_state(path: Path, state: State) -> None:
     """Write a checkpoint; a crash in between leaves the old one."""
-    fields = {name: getattr(progress, name) for name in Progress.__slots__}
     with new_file(path) as beside:
-        torch.save({"optimizer": optimizer_state, "progress": fields}, beside)
+        torch.save({**vars_of(state), "progress": asdict(state.progress)}, beside)
 
 
-def load_checkpoint(path: Path) -> tuple[dict[str, Any], Progress]:
-    """The optimiser's state and the progress."""
+def vars_of(state: State) -> dict[str, Any]:
+    """Its fields, as they are."""
+    return {one.name: getattr(state, one.name) for one in fields(state)}
+
+
+def load_state(path: Path) -> State:
+    """Raises `ConfigError` where there is none, or one of another version."""
     if not path.exists():
         raise ConfigError(f"nothing to resume: no checkpoint at {path}")
     saved = torch.load(path, map_location="cpu", weights_only=True)
-    return saved["optimizer"], Progress(**saved["progress"])
+    try:
+        return State(**{**saved, "progress": Progress(**saved["progress"])})
+    except (KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is no checkpoint that this version can resume ({error}): start anew") from error

@@ -8,9 +8,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
-from outdraft.drafters.eagle.net import EagleNet
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.nn.activation import Bend
@@ -53,15 +52,21 @@ def _bend(up: Tensor, exact: bool) -> Tensor:
     return out
 
 
-def make_compilable(module: Decoder | EagleNet, length: int, dtype: torch.dtype = torch.bfloat16) -> None:
-    """In place; positions 0..length-1 are all that it can be asked for afterwards."""
-    if module.rope is not None:
-        module.rope = FixedRope(module.rope, length, dtype)
+def make_plain(module: nn.Module) -> None:
+    """In place: maps are plain products again, which have gradients and follow autocast."""
     for part in module.modules():
         if isinstance(part, LinearMap):
             part.unpack()
             part.tile = None
-        if isinstance(part, Block) and isinstance(part.bend, Bend) and part.bend.function is F.silu:
-            part.bend = _bend
         if isinstance(part, Decoder):
             part.exact = False
+
+
+def make_compilable(module: Decoder, length: int, dtype: torch.dtype = torch.bfloat16) -> None:
+    """In place; positions 0..length-1 are all that it can be asked for afterwards."""
+    if module.rope is not None:
+        module.rope = FixedRope(module.rope, length, dtype)
+    make_plain(module)
+    for part in module.modules():
+        if isinstance(part, Block) and isinstance(part.bend, Bend) and part.bend.function is F.silu:
+            part.bend = _bend

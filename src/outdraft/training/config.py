@@ -1,6 +1,6 @@
-"""A training recipe: one TOML file that says what is learned, from which text, for how long.
+"""A recipe of the zoo: one TOML file that says what is learned, from which text, for how long.
 
-    kind = "pretrain"        # tokenizer | pretrain | harvest | distill | early_exit | eagle | evaluate
+    kind = "pretrain"        # tokenizer | pretrain | mixture | evaluate
     name = "target"          # results go to OUT/<name>
     tokenizer = "tokenizer"  # whose ids are learned: OUT/<tokenizer>; left out: the target's
     data = "data.toml"       # the text sources, shared by all recipes of the zoo
@@ -18,10 +18,11 @@ from typing import Any, TypeVar
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
+from outdraft.core.ranges import check_range
 
 T = TypeVar("T")
 TARGETS_TOKENIZER = "tokenizer"
-KINDS = ("tokenizer", "pretrain", "harvest", "distill", "early_exit", "eagle", "evaluate")
+KINDS = ("tokenizer", "pretrain", "mixture", "evaluate")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,12 +55,12 @@ class DataConfig:
 class LoopConfig:
     """The loop's numbers: schedule, batch, optimiser, reporting."""
 
-    steps: int  # ceiling; the signal to finish may come earlier
+    steps: int = 0  # ceiling; the signal to finish may come earlier
     batch_tokens: int = 16384
     micro_tokens: int = 4096  # per forward of one worker
     seq_len: int = 512
     final_seq_len: int = 0  # sequence length of the decay phase; 0 = seq_len
-    workers: int = 1  # single-threaded processes that share a batch
+    bfloat16: bool = True  # passes compute in it; parameters and moments are float32
     compile: bool = False  # torch.compile the loss; needs a C++ compiler
     warmup: int = 100
     decay_at: int = 0  # step at which the decay starts; 0 = so that it ends at `steps`
@@ -69,9 +70,16 @@ class LoopConfig:
     weight_decay: float = 0.01
     clip: float = 1.0
     eval_every: int = 200
+    patience: int = 0  # evaluations without a better score after which training ends; 0: it goes on to the end
     eval_tokens: int = 65536
     save_every: int = 200
     seed: int = 1
+
+    def __post_init__(self) -> None:
+        check_range(self, "batch_tokens", "micro_tokens", "seq_len", "eval_every", "eval_tokens", "save_every", least=1)
+        check_range(self, "steps", "final_seq_len", "patience", "warmup", "decay_at", "seed", least=0)
+        check_range(self, "lr", "muon_lr", "weight_decay", least=0.0)
+        check_range(self, "decay_share", "clip", least=1e-6)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,6 @@ from outdraft.training.sources import is_held_out, read_documents
 from outdraft.training.tokenizer import END_ID
 
 COPIES = "copies"
-SAMPLES = "samples"  # texts that the target wrote, see harvest.py
 SPLITS = ("train", "valid")
 Ids = NDArray[np.uint16]
 
@@ -99,20 +98,26 @@ class Sampler:
         return np.pad(window, (0, length - len(window)), constant_values=END_ID)
 
 
-def open_streams(data: DataConfig, data_dir: Path, split: str, samples_share: float = 0.0) -> list[Stream]:
-    """The streams of a split with the recipe's weights; `samples_share` of the sequences are the target's own texts."""
-    path = data_dir / f"{split}-{SAMPLES}.npy"
-    rest = 1 - samples_share if samples_share and path.exists() else 1.0
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MixtureOptions:
+    """The [task] table of a mixture's recipe."""
+
+    num_texts: int
+    num_valid: int
+    length: int = 257  # tokens of a window
+    copies_share: float = 0.0  # documents that repeat themselves; 0: as the data file says
+
+
+def open_streams(data: DataConfig, data_dir: Path, split: str) -> list[Stream]:
+    """The streams of a split with the recipe's weights."""
     shares = {s.name: s.share for s in data.sources}
     whole = sum(shares.values())
-    weights = {name: share / whole * (1 - data.copies_share) * rest for name, share in shares.items()}
-    weights[COPIES] = data.copies_share * rest
+    weights = {name: share / whole * (1 - data.copies_share) for name, share in shares.items()}
+    weights[COPIES] = data.copies_share
     streams = []
     for name, weight in weights.items():
         ids = np.load(data_dir / f"{split}-{name}.npy", mmap_mode="r")
         starts = np.flatnonzero(ids == END_ID)[:-1] + 1 if name == COPIES else None
         starts = np.insert(starts, 0, 0) if starts is not None else None
         streams.append(Stream(name=name, ids=ids, weight=weight, starts=starts))
-    if rest < 1:
-        streams.append(Stream(name=SAMPLES, ids=np.load(path, mmap_mode="r"), weight=samples_share, starts=None))
     return streams

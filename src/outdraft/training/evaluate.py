@@ -1,8 +1,7 @@
-"""What the zoo is worth: loss of target and draft by source, against an n-gram, and acceptance of each drafter.
+"""What the zoo's models are worth: loss of target and draft by source, against an n-gram.
 
     nats/token    mean of -log p over held-out documents, all but the first tokens of a window
     bits/byte     the same over the bytes that those tokens spell, so that tokenizers can be compared
-    acceptance    sum of min(p, q) at temperature 1, on held-out text and on the target's own
 
 The n-gram is counted on as many tokens as the target saw, in the stable phase the very same windows.
 Data out: OUT/evaluate/report.json.
@@ -10,7 +9,6 @@ Data out: OUT/evaluate/report.json.
 
 import json
 import math
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,7 +21,7 @@ from torch import Tensor
 
 from outdraft.models.base import Decoder
 from outdraft.training.config import DataConfig
-from outdraft.training.data import SAMPLES, Sampler, open_streams
+from outdraft.training.data import Sampler, open_streams
 from outdraft.training.ngram import NgramModel
 from outdraft.training.pretrain import hidden_states
 
@@ -61,25 +59,6 @@ def evaluate_losses(
             result[stream.name] |= {f"{name}_nats": value, f"{name}_bits_per_byte": value / math.log(2) / per_token}
             totals.setdefault(f"{name}_nats", []).append(value * stream.weight)
     result["mixture"] = {name: sum(parts) for name, parts in totals.items()}
-    return result
-
-
-def evaluate_acceptance(
-    data: DataConfig, data_dir: Path, losses: Mapping[str, Callable[[Tensor], Tensor]], options: EvaluateOptions
-) -> dict[str, dict[str, list[float]]]:
-    """Text -> drafter -> the numbers of its objective after the loss."""
-    samples = open_streams(data, data_dir, "valid", 1.0)[-1:]
-    texts = {"held-out": Sampler(open_streams(data, data_dir, "valid"), 0)}
-    if samples[0].name == SAMPLES:
-        texts["own"] = Sampler(samples, 0)
-    result: dict[str, dict[str, list[float]]] = {}
-    with torch.no_grad():
-        for text, sampler in texts.items():
-            batches = [sampler.rows(0, 8 * i, 8, options.length) for i in range(options.num_rows // 8)]
-            result[text] = {
-                name: torch.stack([loss(rows)[1:].float() for rows in batches]).mean(0).tolist()
-                for name, loss in losses.items()
-            }
     return result
 
 

@@ -1,28 +1,37 @@
 """The training loop, the same for a target, a draft and a head: they differ in their objective only.
 
-    rows of this step -> objective.loss -> gradients, added up over the team -> clip -> optimiser
+    rows of this step -> objective.loss -> gradients, averaged over the team -> clip -> optimiser
+    every so often       evaluate: a score; the best weights are kept, and training ends when it no longer rises
 
-A file named `finish` in the run's folder, or SIGUSR1, starts the decay; Ctrl-C or SIGTERM saves and stops.
+A file named `finish` in the run's folder, or SIGUSR1, starts the decay; Ctrl-C or SIGTERM saves and stops. Killed at
+any moment, a run that is resumed from its last checkpoint ends with the same bits.
 """
 
 import json
 import math
-import signal
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.nn.parallel import DistributedDataParallel
 
-from outdraft.training.checkpoint import Progress, load_checkpoint, save_checkpoint
+from outdraft.core.errors import ConfigError, DecodingError
+from outdraft.core.shown import shown
+from outdraft.training.checkpoint import Progress, State, load_state, save_state
 from outdraft.training.config import LoopConfig
 from outdraft.training.optim import Optimizer
 from outdraft.training.schedule import Schedule
+from outdraft.training.signals import Signals
 from outdraft.training.team import Team
 
 Report = Callable[[str], None]
+CHECKPOINT, BEST = "checkpoint.pt", "best.pt"
+_MOST_SKIPPED = 20  # steps in a row without a finite gradient
 
 
 class Objective(Protocol):
@@ -33,166 +42,224 @@ class Objective(Protocol):
         """Its parameters that require a gradient are trained."""
         ...
 
-    def loss(self, rows: Tensor) -> Tensor:
-        """rows [B, T + 1] ids -> [1 + k]: the loss to minimise (mean per token), then k numbers to watch."""
+    def loss(self, rows: Any) -> Tensor:
+        """A batch -> [1 + k]: the loss to minimise (mean per token), then k numbers to watch."""
         ...
 
 
 class Batches(Protocol):
-    """Training or validation data: a pure function of the step."""
+    """Training data: a pure function of the step."""
 
-    def rows(self, step: int, first: int, count: int, length: int) -> Tensor:
-        """Rows first..first+count of the batch of this step: [count, length], int64."""
+    def rows(self, step: int, first: int, count: int, length: int) -> Any:
+        """Rows first..first + count of the batch of this step, each of `length` tokens."""
         ...
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluation:
+    """How good it is now. The higher the score, the better."""
+
+    score: float
+    line: str  # for the progress report
+    numbers: Mapping[str, Any] = field(default_factory=dict)  # for the log
+
+
+class _Loss(nn.Module):
+    """The loss as a module, which is what `DistributedDataParallel` wraps."""
+
+    def __init__(self, objective: Objective, compiled: bool) -> None:
+        super().__init__()
+        self.module = objective.module
+        self._compute = torch.compile(objective.loss, dynamic=False) if compiled else objective.loss
+
+    def forward(self, rows: Any) -> Tensor:
+        return self._compute(rows)
+
+
 class Loop:
-    """One run in one folder. `listens`: to signals, while it runs and from then on; not in somebody else's program."""
+    """One run in one folder. `listens`: to signals, while it runs; not in somebody else's program."""
 
     def __init__(
         self,
         objective: Objective,
-        train: Batches,
-        valid: Batches,
+        data: Batches,
         config: LoopConfig,
         run_dir: Path,
-        team: Team,
         report: Report,
         *,
+        evaluate: Callable[[], Evaluation] | None = None,
+        team: Team | None = None,
         listens: bool = True,
+        vocab_size: int = 0,
+        about: Mapping[str, Any] | None = None,
     ) -> None:
-        self.objective, self.train_data, self.valid_data = objective, train, valid
-        self.config, self.run_dir, self.team, self.report = config, run_dir, team, report
+        self.objective, self.data, self.config = objective, data, config
+        self.run_dir, self.report, self.team = run_dir, report, team or Team()
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
-        self.optimizer = Optimizer(named, config, team)
+        self.device = named[0][1].device
+        self.optimizer = Optimizer([p for _, p in named], config, vocab_size)
+        self._about, self._stopped, self._skipped, self._judged_at = dict(about or {}), False, 0, -1
         self.schedule = Schedule(config)
-        self.step, self.seconds = 0, 0.0
-        self._listens = listens
-        self.loss: Callable[[Tensor], Tensor] = (
-            torch.compile(objective.loss, dynamic=False) if config.compile else objective.loss
-        )
-        self.grads = [torch.zeros_like(m) for m in self.optimizer.masters]
-        self._finish = self._stop = False
+        self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
+        self._evaluate, self._signals = evaluate, Signals(listens)
+        loss: nn.Module = _Loss(objective, config.compile)
+        self._loss = DistributedDataParallel(loss, find_unused_parameters=True) if self.team.size > 1 else loss
         run_dir.mkdir(parents=True, exist_ok=True)
 
+    @property
+    def step(self) -> int:
+        """Steps done."""
+        return self.progress.step
+
+    @property
+    def interrupted(self) -> bool:
+        """Whether somebody has asked the team to stop before the end."""
+        return self._stopped
+
+    def try_step(self) -> None:
+        """One step of the first batch, without an update."""
+        self._gradients()
+        self.optimizer.clear()
+
     def resume(self) -> None:
-        """Continue from the folder's checkpoint."""
-        state, progress = load_checkpoint(self.run_dir / "checkpoint.pt")
-        self.optimizer.load_state(state)
-        self.step, self.seconds = progress.step, progress.seconds
-        if progress.step >= progress.decay_at:  # a decay that has begun goes on as planned then
-            self.schedule.decay_at, self.schedule.end = progress.decay_at, progress.end
+        """Continue from the folder's checkpoint. Raises `ConfigError` where that is of a run of other settings."""
+        state = load_state(self.run_dir / CHECKPOINT)
+        for key in sorted(self._about.keys() | state.about.keys()):
+            if self._about.get(key) != state.about.get(key):
+                raise ConfigError(
+                    f"{self.run_dir} holds a run with {key}={shown(state.about.get(key))}, not "
+                    f"{shown(self._about.get(key))}: go on with the same settings, or name another place"
+                )
+        if state.weights.keys() != self._weights().keys():
+            raise ConfigError(f"{self.run_dir} holds a run of another network: name another place")
+        self.objective.module.load_state_dict(state.weights, strict=False)
+        self.optimizer.load_state(state.optimizer)
+        self.progress = state.progress
+        if state.progress.step >= state.progress.decay_at:  # a decay that has begun goes on as planned then
+            self.schedule.decay_at, self.schedule.end = state.progress.decay_at, state.progress.end
 
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
-        if self._listens:
-            self._listen()
-        report_at, tokens_since, loss_sum, since = time.monotonic(), 0, 0.0, 0
-        while self.step < (self.schedule.end if until is None else min(until, self.schedule.end)):
-            began = time.monotonic()
-            if self._agree():
-                break
-            loss_sum += self._one_step()
-            since += 1
-            tokens_since += self.config.batch_tokens
-            self.step += 1
-            self.seconds += time.monotonic() - began
-            if time.monotonic() - report_at > 30 or self.step % 50 == 0:
-                rate = tokens_since / (time.monotonic() - report_at)
-                left = (self.schedule.end - self.step) * self.config.batch_tokens / rate / 60
-                at = f"step {self.step}/{self.schedule.end} loss {loss_sum / since:.4f}"
-                self._say(f"{at} {rate:.0f} tok/s eta {left:.1f} min")
-                report_at, tokens_since, loss_sum, since = time.monotonic(), 0, 0.0, 0
-            if self.step % self.config.eval_every == 0:
-                self.evaluate()
-                report_at, tokens_since = time.monotonic(), 0
-            if self.step % self.config.save_every == 0:
-                self.save()
+        told, tokens, total, since = time.monotonic(), 0, 0.0, 0
+        with self._signals:
+            while self.step < (self.schedule.end if until is None else min(until, self.schedule.end)):
+                began = time.monotonic()
+                if self.config.patience and self.progress.since_best >= self.config.patience:
+                    self._say(f"no better than {self.progress.best:.4f} for {self.config.patience} evaluations: done")
+                    break
+                if self._agree():
+                    break
+                total += self._one_step()
+                since, tokens = since + 1, tokens + self.config.batch_tokens
+                self.progress = replace(
+                    self.progress, step=self.step + 1, seconds=self.progress.seconds + time.monotonic() - began
+                )
+                if time.monotonic() - told > 30 or self.step % 50 == 0:
+                    rate = tokens / (time.monotonic() - told)
+                    left = (self.schedule.end - self.step) * self.config.batch_tokens / rate / 60
+                    at = f"step {self.step}/{self.schedule.end} loss {total / since:.4f}"
+                    self._say(f"{at} {rate:.0f} tok/s eta {left:.1f} min")
+                    told, tokens, total, since = time.monotonic(), 0, 0.0, 0
+                if self.step % self.config.eval_every == 0:
+                    self.evaluate()
+                    told, tokens = time.monotonic(), 0
+                if self.step % self.config.save_every == 0:
+                    self.save()
         self.save()
 
     def _one_step(self) -> float:
-        config, team = self.config, self.team
-        length = config.final_seq_len if config.final_seq_len and self.schedule.decaying(self.step) else config.seq_len
+        total = self._gradients()
+        norm = nn.utils.clip_grad_norm_(self.optimizer.parameters, self.config.clip)
+        if math.isfinite(float(norm)):  # a step whose gradient is not finite is left out
+            self._skipped = 0
+            self.optimizer.step(self.schedule.factor(self.step))
+        else:
+            self._skipped += 1
+            if self._skipped >= _MOST_SKIPPED:
+                raise DecodingError(
+                    f"the gradient was no number {self._skipped} steps in a row, at step {self.step}: lower the rates "
+                    "(lr, muon_lr), or take another loss; the last checkpoint stands"
+                )
+        return float(self.team.add_up(torch.tensor(total / self.team.size)))
+
+    def _gradients(self) -> float:
+        """Of this step's batch; returns this worker's loss."""
+        config, team, step = self.config, self.team, self.step
+        length = config.final_seq_len if config.final_seq_len and self.schedule.decaying(step) else config.seq_len
         mine = max(1, config.batch_tokens // length // team.size)
         micro = min(mine, max(1, config.micro_tokens // length))
         passes = math.ceil(mine / micro)
         total = 0.0
-        for grad in self.grads:
-            grad.zero_()
+        self.optimizer.clear()
         for i in range(passes):
-            rows = self.train_data.rows(self.step, team.rank * mine + i * micro, micro, length + 1)
-            losses = self.loss(rows)
-            losses[0].backward()  # type: ignore[no-untyped-call]
-            total += float(losses[0].detach()) / passes
-            for grad, parameter in zip(self.grads, self.optimizer.parameters, strict=True):
-                if parameter.grad is not None:
-                    grad.add_(parameter.grad, alpha=1 / (passes * team.size))
-                    parameter.grad = None
-        flat = team.add_up(torch.cat([*(g.view(-1) for g in self.grads), torch.tensor([total / team.size])]))
-        norm = float(flat[:-1].norm())
-        scale = min(1.0, self.config.clip / (norm + 1e-6)) if math.isfinite(norm) else 0.0
-        sizes = [g.numel() for g in self.grads]
-        for grad, part in zip(self.grads, torch.split(flat[:-1], sizes), strict=True):
-            grad.copy_(part.view_as(grad)).mul_(scale)
-        if scale:  # a step whose gradient is not finite is left out
-            self.optimizer.step(self.grads, self.schedule.factor(self.step))
-        return float(flat[-1])
+            count = min(micro, mine - i * micro)
+            rows = self.data.rows(step, team.rank * mine + i * micro, count, length + 1)
+            is_last = i == passes - 1
+            waits = self._loss.no_sync() if team.size > 1 and not is_last else nullcontext()  # type: ignore[operator]
+            with waits:
+                with self.computing():
+                    loss = self._loss(rows)[0]
+                (loss * (count / mine)).backward()
+            total += float(loss.detach()) * count / mine
+        return total
 
-    @torch.no_grad()
-    def evaluate(self) -> list[float]:
-        """The mean of the objective's numbers over fixed validation rows."""
-        length = self.config.seq_len
-        micro = max(1, self.config.micro_tokens // length)
-        passes = max(1, self.config.eval_tokens // (length * micro * self.team.size))
-        parts = [
-            self.objective.loss(
-                self.valid_data.rows(0, (self.team.rank * passes + i) * micro, micro, length + 1)
-            ).float()
-            for i in range(passes)
-        ]
-        sums = self.team.add_up(torch.stack(parts).sum(0)) / (passes * self.team.size)
-        numbers = [float(x) for x in sums]
+    def computing(self) -> torch.autocast:
+        """The type that passes compute in."""
+        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16)
+
+    def evaluate(self) -> Evaluation | None:
+        """Judge what is learned so far; keeps the weights if they are the best."""
+        if self._evaluate is None or self._judged_at == self.step:
+            return None
+        self._judged_at = self.step
+        with torch.no_grad(), self.computing():
+            found = self._evaluate()
+        best = self.progress.best
+        if best is None or found.score > best:
+            self.progress = replace(self.progress, best=found.score, since_best=0)
+            if self.team.leads:
+                save_state(self.run_dir / BEST, State(weights=self._weights(), optimizer=[], progress=self.progress))
+        else:
+            self.progress = replace(self.progress, since_best=self.progress.since_best + 1)
+        self._say(f"step {self.step} {found.line}")
         tokens = self.step * self.config.batch_tokens
-        self._say(f"step {self.step} validation " + " ".join(f"{x:.4f}" for x in numbers))
-        self._write({"step": self.step, "tokens": tokens, "seconds": round(self.seconds), "validation": numbers})
-        return numbers
+        seconds = round(self.progress.seconds)
+        self._write({"step": self.step, "tokens": tokens, "seconds": seconds, "score": found.score, **found.numbers})
+        return found
+
+    def take_best(self) -> None:
+        """Go back to the weights of the best evaluation, if there was one."""
+        if (self.run_dir / BEST).exists():
+            self.objective.module.load_state_dict(load_state(self.run_dir / BEST).weights, strict=False)
 
     def save(self) -> None:
         """Write the checkpoint (first worker only)."""
-        if self.team.rank == 0:
-            progress = Progress(
-                step=self.step, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=self.seconds
+        if self.team.leads:
+            self.progress = replace(self.progress, decay_at=self.schedule.decay_at, end=self.schedule.end)
+            state = State(
+                weights=self._weights(), optimizer=self.optimizer.state(), progress=self.progress, about=self._about
             )
-            save_checkpoint(self.run_dir / "checkpoint.pt", self.optimizer.state(), progress)
+            save_state(self.run_dir / CHECKPOINT, state)
+
+    def _weights(self) -> dict[str, Tensor]:
+        """What is trained, by name; tied parameters once."""
+        return {n: p.detach() for n, p in self.objective.module.named_parameters() if p.requires_grad}
 
     def _agree(self) -> bool:
         """Share signals among the team; starts the decay, or says whether to stop."""
-        finish = self._finish or (self.team.rank == 0 and (self.run_dir / "finish").exists())
-        flags = self.team.add_up(torch.tensor([float(finish), float(self._stop)]))
+        finish = self._signals.finish or (self.team.leads and (self.run_dir / "finish").exists())
+        flags = self.team.add_up(torch.tensor([float(finish), float(self._signals.stop)]))
         if flags[0] > 0 and not self.schedule.decaying(self.step):
             self.schedule.begin_decay(self.step)
             self._say(f"decay from step {self.step} to {self.schedule.end}")
-        return bool(flags[1] > 0)
-
-    def _listen(self) -> None:
-        def finish(*_: Any) -> None:
-            self._finish = True
-
-        def stop(*_: Any) -> None:
-            self._stop = True
-
-        try:
-            signal.signal(signal.SIGUSR1, finish)
-            signal.signal(signal.SIGINT, stop)
-            signal.signal(signal.SIGTERM, stop)
-        except ValueError:
-            pass  # not the main thread: only the file is heard
+        self._stopped = bool(flags[1] > 0)
+        return self._stopped
 
     def _say(self, line: str) -> None:
-        if self.team.rank == 0:
+        if self.team.leads:
             self.report(line)
 
     def _write(self, record: dict[str, Any]) -> None:
-        if self.team.rank == 0:
+        if self.team.leads:
             with (self.run_dir / "log.jsonl").open("a", encoding="utf-8") as out:
                 out.write(json.dumps(record) + "\n")

@@ -1,109 +1,66 @@
-"""Muon for the matrices, AdamW for the rest, on float32 masters of bfloat16 weights.
+"""PyTorch's Muon for the matrices and its AdamW for the rest, as one optimiser, with one schedule.
 
 Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon/): the momentum of a matrix is replaced by a nearly
-orthogonal matrix of the same row and column space, so that all directions are learned at one speed; the step is scaled
-by 0.2 sqrt(max side), as large as AdamW's (Liu et al. 2025, https://arxiv.org/abs/2502.16982). Embeddings, heads and
-vectors take AdamW. The masters are what is trained; the model holds their rounded copies.
+orthogonal matrix of the same row and column space, so that all directions are learned at one speed; scaled as large as
+AdamW's step (Liu et al. 2025, https://arxiv.org/abs/2502.16982). Embeddings, heads and vectors take AdamW. Moments are
+float32, as the parameters are; what computes in bfloat16 does so under autocast.
 """
 
 from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
+from outdraft.core.errors import ConfigError
 from outdraft.training.config import LoopConfig
-from outdraft.training.team import Team
-
-_BETA1, _BETA2, _EPS, _MOMENTUM = 0.9, 0.95, 1e-8, 0.95
-_TABLES = ("embedding", "lm_head")
-
-
-def orthogonalise(matrix: Tensor) -> Tensor:
-    """The nearest orthogonal matrix, roughly: five quintic Newton-Schulz steps in bfloat16 (singular values near 1)."""
-    a, b, c = 3.4445, -4.7750, 2.0315
-    x = matrix.bfloat16() / (matrix.norm() + 1e-7)
-    tall = x.shape[0] > x.shape[1]
-    x = x.t().contiguous() if tall else x
-    for _ in range(5):
-        gram = x @ x.t()
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    out: Tensor = (x.t() if tall else x).float()
-    return out
 
 
 class Optimizer:
-    """One step for a list of named parameters, given their float32 gradients."""
+    """One step for parameters that have their gradients."""
 
-    def __init__(self, named: Iterable[tuple[str, nn.Parameter]], config: LoopConfig, team: Team | None = None) -> None:
-        self.team = team or Team()
-        pairs = list(named)
-        self.names = [name for name, _ in pairs]
-        self.parameters = [parameter for _, parameter in pairs]
-        self.config = config
-        self.masters = [p.detach().float().clone() for p in self.parameters]
-        self.first = [torch.zeros_like(m) for m in self.masters]  # Muon's momentum, or AdamW's first moment
-        self.muon = [
-            config.muon_lr > 0 and m.dim() == 2 and not any(t in name for t in _TABLES)
-            for name, m in zip(self.names, self.masters, strict=True)
-        ]
-        self.second = [None if use else torch.zeros_like(m) for use, m in zip(self.muon, self.masters, strict=True)]
-        self.count = 0
+    def __init__(self, parameters: Iterable[nn.Parameter], config: LoopConfig, vocab_size: int = 0) -> None:
+        self.parameters = list(parameters)
+        matrices = [
+            p for p in self.parameters if config.muon_lr > 0 and p.dim() == 2 and vocab_size not in p.shape
+        ]  # what has a side as long as the vocabulary is a table
+        taken = {id(p) for p in matrices}
+        rest = [p for p in self.parameters if id(p) not in taken]
+        decay = config.weight_decay
+        self._parts: list[tuple[torch.optim.Optimizer, float]] = []
+        if matrices:
+            if not hasattr(torch.optim, "Muon"):
+                raise ConfigError(
+                    f"muon_lr={config.muon_lr:g} needs PyTorch 2.9 or later, and this is {torch.__version__}: set it "
+                    "to 0, so that AdamW trains everything"
+                )
+            muon = torch.optim.Muon(matrices, lr=config.muon_lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+            self._parts.append((muon, config.muon_lr))
+        if rest:
+            groups = [
+                {"params": [p for p in rest if p.dim() > 1], "weight_decay": decay},
+                {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
+            ]
+            adam = torch.optim.AdamW([group for group in groups if group["params"]], lr=config.lr, betas=(0.9, 0.95))
+            self._parts.append((adam, config.lr))
 
-    @torch.no_grad()
-    def step(self, grads: list[Tensor], factor: float) -> None:
+    def step(self, factor: float) -> None:
         """One update; `factor` in 0..1 is the schedule's share of the peak rates."""
-        self.count += 1
-        directions = self._directions(grads)
-        for i, grad in enumerate(grads):
-            master, first, second = self.masters[i], self.first[i], self.second[i]
-            if second is None:
-                update = directions[i]
-                rate = self.config.muon_lr * factor
-            else:
-                first.lerp_(grad, 1 - _BETA1)
-                second.lerp_(grad.square(), 1 - _BETA2)
-                spread = (second / (1 - _BETA2**self.count)).sqrt_().add_(_EPS)
-                update = first / (1 - _BETA1**self.count) / spread
-                rate = self.config.lr * factor
-            if master.dim() > 1:
-                master.mul_(1 - rate * self.config.weight_decay)
-            master.add_(update, alpha=-rate)
-            self.parameters[i].copy_(master)
+        for part, rate in self._parts:
+            for group in part.param_groups:
+                group["lr"] = rate * factor
+            part.step()
 
-    def _directions(self, grads: list[Tensor]) -> dict[int, Tensor]:
-        """Muon's updates of its matrices; each worker computes a share of them, and their sum is everyone's."""
-        mine = {i: torch.zeros_like(self.masters[i]) for i, use in enumerate(self.muon) if use}
-        load = [0] * self.team.size
-        for i in sorted(mine, key=lambda i: -self.masters[i].numel()):
-            self.first[i].lerp_(grads[i], 1 - _MOMENTUM)
-            owner = load.index(min(load))
-            load[owner] += mine[i].numel()
-            if owner == self.team.rank:
-                scale = 0.2 * max(mine[i].shape) ** 0.5
-                mine[i] = orthogonalise(grads[i].lerp(self.first[i], _MOMENTUM)).mul_(scale)
-        if self.team.size == 1 or not mine:
-            return mine
-        flat = self.team.add_up(torch.cat([x.flatten() for x in mine.values()]))
-        parts = torch.split(flat, [x.numel() for x in mine.values()])
-        return {i: part.view_as(x) for (i, x), part in zip(mine.items(), parts, strict=True)}
+    def clear(self) -> None:
+        """Forget the gradients."""
+        for part, _ in self._parts:
+            part.zero_grad(set_to_none=True)
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> list[dict[str, Any]]:
         """Everything that a resumed run needs."""
-        return {
-            "names": self.names,
-            "masters": self.masters,
-            "first": self.first,
-            "second": self.second,
-            "count": self.count,
-        }
+        return [part.state_dict() for part, _ in self._parts]
 
-    @torch.no_grad()
-    def load_state(self, state: dict[str, Any]) -> None:
-        """Take over a saved state, and set the model's weights from its masters."""
-        if state["names"] != self.names:
-            raise ValueError("the checkpoint is of another model; start without --resume")
-        self.masters, self.first, self.second = state["masters"], state["first"], state["second"]
-        self.count = state["count"]
-        for parameter, master in zip(self.parameters, self.masters, strict=True):
-            parameter.copy_(master)
+    def load_state(self, state: list[dict[str, Any]]) -> None:
+        """Take over a saved state."""
+        for (part, _), saved in zip(self._parts, state, strict=True):
+            part.load_state_dict(saved)

@@ -1,7 +1,7 @@
 """Next-token training of a decoder, from nothing or from where it stands: the zoo's target, and any like it.
 
-Data in: rows [B, T + 1] of ids. Data out: mean cross-entropy in nats per token. Weights and activations are bfloat16,
-the loss is float32.
+Data in: rows [B, T + 1] of ids. Data out: mean cross-entropy in nats per token. Passes compute in
+bfloat16 under autocast; weights and loss are float32.
 """
 
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ from torch import Tensor
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
 from outdraft.models.load import load_model
-from outdraft.training.attention import TrainingContext
+from outdraft.nn.packed import PackedContext
 from outdraft.training.compilable import make_compilable
 from outdraft.training.tokenizer import END_ID
 
@@ -28,14 +28,14 @@ class PretrainOptions:
     init: bool = False  # go on from the weights already in OUT/<name>
 
 
-def trainable(directory: Path, dtype: torch.dtype = torch.bfloat16) -> Decoder:
+def trainable(directory: Path, dtype: torch.dtype = torch.float32) -> Decoder:
     """The decoder in a directory, with gradients."""
     decoder = load_model(directory, dtype).train().requires_grad_(True)
     make_compilable(decoder, decoder.config.max_len, dtype)
     return decoder
 
 
-def new_decoder(shape: Mapping[str, Any], seed: int, dtype: torch.dtype = torch.bfloat16) -> Decoder:
+def new_decoder(shape: Mapping[str, Any], seed: int, dtype: torch.dtype = torch.float32) -> Decoder:
     """A fresh decoder of the recipe's [model] table."""
     config = llama_config(**shape, bos_id=END_ID, eos_ids=(END_ID,))
     decoder = initialise(Decoder(config), seed).to(dtype)
@@ -48,7 +48,7 @@ def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
     batch, length = ids.shape
     positions = torch.arange(length).repeat(batch)
     h = decoder.embed(ids.flatten(), positions)
-    return decoder.run(h, positions, TrainingContext(batch, length)).hidden
+    return decoder.run(h, positions, PackedContext(batch, length)).hidden
 
 
 class NextToken:

@@ -1,116 +1,34 @@
-"""Carry out a recipe: which files it reads and writes, and which objective its kind means.
+"""Carry out a recipe of the zoo: its tokenizer, its target, the text that its drafts learn from, how good they are.
 
     OUT/tokenizer/  OUT/data/*.npy  OUT/<name>/ (what ships)  OUT/<name>/run/ (checkpoint, log)
     OUT/<another tokenizer>/  OUT/data/<another tokenizer>/*.npy
 
-Recipes build on each other through OUT: tokenizer, then target, harvest, then draft, early_exit and eagle.
+Recipes build on each other through OUT: tokenizer, target, mixture. The drafts are trained by `outdraft train`.
 """
 
+import json
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import torch
 from tokenizers import Tokenizer
 
 from outdraft.core.errors import ConfigError
-from outdraft.drafters.eagle.net import load_eagle, save_eagle
-from outdraft.drafters.early_exit.net import load_exit_head, save_exit_head
-from outdraft.training.compilable import make_compilable
+from outdraft.core.new_file import new_file
 from outdraft.training.config import TARGETS_TOKENIZER, TrainingRecipe, build
-from outdraft.training.data import SAMPLES, Sampler, open_streams, prepare
-from outdraft.training.distill import Distill, DistillOptions
-from outdraft.training.eagle import Eagle, EagleTraining, new_eagle
-from outdraft.training.early_exit import EarlyExit, EarlyExitTraining, new_exit_head
+from outdraft.training.data import MixtureOptions, Sampler, open_streams, prepare
 from outdraft.training.export import export_decoder
-from outdraft.training.harvest import HarvestOptions, harvest
-from outdraft.training.loop import Loop, Objective, Report
-from outdraft.training.measure import load_target, measure_zoo
+from outdraft.training.loop import Evaluation, Loop, Report
+from outdraft.training.measure import measure_zoo
 from outdraft.training.pretrain import NextToken, PretrainOptions, new_decoder, trainable
-from outdraft.training.team import Team, run_team
+from outdraft.training.team import join_team
 from outdraft.training.tokenizer import sample_texts, save_tokenizer, train_tokenizer
-
-Export = Callable[[Path], None]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
-    """A recipe with its folders; picklable, so that workers can be started with it."""
-
-    recipe: TrainingRecipe
-    out: Path
-    resume: bool
-    export_only: bool
-    report: Report
-
-    def __call__(self, team: Team) -> None:
-        """What every worker does."""
-        recipe, data = self.recipe, data_folder(self.recipe, self.out)
-        if recipe.kind == "harvest":
-            self._harvest(team)
-            return
-        share = float(recipe.task.get("samples_share", 0.0))
-        copies = float(recipe.task.get("copies_share", 0.0)) or recipe.data.copies_share
-        sources = replace(recipe.data, copies_share=copies)
-        train = Sampler(open_streams(sources, data, "train", share), recipe.loop.seed)
-        valid = Sampler(open_streams(sources, data, "valid", share), recipe.loop.seed)
-        objective, export = make_objective(recipe, self.out)
-        run_dir = self.out / recipe.name / "run"
-        loop = Loop(objective, train, valid, recipe.loop, run_dir, team, self.report)
-        if self.resume or self.export_only:
-            loop.resume()
-        if not self.export_only:
-            loop.run()
-            loop.evaluate()
-        if team.rank == 0:
-            export(self.out / recipe.name)
-
-    def _harvest(self, team: Team) -> None:
-        """Every worker samples its part, for training and for validation."""
-        recipe, data = self.recipe, self.out / "data"
-        options = build(HarvestOptions, recipe.task, "[task]")
-        target = load_target(self.out)
-        for split, num in (("train", options.num_texts), ("valid", options.num_valid)):
-            sampler = Sampler(open_streams(recipe.data, data, split), recipe.loop.seed + 1000 * (team.rank + 1))
-            part = harvest(target, sampler, max(1, num // team.size), options, self.report)
-            np.save(data / f"{split}-{SAMPLES}-{team.rank}.npy", part)
 
 
 def data_folder(recipe: TrainingRecipe, out: Path) -> Path:
     """Where the recipe's token streams lie: each tokenizer has its own."""
     return out / "data" if recipe.tokenizer == TARGETS_TOKENIZER else out / "data" / recipe.tokenizer
-
-
-def make_objective(recipe: TrainingRecipe, out: Path) -> tuple[Objective, Export]:
-    """The objective of the recipe's kind, and how its result is written."""
-    seed, home, task = recipe.loop.seed, out / recipe.name, recipe.task
-    if recipe.kind == "pretrain":
-        more = build(PretrainOptions, task, "[task]").init
-        decoder = trainable(home) if more else new_decoder(recipe.model, seed)
-        return NextToken(decoder), lambda directory: export_decoder(decoder, directory, out / recipe.tokenizer)
-    if recipe.tokenizer != TARGETS_TOKENIZER:
-        raise ConfigError(
-            f"kind {recipe.kind!r} learns from the target, in its ids: leave out tokenizer = {recipe.tokenizer!r}, or "
-            "take kind 'pretrain'"
-        )
-    target = load_target(out)
-    if recipe.kind == "distill":
-        distil = build(DistillOptions, task, "[task]")
-        draft = trainable(home) if distil.init else new_decoder(recipe.model, seed)
-        return Distill(draft, target, distil), lambda directory: export_decoder(draft, directory, out / "tokenizer")
-    if recipe.kind == "early_exit":
-        leave = build(EarlyExitTraining, task, "[task]")
-        head = load_exit_head(home, torch.bfloat16) if leave.init else new_exit_head(leave, target, seed)
-        head.requires_grad_(True)
-        return EarlyExit(head, target), lambda directory: save_exit_head(head, directory)
-    if recipe.kind == "eagle":
-        feature = build(EagleTraining, task, "[task]")
-        net = load_eagle(home, target) if feature.init else new_eagle(feature, target, seed)
-        net.requires_grad_(True)
-        make_compilable(net, target.config.max_len)
-        return Eagle(net, target, feature), lambda directory: save_eagle(net, directory)
-    raise ConfigError(f"no trainer for kind {recipe.kind!r}")
 
 
 def run_recipe(
@@ -134,15 +52,63 @@ def run_recipe(
     if not (tokenizer_dir / "tokenizer.json").exists():
         raise ConfigError(f"no tokenizer in {tokenizer_dir}: run the tokenizer's recipe with the same --out first")
     prepare(recipe.data, data_dir, Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json")), data, report)
-    if recipe.kind == "evaluate":
-        measure_zoo(recipe, out, report)
-        return
-    workers = 1 if export_only else recipe.loop.workers
-    job = Job(recipe=recipe, out=out, resume=resume, export_only=export_only, report=report)
-    run_team(job, workers, out / recipe.name / "run")
-    if recipe.kind == "harvest":
-        for split in ("train", "valid"):
-            parts = [data / f"{split}-{SAMPLES}-{rank}.npy" for rank in range(workers)]
-            np.save(data / f"{split}-{SAMPLES}.npy", np.concatenate([np.load(part) for part in parts]))
-            for part in parts:
-                part.unlink()
+    {
+        "evaluate": lambda: measure_zoo(recipe, out, report),
+        "mixture": lambda: write_mixture(recipe, data, out / recipe.name),
+        "pretrain": lambda: pretrain(recipe, data, out, report, resume=resume, export_only=export_only),
+    }[recipe.kind]()
+
+
+def pretrain(recipe: TrainingRecipe, data: Path, out: Path, report: Report, *, resume: bool, export_only: bool) -> None:
+    """Train a decoder on the text alone, and write it."""
+    home, config = out / recipe.name, recipe.loop
+    more = build(PretrainOptions, recipe.task, "[task]").init
+    decoder = trainable(home) if more else new_decoder(recipe.model, config.seed)
+    objective = NextToken(decoder)
+    train, valid = (Sampler(open_streams(recipe.data, data, split), config.seed) for split in ("train", "valid"))
+    with join_team("cpu") as team:
+        loop = Loop(
+            objective,
+            train,
+            config,
+            home / "run",
+            report,
+            evaluate=judge(objective.loss, valid, recipe),
+            team=team,
+            vocab_size=decoder.config.vocab_size,
+        )
+        if resume or export_only:
+            loop.resume()
+        if not export_only:
+            loop.run()
+            loop.evaluate()
+        if team.leads:
+            export_decoder(decoder, home, out / recipe.tokenizer)
+
+
+def judge(
+    loss: Callable[[torch.Tensor], torch.Tensor], valid: Sampler, recipe: TrainingRecipe
+) -> Callable[[], Evaluation]:
+    """The mean loss over fixed held-out rows."""
+    length = recipe.loop.seq_len
+    micro = max(1, recipe.loop.micro_tokens // length)
+    passes = max(1, recipe.loop.eval_tokens // (length * micro))
+
+    def evaluate() -> Evaluation:
+        parts = [loss(valid.rows(0, i * micro, micro, length + 1)).float() for i in range(passes)]
+        nats = float(torch.stack(parts).mean(0)[0])
+        return Evaluation(score=-nats, line=f"validation {nats:.4f}", numbers={"validation": nats})
+
+    return evaluate
+
+
+def write_mixture(recipe: TrainingRecipe, data: Path, out: Path) -> None:
+    """OUT/<name>/train.jsonl and valid.jsonl: windows of the corpora, as ids, for drafts to learn from."""
+    options = build(MixtureOptions, recipe.task, "[task]")
+    sources = replace(recipe.data, copies_share=options.copies_share or recipe.data.copies_share)
+    for split, count in (("train", options.num_texts), ("valid", options.num_valid)):
+        sampler = Sampler(open_streams(sources, data, split), recipe.loop.seed)
+        with new_file(out / f"{split}.jsonl") as beside, beside.open("w", encoding="utf-8") as lines:
+            for i in range(count):
+                ids = sampler.rows(i, 0, 1, options.length)[0].tolist()
+                lines.write(json.dumps({"token_ids": ids}) + "\n")

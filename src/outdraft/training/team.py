@@ -1,21 +1,18 @@
-"""A few single-threaded worker processes that share every batch and add up their gradients.
+"""This process among those that share every batch: PyTorch's data parallelism, started by `torchrun`.
 
-On a busy machine this beats one process with as many threads: threads wait for each other at every operation, workers
-once a step. The sum of two gradients does not depend on their order, so a run is reproducible for a given team size.
+    torchrun --nproc-per-node 2 -m outdraft.cli.main train ...
+
+Each worker takes its share of a batch's rows; gradients are averaged. The mean of two gradients does not depend on
+their order, so a run is reproducible for a given number of workers.
 """
 
 import os
-from collections.abc import Callable
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-import torch
 import torch.distributed as dist
 from torch import Tensor
-from torch.multiprocessing.spawn import spawn
-
-# Large blocks would else be mapped and unmapped at every operation, a fifth of the time.
-_ALLOCATOR = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": "20000000000", "MALLOC_TOP_PAD_": "268435456"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +22,16 @@ class Team:
     rank: int = 0
     size: int = 1
 
+    def wait(self) -> None:
+        """Until every worker is here."""
+        if self.size > 1:
+            dist.barrier()
+
+    @property
+    def leads(self) -> bool:
+        """Whether this worker writes files and tells."""
+        return self.rank == 0
+
     def add_up(self, values: Tensor) -> Tensor:
         """The sum over all workers, in place."""
         if self.size > 1:
@@ -32,24 +39,15 @@ class Team:
         return values
 
 
-def run_team(work: Callable[[Team], None], size: int, run_dir: Path) -> None:
-    """Call `work` in `size` processes (in this one if 1); returns when all are done. `work` must be picklable."""
-    if size <= 1:
-        work(Team())
+@contextmanager
+def join_team(device: str) -> Iterator[Team]:
+    """The team that `torchrun` started, or this process alone."""
+    size = int(os.environ.get("WORLD_SIZE", "1"))
+    if size == 1:
+        yield Team()
         return
-    run_dir.mkdir(parents=True, exist_ok=True)
-    meeting = run_dir.resolve() / f"meeting-{os.getpid()}"
-    os.environ.update(_ALLOCATOR)  # read by the C library when the workers start
+    dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
     try:
-        spawn(_worker, args=(work, size, str(meeting)), nprocs=size)  # type: ignore[no-untyped-call]
-    finally:
-        meeting.unlink(missing_ok=True)
-
-
-def _worker(rank: int, work: Callable[[Team], None], size: int, meeting: str) -> None:
-    torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{meeting}", rank=rank, world_size=size)
-    try:
-        work(Team(rank=rank, size=size))
+        yield Team(rank=dist.get_rank(), size=size)
     finally:
         dist.destroy_process_group()

@@ -2,7 +2,7 @@
 
 Objective, loop and optimiser are those of `outdraft.training`, over rows in memory. Rows [B, T + 1] hold ids, and -1
 after the end of a text that is shorter than the others: padding is in no loss, so a mean is a mean per token. For real
-models use the recipes of `python -m outdraft.training`.
+models use `outdraft train`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,25 +19,25 @@ from torch.nn.utils.rnn import pad_sequence
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.params import SamplingParams
+from outdraft.drafters.draft_model.learn import DraftLearner
 from outdraft.engine.llm import LLM
 from outdraft.engine.writer import all_whole
 from outdraft.models.load import load_model, save_model
 from outdraft.training.config import LoopConfig
-from outdraft.training.distill import Distill, DistillOptions
+from outdraft.training.draft import DraftObjective
+from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Loop
-from outdraft.training.losses import LOSSES
-from outdraft.training.team import Team
+from outdraft.training.losses import LOSSES, weighted
+from outdraft.training.packing import Rows
 from outdraft.tutorial.models import Model, directory_of
 
 _HELD_OUT = 8  # one row of so many, where nobody says which
 _PADDING = -1  # no id
 
 
-class _Padded(Distill):
-    """The objective of rows of which some end early. What a position sees lies before it, so no text sees padding."""
-
-    def loss(self, rows: Tensor) -> Tensor:
-        return self.loss_at(rows.clamp_min(0), (rows[:, 1:] != _PADDING).flatten())
+def _as_rows(ids: Tensor) -> Rows:
+    """Rows [n, T + 1] of which some end early. What a position sees lies before it, so no text sees padding."""
+    return Rows(ids=ids.clamp_min(0), documents=torch.zeros_like(ids), counts=ids[:, 1:] != _PADDING)
 
 
 class _Rows:
@@ -46,10 +46,10 @@ class _Rows:
     def __init__(self, ids: Tensor, batch: int) -> None:
         self._ids, self._batch = ids, batch
 
-    def rows(self, step: int, first: int, count: int, length: int) -> Tensor:
+    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
         """The batch of a step; `length` is that of the rows."""
         start = step * self._batch + first
-        return self._ids[torch.arange(start, start + count) % len(self._ids)]
+        return _as_rows(self._ids[torch.arange(start, start + count) % len(self._ids)])
 
 
 class DraftModelTrainer:
@@ -71,13 +71,14 @@ class DraftModelTrainer:
         where = directory_of(target_model)
         self.llm = LLM(where, dtype="float32")
         target = load_model(where, torch.float32)
-        self.draft = load_model(directory_of(draft_model), torch.float32).train().requires_grad_(True)
+        self.draft = load_model(directory_of(draft_model), torch.float32)
         if self.draft.config.vocab_size != target.config.vocab_size:
             raise ConfigError(
                 f"{draft_model} has {self.draft.config.vocab_size} tokens, the target {target.config.vocab_size}: "
                 "distillation needs one vocabulary"
             )
-        self.objective = _Padded(self.draft, target, DistillOptions(loss=loss, temperature=temperature))
+        learner, teacher = DraftLearner(self.draft, torch.float32), Teacher(target, ())
+        self.objective = DraftObjective(learner, teacher, weighted({loss: 1.0}), temperature=temperature)
         self.learning_rate = learning_rate
         self.acceptance: list[float] = []  # on held-out rows, of every training: before it, then after each epoch
 
@@ -99,12 +100,11 @@ class DraftModelTrainer:
         config = LoopConfig(
             steps=epochs * steps, batch_tokens=tokens, micro_tokens=tokens, seq_len=rows.shape[1] - 1, warmup=0,
             lr=self.learning_rate, muon_lr=0, weight_decay=0.0, eval_every=epochs * steps + 1,
-            save_every=epochs * steps + 1,
+            save_every=epochs * steps + 1, bfloat16=False,
         )  # fmt: skip
         with TemporaryDirectory() as place:
             loop = Loop(
-                self.objective, _Rows(rows, batch), _Rows(held_out, batch), config, Path(place), Team(),
-                lambda line: None, listens=False,
+                self.objective, _Rows(rows, batch), config, Path(place), lambda line: None, listens=False,
             )  # fmt: skip
             for epoch in range(1, epochs + 1):
                 loop.run(until=epoch * steps)
@@ -130,7 +130,7 @@ class DraftModelTrainer:
     @torch.no_grad()
     def evaluate(self, rows: Tensor) -> float:
         """Expected acceptance of a drafted token: the mean of sum(min(p, q))."""
-        return float(self.objective.loss(rows)[1])
+        return float(self.objective.loss(_as_rows(rows))[1])
 
     def save(self, directory: str | Path) -> None:
         """The draft, as a model directory (without a tokenizer: it is the target's)."""

@@ -10,9 +10,8 @@ Pair i is (feature of position i, embedding of token i + 1); its position id is 
 target has not been yet, g of the pair before stands in for f. The head is the target's own, handed over at load.
 """
 
-import json
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -25,14 +24,13 @@ from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.models.config import llama_config
 from outdraft.models.guess import NativeGuesser
-from outdraft.models.head_files import load_head
+from outdraft.models.head_files import load_head, save_head
 from outdraft.models.native import NativeDecoder, norm_of, parts_of, shape_of, weight_of
 from outdraft.models.port import TargetPort
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope
-from outdraft.weights.safetensors import SINGLE, save_tensors
 
 MODEL_TYPE = "outdraft_eagle"
 
@@ -138,12 +136,9 @@ def pack_guesser(net: EagleNet, target: NativeDecoder) -> NativeGuesser:
     return NativeGuesser(guesser, rope)
 
 
-def save_eagle(net: EagleNet, directory: Path) -> None:
+def save_eagle(net: EagleNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors."""
-    directory.mkdir(parents=True, exist_ok=True)
-    config = {"model_type": MODEL_TYPE, **asdict(net.config)}
-    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_tensors(dict(net.named_parameters()), directory / SINGLE)
+    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
 
 
 def load_eagle(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> EagleNet:

@@ -8,8 +8,7 @@ et al. 2024, https://arxiv.org/abs/2404.16710). Kangaroo (Liu et al. 2024, https
 attention there; ours has none, so it keeps no memory of its own. Data: [N, D] -> [N, D].
 """
 
-import json
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -18,12 +17,11 @@ from torch import Tensor, nn
 
 from outdraft.kernels.decoder.guesser import Residual
 from outdraft.models.guess import NativeGuesser, guess_with
-from outdraft.models.head_files import load_head
+from outdraft.models.head_files import load_head, save_head
 from outdraft.models.native import NativeDecoder, norm_of, weight_of
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
-from outdraft.weights.safetensors import SINGLE, save_tensors
 
 MODEL_TYPE = "outdraft_early_exit"
 
@@ -66,12 +64,9 @@ def pack_guesser(target: NativeDecoder, head: EarlyExitHead | None, exit_layer: 
     return guess_with(target, num_layers=exit_layer, exit=residual, eps=head.config.norm_eps)
 
 
-def save_exit_head(head: EarlyExitHead, directory: Path) -> None:
+def save_exit_head(head: EarlyExitHead, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors."""
-    directory.mkdir(parents=True, exist_ok=True)
-    config = {"model_type": MODEL_TYPE, **asdict(head.config)}
-    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_tensors(dict(head.named_parameters()), directory / SINGLE)
+    save_head(head, head.config, directory, model_type=MODEL_TYPE, dtype=dtype)
 
 
 def load_exit_head(

@@ -13,11 +13,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import torch
 
 from outdraft import zoo
+from outdraft.core.learner import LearnMethod
 from outdraft.core.params import SamplingParams
+from outdraft.core.registry import find_learner, learner_names
 from outdraft.core.skip import Skip
 from outdraft.drafters.shared.look_up.datastore.documents import read_documents
 from outdraft.drafters.shared.own_layers.skip_sets import save_skip
@@ -66,8 +69,8 @@ class Files:
         for home in sorted(self.models.iterdir()):
             for path in sorted(home.iterdir()):
                 damage = {".json": damage_json, ".safetensors": damage_safetensors}.get(path.suffix, damage_bytes)
-                read = {"gguf": _write_gguf_text, "packed": self._stream, "eagle": self._head("eagle"),
-                        "early_exit": self._head("early_exit")}.get(home.name, _write_text)  # fmt: skip
+                heads = {name: self._head(name) for name in _heads()}
+                read = {"gguf": _write_gguf_text, "packed": self._stream, **heads}.get(home.name, _write_text)
                 if not (home.name == "packed" and path.suffix != ".packed"):
                     name = f"{home.name}/{path.name}"
                     made.append(Subject(name=name, home=home, file=path.name, damage=damage, read=read))
@@ -109,10 +112,8 @@ class Files:
         (made / "llama/chat_template.jinja").write_text("{% for m in messages %}{{ m.content }}{% endfor %}")
         (made / "gguf").mkdir()
         write_gguf(made / "llama", made / "gguf/model.gguf")
-        for name in ("eagle", "early_exit"):  # heads of the zoo's target
-            (made / name).mkdir()
-            for file in ("config.json", "model.safetensors"):
-                shutil.copyfile(zoo.path(name) / file, made / name / file)
+        for name, method in _heads().items():  # of the zoo's target, untrained
+            method.new(method.options(), load_model(zoo.path("target")), 0).save(made / name)
         others = self.directory / "others"
         others.mkdir()
         shutil.copyfile(self.stage.store, others / "store")
@@ -201,3 +202,9 @@ name = "auto"
 name = "fixed"
 options = {num_speculative_tokens = 4}
 """
+
+
+def _heads() -> dict[str, LearnMethod[Any, Any]]:
+    """The kinds of head that are files of our own format."""
+    found = {name: find_learner(name) for name in learner_names()}
+    return {name: method for name, method in found.items() if method.model_type is not None}

@@ -1,0 +1,162 @@
+"""`outdraft train`: train a draft for a target, or check one: does it do in the engine what its trainer promised?
+
+The command reads flags and shows; the work is `training/train.py` and `training/check.py`.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from outdraft.cli.options import argument, flag
+from outdraft.core.errors import ConfigError
+
+SUMMARY = "train a draft for a target, check one, or let the target write what drafts learn from"
+EPILOG = """A kind is a drafter that can be trained. `check` loads what was saved into an engine and compares what
+it does with what the trainer promised. A TOML file (--recipe) has the same keys as the flags. Several workers share
+every batch under torchrun --nproc-per-node 2 -m outdraft.cli.main train ... Examples:
+  outdraft train eagle --target zoo:target --data answers.jsonl --out DIR --tokens 2000000
+  outdraft train draft_model --target MODEL --data chats.jsonl --out DIR --dry-run
+  outdraft train eagle --target MODEL --data chats.jsonl --out DIR --resume
+  outdraft train answers --target MODEL --data chats.jsonl --out answers.jsonl --temperature 1 --temperature 0.7
+  outdraft train check DIR --target MODEL"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to train, or what to check."""
+
+    kind: str | None = argument(None, "a drafter that can be trained; or: answers; or: check")
+    directory: str | None = argument(None, "check: what was trained")
+    target: str | None = flag(None, "the model that it will draft for: a directory, or zoo:NAME")
+    data: tuple[str, ...] = flag((), "texts, chats or answers: .jsonl, .parquet, .txt; may be repeated", metavar="FILE")
+    valid: tuple[str, ...] = flag((), "what to be judged on, in place of a share of the data", metavar="FILE")
+    out: str | None = flag(
+        None,
+        "where the draft, its record and its checkpoints go; answers: the .jsonl file, which grows",
+        metavar="PATH",
+    )
+    recipe: str | None = flag(None, "a TOML file of the same keys; flags win", metavar="FILE")
+    init: str | None = flag(None, "a trained draft of this kind to go on from", metavar="DIR")
+    tokens: int | None = flag(None, "tokens to learn from; default: once through the data")
+    depth: int | None = flag(None, "tokens of a draft, in evaluations and in the promise; default: 4")
+    options: Mapping[str, Any] = flag({}, "an option of the kind, e.g. num_steps=7; may be repeated")
+    loss: Mapping[str, Any] = flag({}, "a loss and its weight, e.g. total_variation=1; default: forward_kl=1")
+    loop: Mapping[str, Any] = flag({}, "a number of the loop, e.g. lr=0.001, seq_len=512, patience=5")
+    dtype: str | None = flag(None, "the target's number format: float32, bfloat16; default: as it is stored")
+    device: str | None = flag(None, "cpu, or cuda; default: cpu")
+    seed: int | None = flag(None, "of the first weights and of the order of the data; default: 0")
+    temperature: tuple[float, ...] = flag((), "answers: of the texts, prompt by prompt in turn; default: 1")
+    max_tokens: int = flag(256, "answers: of each text, at most")
+    prompt_tokens: int = flag(32, "answers: of a text without a prompt, so many tokens of its beginning are one")
+    resume: bool = flag(False, "go on from the checkpoint in OUT/run")
+    dry_run: bool = flag(False, "write the untrained draft, and say what training would cost")
+    json: bool = flag(False, "machine output: the record, or the checks")
+
+
+def run(options: Options) -> int:
+    """Train, or check."""
+    if options.kind is None:
+        raise ConfigError("train needs a kind, or check: outdraft train KIND --target DIR --data FILE --out DIR")
+    return {"check": _check, "answers": _answers}.get(options.kind, _train)(options)
+
+
+def _train(options: Options) -> int:
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.training.plan import PLAN_FIELDS, make_plan, merged, read_plan
+    from outdraft.training.team import join_team
+    from outdraft.training.train import dry_run, prepare, train
+
+    if options.directory is not None:
+        raise ConfigError(f"{options.directory}: a kind takes no second word; did you mean --target or --out?")
+    if options.temperature:
+        raise ConfigError("--temperature is for answers; drafts are judged at the plan's temperature, 1 by default")
+    flags = {name: getattr(options, name) for name in PLAN_FIELDS if hasattr(options, name) and name != "temperature"}
+    given = merged(read_plan(options.recipe) if options.recipe is not None else {}, flags)
+    plan = make_plan(given)
+    console = make_console(stderr=True)
+    with join_team(plan.device) as team:
+
+        def tell(line: str) -> None:
+            if team.leads:
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
+
+        course = prepare(plan, tell, team)
+        told = course.accounts
+        tell(
+            f"{told.read} examples: {told.kept} to learn from ({told.tokens} tokens), {told.held_out} held out, "
+            f"{told.skipped} skipped; {course.loop.config.steps} steps"
+        )
+        tell(f"reads the target's states after {list(course.learner.taps)} layers")
+        report = dry_run(course) if options.dry_run else train(course, resume=options.resume, tell=tell)
+        if not team.leads:
+            return 0
+    if options.json:
+        write_json(report)
+    elif options.dry_run:
+        tell(
+            f"{plan.out}: {report['bytes'] / 1e6:.1f} MB untrained; {report['seconds_a_step']:.2f} s a step, "
+            f"{report['steps']} steps, {report['hours']:.2f} hours"
+        )
+        for name, shape in report["tensors"].items():
+            tell(f"  {name}  {shape}")
+    elif report:
+        for one in report["promises"]:
+            how = "greedy" if not one["terms"]["temperature"] else f"at temperature {one['terms']['temperature']:g}"
+            by_depth = " ".join(f"{rate:.2f}" for rate in one["conditional"])
+            tell(f"promised {how}: {one['tau']:.2f} tokens a pass; accepted at 1, 2, ...: {by_depth}")
+        tell(f"next: outdraft train check {plan.out} --target {plan.target}")
+    return 0
+
+
+def _answers(options: Options) -> int:
+    from dataclasses import asdict
+
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.core.paths import user_path
+    from outdraft.drafters.shared.look_up.datastore.documents import find_files
+    from outdraft.engine.llm import LLM
+    from outdraft.training.answers import Asking, prompts_of, write_answers
+
+    if options.target is None or options.out is None or not options.data:
+        raise ConfigError(
+            "answers needs who writes, the prompts, and a file: outdraft train answers --target MODEL --data FILE "
+            "--out answers.jsonl"
+        )
+    asking = Asking(
+        temperatures=options.temperature or (1.0,), max_tokens=options.max_tokens, prompt_tokens=options.prompt_tokens,
+        seed=options.seed or 0,
+    )  # fmt: skip
+    out, files = user_path(options.out), find_files(options.data)
+    if out in files:
+        raise ConfigError(f"--out {out} is among the prompts: name another file")
+    llm = LLM(options.target, dtype=options.dtype or "auto", device=options.device or "cpu")
+    console = make_console(stderr=True)
+    with console.status("writing") as status:
+        told = write_answers(llm, prompts_of(files, llm.codec, asking.prompt_tokens), asking, out, status.update)
+    if options.json:
+        write_json(asdict(told))
+    else:
+        console.print(
+            f"{out}: {told.read} prompts: {told.done} answers of {told.tokens} tokens, {told.failed} failed, "
+            f"{told.skipped} without a prompt",
+            markup=False,
+        )
+    return 0
+
+
+def _check(options: Options) -> int:
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.training.check import check_directory
+
+    if options.directory is None or options.target is None:
+        raise ConfigError("check needs what was trained and its target: outdraft train check DIR --target MODEL")
+    console = make_console(stderr=options.json)
+    with console.status("drafting"):
+        found = check_directory(Path(options.directory), options.target, dtype=options.dtype, device=options.device)
+    if options.json:
+        write_json([one.told() for one in found])
+    else:
+        for one in found:
+            console.print(one.line, markup=False, highlight=False, soft_wrap=True)
+    return 0 if all(one.holds for one in found) else 1

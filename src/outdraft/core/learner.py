@@ -1,0 +1,104 @@
+"""What a drafter learns from, and what it says of it: the contract between a method's learner and the training frame.
+
+    rows of ids -> the target's pass -> Lesson -> Learner.look -> Outlook -> the frame: loss, acceptance, speed-up
+
+A learner says which states guess which token; the frame alone compares guesses with the target's distribution. So every
+kind has the same losses, the same accounts, and a head whose logits are never held for all rows at once.
+
+    position     a      a+1    a+2    a+3            the pending token stands at `a`
+    guess                d=1    d=2    d=3            a guess of depth d is of the token at a + d,
+    target row          row a  row a+1  row a+2       which the target's row a + d - 1 distributes
+"""
+
+from collections.abc import Callable, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Generic, Protocol, TypeVar
+
+from torch import Tensor, nn
+
+from outdraft.core.method import Options
+
+Head = Callable[[Tensor], Tensor]  # states [n, W] -> logits [n, V], or of the draft's own vocabulary
+Target = TypeVar("Target", contravariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lesson:
+    """B sequences of T rows, flat and batch-major: row b * T + t is token t of sequence b.
+
+    Several documents may stand in one sequence; none sees another, and positions begin again with each.
+    """
+
+    ids: Tensor  # [B, T + 1] the token behind the last row included
+    documents: Tensor  # [B, T + 1] a number for each document; padding is a document of its own
+    positions: Tensor  # [B * T]
+    counts: Tensor  # [B * T] bool: the row's next token is one that the draft will have to guess
+    states: Tensor  # [B * T, D] after the target's last layer, not normed
+    taps: Mapping[int, Tensor] = field(default_factory=dict)  # tap t: [B * T, D] after t layers
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """B and T."""
+        return self.ids.shape[0], self.ids.shape[1] - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Guess:
+    """Guesses of one depth. Row `rows[i]` of the target distributes the token that state i guesses."""
+
+    states: Tensor  # [N, W]
+    head: Head
+    rows: Tensor  # [N]
+    weight: float = 1.0  # in the loss
+    vocab: Tensor | None = None  # which of the target's tokens the head's columns are; None: all, in order
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outlook:
+    """What a draft guesses, depth by depth, where it stands on the text's own tokens.
+
+    `recurs`: the only guess is good for every depth, because the draft reads its own tokens as it would the text's.
+    """
+
+    guesses: Seq[Guess]
+    recurs: bool = False
+    extra: Tensor | None = None  # a loss beside those of the guesses
+
+
+class Learner(Protocol):
+    """One draft in training."""
+
+    @property
+    def module(self) -> nn.Module:
+        """Its parameters that ask for a gradient are trained."""
+        ...
+
+    @property
+    def taps(self) -> tuple[int, ...]:
+        """States of the target that it reads: tap t is the state after t layers."""
+        ...
+
+    def look(self, lesson: Lesson) -> Outlook:
+        """What it guesses in these texts."""
+        ...
+
+    def save(self, directory: Path) -> None:
+        """Write what the drafter loads."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LearnMethod(Generic[Options, Target]):
+    """How a method's draft is trained. It lies as `LEARN` in the module `learn` of the method's folder."""
+
+    summary: str
+    options: type[Options]  # a frozen dataclass with a default for every field: size, depth, weights of the loss
+    new: Callable[[Options, Target, int], Learner]  # an untrained draft for this target, from a seed
+    load: Callable[[Options, Target, Path], Learner]  # one that was saved
+    drafts: Mapping[str, Any] = field(default_factory=dict)  # the drafter's options under which it writes chains
+    drafter: str | None = None  # who drafts with it; None: the method in whose folder it lies
+    model_type: str | None = None  # of config.json, for a head in our own format; None: a model like any other
+    # (head, small target, where to, width, depth): the head of a bigger target that computes the same, for benches
+    inflate: Callable[[Path, Target, Path, int, int], None] | None = None

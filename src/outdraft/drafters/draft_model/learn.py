@@ -1,0 +1,96 @@
+"""Train a small decoder to write like the target: it learns the target's whole distribution at every position.
+
+Zhou et al., "DistillSpec", 2023, https://arxiv.org/abs/2310.08461. It begins as some of the target's own layers, with
+its embeddings, norms and head (`cut`), or from nothing, with sizes of its own.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
+from outdraft.core.ranges import check_range
+from outdraft.models.base import Decoder, initialise
+from outdraft.models.config import llama_config
+from outdraft.models.cut import cut_decoder, every_third
+from outdraft.models.load import load_model, save_model
+from outdraft.nn.packed import PackedContext
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DraftLearning:
+    """Where the draft begins. Without sizes it is cut from the target."""
+
+    layers: tuple[int, ...] = ()  # of the target, that the draft keeps; (): every third and the last
+    hidden_size: int = 0  # above 0: a new decoder of this width; the other sizes are needed then
+    num_layers: int = 0
+    num_heads: int = 0
+    num_kv_heads: int = 0
+    intermediate_size: int = 0
+
+    def __post_init__(self) -> None:
+        sizes = ("hidden_size", "num_layers", "num_heads", "num_kv_heads", "intermediate_size")
+        check_range(self, *sizes, "layers", least=0)
+        given = [name for name in sizes if getattr(self, name)]
+        if given and len(given) < len(sizes):
+            lacking = ", ".join(name for name in sizes if name not in given)
+            raise ConfigError(f"{given[0]}={getattr(self, given[0])} asks for a new decoder: give {lacking} too")
+        if given and self.layers:
+            raise ConfigError(f"layers={self.layers} cuts the draft from the target: leave {given[0]} out")
+
+
+class DraftLearner:
+    """A decoder of the target's vocabulary."""
+
+    taps: tuple[int, ...] = ()
+
+    def __init__(self, draft: Decoder, dtype: torch.dtype) -> None:
+        self.module, self._dtype = draft.train().requires_grad_(True), dtype
+
+    def look(self, lesson: Lesson) -> Outlook:
+        """It reads its own guesses as it would the text, so one depth stands for all."""
+        batch, length = lesson.shape
+        context = PackedContext(batch, length, lesson.documents[:, :-1])
+        ids = lesson.ids[:, :-1].flatten()
+        states = self.module.run(self.module.embed(ids, lesson.positions), lesson.positions, context).hidden
+        rows = torch.arange(len(ids), device=ids.device)
+        return Outlook(guesses=[Guess(states=states, head=self.module.logits, rows=rows)], recurs=True)
+
+    def save(self, directory: Path) -> None:
+        """A model directory, but for the tokenizer, which is the target's."""
+        save_model(self.module, directory, self._dtype)
+
+
+def new(options: DraftLearning, target: Decoder, seed: int) -> DraftLearner:
+    """Cut from the target, or fresh."""
+    known = target.config
+    if not options.hidden_size:
+        layers = options.layers or every_third(known.num_layers)
+        return DraftLearner(cut_decoder(target, layers, torch.float32), target.dtype)
+    config = llama_config(
+        vocab_size=known.vocab_size, hidden_size=options.hidden_size, num_layers=options.num_layers,
+        num_heads=options.num_heads, num_kv_heads=options.num_kv_heads, intermediate_size=options.intermediate_size,
+        max_len=known.max_len, norm_eps=known.norm_eps, bos_id=known.bos_id, eos_ids=known.eos_ids,
+    )  # fmt: skip
+    return DraftLearner(initialise(Decoder(config, torch.float32, target.device), seed), target.dtype)
+
+
+def load(options: DraftLearning, target: Decoder, directory: Path) -> DraftLearner:
+    """A draft that was trained before. Raises `ConfigError` for another vocabulary."""
+    draft = load_model(directory, torch.float32)
+    if draft.config.vocab_size != target.config.vocab_size:
+        raise ConfigError(
+            f"{directory} has {draft.config.vocab_size} tokens, the target {target.config.vocab_size}: a draft that "
+            "learns from it needs its vocabulary"
+        )
+    return DraftLearner(draft.to(target.device), target.dtype)
+
+
+LEARN = LearnMethod(
+    summary="a small decoder, cut from the target or new",
+    options=DraftLearning,
+    new=new,
+    load=load,
+)

@@ -1,0 +1,1 @@
+"""What drafters that read the target's last state share."""

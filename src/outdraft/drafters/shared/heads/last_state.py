@@ -1,0 +1,46 @@
+"""The state from which the target chose each text's pending token: what heads on the last layer read.
+
+    text    x0 x1 x2 x3(pending)
+    states  h0 h1 h2               h2 chose x3; heads read it and guess x4, x5, ...
+
+Data in: what a pass showed; data out: one state [D] a sequence. A sequence whose prompt is not read has none.
+"""
+
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor
+
+from outdraft.core.drafter import Seen
+from outdraft.core.sequence import Sequence
+
+
+class LastStates:
+    """By sequence. `tap`: after how many layers."""
+
+    def __init__(self, tap: int) -> None:
+        self._tap = tap
+        self._known: dict[int, tuple[int, Tensor]] = {}  # sequence -> position of the state, state [D]
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text is left."""
+        return not self._known
+
+    def learn(self, one: Seen) -> None:
+        """Keep the last committed row's."""
+        self._known[one.seq.id] = one.start + one.num_committed - 1, one.hidden[self._tap][-1]
+
+    def knows(self, seq: Sequence) -> bool:
+        """Whether the state that chose the pending token is here."""
+        found = self._known.get(seq.id)
+        return found is not None and found[0] == len(seq.tokens) - 2
+
+    def of(self, seqs: Seq[Sequence]) -> Tensor:
+        """[n, D]."""
+        return torch.stack([self._known[seq.id][1] for seq in seqs])
+
+    def forget(self, seqs: Seq[Sequence]) -> None:
+        """These texts are over."""
+        for seq in seqs:
+            self._known.pop(seq.id, None)

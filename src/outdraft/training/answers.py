@@ -1,0 +1,146 @@
+"""Texts that the target itself writes, for a draft to learn from: what it will be asked to continue.
+
+    prompts of any file that training reads -> our own engine -> one JSON line an answer:
+    {"prompt_token_ids": [...], "token_ids": [...], "finish_reason": "stop", "asked": [0.7, 256, 0]}
+
+`asked`: temperature, most tokens, seed. A prompt that the context cannot hold has an answer without tokens, "error".
+
+An answer is a function of its prompt, its number and the seed, so an interrupted run goes on behind its last whole line
+and writes what it would have written. Accounts: done + failed + skipped = input.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from outdraft.codecs.text import TextCodec
+from outdraft.core.errors import ConfigError
+from outdraft.core.params import SamplingParams
+from outdraft.core.ranges import check_range
+from outdraft.engine.llm import LLM
+from outdraft.training.records import encode, pieces_of, read_records
+
+_BATCH = 64  # requests that are open at once, and lines that an interruption may cost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Asking:
+    """How answers are written."""
+
+    temperatures: tuple[float, ...] = (1.0,)  # one after the other, prompt by prompt
+    max_tokens: int = 256
+    prompt_tokens: int = 0  # of an example without a prompt of its own, its beginning is one; 0: such are skipped
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_range(self, "temperatures", least=0.0, most=100.0)
+        check_range(self, "max_tokens", least=1)
+        check_range(self, "prompt_tokens", "seed", least=0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answered:
+    """What became of the prompts."""
+
+    read: int
+    done: int
+    failed: int
+    skipped: int  # without a prompt
+    tokens: int  # of the answers
+
+
+def prompts_of(files: Iterable[Path], codec: TextCodec | None, length: int) -> Iterator[list[int] | None]:
+    """Of each example what comes before its last answer, or its first `length` tokens; None where that is nothing."""
+    template = codec.chat_template if codec is not None else None
+    for path in files:
+        for where, record in read_records(path):
+            ids, counts = encode(pieces_of(record, template, where, asks=True), codec, where)
+            last = len(counts) - 1
+            while last >= 0 and counts[last]:
+                last -= 1
+            yield ids[: last + 1] or ids[: min(length, len(ids) - 1)] or None
+
+
+def write_answers(
+    llm: LLM, prompts: Iterable[list[int] | None], asking: Asking, path: Path, tell: Callable[[str], object]
+) -> Answered:
+    """Append to `path` what is missing there. Raises `ConfigError` where it holds other answers than these."""
+    there = _whole_lines(path)
+    done = failed = skipped = tokens = read = 0
+    numbered = enumerate(prompts)
+    with path.open("a", encoding="utf-8") as out:
+        while batch := list(islice(numbered, _BATCH)):
+            read += len(batch)
+            asked = [(number, prompt) for number, prompt in batch if prompt is not None]
+            skipped += len(batch) - len(asked)
+            if there:
+                known, there = there[: len(asked)], there[len(asked) :]
+                for (number, prompt), one in zip(asked, known, strict=False):
+                    if one["prompt_token_ids"] != prompt or one["asked"] != _settings(asking, number):
+                        raise ConfigError(
+                            f"{path} answers other prompts, or was asked for otherwise (its answer to prompt {number} "
+                            "says so): name another file"
+                        )
+                asked = asked[len(known) :]
+                done += sum(one["finish_reason"] != "error" for one in known)
+                failed += sum(one["finish_reason"] == "error" for one in known)
+                tokens += sum(len(one["token_ids"]) for one in known)
+            for line in _ask(llm, asked, asking):
+                out.write(json.dumps(line) + "\n")
+                done, failed = done + (line["finish_reason"] != "error"), failed + (line["finish_reason"] == "error")
+                tokens += len(line["token_ids"])
+            out.flush()
+            tell(f"{done} answers, {tokens} tokens")
+    return Answered(read=read, done=done, failed=failed, skipped=skipped, tokens=tokens)
+
+
+def _settings(asking: Asking, number: int) -> list[float]:
+    """Temperature, most tokens and seed of a prompt's answer."""
+    return [asking.temperatures[number % len(asking.temperatures)], asking.max_tokens, asking.seed + number]
+
+
+def _ask(llm: LLM, asked: Seq[tuple[int, list[int]]], asking: Asking) -> list[dict[str, Any]]:
+    """A line for each; what the context cannot hold is not asked for."""
+    most = llm.engine.parts.target.max_len
+    settings = {number: _settings(asking, number) for number, _ in asked}
+    fits = [(number, prompt) for number, prompt in asked if len(prompt) < most]
+    results = llm.generate(
+        [{"prompt_token_ids": prompt} for _, prompt in fits],
+        [
+            SamplingParams(max_tokens=asking.max_tokens, temperature=settings[number][0], seed=int(settings[number][2]))
+            for number, _ in fits
+        ],
+    ) if fits else []  # fmt: skip
+    found = {number: one for (number, _), one in zip(fits, results, strict=True)}
+    return [
+        {
+            "prompt_token_ids": prompt,
+            "token_ids": list(found[number].token_ids) if number in found else [],
+            "finish_reason": found[number].finish_reason if number in found else "error",
+            "asked": settings[number],
+        }
+        for number, prompt in asked
+    ]
+
+
+def _whole_lines(path: Path) -> list[dict[str, Any]]:
+    """What was written before; half a line at the end is cut off. Raises `ConfigError` for a file of something else."""
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    whole = text[: text.rfind("\n") + 1]
+    try:
+        lines = [json.loads(line) for line in whole.splitlines()]
+    except ValueError as error:
+        raise ConfigError(f"{path} is no file of answers ({error}): name another one") from error
+    keys = {"prompt_token_ids", "token_ids", "finish_reason", "asked"}
+    ours = all(isinstance(line, dict) and line.keys() == keys for line in lines)
+    if not ours or not (lines or text.startswith('{"prompt_token_ids"') or not text):
+        raise ConfigError(f"{path} holds something else than answers: name another file")
+    if whole != text:
+        path.write_text(whole, encoding="utf-8")
+    return lines

@@ -1,0 +1,156 @@
+"""Does the draft do in the engine what its trainer promised?
+
+    promise   the target writes texts after some prompts; the trainer's own passes over them say how many rounds
+              the draft would need (`walk.py`). Made when training ends, with the network in memory, and stored
+    measure   what was saved is loaded into an engine, which drafts chains of that length after the same prompts
+
+More than 2 % and two standard errors apart, something was lost on the way: other taps, another norm, another template.
+Greedy, both are about the same texts; sampled, about as many others.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from math import hypot
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.learner import Learner
+from outdraft.core.params import SamplingParams
+from outdraft.core.paths import user_path
+from outdraft.core.registry import find_learner
+from outdraft.engine.llm import LLM
+from outdraft.engine.writer import Result, all_whole
+from outdraft.models.load import load_model
+from outdraft.training.draft import Exam
+from outdraft.training.lessons import Teacher
+from outdraft.training.packing import Rows
+from outdraft.training.record import Promise, Terms, fingerprint, read_record
+from outdraft.training.walk import Walk
+from outdraft.weights.hub import resolve
+
+APART = 0.02  # of what was promised
+LEAST_ROUNDS = 5000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Checked:
+    """A promise, and what came of it."""
+
+    promise: Promise
+    measured: Walk
+
+    @property
+    def holds(self) -> bool:
+        """Whether they are near enough."""
+        far, promised = abs(self.measured.tau - self.promise.tau), self.promise
+        return far <= APART * promised.tau or far <= 2 * hypot(self.measured.standard_error, promised.standard_error)
+
+    @property
+    def line(self) -> str:
+        """For people."""
+        seen, said, rounds = self.measured, self.promise, sum(self.measured.rounds)
+        how = "greedy" if not said.terms.temperature else f"temperature {said.terms.temperature:g}"
+        errors = f"standard errors {said.standard_error:.3f}, {seen.standard_error:.3f}"
+        few = "" if rounds >= LEAST_ROUNDS else f"; a check wants {LEAST_ROUNDS} rounds: hold out more examples"
+        return (
+            f"{'holds' if self.holds else 'BROKEN'}  {how}: promised {said.tau:.3f} tokens a pass, measured "
+            f"{seen.tau:.3f} ({errors}; {rounds:.0f} rounds{few})"
+        )
+
+    def told(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "holds": self.holds, "temperature": self.promise.terms.temperature, "promised": self.promise.tau,
+            "promised_error": self.promise.standard_error, "measured": self.measured.tau,
+            "measured_error": self.measured.standard_error, "rounds": sum(self.measured.rounds),
+            "promised_conditional": list(self.promise.conditional),
+            "measured_conditional": self.measured.conditional,
+        }  # fmt: skip
+
+
+def check_directory(
+    directory: Path, target: str, *, dtype: str | None = None, device: str | None = None
+) -> list[Checked]:
+    """Every promise of a trained draft. Raises `ConfigError` where there is none, or for another target's draft.
+
+    `dtype`: of the target; by default the one that it was trained under.
+    """
+    place, source = user_path(directory), resolve(target)
+    record = read_record(place)
+    method = find_learner(record.kind)
+    dtype = dtype or record.dtype
+    known = fingerprint(load_model(source, dtype))
+    if known != record.target:
+        raise ConfigError(
+            f"{directory} was trained for another target ({record.target}) than {target} ({known}): name its own"
+        )
+    options = {"model": str(place), **method.drafts}
+    return [
+        Checked(
+            promise=one,
+            measured=measure(
+                method.drafter or record.kind, options, source, one.terms, dtype=dtype, device=device or "cpu"
+            ),
+        )
+        for one in record.promises
+    ]
+
+
+def promise(learner: Learner, teacher: Teacher, target: Path, terms: Terms, *, seed: int = 0) -> Walk:
+    """What the trainer's passes say about texts that the target writes now."""
+    writer = LLM(target, dtype=str(teacher.target.dtype).removeprefix("torch."), device=str(teacher.target.device))
+    texts = _write(writer, terms, seed)
+    width = max(len(one.prompt_token_ids) + len(one.token_ids) for one in texts)
+    batches = [rows_of(texts[i : i + 16], width) for i in range(0, len(texts), 16)]
+    exam = Exam(batches=batches, depth=terms.depth, temperature=terms.temperature)
+    with torch.no_grad(), teacher.computing():
+        return exam.walk(learner, teacher)
+
+
+def measure(
+    drafter: str, options: Mapping[str, Any], target: Path, terms: Terms, *, dtype: str = "auto", device: str = "cpu"
+) -> Walk:
+    """What the engine does, in chains of the promised length judged by rejection sampling."""
+    engine = LLM(
+        target, drafter=drafter, drafter_options=options, verifier="rejection", policy="fixed", dtype=dtype,
+        device=device,
+        num_speculative_tokens=terms.depth,
+    )  # fmt: skip
+    tokens, rounds = [], []
+    reached, kept = [0.0] * terms.depth, [0.0] * terms.depth
+    for one in _write(engine, terms, None):
+        stats = one.stats
+        tokens.append(stats.num_tokens - 1.0)  # the pass that reads the prompt writes one, without a draft
+        rounds.append(stats.num_steps - 1.0)
+        for d in range(terms.depth):
+            reached[d] += stats.reached[d + 1]
+            kept[d] += stats.reached[d + 1] - stats.first_rejection[d + 1]
+    return Walk(tokens=tuple(tokens), rounds=tuple(rounds), reached=tuple(reached), kept=tuple(kept))
+
+
+def _write(llm: LLM, terms: Terms, seed: int | None) -> Seq[Result]:
+    settings = [
+        SamplingParams(
+            max_tokens=terms.max_tokens, temperature=terms.temperature, ignore_eos=True,
+            seed=None if seed is None else seed + i,
+        )
+        for i in range(len(terms.prompts))
+    ]  # fmt: skip
+    return all_whole(llm.generate([{"prompt_token_ids": list(prompt)} for prompt in terms.prompts], settings))
+
+
+def rows_of(texts: Seq[Result], width: int) -> Rows:
+    """One text a row [B, width]; what the target wrote behind its first token counts, as in the engine's rounds."""
+    ids = torch.zeros(len(texts), width, dtype=torch.long)
+    documents = torch.ones_like(ids)  # 0: the text, 1: padding
+    counts = torch.zeros(len(texts), width - 1, dtype=torch.bool)
+    for row, one in enumerate(texts):
+        whole = [*one.prompt_token_ids, *one.token_ids]
+        ids[row, : len(whole)] = torch.tensor(whole)
+        documents[row, : len(whole)] = 0
+        counts[row, len(one.prompt_token_ids) : len(whole) - 1] = True
+    return Rows(ids=ids, documents=documents, counts=counts)

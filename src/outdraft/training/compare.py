@@ -1,0 +1,115 @@
+"""Guesses beside the target's distribution: the loss that is trained on, and what would be accepted.
+
+The logits of a chunk of rows are made, compared and forgotten, and made once more for the gradient, so that the memory
+of the heads is that of one chunk, whatever the vocabulary and the length of the texts.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from outdraft.core.learner import Guess, Lesson, Outlook
+from outdraft.training.losses import Loss, logs
+
+Logits = Callable[[Tensor], Tensor]
+CHUNK = 1 << 22  # logits of the target that are held at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accepted:
+    """Of one depth, on the rows of a lesson; 0 where nothing was guessed."""
+
+    guessed: Tensor  # [B * T] bool
+    expected: Tensor  # [B * T] sum(min(p, q)): of a token drawn from q
+    ratio: Tensor  # [B * T] min(1, q(x) / p(x)) of the text's token x; greedy: whether both have the same best token
+
+
+def compare(
+    outlook: Outlook, lesson: Lesson, logits_of: Logits, loss: Loss, *, temperature: float = 1.0, chunk: int = CHUNK
+) -> tuple[Tensor, list[Tensor]]:
+    """The loss, a mean over counted rows and weighted over depths; and each depth's mean acceptance.
+
+    `logits_of`: the target's final states [n, D] -> [n, V]. `temperature`: the loss compares both distributions there,
+    and is multiplied by its square, so that gradients keep their size. `chunk`: logits that are held at once.
+    """
+    total = outlook.extra if outlook.extra is not None else lesson.states.new_zeros((), dtype=torch.float32)
+    weight = sum(guess.weight for guess in outlook.guesses)
+    tokens, rates = lesson.ids[:, 1:].flatten(), []
+    for guess in outlook.guesses:
+
+        def judge(own: Tensor, theirs: Tensor, x: Tensor, guess: Guess = guess) -> Tensor:
+            with torch.no_grad():
+                p = logits_of(theirs)
+            q = guess.head(own)
+            asked = p if guess.vocab is None else p[:, guess.vocab]  # of what the draft can say
+            said = x if guess.vocab is None else _places(guess.vocab, p.shape[-1])[x]
+            far = loss(logs(asked / temperature), logs(q / temperature), said).sum() * temperature**2
+            return torch.stack([far, _mass(logs(p), logs(q.detach()), guess).sum()])
+
+        kept = lesson.counts[guess.rows].nonzero()[:, 0]
+        sums = torch.zeros(2, device=guess.states.device)
+        for part in _parts(kept, logits_of, lesson, chunk):
+            rows = guess.rows[part]
+            sums = sums + checkpoint(judge, guess.states[part], lesson.states[rows], tokens[rows], use_reentrant=False)
+        total = total + guess.weight / weight * sums[0] / max(1, len(kept))
+        rates.append((sums[1] / max(1, len(kept))).detach())
+    for guess in outlook.guesses:  # where nothing counts, a gradient of zeros all the same
+        total = total + 0 * guess.states.sum()
+    return total, rates
+
+
+@torch.no_grad()
+def accepted(
+    outlook: Outlook, lesson: Lesson, logits_of: Logits, temperature: float, *, chunk: int = CHUNK
+) -> list[Accepted]:
+    """Depth by depth, at a temperature; 0: greedy, where the text is what the target's best tokens spell."""
+    tokens, found = lesson.ids[:, 1:].flatten(), []
+    for guess in outlook.guesses:
+        guessed = torch.zeros_like(lesson.counts)
+        expected, ratio = (torch.zeros(len(guessed), device=guessed.device) for _ in range(2))
+        for part in _parts(torch.arange(len(guess.rows), device=guessed.device), logits_of, lesson, chunk):
+            rows = guess.rows[part]
+            p_logits, q_logits = logits_of(lesson.states[rows]), guess.head(guess.states[part])
+            log_p, log_q = logs(p_logits / (temperature or 1)), logs(q_logits / (temperature or 1))
+            guessed[rows] = lesson.counts[rows]
+            expected[rows] = _mass(log_p, log_q, guess).float()
+            of_text = _whole(log_q, guess, log_p.shape[-1])
+            if temperature:
+                x = tokens[rows, None]
+                ratio[rows] = (of_text.gather(-1, x) - log_p.gather(-1, x)).exp().clamp_max(1)[:, 0].float()
+            else:
+                ratio[rows] = (of_text.argmax(-1) == log_p.argmax(-1)).float()
+        found.append(Accepted(guessed=guessed, expected=expected, ratio=ratio * guessed))
+    return found
+
+
+def _places(vocab: Tensor, vocab_size: int) -> Tensor:
+    """The draft's index of each of the target's tokens [V]; -1 where it has none."""
+    places = torch.full((vocab_size,), -1, device=vocab.device)
+    places[vocab] = torch.arange(len(vocab), device=vocab.device)
+    return places
+
+
+def _mass(log_p: Tensor, log_q: Tensor, guess: Guess) -> Tensor:
+    """sum(min(p, q)) [n] of log p [n, V] and log q of the draft's vocabulary."""
+    inside = log_p if guess.vocab is None else log_p[:, guess.vocab]
+    return torch.minimum(inside, log_q).exp().sum(-1)
+
+
+def _whole(log_q: Tensor, guess: Guess, vocab_size: int) -> Tensor:
+    """log q of the target's vocabulary [n, V]: nothing is said outside the draft's own."""
+    if guess.vocab is None:
+        return log_q
+    return log_q.new_full((len(log_q), vocab_size), -torch.inf).index_copy_(1, guess.vocab, log_q)
+
+
+def _parts(kept: Tensor, logits_of: Logits, lesson: Lesson, chunk: int) -> Seq[Tensor]:
+    """The rows in pieces of at most `chunk` logits."""
+    if not len(kept):
+        return ()
+    vocab_size = logits_of(lesson.states[:1]).shape[-1]
+    return torch.split(kept, max(1, chunk // vocab_size))

@@ -1,0 +1,147 @@
+"""Files of examples as one stream of ids on disk, made once for a tokenizer and found again.
+
+    DIR/<digest>/ids.npy      int32 [T]     all examples, one after the other, each closed by the end token
+                 counts.npy   bool [T]      what a draft should learn to guess
+                 starts.npy   int64 [n + 1] where each example begins
+                 about.json                 the accounts: done + skipped + held out = input
+
+Which examples are held out is decided by their own ids, so neither order nor other files change it; it is one at least.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence as Seq
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from outdraft.codecs.text import TextCodec
+from outdraft.core.errors import ConfigError
+from outdraft.core.new_file import new_file
+from outdraft.training.records import encode, pieces_of, read_records
+
+Ids = NDArray[np.int32]
+LEAST = 2  # tokens of an example: one to read, one to guess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Accounts:
+    """Examples of the input, and what became of them."""
+
+    read: int
+    kept: int
+    held_out: int
+    skipped: int  # shorter than two tokens, or with nothing that counts
+    tokens: int  # kept ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Corpus:
+    """A stream of examples."""
+
+    ids: Ids  # [T]
+    counts: NDArray[np.bool_]  # [T]
+    starts: NDArray[np.int64]  # [n + 1]
+
+    @property
+    def num_examples(self) -> int:
+        """n."""
+        return len(self.starts) - 1
+
+
+def open_corpus(
+    files: Seq[Path], codec: TextCodec | None, vocab_size: int, cache: Path, *, held_out: float = 0.02
+) -> tuple[Corpus, Corpus, Accounts]:
+    """What is trained on, what is held out, and the accounts. `held_out`: the share of the examples; 0: none.
+
+    Raises `ConfigError` for files that hold no example.
+    """
+    place = cache / _digest(files, codec, vocab_size, held_out)
+    if not (place / "about.json").is_file():
+        _make(files, codec, vocab_size, place, held_out)
+    accounts = Accounts(**json.loads((place / "about.json").read_text(encoding="utf-8")))
+    return _load(place, "train"), _load(place, "valid"), accounts
+
+
+def _digest(files: Seq[Path], codec: TextCodec | None, vocab_size: int, held_out: float) -> str:
+    """Of the files as they are now, and of all that turns them into ids."""
+    told = ["1", repr(held_out), str(vocab_size)]  # the first is the version of what is written
+    if codec is not None:
+        template = codec.chat_template
+        told += [codec.fingerprint, repr(sorted(codec.eos_token_ids)), "" if template is None else template.source]
+    for path in files:
+        about = path.stat()
+        told += [str(path.resolve()), str(about.st_size), str(about.st_mtime_ns)]
+    return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+class _Growing:
+    """One split as it is made."""
+
+    def __init__(self) -> None:
+        self.ids: list[Ids] = []
+        self.counts: list[NDArray[np.bool_]] = []
+        self.lengths: list[int] = []
+
+    def add(self, ids: list[int], counts: list[bool]) -> None:
+        self.ids.append(np.array(ids, np.int32))
+        self.counts.append(np.array(counts, np.bool_))
+        self.lengths.append(len(ids))
+
+    def save(self, place: Path, split: str) -> None:
+        starts = np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)]).astype(np.int64)
+        nothing = np.zeros(0, np.int32)
+        for name, array in (
+            ("ids", np.concatenate([nothing, *self.ids])),
+            ("counts", np.concatenate([nothing.astype(np.bool_), *self.counts])),
+            ("starts", starts),
+        ):
+            with new_file(place / f"{split}-{name}.npy") as beside, beside.open("wb") as file:
+                np.save(file, array)
+
+
+def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Path, held_out: float) -> None:
+    examples: list[tuple[float, list[int], list[bool]]] = []  # with a number in 0..1 that its ids decide
+    splits, read, skipped = {"train": _Growing(), "valid": _Growing()}, 0, 0
+    ends = sorted(codec.eos_token_ids) if codec is not None else []
+    template = codec.chat_template if codec is not None else None
+    for path in files:
+        for where, record in read_records(path):
+            read += 1
+            ids, counts = encode(pieces_of(record, template, where), codec, where)
+            if ends and ids and ids[-1] not in ends and "token_ids" not in record:  # what an engine wrote is whole
+                ids, counts = [*ids, ends[0]], [*counts, counts[-1]]
+            if len(ids) < LEAST or not any(counts[1:]):
+                skipped += 1
+                continue
+            if not 0 <= min(ids) <= max(ids) < vocab_size:
+                raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}")
+            digest = hashlib.sha256(np.array(ids[:1000], np.int32).tobytes()).digest()
+            examples.append((int.from_bytes(digest[:4], "big") / 2**32, ids, counts))
+    lowest = min((number for number, _, _ in examples), default=0.0)
+    for number, ids, counts in examples:
+        is_held = number < held_out or (held_out > 0 and number == lowest)  # one at least
+        splits["valid" if is_held else "train"].add(ids, counts)
+    kept, held = len(splits["train"].lengths), len(splits["valid"].lengths)
+    if not kept or (held_out and not held):
+        cure = "give more examples, or hold out another share" if examples else "give longer ones"
+        raise ConfigError(
+            f"{', '.join(map(str, files))}: {read} examples, of which {kept} would be trained on, {held} held out, and "
+            f"{skipped} are too short or have nothing to guess: {cure}"
+        )
+    place.mkdir(parents=True, exist_ok=True)
+    for name, split in splits.items():
+        split.save(place, name)
+    accounts = Accounts(read=read, kept=kept, held_out=held, skipped=skipped, tokens=sum(splits["train"].lengths))
+    with new_file(place / "about.json") as beside:
+        beside.write_text(json.dumps(asdict(accounts), indent=2) + "\n", encoding="utf-8")
+
+
+def _load(place: Path, split: str) -> Corpus:
+    def read(name: str) -> NDArray[np.generic]:
+        found: NDArray[np.generic] = np.load(place / f"{split}-{name}.npy", mmap_mode="r")
+        return found
+
+    return Corpus(ids=read("ids"), counts=read("counts"), starts=read("starts"))  # type: ignore[arg-type]

@@ -1,0 +1,70 @@
+"""A draft in training: a learner under a teacher, with a loss; and what it is worth on texts that it never saw."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.learner import Learner
+from outdraft.training.compare import accepted, compare
+from outdraft.training.lessons import Teacher
+from outdraft.training.loop import Evaluation
+from outdraft.training.losses import Loss
+from outdraft.training.packing import Rows
+from outdraft.training.walk import Walk, walk
+
+
+class DraftObjective:
+    """What the loop trains."""
+
+    def __init__(self, learner: Learner, teacher: Teacher, loss: Loss, *, temperature: float = 1.0) -> None:
+        self.learner, self.teacher = learner, teacher
+        self._loss, self._temperature = loss, temperature
+
+    @property
+    def module(self) -> nn.Module:
+        """The learner's."""
+        return self.learner.module
+
+    def loss(self, rows: Rows) -> Tensor:
+        """[1 + K]: the loss, then the mean acceptance at each depth on the text."""
+        lesson = self.teacher.lesson(rows)
+        outlook = self.learner.look(lesson)
+        total, rates = compare(outlook, lesson, self.teacher.logits, self._loss, temperature=self._temperature)
+        return torch.stack([total, *rates])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exam:
+    """Texts to be judged on, one a row, in batches; `depth`: tokens of a draft."""
+
+    batches: Seq[Rows]
+    depth: int
+    temperature: float = 1.0
+
+    def walk(self, learner: Learner, teacher: Teacher) -> Walk:
+        """The rounds that the draft would take through them."""
+        total: Walk | None = None
+        for rows in self.batches:
+            lesson = teacher.lesson(rows)
+            outlook = learner.look(lesson)
+            found = accepted(outlook, lesson, teacher.logits, self.temperature)
+            found = found * self.depth if outlook.recurs else found[: self.depth]
+            shape = (len(found), *lesson.shape)
+            ratios, guessed = (torch.stack(part).view(shape).cpu() for part in
+                               ([one.ratio for one in found], [one.guessed for one in found]))  # fmt: skip
+            one = walk(ratios, lesson.counts.view(lesson.shape).cpu(), guessed)
+            total = one if total is None else total + one
+        assert total is not None
+        return total
+
+    def judge(self, learner: Learner, teacher: Teacher) -> Evaluation:
+        """Score: tokens a target pass."""
+        seen = self.walk(learner, teacher)
+        by_depth = " ".join(f"{rate:.3f}" for rate in seen.conditional)
+        return Evaluation(
+            score=seen.tau,
+            line=f"held-out: {seen.tau:.3f} tokens a pass; accepted at 1, 2, ...: {by_depth}",
+            numbers={"tau": seen.tau, "conditional": seen.conditional, "joint": seen.joint},
+        )

@@ -1,0 +1,58 @@
+"""The target's side of training: packed rows in, what it says of them out."""
+
+from collections.abc import Collection
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import DecodingError
+from outdraft.core.learner import Lesson
+from outdraft.models.base import Decoder
+from outdraft.nn.packed import PackedContext
+from outdraft.training.compilable import make_plain
+from outdraft.training.packing import Rows
+
+
+class Teacher:
+    """A frozen target."""
+
+    def __init__(self, target: Decoder, taps: Collection[int]) -> None:
+        self.target = target.requires_grad_(False)
+        self._taps = tuple(taps)
+        make_plain(target)
+
+    def computing(self) -> torch.autocast:
+        """Passes of whatever learns from it compute as it does; their parameters are float32."""
+        return torch.autocast(self.target.device.type, torch.bfloat16, enabled=self.target.dtype == torch.bfloat16)
+
+    @torch.no_grad()
+    def lesson(self, rows: Rows) -> Lesson:
+        """Its states after every token. Raises `DecodingError` for states that are no numbers."""
+        device = self.target.device
+        ids, documents = rows.ids.to(device), rows.documents.to(device)
+        batch, length = ids.shape[0], ids.shape[1] - 1
+        read, positions = ids[:, :-1].flatten(), places_of(documents[:, :-1]).flatten()
+        context = PackedContext(batch, length, documents[:, :-1])
+        out = self.target.run(self.target.embed(read, positions), positions, context, taps=self._taps)
+        if not bool(torch.isfinite(out.hidden).all()):
+            row = int((~torch.isfinite(out.hidden)).any(-1).nonzero()[0, 0]) // length
+            raise DecodingError(
+                f"the target's states are no numbers in row {row} of a batch: its weights are damaged, or overflow in "
+                "their number format (try --dtype float32)"
+            )
+        return Lesson(
+            ids=ids, documents=documents, positions=positions, counts=rows.counts.to(device).flatten(),
+            states=out.hidden, taps=dict(out.taps),
+        )  # fmt: skip
+
+    def logits(self, states: Tensor) -> Tensor:
+        """Final states [n, D] -> [n, V]."""
+        return self.target.logits(states)
+
+
+def places_of(documents: Tensor) -> Tensor:
+    """The index of every token in its own document: [B, T] -> [B, T]."""
+    place = torch.arange(documents.shape[1], device=documents.device).expand_as(documents)
+    begins = torch.ones_like(documents, dtype=torch.bool)
+    begins[:, 1:] = documents[:, 1:] != documents[:, :-1]
+    return place - torch.where(begins, place, 0).cummax(1).values

@@ -1,0 +1,109 @@
+"""Examples packed into rows of T + 1 tokens, as a pure function of (seed, row): any row can be made at any time.
+
+    epoch 0    examples in a random order, laid end to end    | a a a b b | b b c c c | c d d d d | ...
+                                                                 row 0       row 1       row 2
+
+Every token is guessed once an epoch: a row's last token is the next one's first. An example that crosses the edge goes
+on in the next row, where it sees nothing of what came before. The next epoch has another order.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.training.corpus import Corpus
+
+_LEAST = 4  # tokens of the shortest row, so that a network of any depth has something to look at
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rows:
+    """Packed rows of a batch."""
+
+    ids: Tensor  # [B, T + 1] int64
+    documents: Tensor  # [B, T + 1] int64, rising from 0
+    counts: Tensor  # [B, T] bool: the next token is of the same example, and to be guessed
+
+
+class Packing:
+    """The rows of a corpus. Reads any of them; holds one epoch's order at a time."""
+
+    def __init__(self, corpus: Corpus, seed: int) -> None:
+        self.corpus, self.seed = corpus, seed
+        self._epoch, self._order = -1, np.zeros(0, np.int64)
+        self._ends = np.zeros(0, np.int64)  # of each example in this order
+
+    def rows(self, first: int, count: int, length: int) -> Rows:
+        """Rows first..first + count, each of `length` + 1 tokens."""
+        made = [self._row(first + i, length) for i in range(count)]
+        ids, documents, counts = (torch.from_numpy(np.stack(part)) for part in zip(*made, strict=True))
+        return Rows(ids=ids, documents=documents, counts=counts)
+
+    def _row(self, row: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        total = len(self.corpus.ids)
+        an_epoch = max(1, (total - 1) // length)
+        self._turn(row // an_epoch)
+        start = edge = row % an_epoch * length
+        stop = min(start + length + 1, total)
+        ids = np.zeros(length + 1, np.int64)
+        documents, counts = np.zeros(length + 1, np.int64), np.zeros(length + 1, np.bool_)
+        at, number = int(np.searchsorted(self._ends, start, side="right")), 0
+        while start < stop:
+            example, end = self._order[at], int(self._ends[at])
+            first = int(self.corpus.starts[example + 1]) - (end - start)
+            size = min(end, stop) - start
+            into = start - edge
+            ids[into : into + size] = self.corpus.ids[first : first + size]
+            counts[into : into + size] = self.corpus.counts[first : first + size]
+            documents[into : into + size] = number
+            start, at, number = start + size, at + 1, number + 1
+        documents[stop - edge :] = number  # padding, if the whole corpus is shorter than a row
+        same = documents[1:] == documents[:-1]
+        return ids, documents, counts[1:] & same
+
+    def _turn(self, epoch: int) -> None:
+        """To another epoch's order."""
+        if epoch != self._epoch:
+            rng = np.random.default_rng([self.seed, epoch])
+            self._epoch, self._order = epoch, rng.permutation(self.corpus.num_examples)
+            self._ends = np.cumsum(np.diff(self.corpus.starts)[self._order])
+
+
+def example_rows(corpus: Corpus, most: int, length: int, micro_tokens: int) -> list[Rows]:
+    """The first examples in which something counts, one a row, in batches of about `micro_tokens`.
+
+    Of a longer one a window of `length` + 1 tokens that ends with its first counted ones, or holds them. Raises
+    `ConfigError` if nothing counts anywhere.
+    """
+    cut = [window for window in (_window(corpus, n, length) for n in range(corpus.num_examples)) if window is not None]
+    if not cut:
+        raise ConfigError("no held-out example has anything to guess: hold out more of them, or name others (--valid)")
+    a_batch, made = max(1, micro_tokens // length), []
+    for first in range(0, min(most, len(cut)), a_batch):
+        chosen = cut[first : min(first + a_batch, most)]
+        width = max(_LEAST, *(stop - start for start, stop in chosen))
+        ids = torch.zeros(len(chosen), width, dtype=torch.long)
+        documents, counts = torch.ones_like(ids), torch.zeros_like(ids, dtype=torch.bool)  # 1: padding
+        for row, (start, stop) in enumerate(chosen):
+            size = stop - start
+            ids[row, :size] = torch.from_numpy(corpus.ids[start:stop].astype(np.int64))
+            counts[row, :size] = torch.from_numpy(np.array(corpus.counts[start:stop]))
+            documents[row, :size] = 0
+        made.append(Rows(ids=ids, documents=documents, counts=counts[:, 1:] & (documents[:, 1:] == 0)))
+    return made
+
+
+def _window(corpus: Corpus, example: int, length: int) -> tuple[int, int] | None:
+    """First and last place in the stream; None where nothing counts behind the first token."""
+    start, stop = int(corpus.starts[example]), int(corpus.starts[example + 1])
+    counted = np.flatnonzero(corpus.counts[start + 1 : stop])
+    if not len(counted):
+        return None
+    begin = max(start, start + int(counted[0]) - length // 2)  # half of it before the answer, where it is far
+    return (
+        (start, min(stop, start + length + 1)) if counted[0] < length // 2 else (begin, min(stop, begin + length + 1))
+    )

@@ -1,0 +1,101 @@
+"""What to train, on what, for how long: flags and a TOML file become one frozen plan.
+
+    kind = "eagle"                      a drafter that has a learner
+    target = "zoo:target"               a model directory
+    data = ["answers.jsonl"]            texts, chats, or what an engine wrote (training/records.py)
+    tokens = 2_000_000                  0: once through the data
+    [options]                           the kind's own: sizes, depth
+    [loss]                              names and weights
+    [loop]                              batch, rates, schedule (training/config.py)
+
+A key that is not known is an error that names the nearest one.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from outdraft.core.checked import check_fields, check_value
+from outdraft.core.errors import ConfigError
+from outdraft.core.paths import user_path
+from outdraft.core.ranges import check_range
+from outdraft.core.registry import find_learner, read_options
+from outdraft.training.config import LoopConfig
+
+DRAFT = LoopConfig(
+    steps=0, batch_tokens=4096, micro_tokens=2048, warmup=20, decay_share=0.3, eval_every=100, save_every=100
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainPlan:
+    """Everything that a run depends on. `data`, `out` and `target` are paths as the user wrote them."""
+
+    kind: str
+    target: str
+    out: str
+    data: tuple[str, ...] = ()
+    valid: tuple[str, ...] = ()  # to be judged on; else some of the data are held out
+    init: str | None = None  # a checkpoint of the same kind to go on from
+    tokens: int = 0  # to learn from in all; 0: once through the data
+    held_out: float = 0.02  # of the examples, by their text, where there is nothing else to be judged on
+    held_out_texts: int = 64  # of them that an evaluation looks at, at most
+    depth: int = 4  # tokens of a draft, in evaluations and in the promise
+    temperature: float = 1.0  # of evaluations
+    dtype: str = "auto"  # of the target
+    device: str = "cpu"
+    seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})
+    loss_temperature: float = 1.0  # at which the loss compares draft and target
+    loop: LoopConfig = DRAFT
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_range(self, "tokens", "seed", least=0)
+        check_range(self, "held_out", least=1e-6, most=0.9)
+        check_range(self, "held_out_texts", least=1)
+        check_range(self, "depth", least=1, most=64)
+        check_range(self, "loss_temperature", least=1e-3, most=100.0)
+        check_range(self, "temperature", least=0.0, most=100.0)
+
+
+def make_plan(given: Mapping[str, Any]) -> TrainPlan:
+    """A plan of flags and what a file said. Raises `ConfigError` for what is unknown, missing or of another type."""
+    if given.get("kind"):
+        find_learner(given["kind"])
+    missing = [name for name in ("kind", "target", "out") if not given.get(name)]
+    if missing:
+        raise ConfigError(f"a draft is trained of a kind, for a target, into a directory: {', '.join(missing)} missing")
+    asked = dict(given)
+    if "loop" in asked:
+        check_value("loop", asked["loop"], Mapping[str, Any])
+        asked["loop"] = read_options(LoopConfig, {**asdict(DRAFT), **asked["loop"]}, "the loop")
+    return read_options(TrainPlan, asked, "the plan")
+
+
+def read_plan(path: str | Path) -> dict[str, Any]:
+    """What a TOML file says. Raises `ConfigError` for a file that is not there, or no TOML."""
+    place = user_path(path)
+    try:
+        return tomllib.loads(place.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{place} cannot be read: {error}") from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{place} is no valid TOML: {error}") from error
+
+
+def merged(file: Mapping[str, Any], flags: Mapping[str, Any]) -> dict[str, Any]:
+    """The file's words with the flags' in their places; tables key by key."""
+    found = dict(file)
+    for key, value in flags.items():
+        if isinstance(value, Mapping) and isinstance(found.get(key), Mapping):
+            found[key] = {**found[key], **value}
+        elif value not in (None, (), {}):
+            found[key] = value
+    return found
+
+
+PLAN_FIELDS = tuple(one.name for one in fields(TrainPlan))

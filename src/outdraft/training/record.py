@@ -1,0 +1,85 @@
+"""OUT/training.json: what somebody needs who finds a trained draft: its plan, its target, its texts, its promises."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.new_file import new_file
+from outdraft.models.base import Decoder
+
+RECORD = "training.json"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What is promised about: as plain data, so that it can be stored with the draft."""
+
+    prompts: tuple[tuple[int, ...], ...]
+    max_tokens: int
+    depth: int
+    temperature: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Promise:
+    """What a trainer said of a draft."""
+
+    terms: Terms
+    tau: float  # tokens a pass
+    standard_error: float
+    conditional: tuple[float, ...]  # acceptance at 1, 2, ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Record:
+    """The part that a check reads."""
+
+    kind: str
+    dtype: str  # of the target in training
+    target: Mapping[str, Any]
+    promises: tuple[Promise, ...]
+
+
+def read_record(directory: Path) -> Record:
+    """Raises `ConfigError` where there is none that can be read."""
+    path = directory / RECORD
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+        promises = tuple(_promise(one) for one in raw["promises"])
+        return Record(kind=raw["kind"], dtype=raw["dtype"], target=raw["target"], promises=promises)
+    except OSError as error:
+        raise ConfigError(f"{directory} holds no {RECORD}: it was not trained by `outdraft train` ({error})") from error
+    except (ValueError, KeyError, TypeError) as error:
+        raise ConfigError(f"{path} is damaged ({error!r}): train again, or take it from a copy") from error
+
+
+def write_record(directory: Path, record: Mapping[str, Any]) -> None:
+    """All of it."""
+    with new_file(directory / RECORD) as beside:
+        beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+
+
+def _promise(raw: Mapping[str, Any]) -> Promise:
+    terms = Terms(**{**raw["terms"], "prompts": tuple(tuple(prompt) for prompt in raw["terms"]["prompts"])})
+    return Promise(
+        terms=terms, tau=raw["tau"], standard_error=raw["standard_error"], conditional=tuple(raw["conditional"])
+    )
+
+
+def fingerprint(target: Decoder) -> dict[str, Any]:
+    """Which target it is: its sizes, and a digest of some of its weights that another one would not have."""
+    whole = hashlib.sha256()
+    for name, parameter in sorted(target.named_parameters()):
+        some: Tensor = parameter.detach().flatten()[:: max(1, parameter.numel() // 4096)].float().cpu()
+        whole.update(name.encode() + some.numpy().tobytes())
+    config = target.config
+    return {
+        "weights": whole.hexdigest()[:16], "vocab_size": config.vocab_size, "hidden_size": config.hidden_size,
+        "num_layers": config.num_layers,
+    }  # fmt: skip

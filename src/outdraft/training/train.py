@@ -1,0 +1,238 @@
+"""Carry out a plan: a target, a learner, texts; then the loop, what is saved, and what is promised of it.
+
+OUT/config.json, model.safetensors   what the drafter loads
+OUT/training.json                    the plan, the target, the texts, the time, and the promise
+OUT/run/                             checkpoint, best weights, log.jsonl, the encoded texts
+"""
+
+import platform
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.learner import Learner, LearnMethod
+from outdraft.core.paths import user_path
+from outdraft.core.registry import find_learner, read_options
+from outdraft.drafters.shared.look_up.datastore.documents import find_files
+from outdraft.models.base import Decoder
+from outdraft.models.load import load_model
+from outdraft.models.load_codec import load_codec
+from outdraft.training.check import promise
+from outdraft.training.corpus import Accounts, Corpus, open_corpus
+from outdraft.training.draft import DraftObjective, Exam
+from outdraft.training.lessons import Teacher
+from outdraft.training.loop import CHECKPOINT, Loop
+from outdraft.training.losses import weighted
+from outdraft.training.packing import Packing, Rows, example_rows
+from outdraft.training.plan import TrainPlan
+from outdraft.training.record import RECORD, Promise, Terms, fingerprint, write_record
+from outdraft.training.team import Team
+from outdraft.weights.hub import resolve
+
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Course:
+    """All parts of a run, ready to begin."""
+
+    plan: TrainPlan
+    method: LearnMethod[Any, Any]
+    source: Path  # of the target
+    learner: Learner
+    teacher: Teacher
+    corpus: Corpus
+    held_out: Corpus
+    accounts: Accounts
+    loop: Loop
+    exam: Exam
+
+
+class _Batches:
+    """The packed rows of a corpus, step by step."""
+
+    def __init__(self, packing: Packing, batch_tokens: int) -> None:
+        self._packing, self._batch_tokens = packing, batch_tokens
+
+    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
+        """`length`: of a row, the token behind its last one included."""
+        a_step = max(1, self._batch_tokens // (length - 1))
+        return self._packing.rows(step * a_step + first, count, length - 1)
+
+
+def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
+    """Load and check everything. Raises `ConfigError`, `ModelLoadError` before any work is done."""
+    method = find_learner(plan.kind)
+    options = read_options(method.options, plan.options, f"kind {plan.kind!r}")
+    loss = weighted(plan.loss)
+    out, source = user_path(plan.out), resolve(plan.target)
+    _require_room(out, source, plan.init)
+    if not plan.data:
+        raise ConfigError("there is nothing to learn from: name files with --data FILE (texts, chats, or answers)")
+    files, judged = find_files(plan.data), find_files(plan.valid)
+    target = load_model(source, None if plan.dtype == "auto" else plan.dtype, plan.device)
+    if target.config.quant is not None:
+        raise ConfigError(f"{plan.target} has rounded weights: train for the model that they were rounded from")
+    if target.dtype == torch.float16:
+        raise ConfigError(f"{plan.target} is float16, whose gradients overflow: train with dtype bfloat16 or float32")
+    codec = load_codec(source)
+    vocab_size, cache = target.config.vocab_size, out / "run" / "data"
+    share, team = 0.0 if judged else plan.held_out, team or Team()
+    if not team.leads:
+        team.wait()  # one worker encodes, the others find it
+    train, held_out, accounts = open_corpus(files, codec, vocab_size, cache, held_out=share)
+    if judged:
+        held_out, _, told = open_corpus(judged, codec, vocab_size, cache, held_out=0.0)
+        accounts = replace(accounts, held_out=told.kept)
+    if team.leads:
+        team.wait()
+    learner = _learner(plan, method, options, target)
+    teacher = Teacher(target, learner.taps)
+    steps = max(1, (plan.tokens or accounts.tokens) // plan.loop.batch_tokens)
+    length, most = min(plan.loop.seq_len, target.config.max_len - 1), target.config.max_len - 1
+    if length < 4 or plan.loop.batch_tokens < length * team.size:
+        raise ConfigError(
+            f"seq_len={length}, batch_tokens={plan.loop.batch_tokens}: a row has at least 4 tokens, and a batch a row "
+            f"for each of {team.size} workers"
+        )
+    config = replace(
+        plan.loop, steps=plan.loop.steps or steps, seq_len=length, seed=plan.seed,
+        final_seq_len=min(plan.loop.final_seq_len, most),
+        bfloat16=target.dtype == torch.bfloat16,
+    )  # fmt: skip
+    exam = Exam(
+        batches=example_rows(held_out, plan.held_out_texts, length, config.micro_tokens), depth=plan.depth,
+        temperature=plan.temperature,
+    )  # fmt: skip
+    loop = Loop(
+        DraftObjective(learner, teacher, loss, temperature=plan.loss_temperature),
+        _Batches(Packing(train, plan.seed), config.batch_tokens), config,
+        out / "run", tell, evaluate=lambda: exam.judge(learner, teacher), team=team,
+        vocab_size=vocab_size, about=_about(plan, target, train),
+    )  # fmt: skip
+    return Course(
+        plan=plan, method=method, source=source, learner=learner, teacher=teacher, corpus=train, held_out=held_out,
+        accounts=accounts, loop=loop, exam=exam,
+    )  # fmt: skip
+
+
+def _require_room(out: Path, source: Path, init: str | None) -> None:
+    """Raise `ConfigError` where something stands that is no draft of ours, or that is needed."""
+    needed = [source, *([resolve(init)] if init is not None else [])]
+    if out.resolve() in [path.resolve() for path in needed]:
+        raise ConfigError(f"--out {out} is what the training reads: name another directory")
+    if (out / "config.json").exists() and not (out / "run").is_dir() and not (out / RECORD).exists():
+        raise ConfigError(f"--out {out} holds a model that was not trained here: name another directory")
+
+
+def _learner(plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, target: Decoder) -> Learner:
+    if plan.init is not None:
+        return method.load(options, target, resolve(plan.init))
+    return method.new(options, target, plan.seed)
+
+
+def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
+    """What must be the same when a run goes on, so that it ends with the same bits."""
+    return {
+        "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
+        "seed": plan.seed, "batch_tokens": plan.loop.batch_tokens, "micro_tokens": plan.loop.micro_tokens,
+        "seq_len": plan.loop.seq_len, "target": fingerprint(target)["weights"], "corpus tokens": len(corpus.ids),
+    }  # fmt: skip
+
+
+def train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
+    """Run, save, promise; returns the record. Interrupted, the run stands in its checkpoint and nothing is saved."""
+    loop, out = course.loop, user_path(course.plan.out)
+    if resume:
+        loop.resume()
+    elif (loop.run_dir / CHECKPOINT).exists():
+        raise ConfigError(f"{loop.run_dir} holds a run: go on with it by --resume, or name another --out")
+    if not resume:
+        loop.evaluate()
+    loop.run()
+    if loop.interrupted:
+        tell(f"stopped at step {loop.step}; --resume goes on")
+        return {}
+    loop.evaluate()
+    loop.take_best()
+    if loop.team.leads:
+        course.learner.save(out)
+        tell(f"saved to {out}; asking the target for texts, to promise something about them")
+        record = make_record(course, promises(course))
+        write_record(out, record)
+        return record
+    return {}
+
+
+def promises(course: Course, *, texts: int = 256, prompt: int = 32, max_tokens: int = 64) -> list[Promise]:
+    """What the trainer's own passes say, greedy and sampled, after the beginnings of held-out examples."""
+    starts = course.held_out.starts
+    places = [
+        (begin, min(begin + prompt, stop - 1))
+        for offset in range(
+            0, course.teacher.target.config.max_len, 4 * prompt
+        )  # few long examples begin several times
+        for begin, stop in ((int(a) + offset, int(b)) for a, b in pairwise(starts))
+        if begin < stop - 1
+    ]
+    chosen = [tuple(int(i) for i in course.held_out.ids[begin:stop]) for begin, stop in places[:texts]]
+    room = course.teacher.target.config.max_len - prompt - 1
+    made = []
+    for temperature in (0.0, 1.0):
+        terms = Terms(
+            prompts=tuple(chosen), max_tokens=min(max_tokens, room), depth=course.plan.depth,
+            temperature=temperature,
+        )  # fmt: skip
+        seen = promise(course.learner, course.teacher, course.source, terms)
+        terms = replace(terms, depth=len(seen.kept))  # a draft may know fewer
+        made.append(
+            Promise(terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional))
+        )
+    return made
+
+
+def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
+    """All that somebody needs who finds the directory."""
+    progress = course.loop.progress
+    return {
+        "kind": course.plan.kind,
+        "dtype": str(course.teacher.target.dtype).removeprefix("torch."),
+        "plan": asdict(course.plan),
+        "target": fingerprint(course.teacher.target),
+        "taps": list(course.learner.taps),
+        "examples": asdict(course.accounts),
+        "steps": progress.step,
+        "tokens": progress.step * course.loop.config.batch_tokens,
+        "seconds": round(progress.seconds),
+        "machine": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads",
+        "best": progress.best,
+        "promises": [asdict(one) for one in promised],
+    }
+
+
+def dry_run(course: Course) -> dict[str, Any]:
+    """Write the untrained draft, and say what training would cost, by three steps that are not kept."""
+    out, config = user_path(course.plan.out), course.loop.config
+    if (out / RECORD).exists() or (course.loop.run_dir / CHECKPOINT).exists():
+        raise ConfigError(f"{out} holds a draft that was trained: a dry run would write an untrained one over it")
+    if course.loop.team.leads:
+        course.learner.save(out)
+    weights = {name: list(p.shape) for name, p in course.learner.module.named_parameters() if p.requires_grad}
+    began = time.perf_counter()
+    for _ in range(3):
+        course.loop.try_step()
+    seconds = (time.perf_counter() - began) / 3
+    return {
+        "taps": list(course.learner.taps),
+        "tensors": weights,
+        "bytes": sum(file.stat().st_size for file in out.glob("*.safetensors")),
+        "steps": config.steps,
+        "seconds_a_step": seconds,
+        "hours": config.steps * seconds / 3600,
+    }
