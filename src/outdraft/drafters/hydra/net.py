@@ -1,0 +1,76 @@
+"""Hydra's heads: a head reads the target's last state and the embeddings of all tokens since.
+
+    head i    h' = norm(h)     x = h' + silu(W cat(h', e_0, ..., e_i) + b)     projection i --> token i + 1 after e_0
+              e_0: the pending token, e_1 ...: the tokens guessed before
+
+Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109. W begins as zeros and a projection as the target's own
+head, so that untrained every head says what the target said before. The norm begins as the target's last.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from outdraft.models.head_files import load_head, save_head
+from outdraft.nn.activation import rowwise
+from outdraft.nn.linear import Linear
+from outdraft.nn.norm import RMSNorm
+
+MODEL_TYPE = "outdraft_hydra"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HydraConfig:
+    """How many heads, and the sizes of their target."""
+
+    tap: int  # the target's number of layers: they read what comes after the last
+    hidden_size: int
+    vocab_size: int
+    num_heads: int  # tokens that are guessed
+    norm_eps: float = 1e-5
+
+
+class HydraNet(nn.Module):
+    """All heads."""
+
+    def __init__(
+        self, config: HydraConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+    ) -> None:
+        super().__init__()
+        place, width = torch.device(device or "cpu"), config.hidden_size
+        self.config = config
+        self.norm = RMSNorm(width, config.norm_eps, dtype, place)
+        self.mixers = nn.ModuleList(
+            Linear((head + 2) * width, width, True, dtype, place) for head in range(config.num_heads)
+        )
+        self.projections = nn.ModuleList(
+            Linear(width, config.vocab_size, False, dtype, place) for _ in range(config.num_heads)
+        )
+
+    def states(self, h: Tensor, embeds: Seq[Tensor]) -> Tensor:
+        """Last states [N, D] and embeddings [N, D] of the pending token and each guess -> what the next head reads."""
+        own: Tensor = self.norm(h.to(self.norm.weight.dtype))
+        mixed = self.mixers[len(embeds) - 1](torch.cat([own, *(one.to(own.dtype) for one in embeds)], -1))
+        return own + rowwise(F.silu, mixed)
+
+    def logits(self, states: Tensor, head: int) -> Tensor:
+        """[N, D] -> [N, V]."""
+        out: Tensor = self.projections[head](states)
+        return out
+
+
+def save_hydra(net: HydraNet, directory: Path, dtype: torch.dtype | None = None) -> None:
+    """config.json and model.safetensors."""
+    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
+
+
+def load_hydra(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> HydraNet:
+    """The heads in `directory`."""
+    return load_head(
+        directory, HydraConfig, lambda config, place: HydraNet(config, dtype, place or device), model_type=MODEL_TYPE,
+        what="Hydra network",
+    )  # fmt: skip

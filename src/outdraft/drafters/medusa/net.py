@@ -1,0 +1,92 @@
+"""Medusa's heads: small residual networks on the target's last state, each with a projection to the vocabulary.
+
+    h (after the last layer) -- norm --+-- x + silu(W x + b), so many times -- projection 0 --> the 1st token after the
+                                       +-- ...                              -- projection 1 --> the 2nd     pending one
+
+Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774. W begins as zeros and a projection as the target's own
+head, so that untrained every head says what the target said before. The norm begins as the target's last.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from outdraft.models.head_files import load_head, save_head
+from outdraft.nn.activation import rowwise
+from outdraft.nn.linear import Linear
+from outdraft.nn.norm import RMSNorm
+
+MODEL_TYPE = "outdraft_medusa"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MedusaConfig:
+    """How many heads, and the sizes of their target."""
+
+    tap: int  # the target's number of layers: they read what comes after the last
+    hidden_size: int
+    vocab_size: int
+    num_heads: int  # tokens that are guessed
+    num_layers: int = 1  # residual layers of a head
+    norm_eps: float = 1e-5
+
+
+class Residual(nn.Module):
+    """x + silu(W x + b): [N, D] -> [N, D]."""
+
+    def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__()
+        self.linear = Linear(width, width, True, dtype, device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        out: Tensor = x + rowwise(F.silu, self.linear(x))
+        return out
+
+
+class MedusaNet(nn.Module):
+    """All heads."""
+
+    def __init__(
+        self, config: MedusaConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+    ) -> None:
+        super().__init__()
+        place = torch.device(device or "cpu")
+        self.config = config
+        width = config.hidden_size
+        self.norm = RMSNorm(width, config.norm_eps, dtype, place)
+        self.layers = nn.ModuleList(
+            nn.ModuleList(Residual(width, dtype, place) for _ in range(config.num_layers))
+            for _ in range(config.num_heads)
+        )
+        self.projections = nn.ModuleList(
+            Linear(width, config.vocab_size, False, dtype, place) for _ in range(config.num_heads)
+        )
+
+    def states(self, h: Tensor, head: int) -> Tensor:
+        """The target's last states [N, D] -> what projection `head` reads [N, D]."""
+        x: Tensor = self.norm(h.to(self.norm.weight.dtype))
+        for layer in cast(nn.ModuleList, self.layers[head]):
+            x = layer(x)
+        return x
+
+    def logits(self, states: Tensor, head: int) -> Tensor:
+        """[N, D] -> [N, V]."""
+        out: Tensor = self.projections[head](states)
+        return out
+
+
+def save_medusa(net: MedusaNet, directory: Path, dtype: torch.dtype | None = None) -> None:
+    """config.json and model.safetensors."""
+    save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
+
+
+def load_medusa(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> MedusaNet:
+    """The heads in `directory`."""
+    return load_head(
+        directory, MedusaConfig, lambda config, place: MedusaNet(config, dtype, place or device),
+        model_type=MODEL_TYPE, what="Medusa network",
+    )  # fmt: skip
