@@ -1,4 +1,4 @@
-"""The loop, the engine and what drafters share know no method: none of them imports one or says its name in code.
+"""The loop, the engine, the trainer and what drafters share know no method: none imports one or says its name in code.
 
 Docstrings and comments may: they tell a reader what an option is for. A method that is called like an ordinary word
 (`block`, `greedy`) is looked for in imports only.
@@ -13,7 +13,9 @@ import pytest
 from outdraft.core.registry import KINDS, names
 
 SOURCE = Path(__file__).parents[1] / "src/outdraft"
-FILES = sorted(path for part in ("decode", "engine", "drafters/shared") for path in (SOURCE / part).rglob("*.py"))
+FILES = sorted(
+    path for part in ("decode", "engine", "drafters/shared", "training") for path in (SOURCE / part).rglob("*.py")
+)
 CATALOGUE = {name for kind in KINDS for name in names(kind)}
 ORDINARY = {
     "none",
@@ -32,6 +34,7 @@ SAID_ON_PURPOSE = {  # where a user's word happens to be a method's, and why
     "engine/assembly/spelling.py": {"draft_model"},  # an argument of `LLM`, spelled as elsewhere
     "engine/assembly/roles.py": {"draft_model"},  # the same, as a recipe's role
     "engine/llm.py": {"draft_model"},  # the same
+    "training/evaluate.py": {"ngram"},  # a language model of counts, which others are compared with
     "drafters/shared/composed/nested.py": {"ngram"},  # the example that an error gives
 }
 

@@ -4,13 +4,16 @@ import pytest
 import torch
 from contracts.rows.eagle import eagle_net
 from contracts.rows.early_exit import exit_head
+from contracts.rows.hydra import heads as hydra_heads
+from contracts.rows.medusa import heads as medusa_heads
 from drafters.drafting import make, sequence
 
-from outdraft.bench.inflate_head import inflate_head, is_head, layers_after
+from outdraft.bench.inflate_head import inflate_head, method_of
 from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
 from outdraft.core.packing import pack
 from outdraft.core.policy import Budget
+from outdraft.drafters.shared.learning.inflate import layers_after
 from outdraft.engine.runner import Runner
 from outdraft.models.inflate import inflate
 from outdraft.models.load import load_model, save_model
@@ -36,6 +39,7 @@ def guess(target_dir, name, head_dir, **options):
 @pytest.mark.parametrize("tie", [True, False])
 @pytest.mark.parametrize(("name", "make_head", "options"), [
     ("eagle", eagle_net, {"width": 3, "nodes": 12}), ("eagle", eagle_net, {"width": 1}), ("early_exit", exit_head, {}),
+    ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
 ])  # fmt: skip
 def test_guesses_are_the_small_pairs(name, make_head, options, width, depth, tie, tmp_path):
     target = random_decoder(tiny_config(layers=3, tie=tie), dtype=torch.float64)
@@ -43,7 +47,7 @@ def test_guesses_are_the_small_pairs(name, make_head, options, width, depth, tie
     head = tmp_path / "head"
     head.mkdir()
     make_head(target, head)
-    assert is_head(head) and not is_head(tmp_path / "small")
+    assert method_of(head) is not None and method_of(tmp_path / "small") is None
     inflate(tmp_path / "small", tmp_path / "big", width=width, depth=depth)
     inflate_head(head, tmp_path / "small", tmp_path / "big head", width=width, depth=depth)
     small = guess(tmp_path / "small", name, head, **options)

@@ -6,14 +6,16 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from tokenizers import Tokenizer
 
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
+from outdraft.models.load import load_model
 from outdraft.training.config import DataConfig, LoopConfig, TextSource, TrainingRecipe, read_recipe
 from outdraft.training.copies import make_copies
 from outdraft.training.data import open_streams, prepare
-from outdraft.training.run import make_objective, run_recipe
+from outdraft.training.run import run_recipe
 from outdraft.training.sources import is_held_out, read_documents
 from outdraft.training.tokenizer import END_ID, END_OF_TEXT, sample_texts, save_tokenizer, train_tokenizer
 from tests.training.toys import toy_sampler
@@ -70,8 +72,6 @@ def test_another_tokenizers_streams_stand_beside_the_targets(data, tmp_path):
     run_recipe(recipe, tmp_path, tmp_path / "out", lambda line: None)
     assert (tmp_path / "out/other/tokenizer.json").exists() and (tmp_path / "out/data/other/train-books.npy").exists()
     assert not list((tmp_path / "out/data").glob("*.npy"))
-    with pytest.raises(ConfigError, match="learns from the target, in its ids"):
-        make_objective(replace(recipe, kind="distill"), tmp_path / "out")
 
 
 def test_no_held_out_document_is_trained_on(data, tokenizer, tmp_path):
@@ -121,10 +121,43 @@ def test_copies_repeat_their_passage():
 
 def test_streams_carry_the_recipes_shares(data, tokenizer, tmp_path):
     prepare(data, tmp_path, tokenizer, tmp_path / "out", lambda line: None)
-    np.save(tmp_path / "out" / "train-samples.npy", np.zeros(500, np.uint16))
-    weights = {s.name: s.weight for s in open_streams(data, tmp_path / "out", "train", 0.5)}
-    assert weights == {"books": pytest.approx(0.45), "copies": pytest.approx(0.05), "samples": 0.5}
-    assert sum(s.weight for s in open_streams(data, tmp_path / "out", "train")) == pytest.approx(1.0)
+    weights = {s.name: s.weight for s in open_streams(data, tmp_path / "out", "train")}
+    assert weights == {"books": pytest.approx(0.9), "copies": pytest.approx(0.1)}
+
+
+def test_a_target_is_trained_goes_on_and_leaves_windows_of_text(data, tokenizer, tmp_path):
+    """The zoo's chain of recipes, small: tokenizer, target, the target again, a mixture for drafts."""
+    out, shape = (
+        tmp_path / "out",
+        dict(vocab_size=300, hidden_size=16, num_layers=1, num_heads=2, intermediate_size=32, max_len=64),
+    )
+    loop = LoopConfig(steps=3, batch_tokens=128, micro_tokens=64, seq_len=32, warmup=1, eval_tokens=128, eval_every=2)
+    first = TrainingRecipe(
+        kind="tokenizer", name="tokenizer", data=data, loop=LoopConfig(), task={"vocab_size": 300, "max_len": 64}
+    )
+    pretrain = TrainingRecipe(kind="pretrain", name="target", data=data, loop=loop, model=shape)
+    windows = TrainingRecipe(
+        kind="mixture",
+        name="mixture",
+        data=data,
+        loop=LoopConfig(),
+        task={"num_texts": 6, "num_valid": 2, "length": 33},
+    )
+    told = []
+    for recipe in (first, pretrain):
+        run_recipe(recipe, tmp_path, out, told.append)
+    before = load_model(out / "target")
+    assert before.dtype == torch.bfloat16 and any("validation" in line for line in told)
+    (out / "target/run/checkpoint.pt").unlink()
+    run_recipe(
+        replace(pretrain, task={"init": True}, loop=replace(loop, lr=0.0, muon_lr=0.0)), tmp_path, out, told.append
+    )
+    after = load_model(out / "target")
+    assert all(torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
+    run_recipe(windows, tmp_path, out, told.append)
+    lines = [json.loads(line) for line in (out / "mixture/train.jsonl").read_text().splitlines()]
+    assert len(lines) == 6 and all(len(line["token_ids"]) == 33 for line in lines)
+    assert len((out / "mixture/valid.jsonl").read_text().splitlines()) == 2
 
 
 def test_a_recipe_names_the_near_miss(tmp_path):

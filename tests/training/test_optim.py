@@ -1,39 +1,51 @@
-"""The optimiser's shares, and the compiled activation's own gradient."""
+"""Who trains what at which rate, and the compiled activation's own gradient."""
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor, nn
+from torch import nn
 
 from outdraft.training.compilable import _bend
 from outdraft.training.config import LoopConfig
 from outdraft.training.optim import Optimizer
-from outdraft.training.team import Team
 
 
-class _Adding(Team):  # Team is frozen and slotted; a subclass has a dict
-    """A worker of two whose sums are made by hand: it keeps what it would have sent."""
-
-    def add_up(self, values: Tensor) -> Tensor:
-        self.sent.append(values)
-        return values
+def parameters():
+    shapes = {"layers.0.up.weight": (6, 4), "embedding": (9, 4), "norm.weight": (4,), "lm_head.weight": (9, 4)}
+    return {name: nn.Parameter(torch.ones(shape)) for name, shape in shapes.items()}
 
 
-def test_two_workers_share_muons_work():
+def kinds(optimizer):
+    return {type(part).__name__: [tuple(p.shape) for g in part.param_groups for p in g["params"]]
+            for part, _ in optimizer._parts}  # fmt: skip
+
+
+def test_matrices_are_muons_and_the_rest_is_adamws():
+    named = parameters()
+    made = Optimizer(named.values(), LoopConfig(), vocab_size=9)
+    assert kinds(made) == {"Muon": [(6, 4)], "AdamW": [(9, 4), (9, 4), (4,)]}
+    assert kinds(Optimizer(named.values(), LoopConfig(muon_lr=0.0))) == {"AdamW": [(6, 4), (9, 4), (9, 4), (4,)]}
+
+
+def test_rates_follow_the_schedule_and_vectors_do_not_decay():
+    named = parameters()
+    for one in named.values():
+        one.grad = torch.zeros_like(one)
+    optimizer = Optimizer(named.values(), LoopConfig(lr=0.1, muon_lr=0.2, weight_decay=0.5), vocab_size=9)
+    optimizer.step(0.5)
+    assert torch.allclose(named["embedding"], torch.full((9, 4), 1 - 0.05 * 0.5))
+    assert torch.allclose(named["layers.0.up.weight"], torch.full((6, 4), 1 - 0.1 * 0.5), atol=1e-6)
+    assert torch.equal(named["norm.weight"], torch.ones(4))
+    optimizer.clear()
+    assert all(one.grad is None for one in named.values())
+
+
+def test_muons_step_is_as_large_as_adams():
     torch.manual_seed(0)
-    shapes = [(24, 16), (16, 16), (8, 16), (16, 40)]
-    grads = [torch.randn(shape) for shape in shapes]
-
-    def directions(rank: int, size: int) -> list[Tensor]:
-        named = [(f"w{i}", nn.Parameter(torch.zeros(shape))) for i, shape in enumerate(shapes)]
-        team = _Adding(rank=rank, size=size)
-        object.__setattr__(team, "sent", [])
-        optimizer = Optimizer(named, LoopConfig(steps=1), team)
-        return [x.clone() for x in optimizer._directions(grads).values()]
-
-    alone, first, second = directions(0, 1), directions(0, 2), directions(1, 2)
-    for whole, a, b in zip(alone, first, second, strict=True):
-        assert bool(a.any()) != bool(b.any())  # each matrix belongs to one worker
-        assert torch.equal(whole, a + b)
+    weight = nn.Parameter(torch.zeros(24, 40))
+    weight.grad = torch.randn(24, 40)
+    Optimizer([weight], LoopConfig(muon_lr=1.0, weight_decay=0.0)).step(1.0)
+    values = torch.linalg.svdvals(weight.detach()) / (0.2 * 40**0.5)
+    assert values.min() > 0.4 and values.max() < 1.4
 
 
 def test_the_gates_gradient_is_autograds():

@@ -5,26 +5,19 @@ own output carries. A network that was trained on true features only is right ab
 """
 
 import numpy as np
+import pytest
 import torch
 
-from outdraft.core.params import SamplingParams
-from outdraft.core.policy import Budget
-from outdraft.core.registry import find, make_options
-from outdraft.core.request import Request
-from outdraft.decode.step import Parts
-from outdraft.drafters.eagle.net import save_eagle
-from outdraft.engine.loop import Engine
-from outdraft.engine.runner import Runner
-from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
-from outdraft.testing.subject import run
+from outdraft.drafters.eagle.learn import EagleLearning, new
+from outdraft.models.load import save_model
+from outdraft.training.check import Checked, Promise, Terms, measure, promise
 from outdraft.training.data import Sampler, Stream
-from outdraft.training.eagle import Eagle, EagleTraining, new_eagle
-from outdraft.training.loop import Loop
+from outdraft.training.lessons import Teacher
 from outdraft.training.pretrain import NextToken
-from outdraft.training.team import Team
-from tests.training.toys import VOCAB, toy_config, toy_decoder
+from tests.training.toys import VOCAB, draft_loop, draft_objective, toy_decoder, toy_loop
 
 DEPTH = 3
+CHAIN = {"width": 1, "sample": "match"}
 
 
 def interleaved(seed: int) -> Sampler:
@@ -37,38 +30,72 @@ def interleaved(seed: int) -> Sampler:
     return Sampler([Stream(name="toy", ids=np.array(ids, np.uint16), weight=1.0, starts=None)], seed)
 
 
-def learn(objective, folder, steps):
-    Loop(
-        objective, interleaved(0), interleaved(1), toy_config(steps=steps), folder, Team(), lambda line: None
-    ).run()  # fmt: skip
-
-
-def acceptance_by_position(target, folder):
-    """Of greedy chains of DEPTH tokens, by the drafter that users name."""
-    target.set_exact(True)
-    method, runner = find("drafter", "eagle"), Runner(target)
-    drafter = method.build(make_options(method, {"model": str(folder), "width": 1}), runner.port)
-    policy = ConstantPolicy(Budget(depth=DEPTH))
-    engine = Engine(Parts(target=runner, drafter=drafter, verifier=ReferenceRule(), policy=policy))
-    prompts = interleaved(5).rows(0, 0, 12, 12).tolist()
-    params = SamplingParams(max_tokens=24, ignore_eos=True)
-    outcomes = run(engine, [Request(prompt_token_ids=tuple(prompt), params=params) for prompt in prompts])
-    reached, missed = (
-        [sum(getattr(one.stats, name)[position] for one in outcomes) for position in range(1, DEPTH + 1)]
-        for name in ("reached", "first_rejection")
-    )
-    return [1 - wrong / times for times, wrong in zip(reached, missed, strict=True)]
-
-
-def test_tokens_after_the_first_are_learned(tmp_path):
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    """A target on disk, an EAGLE network trained for it, and where it was saved."""
+    place = tmp_path_factory.mktemp("scene")
     target = toy_decoder(1)
-    learn(NextToken(target), tmp_path / "target", 120)
-    options = EagleTraining(
+    toy_loop(NextToken(target), place / "target-run", data=interleaved(0), steps=120).run()
+    save_model(target.requires_grad_(False), place / "target")
+    options = EagleLearning(
         taps=(0, 1, 3), num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, num_steps=DEPTH
-    )  # fmt: skip
-    net = new_eagle(options, target.requires_grad_(False), 0)
-    learn(Eagle(net, target, options), tmp_path / "run", 60)
-    save_eagle(net, tmp_path / "eagle")
-    with torch.inference_mode():
-        found = acceptance_by_position(target, tmp_path / "eagle")
-    assert min(found) > 0.6, found
+    )
+    learner = new(options, target, 0)
+    draft_loop(draft_objective(learner, target), place / "run", interleaved(0), steps=60).run()
+    learner.save(place / "eagle")
+    return target, learner, place
+
+
+def terms(temperature, texts=24):
+    prompts = tuple(tuple(prompt) for prompt in interleaved(5).rows(0, 0, texts, 12).tolist())
+    return Terms(prompts=prompts, max_tokens=24, depth=DEPTH, temperature=temperature)
+
+
+def test_tokens_after_the_first_are_learned(scene):
+    _, _, place = scene
+    found = measure("eagle", {"model": str(place / "eagle"), **CHAIN}, place / "target", terms(0.0, 12))
+    assert min(found.conditional) > 0.6, found
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_the_engine_keeps_the_trainers_promise(scene, temperature):
+    target, learner, place = scene
+    asked = terms(temperature, 24 if temperature == 0 else 96)
+    said = promise(learner, Teacher(target, learner.taps), place / "target", asked)
+    seen = measure("eagle", {"model": str(place / "eagle"), **CHAIN}, place / "target", asked)
+    promised = Promise(
+        terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=tuple(said.conditional)
+    )
+    assert said.tau > 2 and Checked(promise=promised, measured=seen).holds
+    if temperature == 0:
+        assert seen.tau == pytest.approx(said.tau, rel=1e-3), "greedy, they speak of the same texts"
+
+
+@pytest.mark.parametrize("fault", ["taps", "norm", "order"])
+def test_what_was_lost_on_the_way_is_seen(scene, fault, tmp_path):
+    """Shifted taps, a norm that was not saved, features in another order: each file loads, and drafts worse."""
+    import json
+
+    from safetensors.torch import load_file, save_file
+
+    target, learner, place = scene
+    learner.save(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())
+    tensors = load_file(tmp_path / "model.safetensors")
+    if fault == "taps":
+        config["taps"] = [1, 2, 2]
+    elif fault == "norm":
+        tensors["norm.weight"] = torch.ones_like(tensors["norm.weight"]) * tensors["norm.weight"].flip(0)
+        tensors["feature_norm.weight"] = tensors["feature_norm.weight"] * 0.2
+    else:
+        config["taps"] = [3, 1, 0]
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    save_file(tensors, tmp_path / "model.safetensors")
+    asked = terms(0.0)
+    said = promise(learner, Teacher(target, learner.taps), place / "target", asked)
+    seen = measure("eagle", {"model": str(tmp_path), **CHAIN}, place / "target", asked)
+    promised = Promise(
+        terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=tuple(said.conditional)
+    )
+    checked = Checked(promise=promised, measured=seen)
+    assert not checked.holds and checked.line.startswith("BROKEN")

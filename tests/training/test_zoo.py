@@ -8,13 +8,10 @@ from tokenizers import Tokenizer
 
 from outdraft import zoo
 from outdraft.core.errors import ModelLoadError
-from outdraft.drafters.eagle.net import load_eagle
-from outdraft.drafters.early_exit.net import load_exit_head
+from outdraft.core.registry import find_learner
 from outdraft.models.load import load_model
-from outdraft.training.compilable import make_compilable
-from outdraft.training.distill import Distill, DistillOptions
-from outdraft.training.eagle import Eagle, EagleTraining
-from outdraft.training.early_exit import EarlyExit
+from outdraft.training.pretrain import NextToken
+from tests.training.toys import draft_objective, rates
 
 # Ours, written for this test: in no corpus.
 TEXT = """The old lighthouse keeper climbed the stairs every evening, and every evening he counted them. There were one
@@ -30,9 +27,7 @@ def count_words(text):
 
 @pytest.fixture(scope="module")
 def target():
-    target = load_model(zoo.path("target"), torch.float32)
-    make_compilable(target, 1024, torch.float32)
-    return target
+    return load_model(zoo.path("target"), torch.float32)
 
 
 @pytest.fixture(scope="module")
@@ -53,20 +48,20 @@ def test_target_and_draft_share_one_vocabulary():
     assert files[0] == files[1]
 
 
-def test_target_and_draft_predict_better_than_chance(target, rows):
+def test_draft_and_target_predict_better_than_chance(target, rows):
     draft = load_model(zoo.path("draft"), torch.float32)
-    make_compilable(draft, 1024, torch.float32)
-    loss, _, own = Distill(draft, target, DistillOptions()).loss(rows).tolist()
-    assert own < 0.75 * math.log(4096)
-    assert loss < 2.0
+    with torch.no_grad():
+        nats = [float(NextToken(model).loss(rows)) for model in (draft, target)]
+    assert nats[0] < 0.75 * math.log(4096) and nats[1] < nats[0]
 
 
-def test_every_drafter_is_accepted_often(target, rows):
-    draft = load_model(zoo.path("draft"), torch.float32)
-    make_compilable(draft, 1024, torch.float32)
-    assert Distill(draft, target, DistillOptions()).loss(rows)[1] > 0.4
-    exit_rates = EarlyExit(load_exit_head(zoo.path("early_exit")), target).loss(rows)
-    assert exit_rates[1] > 0.3 and exit_rates[1] > exit_rates[2]
-    net = load_eagle(zoo.path("eagle"), target, torch.float32)
-    options = EagleTraining(taps=net.config.taps, num_heads=6, num_kv_heads=2, head_dim=64, intermediate_size=1024)
-    assert Eagle(net, target, options).loss(rows)[1] > 0.4
+@pytest.mark.parametrize(
+    ("kind", "name", "least"),
+    [("draft_model", "draft", 0.4), ("eagle", "eagle", 0.4), ("early_exit", "early_exit", 0.3)],
+)
+def test_every_drafter_is_accepted_often(target, rows, kind, name, least):
+    method = find_learner(kind)
+    trained, fresh = method.load(method.options(), target, zoo.path(name)), method.new(method.options(), target, 0)
+    found, before = (rates(draft_objective(one, target), rows)[1] for one in (trained, fresh))
+    assert found > least
+    assert found > before or kind == "draft_model", "a draft that is cut from the target knows something already"

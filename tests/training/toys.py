@@ -9,20 +9,27 @@ from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
 from outdraft.training.config import LoopConfig
 from outdraft.training.data import Sampler, Stream
+from outdraft.training.draft import DraftObjective
+from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Loop
-from outdraft.training.team import Team
+from outdraft.training.losses import weighted
+from outdraft.training.packing import Rows
 
 VOCAB = 32
 
 
-def toy_sampler(seed: int = 0) -> Sampler:
+def toy_ids(seed: int = 7, size: int = 20_000) -> np.ndarray:
     """A stream in which each id is followed by one of three, so there is something to learn."""
-    rng = np.random.default_rng(7)
-    follow = rng.integers(VOCAB, size=(VOCAB, 3))
+    rng = np.random.default_rng(seed)
+    follow = np.random.default_rng(7).integers(VOCAB, size=(VOCAB, 3))
     ids = [0]
-    for choice in rng.choice(3, size=20_000, p=[0.6, 0.3, 0.1]):
+    for choice in rng.choice(3, size=size, p=[0.6, 0.3, 0.1]):
         ids.append(int(follow[ids[-1], choice]))
-    return Sampler([Stream(name="toy", ids=np.array(ids, np.uint16), weight=1.0, starts=None)], seed)
+    return np.array(ids, np.uint16)
+
+
+def toy_sampler(seed: int = 0) -> Sampler:
+    return Sampler([Stream(name="toy", ids=toy_ids(), weight=1.0, starts=None)], seed)
 
 
 def toy_decoder(seed: int = 0, hidden: int = 32, layers: int = 3) -> Decoder:
@@ -36,13 +43,23 @@ def toy_decoder(seed: int = 0, hidden: int = 32, layers: int = 3) -> Decoder:
 def toy_config(**changes: object) -> LoopConfig:
     given = {
         "steps": 50, "batch_tokens": 256, "micro_tokens": 128, "seq_len": 16, "warmup": 5, "lr": 1e-2, "muon_lr": 1e-2,
-        "eval_every": 1000, "eval_tokens": 1024, "save_every": 1000, **changes,
+        "eval_every": 1000, "eval_tokens": 1024, "save_every": 1000, "bfloat16": False, **changes,
     }  # fmt: skip
     return LoopConfig(**given)  # type: ignore[arg-type]
 
 
-def toy_loop(objective: object, run_dir: Path, **changes: object) -> Loop:
-    return Loop(objective, toy_sampler(), toy_sampler(1), toy_config(**changes), run_dir, Team(), lambda line: None)  # type: ignore[arg-type]
+def toy_loop(
+    objective: object,
+    run_dir: Path,
+    data: object = None,
+    evaluate: object = None,
+    about: object = None,
+    **changes: object,
+) -> Loop:
+    return Loop(
+        objective, data or toy_sampler(), toy_config(**changes), run_dir, lambda line: None, evaluate=evaluate,
+        listens=False, vocab_size=VOCAB, about=about,
+    )  # type: ignore[arg-type]  # fmt: skip
 
 
 def trained_target(tmp_path: Path, steps: int = 80) -> Decoder:
@@ -55,3 +72,32 @@ def trained_target(tmp_path: Path, steps: int = 80) -> Decoder:
 
 def rows(count: int = 8, length: int = 17) -> torch.Tensor:
     return toy_sampler(3).rows(0, 0, count, length)
+
+
+def lesson_rows(ids: torch.Tensor) -> Rows:
+    """Whole rows of one document each, in which everything counts."""
+    return Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones_like(ids[:, 1:], dtype=torch.bool))
+
+
+class Lessons:
+    """Batches of a sampler as rows for a draft."""
+
+    def __init__(self, sampler: Sampler) -> None:
+        self.sampler = sampler
+
+    def rows(self, step: int, first: int, count: int, length: int) -> Rows:
+        return lesson_rows(self.sampler.rows(step, first, count, length))
+
+
+def draft_objective(learner: object, target: Decoder, **losses: float) -> DraftObjective:
+    return DraftObjective(learner, Teacher(target, learner.taps), weighted(losses or {"forward_kl": 1.0}))
+
+
+def draft_loop(objective: DraftObjective, run_dir: Path, sampler: Sampler | None = None, **changes: object) -> Loop:
+    return toy_loop(objective, run_dir, data=Lessons(sampler or toy_sampler()), **changes)
+
+
+@torch.no_grad()
+def rates(objective: DraftObjective, ids: torch.Tensor | None = None) -> list[float]:
+    """The loss, then acceptance at each depth, on rows that nobody learned from."""
+    return objective.loss(lesson_rows(rows(16) if ids is None else ids)).tolist()

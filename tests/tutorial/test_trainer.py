@@ -9,8 +9,9 @@ import torch
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import ConfigError
-from outdraft.training.distill import Distill
+from outdraft.training.draft import DraftObjective
 from outdraft.tutorial import DraftModelTrainer
+from tests.training.toys import lesson_rows
 
 
 @pytest.mark.slow
@@ -39,14 +40,14 @@ def test_temperature_keeps_the_gradients_size(models):
     losses = {}
     for temperature in (50.0, 200.0):
         trainer = DraftModelTrainer(models["target"], models["useless"], temperature=temperature)
-        losses[temperature] = float(trainer.objective.loss(rows)[0].detach())
+        losses[temperature] = float(trainer.objective.loss(lesson_rows(rows))[0].detach())
     assert losses[200.0] == pytest.approx(losses[50.0], rel=0.1)
 
 
 def test_distillation_is_the_training_packages_own(models):
     """Its objective, loop and optimiser; a step changes the draft, and a signal's handler is left alone."""
     trainer = DraftModelTrainer(models["target"], models["useless"])
-    assert isinstance(trainer.objective, Distill)
+    assert isinstance(trainer.objective, DraftObjective)
     before, handler = [p.clone() for p in trainer.draft.parameters()], signal.getsignal(signal.SIGINT)
     rows = torch.randint(61, (16, 9), generator=torch.Generator().manual_seed(1))
     rates = trainer.distill_knowledge([rows], num_epochs=2)

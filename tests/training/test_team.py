@@ -1,0 +1,90 @@
+"""Two workers under `torchrun` learn what one does, and go on with the same bits after they were stopped."""
+
+import contextlib
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from outdraft.models.load import save_model
+from outdraft.testing.tiny import tiny_model
+from outdraft.training.checkpoint import load_state
+
+pytestmark = pytest.mark.slow
+SOURCE = Path(__file__).parents[2] / "src"
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    place = tmp_path_factory.mktemp("team")
+    save_model(tiny_model(vocab=61, layers=2, seed=1, dtype=torch.float32), place / "target")
+    generator = torch.Generator().manual_seed(0)
+    texts = torch.randint(61, (40, 24), generator=generator).tolist()
+    (place / "texts.jsonl").write_text("".join(json.dumps({"token_ids": ids}) + "\n" for ids in texts))
+    return place
+
+
+def command(place: Path, out: str, kind: str, workers: int, *more: str) -> list[str]:
+    together = ["-m", "torch.distributed.run", "--nproc-per-node", str(workers)] if workers > 1 else []
+    words = [
+        "train", kind, "--target", place / "target", "--data", place / "texts.jsonl", "--out", place / out,
+        "--loop", "seq_len=16", "--loop", "batch_tokens=64", "--loop", "micro_tokens=16", "--loop", "steps=30",
+        "--loop", "save_every=1", "--loop", "eval_every=7", *more,
+    ]  # fmt: skip
+    return [sys.executable, *together, "-m", "outdraft.cli.main", *map(str, words)]
+
+
+ENVIRONMENT = {**os.environ, "PYTHONPATH": str(SOURCE), "OMP_NUM_THREADS": "1"}
+
+
+def train(place: Path, *about: str | int) -> dict[str, torch.Tensor]:
+    """To the end; the weights in the run's checkpoint."""
+    done = subprocess.run(command(place, *about), env=ENVIRONMENT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
+    return load_state(place / about[0] / "run/checkpoint.pt").weights
+
+
+def kill_at_random(place: Path, rng: random.Random, *about: str | int) -> None:
+    """Begin, or go on, and be killed a moment after another checkpoint was written."""
+    checkpoint = place / about[0] / "run/checkpoint.pt"
+    before = checkpoint.stat().st_mtime_ns if checkpoint.exists() else None
+    running = subprocess.Popen(
+        command(place, *about), env=ENVIRONMENT, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )  # fmt: skip
+    while running.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
+        time.sleep(0.01)
+    time.sleep(rng.random() * 0.2)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(running.pid, signal.SIGKILL)
+    running.wait()
+
+
+def test_two_workers_are_one(scene):
+    one, two = train(scene, "one", "draft_model", 1), train(scene, "two", "draft_model", 2)
+    for name, weight in one.items():
+        torch.testing.assert_close(two[name], weight, atol=2e-3, rtol=2e-2)
+    assert (scene / "two/training.json").exists()
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("kind", ["draft_model", "eagle", "medusa"])
+def test_a_run_that_is_killed_ends_with_the_same_bits(scene, kind, workers):
+    """Five kills at random moments: between steps, in one, or while a checkpoint is written."""
+    rng = random.Random(f"{kind}{workers}")
+    whole = train(scene, f"whole-{kind}{workers}", kind, workers)
+    name = f"killed-{kind}{workers}"
+    steps = []
+    for kill in range(5):
+        kill_at_random(scene, rng, name, kind, workers, *(["--resume"] if kill else []))
+        steps.append(load_state(scene / name / "run/checkpoint.pt").progress.step)
+    parts = train(scene, name, kind, workers, "--resume")
+    assert steps == sorted(steps) and steps[0] < 30
+    assert all(torch.equal(parts[weight], one) for weight, one in whole.items())
