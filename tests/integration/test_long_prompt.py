@@ -4,6 +4,7 @@ A chunk before the last has no node to judge, so its pass has no logits at all: 
 """
 
 import pytest
+from integration.sides import untrained_heads
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.registry import names
@@ -29,9 +30,14 @@ def wanted(plain, ids) -> tuple[int, ...]:
     return plain.generate({"prompt_token_ids": ids}, PARAMS).token_ids
 
 
+@pytest.fixture(scope="module")
+def heads(tmp_path_factory):
+    return untrained_heads(tmp_path_factory.mktemp("heads"))
+
+
 @pytest.mark.parametrize("drafter", names("drafter"))
-def test_a_prompt_of_two_chunks(plain, ids, wanted, drafter, tmp_path):
-    options = {}
+def test_a_prompt_of_two_chunks(plain, ids, wanted, heads, drafter, tmp_path):
+    options = heads.get(drafter, {})
     if drafter == "rest":
         options["datastore"] = str(tmp_path / "store")
         build_datastore(tmp_path / "store", [ids], plain.codec)

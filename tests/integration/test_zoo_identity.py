@@ -5,6 +5,7 @@ slow tests do not run: k = 4, two prompts alone.
 """
 
 import pytest
+from integration.sides import untrained_heads
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.registry import names
@@ -42,10 +43,10 @@ def wanted(plain) -> dict[int, list[tuple[int, ...]]]:
 
 @pytest.fixture(scope="module")
 def options(plain, tmp_path_factory) -> dict[str, dict[str, str]]:
-    """What a drafter cannot do without: a datastore of the prompts."""
+    """What a drafter cannot do without: a datastore of the prompts, heads."""
     path = tmp_path_factory.mktemp("store") / "prompts"
     build_datastore(path, [list(plain.encode(prompt)) for prompt in PROMPTS], plain.codec)
-    return {"rest": {"datastore": str(path)}}
+    return {"rest": {"datastore": str(path)}, **untrained_heads(path.parent)}
 
 
 def check(

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import default_of, flag
@@ -78,11 +77,12 @@ SPECULATION = ("recipe", *ROLES, "drafter", "drafter_options", "verifier", "veri
 def read_references(paths: Seq[str]) -> list[str]:
     """The texts of `--reference` files. Raises `RequestError` naming one that cannot be read."""
     from outdraft.core.errors import RequestError
+    from outdraft.core.paths import user_path
 
     texts = []
     for path in paths:
         try:
-            texts.append(Path(path).read_text(encoding="utf-8"))
+            texts.append(user_path(path, error=RequestError).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as error:
             raise RequestError(f"reference {path} cannot be read: {error}; give a text file in UTF-8") from error
     return texts

@@ -14,6 +14,7 @@ from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_r
 from outdraft.cli.flags import ROLES, SamplingFlags
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError, OutdraftError
+from outdraft.core.paths import user_path
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,7 +102,7 @@ def run(options: Options) -> int:
     if options.compare:
         return _compare(console, options)
     if options.report is not None:
-        return _report(console, Path(options.report), options)
+        return _report(console, user_path(options.report), options)
     return _measure(console, options)
 
 
@@ -115,7 +116,7 @@ def _measure(console: "Console", options: Options) -> int:
     from outdraft.cli.progress import progress_bar
 
     now = datetime.now()
-    path = Path(options.out or f"bench-{now:%Y%m%d-%H%M%S}/bench.jsonl")
+    path = user_path(options.out or f"bench-{now:%Y%m%d-%H%M%S}/bench.jsonl")
     with ExitStack() as closing:
         plan, absent = make_plan(options, closing)
         for label, why in absent.items():
@@ -246,7 +247,7 @@ def _compare(console: "Console", options: Options) -> int:
     from outdraft.cli.console import write_json
     from outdraft.cli.sheets import show_sheet
 
-    before, after = (read_records(Path(path)) for path in options.compare)
+    before, after = (read_records(user_path(path)) for path in options.compare)
     changes = compare(before, after)
     show_sheet(console, compare_sheet(before, after))
     if options.json:

@@ -7,11 +7,11 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from importlib import import_module
 from math import inf, isfinite
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError
+from outdraft.core.paths import user_path
 from outdraft.core.ranges import check_range
 
 if TYPE_CHECKING:
@@ -148,7 +148,7 @@ def _sparse_draft(budget: int, alpha: float, records: "Records | None") -> "Spar
 def _read(path: str | None) -> "Records | None":
     from outdraft.analysis.records import read_records
 
-    return read_records(Path(path)) if path is not None else None
+    return read_records(user_path(path)) if path is not None else None
 
 
 def _measured_cost(records: "Records | None") -> tuple[Callable[[int], float], int]:
@@ -162,7 +162,7 @@ def _measured_cost(records: "Records | None") -> tuple[Callable[[int], float], i
 
 def _drawer(options: Options) -> Callable[..., None]:
     """Who draws the picture, found before anything is printed. Raises `ConfigError` for one that cannot be drawn."""
-    path = Path(options.plot or "")
+    path = user_path(options.plot or "")
     picture = "theory" if options.budget is None else "long_context"
     if path.suffix.lower() not in (".png", ".pdf", ".svg"):
         raise ConfigError(f"plot={options.plot!r}: write a file that ends with .png, .pdf or .svg")
