@@ -68,6 +68,7 @@ def test_nothing_drafted_is_no_proof(plain: LLM):
     assert not check.passed and "no proof" in check.detail
 
 
+@pytest.mark.slow
 def test_settings_pass_for_a_tree(plain: LLM, tiny: Path):
     audit = auditor(plain, num_distributions=2 * len(SETTINGS), distribution_tokens=3)
     options = {"model": str(tiny), "width": 2, "sample": "greedy"}

@@ -1,4 +1,4 @@
-"""Heads on the target's last state: trees, chains, and trees that are drawn."""
+"""Heads on the target's last state: trees, and chains that are drawn."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -32,6 +32,5 @@ def echoes(target: Decoder, directory: Path) -> Mapping[str, Any]:
 ROWS = [
     DrafterRow(drafter="hydra", side=heads),
     DrafterRow(drafter="hydra", label="chain", side=heads, options={"width": 1, "sample": "match"}),
-    DrafterRow(drafter="hydra", label="sampled", side=heads, options={"width": 2, "sample": "match"}),
 ]
 GROUNDS = [DrafterRow(drafter="hydra", target=stutterer, side=echoes)]
