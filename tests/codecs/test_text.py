@@ -141,3 +141,10 @@ def test_errors_name_the_file(tmp_path: Path):
     (tmp_path / "tokenizer.json").write_text(whole.replace('"ByteLevel"', '"CTC"'))
     with pytest.raises(ModelLoadError, match=r"not a tokenizer|'CTC' is not supported"):
         TextCodec.load(tmp_path)
+
+
+def test_half_a_character_names_no_token():
+    tokenizer = Tokenizer(models.BPE(vocab={"a": 0}, merges=[]))
+    tokenizer.decoder = decoders.ByteLevel()
+    with pytest.raises(ModelLoadError, match="half a character"):
+        TextCodec(tokenizer, config={"eos_token": "\ud800"})

@@ -218,3 +218,9 @@ def test_a_hub_name_in_the_cache(folder, monkeypatch):
 
     monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
     assert load_model("some/model").config.vocab_size == 61
+
+
+@pytest.mark.parametrize("path", [10**5000, None, 3.5], ids=["huge", "none", "float"])
+def test_what_is_no_path_is_refused(path):
+    with pytest.raises(ModelLoadError, match="model="):
+        load_model(path)

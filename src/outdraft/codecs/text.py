@@ -120,7 +120,10 @@ class TextCodec:
 
     def _id_of(self, role: str) -> int | None:
         name = self.special_tokens.get(role)
-        return None if name is None else self._tokenizer.token_to_id(name)
+        try:
+            return None if name is None else self._tokenizer.token_to_id(name)
+        except UnicodeEncodeError as error:
+            raise ModelLoadError(f"tokenizer_config.json: {role}={name!r} holds half a character") from error
 
 
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:

@@ -142,7 +142,7 @@ class StoredWeights:
 
 def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> StoredWeights:
     """A model's files by path or name, checked against its configuration; `dtype` as for `load_model`."""
-    raw, source = _open(resolve(str(path)))
+    raw, source = _open(resolve(str(check_value("model", path, str | Path, error=ModelLoadError))))
     quant = read_quant(raw.pop("quantization_config", None))
     variant = raw.pop(_VARIANT, "")
     kind = find_architecture(raw)
