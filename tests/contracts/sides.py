@@ -10,6 +10,7 @@ from tokenizers import Tokenizer, decoders, models
 from torch import nn
 
 from outdraft.codecs.text import TextCodec
+from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_model, save_model
@@ -177,6 +178,28 @@ def randomise(module: nn.Module, seed: int) -> None:
         for parameter in module.parameters():
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter.copy_(1 + 0.2 * noise if parameter.dim() == 1 else noise * parameter.shape[1] ** -0.5)
+
+
+def random_heads(kind: str) -> Side:
+    """Heads of a trained kind, with random weights."""
+
+    def side(target: Decoder, directory: Path) -> Mapping[str, Any]:
+        learner = find_learner(kind).new(find_learner(kind).options(), target, 0)
+        randomise(learner.module, seed=9)
+        learner.save(directory)
+        return {"model": str(directory)}
+
+    return side
+
+
+def untrained_heads(kind: str) -> Side:
+    """Heads that say what the target said last: right where it says a token again."""
+
+    def side(target: Decoder, directory: Path) -> Mapping[str, Any]:
+        find_learner(kind).new(find_learner(kind).options(), target, 0).save(directory)
+        return {"model": str(directory)}
+
+    return side
 
 
 def inside(side: Side, **options: Any) -> Side:

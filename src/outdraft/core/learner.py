@@ -40,7 +40,7 @@ class Lesson:
 
     @property
     def shape(self) -> tuple[int, int]:
-        """B and T."""
+        """How many sequences, and how many rows each."""
         return self.ids.shape[0], self.ids.shape[1] - 1
 
 

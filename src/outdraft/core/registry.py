@@ -106,6 +106,8 @@ def learner_names() -> list[str]:
 
 def find_learner(name: str) -> "LearnMethod[Any, Any]":
     """How the draft of a method is trained: `LEARN` of drafters/NAME/learn.py, or of "package.module:LEARN"."""
+    from outdraft.core.learner import LearnMethod  # not before: it needs torch
+
     known, name = learner_names(), check_value("kind", name, str)
     if ":" in name:
         module, _, attribute = name.partition(":")
@@ -113,9 +115,9 @@ def find_learner(name: str) -> "LearnMethod[Any, Any]":
             found = getattr(importlib.import_module(module), attribute)
         except Exception as error:  # a module of somebody else's, which may raise anything
             raise ConfigError(f"kind {name!r} cannot be imported: {error}; write package.module:LEARN") from error
-        if type(found).__name__ != "LearnMethod":
+        if not isinstance(found, LearnMethod):
             raise ConfigError(f"kind {name!r} is a {type(found).__name__}; it must be a LearnMethod")
-        return found  # type: ignore[no-any-return]
+        return found
     if name not in known:
         raise ConfigError(
             f"kind {shown(name)} is none that is trained{near_miss(name, known)}; known: {', '.join(known)}"

@@ -51,7 +51,7 @@ class Checked:
 
     @property
     def line(self) -> str:
-        """For people."""
+        """What came of it, for people to read."""
         seen, said, rounds = self.measured, self.promise, sum(self.measured.rounds)
         how = "greedy" if not said.terms.temperature else f"temperature {said.terms.temperature:g}"
         errors = f"standard errors {said.standard_error:.3f}, {seen.standard_error:.3f}"
@@ -62,7 +62,7 @@ class Checked:
         )
 
     def told(self) -> dict[str, Any]:
-        """As plain data."""
+        """All numbers, as plain data for JSON."""
         return {
             "holds": self.holds, "temperature": self.promise.terms.temperature, "promised": self.promise.tau,
             "promised_error": self.promise.standard_error, "measured": self.measured.tau,

@@ -3,7 +3,7 @@
 Batches and noise are functions of (seed, step), so the step is all that a resumed run must know of them.
 """
 
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Progress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """All of it."""
+    """What a run needs in order to go on: weights, moments, place, settings."""
 
     weights: dict[str, Tensor]
     optimizer: list[dict[str, Any]]
@@ -39,12 +39,13 @@ class State:
 def save_state(path: Path, state: State) -> None:
     """Write a checkpoint; a crash in between leaves the old one."""
     with new_file(path) as beside:
-        torch.save({**vars_of(state), "progress": asdict(state.progress)}, beside)
-
-
-def vars_of(state: State) -> dict[str, Any]:
-    """Its fields, as they are."""
-    return {one.name: getattr(state, one.name) for one in fields(state)}
+        torch.save(
+            {
+                "weights": state.weights, "optimizer": state.optimizer, "progress": asdict(state.progress),
+                "about": state.about,
+            },
+            beside,
+        )  # fmt: skip
 
 
 def load_state(path: Path) -> State:

@@ -24,7 +24,6 @@ class Accepted:
     """Of one depth, on the rows of a lesson; 0 where nothing was guessed."""
 
     guessed: Tensor  # [B * T] bool
-    expected: Tensor  # [B * T] sum(min(p, q)): of a token drawn from q
     ratio: Tensor  # [B * T] min(1, q(x) / p(x)) of the text's token x; greedy: whether both have the same best token
 
 
@@ -70,20 +69,19 @@ def accepted(
     tokens, found = lesson.ids[:, 1:].flatten(), []
     for guess in outlook.guesses:
         guessed = torch.zeros_like(lesson.counts)
-        expected, ratio = (torch.zeros(len(guessed), device=guessed.device) for _ in range(2))
+        ratio = torch.zeros(len(guessed), device=guessed.device)
         for part in _parts(torch.arange(len(guess.rows), device=guessed.device), logits_of, lesson, chunk):
             rows = guess.rows[part]
             p_logits, q_logits = logits_of(lesson.states[rows]), guess.head(guess.states[part])
             log_p, log_q = logs(p_logits / (temperature or 1)), logs(q_logits / (temperature or 1))
             guessed[rows] = lesson.counts[rows]
-            expected[rows] = _mass(log_p, log_q, guess).float()
             of_text = _whole(log_q, guess, log_p.shape[-1])
             if temperature:
                 x = tokens[rows, None]
                 ratio[rows] = (of_text.gather(-1, x) - log_p.gather(-1, x)).exp().clamp_max(1)[:, 0].float()
             else:
                 ratio[rows] = (of_text.argmax(-1) == log_p.argmax(-1)).float()
-        found.append(Accepted(guessed=guessed, expected=expected, ratio=ratio * guessed))
+        found.append(Accepted(guessed=guessed, ratio=ratio * guessed))
     return found
 
 

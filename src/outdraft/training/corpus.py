@@ -47,7 +47,7 @@ class Corpus:
 
     @property
     def num_examples(self) -> int:
-        """n."""
+        """How many examples the stream is made of."""
         return len(self.starts) - 1
 
 

@@ -24,7 +24,7 @@ class DraftObjective:
 
     @property
     def module(self) -> nn.Module:
-        """The learner's."""
+        """The network that the learner trains."""
         return self.learner.module
 
     def loss(self, rows: Rows) -> Tensor:

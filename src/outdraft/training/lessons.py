@@ -14,7 +14,7 @@ from outdraft.training.packing import Rows
 
 
 class Teacher:
-    """A frozen target."""
+    """A frozen target, asked for what it says of texts."""
 
     def __init__(self, target: Decoder, taps: Collection[int]) -> None:
         self.target = target.requires_grad_(False)

@@ -108,7 +108,7 @@ class Loop:
 
     @property
     def step(self) -> int:
-        """Steps done."""
+        """How many steps have been done."""
         return self.progress.step
 
     @property

@@ -29,12 +29,12 @@ _DECAY = 3.0  # of the hybrid's weight with acceptance
 
 
 def forward_kl(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
-    """KL(p || q)."""
+    """KL(p || q): large where the target may write what the draft does not."""
     return (log_p.exp() * (log_p - log_q)).sum(-1)
 
 
 def reverse_kl(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
-    """KL(q || p)."""
+    """KL(q || p): large where the draft writes what the target would not."""
     return (log_q.exp() * (log_q - log_p)).sum(-1)
 
 
@@ -45,7 +45,7 @@ def jensen_shannon(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
 
 
 def soft_cross_entropy(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
-    """Of q under p."""
+    """-sum p log q: forward KL but for the entropy of p."""
     return -(log_p.exp() * log_q).sum(-1)
 
 

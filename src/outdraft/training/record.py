@@ -60,7 +60,7 @@ def read_record(directory: Path) -> Record:
 
 
 def write_record(directory: Path, record: Mapping[str, Any]) -> None:
-    """All of it."""
+    """Write a record beside the draft that it is about."""
     with new_file(directory / RECORD) as beside:
         beside.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
 

@@ -55,7 +55,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Train, or check."""
+    """Train a draft, let the target write answers, or check a draft."""
     if options.kind is None:
         raise ConfigError("train needs a kind, or check: outdraft train KIND --target DIR --data FILE --out DIR")
     return {"check": _check, "answers": _answers}.get(options.kind, _train)(options)

@@ -4,13 +4,14 @@ Ankner et al., "Hydra: sequentially-dependent draft heads for Medusa decoding", 
 """
 
 from outdraft.core.method import DrafterMethod, Paper
-from outdraft.drafters.hydra.drafter import HydraOptions, build
+from outdraft.drafters.hydra.drafter import build
+from outdraft.drafters.shared.heads.config import HeadOptions
 
 METHOD = DrafterMethod(
     name="hydra",
     summary="heads on the target's last state, each of which knows the tokens guessed before; a chain or a tree",
     build=build,
-    options=HydraOptions,
+    options=HeadOptions,
     paper=Paper(
         title="Hydra: sequentially-dependent draft heads for Medusa decoding",
         year=2024,

@@ -1,134 +1,39 @@
 """Hydra's drafter: a head a token, each told what was guessed before.
 
-Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109. Every path of a tree has heads of its own word: what a
-head says depends on the path. Data in: sequences, and the target's last states; data out: chains or trees, as deep as
-there are heads.
+Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109. What a head says depends on the path, so every path of a
+tree is asked about by itself.
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from outdraft.core.draft import Draft
-from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.policy import Budget
-from outdraft.core.ranges import MOST_NODES, check_range
+from outdraft.core.errors import ConfigError
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs
-from outdraft.core.weights import Weights
-from outdraft.drafters.hydra.net import HydraNet, load_hydra
-from outdraft.drafters.shared.chains.grow import grow_chains
-from outdraft.drafters.shared.chains.network import ChainNetwork
-from outdraft.drafters.shared.choose import Sample
-from outdraft.drafters.shared.draw_options import DrawOptions
-from outdraft.drafters.shared.heads.last_state import LastStates
-from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
+from outdraft.drafters.hydra.net import load_hydra
+from outdraft.drafters.shared.heads.config import HeadOptions
+from outdraft.drafters.shared.heads.drafter import HeadDrafter
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
-from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Beam
-from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HydraOptions(DrawOptions):
-    """Which heads, which shape. Raises `ConfigError` naming what is out of range."""
-
-    model: str | None = None  # directory or hub name of the heads, which belong to one target; there is no default
-    width: int = 4  # children of an expanded node, and nodes expanded on a level; 1: a chain
-    nodes: int = 16  # draft nodes that remain of a tree; the paper's: 63
-    sample: Sample = "greedy"  # the most probable tokens, or drawn as the request draws ("match")
-
-    def __post_init__(self) -> None:
-        DrawOptions.__post_init__(self)
-        check_range(self, "width", "nodes", least=1, most=MOST_NODES)
-
-
-class HydraDrafter:
-    """One head a step or level, over all sequences that still want one."""
-
-    def __init__(
-        self, options: HydraOptions, net: HydraNet, port: TargetPort, weights: tuple[Weights, ...] = ()
-    ) -> None:
-        self.needs = Needs(taps=(net.config.tap,))
-        self.traits = Traits(weights=weights)
-        self._options, self._net, self._port = options, net, port
-        self._states = LastStates(net.config.tap)
-
-    @property
-    def is_empty(self) -> bool:
-        """Whether no text is left."""
-        return self._states.is_empty
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """Nothing is known before the prompt is read."""
-
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """A guess for each sequence that has a budget and whose last state is known."""
-        most = self._net.config.num_heads
-        depths = [
-            min(most, usable_depth(seq, budget)) if self._states.knows(seq) else 0
-            for seq, budget in zip(seqs, budgets, strict=True)
-        ]
-        options, cutoffs = self._options, cutoffs_of(budgets, self._options.confidence_threshold)
-        if options.width == 1:
-            paths: list[list[int]] = [[] for _ in seqs]
-
-            def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
-                for row, token in zip(rows, tokens, strict=True):
-                    paths[row].append(token)
-                asked = rows[:num_open]
-                return self._ask([seqs[row] for row in asked], [paths[row] for row in asked])
-
-            return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs, sample=options.sample)
-
-        def feed_trees(level: int, trees: list[Tree]) -> Tensor:
-            asked = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
-            return self._ask([seq for seq, _ in asked], [path for _, path in asked])
-
-        shape = Beam(options.width, options.width)
-        trees = [
-            Tree(seq, shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, options.nodes), cutoff=cutoff)
-            for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True)
-        ]
-        return grow_trees(trees, feed_trees, sample=options.sample)
-
-    def _ask(self, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
-        """What the next head says behind each path, all of one length, the pending token first: [n, V]."""
-        length = len(paths[0])
-        places = [[seq.position(len(seq.tokens) - 1) + i for i in range(length)] for seq in seqs]
-        embeds = self._port.layers.embed(torch.tensor(paths).flatten(), torch.tensor(places).flatten())
-        parts = embeds.view(len(seqs), length, -1).unbind(1)
-        return self._net.logits(self._net.states(self._states.of(seqs), parts), length - 1)
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Keep the last committed row's state."""
-        for one in seen:
-            if one.seq.finish_reason is None:
-                self._states.learn(one)
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        self._states.forget(seqs)
-
-
-def build(options: HydraOptions, port: TargetPort) -> HydraDrafter:
+def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     """Load the heads. Raises `CapabilityError` for those of another target."""
     if options.model is None:
         raise ConfigError("hydra needs the heads of its target: model=DIR, made by `outdraft train hydra`")
     facts = port.facts
     net = load_hydra(resolve(options.model), facts.dtype, facts.device)
-    config = net.config
-    own = (config.tap, config.hidden_size, config.vocab_size)
-    if own != (facts.num_layers, facts.hidden_size, facts.vocab_size):
-        raise CapabilityError(
-            f"Hydra heads of a target of {config.tap} layers, width {config.hidden_size} and vocabulary "
-            f"{config.vocab_size} cannot draft for one of {facts.num_layers}, {facts.hidden_size} and "
-            f"{facts.vocab_size}: they belong to their own target"
-        )
+    net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Hydra heads")
     make_exact(net)
-    return HydraDrafter(options, net, port, (module_weights(net, native=False),))
+
+    def ask(states: Tensor, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
+        """The head behind each path, which reads the embeddings of all of it."""
+        length = len(paths[0])
+        places = [[seq.position(len(seq.tokens) - 1) + i for i in range(length)] for seq in seqs]
+        embeds = port.layers.embed(torch.tensor(paths).flatten(), torch.tensor(places).flatten())
+        return net.logits(net.states(states, embeds.view(len(seqs), length, -1).unbind(1)), length - 1)
+
+    return HeadDrafter(options, net.config, ask, (module_weights(net, native=False),))

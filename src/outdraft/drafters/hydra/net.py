@@ -8,13 +8,13 @@ head, so that untrained every head says what the target said before. The norm be
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from outdraft.drafters.shared.heads.config import HeadConfig
 from outdraft.models.head_files import load_head, save_head
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
@@ -23,22 +23,11 @@ from outdraft.nn.norm import RMSNorm
 MODEL_TYPE = "outdraft_hydra"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HydraConfig:
-    """How many heads, and the sizes of their target."""
-
-    tap: int  # the target's number of layers: they read what comes after the last
-    hidden_size: int
-    vocab_size: int
-    num_heads: int  # tokens that are guessed
-    norm_eps: float = 1e-5
-
-
 class HydraNet(nn.Module):
-    """All heads."""
+    """The norm, the mixing matrices and the projections of all heads."""
 
     def __init__(
-        self, config: HydraConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+        self, config: HeadConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
         super().__init__()
         place, width = torch.device(device or "cpu"), config.hidden_size
@@ -71,6 +60,6 @@ def save_hydra(net: HydraNet, directory: Path, dtype: torch.dtype | None = None)
 def load_hydra(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> HydraNet:
     """The heads in `directory`."""
     return load_head(
-        directory, HydraConfig, lambda config, place: HydraNet(config, dtype, place or device), model_type=MODEL_TYPE,
+        directory, HeadConfig, lambda config, place: HydraNet(config, dtype, place or device), model_type=MODEL_TYPE,
         what="Hydra network",
     )  # fmt: skip

@@ -5,13 +5,14 @@ https://arxiv.org/abs/2401.10774.
 """
 
 from outdraft.core.method import DrafterMethod, Paper
-from outdraft.drafters.medusa.drafter import MedusaOptions, build
+from outdraft.drafters.medusa.drafter import build
+from outdraft.drafters.shared.heads.config import HeadOptions
 
 METHOD = DrafterMethod(
     name="medusa",
     summary="heads on the target's last state, each of which guesses one of the next tokens; a chain or a tree",
     build=build,
-    options=MedusaOptions,
+    options=HeadOptions,
     paper=Paper(
         title="Medusa: simple LLM inference acceleration framework with multiple decoding heads",
         year=2024,

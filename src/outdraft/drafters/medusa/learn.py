@@ -5,18 +5,16 @@ the cross-entropy of the text's own tokens (`--loss cross_entropy=1`); ours by d
 """
 
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import torch
+from torch import Tensor
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
+from outdraft.core.learner import LearnMethod, Lesson
 from outdraft.core.ranges import check_range
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
-from outdraft.drafters.shared.learning.inflate import widen
+from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, widen_into
 from outdraft.models.base import Decoder
-from outdraft.nn.linear import Linear
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,34 +31,16 @@ class MedusaLearning:
         check_range(self, "decay", least=0.0, most=1.0)
 
 
-class MedusaLearner:
-    """Heads under a frozen target."""
+def learner(net: MedusaNet, target: Decoder, options: MedusaLearning) -> HeadLearner:
+    """The heads under their frozen target."""
 
-    def __init__(self, net: MedusaNet, target: Decoder, options: MedusaLearning) -> None:
-        self.module, self._target, self._options = net, target, options
-        self.taps = (net.config.tap,)
+    def states(lesson: Lesson, head: int, source: Tensor) -> Tensor:
+        return net.states(lesson.taps[net.config.tap][source], head)
 
-    def look(self, lesson: Lesson) -> Outlook:
-        """Head i reads the state of row r and guesses what the target's row r + i + 1 distributes."""
-        batch, length = lesson.shape
-        h = lesson.taps[self.taps[0]]
-        documents = lesson.documents[:, :-1]
-        row = torch.arange(batch * length, device=h.device).view(batch, length)
-        guesses = []
-        for head in range(self.module.config.num_heads):
-            ahead = head + 1
-            same = documents[:, ahead:] == documents[:, :-ahead]
-            source, rows = row[:, :-ahead][same], row[:, ahead:][same]
-            states, says = self.module.states(h[source], head), partial(self.module.logits, head=head)
-            guesses.append(Guess(states=states, head=says, rows=rows, weight=self._options.decay**head))
-        return Outlook(guesses=guesses)
-
-    def save(self, directory: Path) -> None:
-        save_medusa(self.module, directory, self._target.dtype)
+    return HeadLearner(net, states, lambda place: save_medusa(net, place, target.dtype), decay=options.decay)
 
 
-@torch.no_grad()
-def new(options: MedusaLearning, target: Decoder, seed: int) -> MedusaLearner:
+def new(options: MedusaLearning, target: Decoder, seed: int) -> HeadLearner:
     """Fresh heads: residual layers of zeros, projections and norm as the target's."""
     known = target.config
     config = MedusaConfig(
@@ -68,35 +48,23 @@ def new(options: MedusaLearning, target: Decoder, seed: int) -> MedusaLearner:
         num_layers=options.num_layers, norm_eps=known.norm_eps,
     )  # fmt: skip
     net = MedusaNet(config, torch.float32, target.device)
-    for parameter in net.layers.parameters():
-        parameter.zero_()
-    net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
-    for projection in net.projections:
-        if isinstance(projection, Linear):
-            projection.weight.copy_(target.lm_head.matrix())
-    return MedusaLearner(net, target, options)
+    begin_as(net, target)
+    return learner(net, target, options)
 
 
-def load(options: MedusaLearning, target: Decoder, directory: Path) -> MedusaLearner:
-    """Heads that were trained before. Raises `ConfigError` for those of another target."""
+def load(options: MedusaLearning, target: Decoder, directory: Path) -> HeadLearner:
+    """Heads that were trained before. Raises `CapabilityError` for those of another target."""
     net, known = load_medusa(directory, torch.float32, target.device), target.config
-    own = (net.config.tap, net.config.hidden_size, net.config.vocab_size)
-    if own != (known.num_layers, known.hidden_size, known.vocab_size):
-        raise ConfigError(f"{directory} holds heads of another target (layers, width, vocabulary {own}): name its own")
-    return MedusaLearner(net.train().requires_grad_(True), target, options)
+    net.config.require(known.num_layers, known.hidden_size, known.vocab_size, whose="Medusa heads")
+    return learner(net.train().requires_grad_(True), target, options)
 
 
-@torch.no_grad()
 def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
     """The heads of `target` inflated by `width` and `depth`, which guess the same."""
     net = load_medusa(head_dir, target.dtype)
-    big = MedusaNet(replace(net.config, tap=depth, hidden_size=net.config.hidden_size * width), target.dtype)
-    for name, parameter in big.named_parameters():
-        small = net.get_parameter(name)
-        if name.startswith("projections"):
-            parameter.copy_(small.repeat(1, width) / width)
-        else:
-            parameter.copy_(widen(small, width))
+    size = net.config.hidden_size
+    big = MedusaNet(replace(net.config, tap=depth, hidden_size=size * width), target.dtype)
+    widen_into(big, net, hidden_size=size, width=width)
     save_medusa(big, out_dir)
 
 

@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from outdraft.drafters.shared.heads.config import HeadConfig
 from outdraft.models.head_files import load_head, save_head
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
@@ -24,15 +25,10 @@ MODEL_TYPE = "outdraft_medusa"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MedusaConfig:
-    """How many heads, and the sizes of their target."""
+class MedusaConfig(HeadConfig):
+    """The sizes of all heads, and of each."""
 
-    tap: int  # the target's number of layers: they read what comes after the last
-    hidden_size: int
-    vocab_size: int
-    num_heads: int  # tokens that are guessed
     num_layers: int = 1  # residual layers of a head
-    norm_eps: float = 1e-5
 
 
 class Residual(nn.Module):
@@ -48,7 +44,7 @@ class Residual(nn.Module):
 
 
 class MedusaNet(nn.Module):
-    """All heads."""
+    """The norm, the residual layers and the projections of all heads."""
 
     def __init__(
         self, config: MedusaConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None

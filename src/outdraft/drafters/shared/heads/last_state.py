@@ -37,7 +37,7 @@ class LastStates:
         return found is not None and found[0] == len(seq.tokens) - 2
 
     def of(self, seqs: Seq[Sequence]) -> Tensor:
-        """[n, D]."""
+        """The states, one a sequence: [n, D]."""
         return torch.stack([self._known[seq.id][1] for seq in seqs])
 
     def forget(self, seqs: Seq[Sequence]) -> None:

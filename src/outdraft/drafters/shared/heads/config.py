@@ -1,0 +1,41 @@
+"""What every kind of head on the last layer has: its sizes, its options, and a target that it belongs to."""
+
+from dataclasses import dataclass
+
+from outdraft.core.errors import CapabilityError
+from outdraft.core.ranges import MOST_NODES, check_range
+from outdraft.drafters.shared.choose import Sample
+from outdraft.drafters.shared.draw_options import DrawOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadConfig:
+    """How many heads, and the sizes of their target."""
+
+    tap: int  # the target's number of layers: they read what comes after the last
+    hidden_size: int
+    vocab_size: int
+    num_heads: int  # tokens that are guessed
+    norm_eps: float = 1e-5
+
+    def require(self, num_layers: int, hidden_size: int, vocab_size: int, *, whose: str) -> None:
+        """Raise `CapabilityError` unless the target has these sizes. `whose`: the heads, in words."""
+        if (self.tap, self.hidden_size, self.vocab_size) != (num_layers, hidden_size, vocab_size):
+            raise CapabilityError(
+                f"{whose} of a target of {self.tap} layers, width {self.hidden_size} and vocabulary {self.vocab_size} "
+                f"cannot draft for one of {num_layers}, {hidden_size} and {vocab_size}: they belong to their own target"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadOptions(DrawOptions):
+    """Which heads, which shape. Raises `ConfigError` naming what is out of range."""
+
+    model: str | None = None  # directory or hub name of the heads, which belong to one target; there is no default
+    width: int = 4  # children of an expanded node, and nodes expanded on a level; 1: a chain
+    nodes: int = 16  # draft nodes that remain of a tree; the papers': 63
+    sample: Sample = "greedy"  # the most probable tokens, or drawn as the request draws ("match")
+
+    def __post_init__(self) -> None:
+        DrawOptions.__post_init__(self)
+        check_range(self, "width", "nodes", least=1, most=MOST_NODES)

@@ -1,0 +1,87 @@
+"""A drafter made of heads on the target's last state: a head a token of a chain, or a level of a tree.
+
+What a head says may depend on the tokens guessed before its own, or not: that is the method's affair (`Ask`). Data in:
+sequences, and the target's last states; data out: chains or trees, as deep as there are heads.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+
+from torch import Tensor
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.policy import Budget
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs
+from outdraft.core.weights import Weights
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.heads.config import HeadConfig, HeadOptions
+from outdraft.drafters.shared.heads.last_state import LastStates
+from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
+from outdraft.drafters.shared.trees.growth import grow_trees
+from outdraft.drafters.shared.trees.shapes import Beam
+from outdraft.drafters.shared.trees.tree import Tree
+
+# last states [n, D], sequences, and as many tokens since of each, the pending one first -> logits [n, V] of the next
+Ask = Callable[[Tensor, Seq[Sequence], Seq[list[int]]], Tensor]
+
+
+class HeadDrafter:
+    """One head a step or level, over all sequences that still want one."""
+
+    def __init__(self, options: HeadOptions, config: HeadConfig, ask: Ask, weights: tuple[Weights, ...]) -> None:
+        self.needs = Needs(taps=(config.tap,))
+        self.traits = Traits(weights=weights)
+        self._options, self._most, self._ask = options, config.num_heads, ask
+        self._states = LastStates(config.tap)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text is left."""
+        return self._states.is_empty
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Nothing is known before the prompt is read."""
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A guess for each sequence that has a budget and whose last state is known."""
+        depths = [
+            min(self._most, usable_depth(seq, budget)) if self._states.knows(seq) else 0
+            for seq, budget in zip(seqs, budgets, strict=True)
+        ]
+        options, cutoffs = self._options, cutoffs_of(budgets, self._options.confidence_threshold)
+        if options.width == 1:
+            paths: list[list[int]] = [[] for _ in seqs]
+
+            def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
+                for row, token in zip(rows, tokens, strict=True):
+                    paths[row].append(token)
+                asked = rows[:num_open]
+                return self._say([seqs[row] for row in asked], [paths[row] for row in asked])
+
+            return grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs, sample=options.sample)
+
+        def feed_trees(level: int, trees: list[Tree]) -> Tensor:
+            asked = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
+            return self._say([seq for seq, _ in asked], [path for _, path in asked])
+
+        shape = Beam(options.width, options.width)
+        trees = [
+            Tree(seq, shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, options.nodes), cutoff=cutoff)
+            for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True)
+        ]
+        return grow_trees(trees, feed_trees, sample=options.sample)
+
+    def _say(self, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
+        return self._ask(self._states.of(seqs), seqs, paths)
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Keep the last committed row's state."""
+        for one in seen:
+            if one.seq.finish_reason is None:
+                self._states.learn(one)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        self._states.forget(seqs)
