@@ -25,6 +25,15 @@ Target = TypeVar("Target", contravariant=True)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Moment:
+    """Where a batch stands in its run, which is the same when the run is resumed."""
+
+    step: int
+    steps: int  # of the whole run, as planned
+    seed: int  # of this batch, for noise
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Lesson:
     """B sequences of T rows, flat and batch-major: row b * T + t is token t of sequence b.
 
@@ -37,6 +46,7 @@ class Lesson:
     counts: Tensor  # [B * T] bool: the row's next token is one that the draft will have to guess
     states: Tensor  # [B * T, D] after the target's last layer, not normed
     taps: Mapping[int, Tensor] = field(default_factory=dict)  # tap t: [B * T, D] after t layers
+    moment: Moment | None = None  # in training; None: an exam, where nothing is noisy
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -42,7 +42,7 @@ class Teacher:
             )
         return Lesson(
             ids=ids, documents=documents, positions=positions, counts=rows.counts.to(device).flatten(),
-            states=out.hidden, taps=dict(out.taps),
+            states=out.hidden, taps=dict(out.taps), moment=rows.moment,
         )  # fmt: skip
 
     def logits(self, states: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.learner import Moment
 from outdraft.training.corpus import Corpus
 
 _LEAST = 4  # tokens of the shortest row, so that a network of any depth has something to look at
@@ -27,6 +28,7 @@ class Rows:
     ids: Tensor  # [B, T + 1] int64
     documents: Tensor  # [B, T + 1] int64, rising from 0
     counts: Tensor  # [B, T] bool: the next token is of the same example, and to be guessed
+    moment: Moment | None = None  # in training; None: an exam
 
 
 class Packing:

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Learner, LearnMethod
+from outdraft.core.learner import Learner, LearnMethod, Moment
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find_learner, read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
@@ -36,6 +36,7 @@ from outdraft.training.team import Team
 from outdraft.weights.hub import resolve
 
 Tell = Callable[[str], None]
+_PRIME = 1_000_003  # between the seeds of runs, of steps and of a step's batches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,13 +58,15 @@ class Course:
 class _Batches:
     """The packed rows of a corpus, step by step."""
 
-    def __init__(self, packing: Packing, batch_tokens: int) -> None:
-        self._packing, self._batch_tokens = packing, batch_tokens
+    def __init__(self, packing: Packing, batch_tokens: int, steps: int) -> None:
+        self._packing, self._batch_tokens, self._steps = packing, batch_tokens, steps
 
     def rows(self, step: int, first: int, count: int, length: int) -> Rows:
         """`length`: of a row, the token behind its last one included."""
         a_step = max(1, self._batch_tokens // (length - 1))
-        return self._packing.rows(step * a_step + first, count, length - 1)
+        made = self._packing.rows(step * a_step + first, count, length - 1)
+        seed = ((self._packing.seed * _PRIME + step) * _PRIME + first) % (1 << 63)
+        return replace(made, moment=Moment(step=step, steps=self._steps, seed=seed))
 
 
 def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
@@ -112,7 +115,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     )  # fmt: skip
     loop = Loop(
         DraftObjective(learner, teacher, loss, temperature=plan.loss_temperature),
-        _Batches(Packing(train, plan.seed), config.batch_tokens), config,
+        _Batches(Packing(train, plan.seed), config.batch_tokens, config.steps), config,
         out / "run", tell, evaluate=lambda: exam.judge(learner, teacher), team=team,
         vocab_size=vocab_size, about=_about(plan, target, train),
     )  # fmt: skip

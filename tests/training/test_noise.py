@@ -1,0 +1,43 @@
+"""Noise is a function of (seed, step, rows), and an exam has none."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from outdraft.core.learner import Moment
+from outdraft.drafters.shared.learning.noise import with_noise
+from outdraft.training.corpus import Corpus
+from outdraft.training.lessons import Teacher
+from outdraft.training.packing import Packing
+from outdraft.training.train import _Batches
+from tests.training.toys import lesson_rows, rows, toy_decoder, toy_ids
+
+
+def _corpus():
+    ids = toy_ids(size=400)
+    return Corpus(ids=ids, counts=ids >= 0, starts=torch.arange(0, len(ids) + 1, len(ids)).numpy())
+
+
+def moment(seed, step, first):
+    return _Batches(Packing(_corpus(), seed), 64, 10).rows(step, first, 2, 17).moment
+
+
+def test_every_batch_has_a_seed_of_its_own_that_comes_again():
+    assert moment(0, 3, 2) == moment(0, 3, 2)
+    assert (moment(0, 3, 2).step, moment(0, 3, 2).steps) == (3, 10)
+    assert len({moment(*place).seed for place in [(0, 3, 2), (0, 3, 0), (0, 4, 2), (1, 3, 2)]}) == 4
+
+
+def test_noise_fills_its_width_and_belongs_to_its_batch():
+    lesson = Teacher(toy_decoder(), ()).lesson(replace(lesson_rows(rows(4)), moment=Moment(step=0, steps=1, seed=5)))
+    states = torch.zeros(4000, 32)
+    drawn = with_noise(states, lesson, 0.5)
+    assert torch.equal(drawn, with_noise(states, lesson, 0.5))
+    assert drawn.abs().max() <= 0.5 and drawn.std() == pytest.approx(0.5 / 3**0.5, rel=0.02)
+    assert abs(drawn.mean()) < 0.01
+    assert not torch.equal(drawn, with_noise(states, lesson, 0.5, stream=1))
+    other = replace(lesson, moment=Moment(step=0, steps=1, seed=6))
+    assert not torch.equal(drawn, with_noise(states, other, 0.5))
+    exam = replace(lesson, moment=None)
+    assert with_noise(states, exam, 0.5) is states and with_noise(states, lesson, 0.0) is states
