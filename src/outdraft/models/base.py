@@ -121,7 +121,11 @@ class Decoder(nn.Module):
 
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V]."""
-        return self.head(self.final_norm(h))
+        return self.head(self.norm(h))
+
+    def norm(self, h: Tensor) -> Tensor:
+        """The final norm alone: [M, D] -> [M, D]."""
+        return self.final_norm(h)  # type: ignore[no-any-return]
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V]."""

@@ -6,6 +6,7 @@ resumes at a layer has the bits of one that does not.
 """
 
 from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
 
 import torch
 from torch import Tensor, nn
@@ -60,6 +61,7 @@ class NativeDecoder:
         self.num_parameters = decoder.num_parameters
         self.embedding = decoder.embedding.detach()
         self.rope = decoder.rope
+        self._norm = deepcopy(decoder.final_norm).float()
         self.stack = _pack(decoder, release)
 
     @property
@@ -101,6 +103,10 @@ class NativeDecoder:
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V] float32."""
         return self.stack.logits(h.float(), norm=True)
+
+    def norm(self, h: Tensor) -> Tensor:
+        """The final norm alone: [M, D] -> [M, D] float32."""
+        return self._norm(h.float())  # type: ignore[no-any-return]
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""

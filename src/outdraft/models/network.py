@@ -74,6 +74,10 @@ class Network(Protocol):
         """Final norm and head: [M, D] -> [M, V]."""
         ...
 
+    def norm(self, h: Tensor) -> Tensor:
+        """The final norm alone: [M, D] -> [M, D]."""
+        ...
+
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V]."""
         ...

@@ -46,6 +46,10 @@ class Layers:
         """Final norm and head: [n, D] -> [n, V]."""
         return self._network.logits(hidden)
 
+    def norm(self, hidden: Tensor) -> Tensor:
+        """Final norm alone: [n, D] -> [n, D]."""
+        return self._network.norm(hidden)
+
     def head(self, hidden: Tensor) -> Tensor:
         """Head alone: [n, D] -> [n, V]."""
         return self._network.head(hidden)

@@ -78,6 +78,10 @@ class TargetLayers(Protocol):
         """The final norm and the head: [n, D] -> [n, V]."""
         ...
 
+    def norm(self, hidden: Tensor) -> Tensor:
+        """The final norm alone: [n, D] -> [n, D]."""
+        ...
+
     def head(self, hidden: Tensor) -> Tensor:
         """The head alone, without the norm: [n, D] -> [n, V]."""
         ...

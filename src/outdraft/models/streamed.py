@@ -16,14 +16,15 @@ from threading import Lock
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.stack import Span, Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.models.base import Decoder
+from outdraft.models.block import make_norm
 from outdraft.models.config import ModelConfig
-from outdraft.models.load import open_weights
+from outdraft.models.load import open_weights, tensors_of
 from outdraft.models.native import run_packed, shape_of
 from outdraft.models.network import RunOutput
 from outdraft.models.packed_file import PackedFile, packed_file
@@ -43,7 +44,7 @@ class StreamedDecoder:
     dtype = torch.bfloat16
     device = torch.device("cpu")
 
-    def __init__(self, config: ModelConfig, packed: PackedFile, memory: int) -> None:
+    def __init__(self, config: ModelConfig, packed: PackedFile, memory: int, final_norm: nn.Module) -> None:
         assert config.rope is not None
         self.config = config
         self.num_parameters = Decoder(config, self.dtype, "meta").num_parameters
@@ -52,6 +53,7 @@ class StreamedDecoder:
             shape_of(config), config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or ""
         )
         self.rope = Rope(config.rope)
+        self._norm = final_norm
         self._embedding = EmbeddingRows(packed, config.hidden_size)
         self._one_pass = Lock()  # the buffers serve one at a time
         for unit in self.units.resident:
@@ -98,6 +100,10 @@ class StreamedDecoder:
     def logits(self, h: Tensor) -> Tensor:
         """Final norm and head: [M, D] -> [M, V] float32."""
         return self._head(h, norm=True)
+
+    def norm(self, h: Tensor) -> Tensor:
+        """The final norm alone: [M, D] -> [M, D] float32."""
+        return self._norm(h.float())  # type: ignore[no-any-return]
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""
@@ -148,4 +154,7 @@ def load_streamed(model: str | Path, memory: int, *, dtype: str = "auto") -> Str
     Raises `CapabilityError`, `ConfigError`, `ModelLoadError` naming what does not fit.
     """
     stored = open_weights(model, dtype)
-    return StreamedDecoder(stored.config, packed_file(stored), memory)
+    packed = packed_file(stored)
+    norm = make_norm(stored.config, stored.config.hidden_size, stored.dtype, torch.device("cpu"))
+    stored.fill({f"final_norm.{name}": tensor for name, tensor in tensors_of(norm).items()})
+    return StreamedDecoder(stored.config, packed, memory, norm.float())

@@ -36,4 +36,4 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
         embeds = port.layers.embed(torch.tensor(paths).flatten(), torch.tensor(places).flatten())
         return net.logits(net.states(states, embeds.view(len(seqs), length, -1).unbind(1)), length - 1)
 
-    return HeadDrafter(options, net.config, ask, (module_weights(net, native=False),))
+    return HeadDrafter(options, net.config, ask, port, (module_weights(net, native=False),))

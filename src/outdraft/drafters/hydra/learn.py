@@ -4,7 +4,7 @@ Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109; the teacher's wh
 Hydra++, whose further layer is not here. A head weighs `decay` of the one before.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -14,7 +14,7 @@ from outdraft.core.learner import LearnMethod, Lesson
 from outdraft.core.ranges import check_range
 from outdraft.drafters.hydra.net import MODEL_TYPE, HydraNet, load_hydra, save_hydra
 from outdraft.drafters.shared.heads.config import HeadConfig
-from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, widen_into
+from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, widen_into
 from outdraft.models.base import Decoder
 
 
@@ -33,21 +33,20 @@ class HydraLearning:
 def learner(net: HydraNet, target: Decoder, options: HydraLearning) -> HeadLearner:
     """The heads under their frozen target."""
 
-    def states(lesson: Lesson, head: int, source: Tensor) -> Tensor:
+    def states(normed: Tensor, lesson: Lesson, head: int, source: Tensor) -> Tensor:
         ids = lesson.ids[:, :-1].flatten()
         since = [source + i for i in range(1, head + 2)]
         embeds = [target.embed(ids[rows], lesson.positions[rows]).detach() for rows in since]
-        return net.states(lesson.taps[net.config.tap][source], embeds)
+        return net.states(normed, embeds)
 
-    return HeadLearner(net, states, lambda place: save_hydra(net, place, target.dtype), decay=options.decay)
+    return HeadLearner(net, target, states, lambda place: save_hydra(net, place, target.dtype), decay=options.decay)
 
 
 def new(options: HydraLearning, target: Decoder, seed: int) -> HeadLearner:
-    """Fresh heads: mixing matrices of zeros, projections and norm as the target's."""
+    """Fresh heads: mixing matrices of zeros, projections as the target's head."""
     known = target.config
     config = HeadConfig(
         tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_heads,
-        norm_eps=known.norm_eps,
     )  # fmt: skip
     net = HydraNet(config, torch.float32, target.device)
     begin_as(net, target)
@@ -64,9 +63,8 @@ def load(options: HydraLearning, target: Decoder, directory: Path) -> HeadLearne
 def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
     """The heads of `target` inflated by `width` and `depth`, which guess the same."""
     net = load_hydra(head_dir, target.dtype)
-    size = net.config.hidden_size
-    big = HydraNet(replace(net.config, tap=depth, hidden_size=size * width), target.dtype)
-    widen_into(big, net, hidden_size=size, width=width)
+    big = HydraNet(inflated(net.config, target, width, depth), target.dtype)
+    widen_into(big, net, hidden_size=net.config.hidden_size, width=width)
     save_hydra(big, out_dir)
 
 

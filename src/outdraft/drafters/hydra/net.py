@@ -1,14 +1,16 @@
 """Hydra's heads: a head reads the target's last state and the embeddings of all tokens since.
 
-    head i    h' = norm(h)     x = h' + silu(W cat(h', e_0, ..., e_i) + b)     projection i --> token i + 1 after e_0
+    head i    x = h + silu(W cat(h, e_0, ..., e_i) + b)     projection i --> token i + 1 after e_0
+              h: the target's last state behind its final norm
               e_0: the pending token, e_1 ...: the tokens guessed before
 
 Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109. W begins as zeros and a projection as the target's own
-head, so that untrained every head says what the target said before. The norm begins as the target's last.
+head, so that untrained every head says what the target said before.
 """
 
 from collections.abc import Sequence as Seq
 from pathlib import Path
+from typing import cast
 
 import torch
 import torch.nn.functional as F
@@ -18,13 +20,12 @@ from outdraft.drafters.shared.heads.config import HeadConfig
 from outdraft.models.head_files import load_head, save_head
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
-from outdraft.nn.norm import RMSNorm
 
 MODEL_TYPE = "outdraft_hydra"
 
 
 class HydraNet(nn.Module):
-    """The norm, the mixing matrices and the projections of all heads."""
+    """The mixing matrices and the projections of all heads."""
 
     def __init__(
         self, config: HeadConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
@@ -32,7 +33,6 @@ class HydraNet(nn.Module):
         super().__init__()
         place, width = torch.device(device or "cpu"), config.hidden_size
         self.config = config
-        self.norm = RMSNorm(width, config.norm_eps, dtype, place)
         self.mixers = nn.ModuleList(
             Linear((head + 2) * width, width, True, dtype, place) for head in range(config.num_heads)
         )
@@ -41,10 +41,12 @@ class HydraNet(nn.Module):
         )
 
     def states(self, h: Tensor, embeds: Seq[Tensor]) -> Tensor:
-        """Last states [N, D] and embeddings [N, D] of the pending token and each guess -> what the next head reads."""
-        own: Tensor = self.norm(h.to(self.norm.weight.dtype))
-        mixed = self.mixers[len(embeds) - 1](torch.cat([own, *(one.to(own.dtype) for one in embeds)], -1))
-        return own + rowwise(F.silu, mixed)
+        """Normed last states [N, D] and embeddings [N, D] of the tokens since -> what the next head reads."""
+        mixer = cast(Linear, self.mixers[len(embeds) - 1])
+        own = h.to(mixer.weight.dtype)
+        mixed = mixer(torch.cat([own, *(one.to(own.dtype) for one in embeds)], -1))
+        out: Tensor = own + rowwise(F.silu, mixed)
+        return out
 
     def logits(self, states: Tensor, head: int) -> Tensor:
         """[N, D] -> [N, V]."""

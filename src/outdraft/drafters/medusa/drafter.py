@@ -36,4 +36,4 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
         said = net.logits(net.states(states[rows], head), head)
         return said[[rows.index(first[seq.id]) for seq in seqs]]
 
-    return HeadDrafter(options, net.config, ask, (module_weights(net, native=False),))
+    return HeadDrafter(options, net.config, ask, port, (module_weights(net, native=False),))

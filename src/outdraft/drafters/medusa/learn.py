@@ -4,7 +4,7 @@ Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774: a head weighs 0.8 
 the cross-entropy of the text's own tokens (`--loss cross_entropy=1`); ours by default the target's whole distribution.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -13,7 +13,7 @@ from torch import Tensor
 from outdraft.core.learner import LearnMethod, Lesson
 from outdraft.core.ranges import check_range
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
-from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, widen_into
+from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, widen_into
 from outdraft.models.base import Decoder
 
 
@@ -34,18 +34,18 @@ class MedusaLearning:
 def learner(net: MedusaNet, target: Decoder, options: MedusaLearning) -> HeadLearner:
     """The heads under their frozen target."""
 
-    def states(lesson: Lesson, head: int, source: Tensor) -> Tensor:
-        return net.states(lesson.taps[net.config.tap][source], head)
+    def states(normed: Tensor, lesson: Lesson, head: int, source: Tensor) -> Tensor:
+        return net.states(normed, head)
 
-    return HeadLearner(net, states, lambda place: save_medusa(net, place, target.dtype), decay=options.decay)
+    return HeadLearner(net, target, states, lambda place: save_medusa(net, place, target.dtype), decay=options.decay)
 
 
 def new(options: MedusaLearning, target: Decoder, seed: int) -> HeadLearner:
-    """Fresh heads: residual layers of zeros, projections and norm as the target's."""
+    """Fresh heads: residual layers of zeros, projections as the target's head."""
     known = target.config
     config = MedusaConfig(
         tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_heads,
-        num_layers=options.num_layers, norm_eps=known.norm_eps,
+        num_layers=options.num_layers,
     )  # fmt: skip
     net = MedusaNet(config, torch.float32, target.device)
     begin_as(net, target)
@@ -62,9 +62,8 @@ def load(options: MedusaLearning, target: Decoder, directory: Path) -> HeadLearn
 def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
     """The heads of `target` inflated by `width` and `depth`, which guess the same."""
     net = load_medusa(head_dir, target.dtype)
-    size = net.config.hidden_size
-    big = MedusaNet(replace(net.config, tap=depth, hidden_size=size * width), target.dtype)
-    widen_into(big, net, hidden_size=size, width=width)
+    big = MedusaNet(inflated(net.config, target, width, depth), target.dtype)
+    widen_into(big, net, hidden_size=net.config.hidden_size, width=width)
     save_medusa(big, out_dir)
 
 

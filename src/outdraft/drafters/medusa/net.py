@@ -1,10 +1,10 @@
 """Medusa's heads: small residual networks on the target's last state, each with a projection to the vocabulary.
 
-    h (after the last layer) -- norm --+-- x + silu(W x + b), so many times -- projection 0 --> the 1st token after the
+    h (behind the final norm) ---------+-- x + silu(W x + b), so many times -- projection 0 --> the 1st token after the
                                        +-- ...                              -- projection 1 --> the 2nd     pending one
 
 Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774. W begins as zeros and a projection as the target's own
-head, so that untrained every head says what the target said before. The norm begins as the target's last.
+head, so that untrained every head says what the target said before.
 """
 
 from dataclasses import dataclass
@@ -19,7 +19,6 @@ from outdraft.drafters.shared.heads.config import HeadConfig
 from outdraft.models.head_files import load_head, save_head
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
-from outdraft.nn.norm import RMSNorm
 
 MODEL_TYPE = "outdraft_medusa"
 
@@ -44,7 +43,7 @@ class Residual(nn.Module):
 
 
 class MedusaNet(nn.Module):
-    """The norm, the residual layers and the projections of all heads."""
+    """The residual layers and the projections of all heads."""
 
     def __init__(
         self, config: MedusaConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
@@ -53,7 +52,6 @@ class MedusaNet(nn.Module):
         place = torch.device(device or "cpu")
         self.config = config
         width = config.hidden_size
-        self.norm = RMSNorm(width, config.norm_eps, dtype, place)
         self.layers = nn.ModuleList(
             nn.ModuleList(Residual(width, dtype, place) for _ in range(config.num_layers))
             for _ in range(config.num_heads)
@@ -63,8 +61,8 @@ class MedusaNet(nn.Module):
         )
 
     def states(self, h: Tensor, head: int) -> Tensor:
-        """The target's last states [N, D] -> what projection `head` reads [N, D]."""
-        x: Tensor = self.norm(h.to(self.norm.weight.dtype))
+        """The target's normed last states [N, D] -> what projection `head` reads [N, D]."""
+        x = h.to(cast(Linear, self.projections[head]).weight.dtype)
         for layer in cast(nn.ModuleList, self.layers[head]):
             x = layer(x)
         return x

@@ -16,7 +16,7 @@ class HeadConfig:
     hidden_size: int
     vocab_size: int
     num_heads: int  # tokens that are guessed
-    norm_eps: float = 1e-5
+    scale: float = 1.0  # of the states: an inflated target with a tied head has narrower ones
 
     def require(self, num_layers: int, hidden_size: int, vocab_size: int, *, whose: str) -> None:
         """Raise `CapabilityError` unless the target has these sizes. `whose`: the heads, in words."""

@@ -23,18 +23,23 @@ from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nod
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
+from outdraft.models.port import TargetPort
 
-# last states [n, D], sequences, and as many tokens since of each, the pending one first -> logits [n, V] of the next
+# last states [n, D] behind the final norm, sequences, and as many tokens since of each, the pending one first
+# -> logits [n, V] of the next
 Ask = Callable[[Tensor, Seq[Sequence], Seq[list[int]]], Tensor]
 
 
 class HeadDrafter:
     """One head a step or level, over all sequences that still want one."""
 
-    def __init__(self, options: HeadOptions, config: HeadConfig, ask: Ask, weights: tuple[Weights, ...]) -> None:
+    def __init__(
+        self, options: HeadOptions, config: HeadConfig, ask: Ask, port: TargetPort, weights: tuple[Weights, ...]
+    ) -> None:
         self.needs = Needs(taps=(config.tap,))
         self.traits = Traits(weights=weights)
-        self._options, self._most, self._ask = options, config.num_heads, ask
+        self._options, self._config, self._ask = options, config, ask
+        self._norm = port.layers.norm
         self._states = LastStates(config.tap)
 
     @property
@@ -48,7 +53,7 @@ class HeadDrafter:
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose last state is known."""
         depths = [
-            min(self._most, usable_depth(seq, budget)) if self._states.knows(seq) else 0
+            min(self._config.num_heads, usable_depth(seq, budget)) if self._states.knows(seq) else 0
             for seq, budget in zip(seqs, budgets, strict=True)
         ]
         options, cutoffs = self._options, cutoffs_of(budgets, self._options.confidence_threshold)
@@ -75,7 +80,7 @@ class HeadDrafter:
         return grow_trees(trees, feed_trees, sample=options.sample)
 
     def _say(self, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
-        return self._ask(self._states.of(seqs), seqs, paths)
+        return self._ask(self._norm(self._states.of(seqs)) * self._config.scale, seqs, paths)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Keep the last committed row's state."""

@@ -5,8 +5,9 @@ head i    reads the state of row r and perhaps the text's tokens r + 1 .. r + i 
 """
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -16,13 +17,13 @@ from outdraft.drafters.shared.heads.config import HeadConfig
 from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.models.base import Decoder
 from outdraft.nn.linear import Linear
-from outdraft.nn.norm import RMSNorm
+
+Sizes = TypeVar("Sizes", bound=HeadConfig)
 
 
 class HeadNet(Protocol):
     """What the networks have in common; each is a module."""
 
-    norm: RMSNorm
     projections: nn.ModuleList
 
     @property
@@ -36,12 +37,16 @@ class HeadNet(Protocol):
 
 
 class HeadLearner:
-    """Heads under a frozen target. `states`: lesson, head, source rows [N] -> what its projection reads [N, D]."""
+    """Heads under a frozen target.
+
+    `states`: normed last states [N, D], lesson, head, source rows [N] -> what its projection reads [N, D].
+    """
 
     def __init__(
         self,
         net: HeadNet,
-        states: Callable[[Lesson, int, Tensor], Tensor],
+        target: Decoder,
+        states: Callable[[Tensor, Lesson, int, Tensor], Tensor],
         save: Callable[[Path], None],
         *,
         decay: float,
@@ -49,13 +54,14 @@ class HeadLearner:
         assert isinstance(net, nn.Module)
         self.module: nn.Module = net
         self.taps = (net.config.tap,)
-        self._net, self._states, self._save, self._decay = net, states, save, decay
+        self._net, self._target, self._states, self._save, self._decay = net, target, states, save, decay
 
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each head, in the rows whose document goes on so far."""
         batch, length = lesson.shape
         documents = lesson.documents[:, :-1]
         row = torch.arange(batch * length, device=documents.device).view(batch, length)
+        normed = self._target.norm(lesson.states).detach() * self._net.config.scale
         guesses = []
         for head in range(self._net.config.num_heads):
             ahead = head + 1
@@ -65,7 +71,7 @@ class HeadLearner:
             def says(states: Tensor, head: int = head) -> Tensor:
                 return self._net.logits(states, head)
 
-            states = self._states(lesson, head, source)
+            states = self._states(normed[source], lesson, head, source)
             guesses.append(Guess(states=states, head=says, rows=rows, weight=self._decay**head))
         return Outlook(guesses=guesses)
 
@@ -75,14 +81,19 @@ class HeadLearner:
 
 @torch.no_grad()
 def begin_as(net: HeadNet, target: Decoder) -> None:
-    """Untrained, every head says what the target said before: its norm, its head, and nothing else yet."""
+    """Untrained, every head says what the target said before: its head, and nothing else yet."""
     assert isinstance(net, nn.Module)
     for parameter in net.parameters():
         parameter.zero_()
-    net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
     for projection in net.projections:
         assert isinstance(projection, Linear)
         projection.weight.copy_(target.lm_head.matrix())
+
+
+def inflated(config: Sizes, target: Decoder, width: int, depth: int) -> Sizes:
+    """The sizes of heads for `target` inflated by `width` and `depth`, whose final norm divides if its head is tied."""
+    scale = config.scale * (width if target.config.tie_embeddings else 1)
+    return replace(config, tap=depth, hidden_size=config.hidden_size * width, scale=scale)
 
 
 @torch.no_grad()
