@@ -5,6 +5,7 @@ import torch
 from contracts.rows.eagle import eagle_net
 from contracts.rows.early_exit import exit_head
 from contracts.rows.hydra import heads as hydra_heads
+from contracts.rows.hydra import plus as hydra_plus
 from contracts.rows.medusa import heads as medusa_heads
 from drafters.drafting import make, sequence
 
@@ -40,6 +41,7 @@ def guess(target_dir, name, head_dir, **options):
 @pytest.mark.parametrize(("name", "make_head", "options"), [
     ("eagle", eagle_net, {"width": 3, "nodes": 12}), ("eagle", eagle_net, {"width": 1}), ("early_exit", exit_head, {}),
     ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
+    ("hydra", hydra_plus, {"width": 3, "nodes": 12}),
 ])  # fmt: skip
 def test_guesses_are_the_small_pairs(name, make_head, options, width, depth, tie, tmp_path):
     target = random_decoder(tiny_config(layers=3, tie=tie), dtype=torch.float64)

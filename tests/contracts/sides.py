@@ -180,11 +180,11 @@ def randomise(module: nn.Module, seed: int) -> None:
             parameter.copy_(1 + 0.2 * noise if parameter.dim() == 1 else noise * parameter.shape[1] ** -0.5)
 
 
-def random_heads(kind: str) -> Side:
-    """Heads of a trained kind, with random weights."""
+def random_heads(kind: str, **options: Any) -> Side:
+    """Heads of a trained kind, with random weights. `options`: of the kind's learner."""
 
     def side(target: Decoder, directory: Path) -> Mapping[str, Any]:
-        learner = find_learner(kind).new(find_learner(kind).options(), target, 0)
+        learner = find_learner(kind).new(find_learner(kind).options(**options), target, 0)
         randomise(learner.module, seed=9)
         learner.save(directory)
         return {"model": str(directory)}
@@ -192,11 +192,11 @@ def random_heads(kind: str) -> Side:
     return side
 
 
-def untrained_heads(kind: str) -> Side:
+def untrained_heads(kind: str, **options: Any) -> Side:
     """Heads that say what the target said last: right where it says a token again."""
 
     def side(target: Decoder, directory: Path) -> Mapping[str, Any]:
-        find_learner(kind).new(find_learner(kind).options(), target, 0).save(directory)
+        find_learner(kind).new(find_learner(kind).options(**options), target, 0).save(directory)
         return {"model": str(directory)}
 
     return side

@@ -3,11 +3,14 @@
 Adding a drafter is a file in `src/outdraft/drafters`, a page in `docs/methods`, and a file of rows. A method without
 rows fails.
 
-`GROUNDS` in such a file are rows for the matrix of recipes alone: on them the drafter is mostly right.
+`GROUNDS` in such a file are rows for the matrix of recipes alone: on them the drafter is mostly right. `LEARNING` says
+with which options a learner is tried beside its defaults.
 """
 
+from collections.abc import Mapping
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,6 +21,11 @@ MODULES = [import_module(f"contracts.rows.{file}") for file in FILES]
 ROWS: list[DrafterRow] = [row for module in MODULES for row in module.ROWS]
 FIRST = {row.drafter: row.name for row in reversed(ROWS)}  # of each drafter; its other shapes are mostly slow tests
 GROUNDS: list[DrafterRow] = [row for module in MODULES for row in getattr(module, "GROUNDS", ())]
+
+
+def learning(drafter: str) -> Mapping[str, Mapping[str, Any]]:
+    """What its learner is tried with beside its defaults: a label, and the options."""
+    return getattr(dict(zip(FILES, MODULES, strict=True))[drafter], "LEARNING", {})
 
 
 def quick(row: DrafterRow) -> tuple[pytest.MarkDecorator, ...]:

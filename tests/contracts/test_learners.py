@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from contracts.spec_rows import learning
 
 from outdraft.core.errors import OutdraftError
 from outdraft.core.registry import find, find_learner, learner_names, make_options
@@ -19,7 +20,11 @@ from outdraft.training.losses import forward_kl
 from outdraft.training.packing import Rows
 
 VOCAB = 31
-LEARNERS = learner_names()
+# Each with its defaults, then as the file of its rows says besides: LEARNING = {label: options}.
+CASES = {name: (name, {}) for name in learner_names()} | {
+    f"{name}-{label}": (name, options) for name in learner_names() for label, options in learning(name).items()
+}
+LEARNERS = list(CASES)
 
 
 @pytest.fixture(scope="module")
@@ -29,14 +34,20 @@ def target():
 
 def make(name, target, seed=3):
     """A learner whose weights are wide enough that everything that it may read shows."""
-    method = find_learner(name)
-    learner = method.new(method.options(), target, seed)
+    method, options = asked(name)
+    learner = method.new(options, target, seed)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for parameter in learner.module.parameters():
             if parameter.dim() > 1:
                 parameter += torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5
     return method, learner, Teacher(target, learner.taps)
+
+
+def asked(case):
+    """The learner of a case, and the options that it is made with."""
+    name, options = CASES[case]
+    return find_learner(name), find_learner(name).options(**options)
 
 
 def rows(seed=0, documents=((0,) * 13, (0,) * 5 + (1,) * 8)):
@@ -109,7 +120,7 @@ def test_a_guess_reads_the_targets_states_before_the_pending_token_alone(name, t
 def test_what_is_saved_guesses_the_same(name, target, tmp_path):
     method, learner, teacher = make(name, target)
     learner.save(tmp_path)
-    again = method.load(method.options(), target, tmp_path)
+    again = method.load(asked(name)[1], target, tmp_path)
     lesson = teacher.lesson(rows())
     torch.testing.assert_close(guessed(again, lesson), guessed(learner, lesson), equal_nan=True)
     assert all(parameter.requires_grad for parameter in again.module.parameters())
@@ -117,8 +128,8 @@ def test_what_is_saved_guesses_the_same(name, target, tmp_path):
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_few_steps_lower_the_loss_and_leave_the_target_alone(name, target):
-    method = find_learner(name)
-    learner = method.new(method.options(), target, 3)
+    method, options = asked(name)
+    learner = method.new(options, target, 3)
     teacher = Teacher(target, learner.taps)
     kept = [parameter.clone() for parameter in target.parameters()]
     objective, losses = DraftObjective(learner, teacher, forward_kl), []
@@ -140,11 +151,13 @@ def test_the_engine_does_what_the_trainer_says(name, temperature, target, tmp_pa
     save_model(target, tmp_path / "target")
     learner.save(tmp_path / "draft")
     generator = torch.Generator().manual_seed(1)
-    prompts = tuple(tuple(torch.randint(VOCAB, (5,), generator=generator).tolist()) for _ in range(60))
+    prompts = tuple(
+        tuple(torch.randint(VOCAB, (5,), generator=generator).tolist()) for _ in range(120 if temperature else 60)
+    )
     terms = Terms(prompts=prompts, max_tokens=16, depth=3, temperature=temperature)
     said = promise(learner, teacher, tmp_path / "target", terms)
     options = {"model": str(tmp_path / "draft"), **method.drafts}
-    seen = measure(name, options, tmp_path / "target", terms, dtype="float32")
+    seen = measure(method.drafter or CASES[name][0], options, tmp_path / "target", terms, dtype="float32")
     promised = Promise(terms=terms, tau=said.tau, standard_error=said.standard_error, conditional=())
     assert Checked(promise=promised, measured=seen).holds, (said.tau, seen.tau)
     assert abs(seen.tau - said.tau) < (0.01 if temperature == 0 else 0.15) * said.tau
@@ -161,18 +174,18 @@ def test_short_texts_and_texts_of_nothing_to_guess_break_nothing(name, target):
     assert found.tau >= 1 and len(found.kept) == 3
 
 
-@pytest.mark.parametrize("name", [name for name in LEARNERS if find_learner(name).model_type])
+@pytest.mark.parametrize("name", [name for name in LEARNERS if asked(name)[0].model_type])
 def test_a_head_of_another_target_is_refused(name, target, tmp_path):
     method, learner, _ = make(name, target)
     learner.save(tmp_path)
     with pytest.raises(OutdraftError):
-        method.load(method.options(), tiny_model(vocab=VOCAB + 2, layers=1, hidden=32, seed=1), tmp_path)
+        method.load(asked(name)[1], tiny_model(vocab=VOCAB + 2, layers=1, hidden=32, seed=1), tmp_path)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
 def test_a_learner_says_how_its_draft_is_used(name):
-    method = find_learner(name)
+    method, _ = asked(name)
     assert method.summary and (method.model_type is None) == (method.inflate is None)
-    drafter = find("drafter", name)
+    drafter = find("drafter", method.drafter or CASES[name][0])
     options = make_options(drafter, {"model": "x", **method.drafts})
     assert drafter.shape_of(options) == "chain"

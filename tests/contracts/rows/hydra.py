@@ -1,13 +1,20 @@
-"""Heads on the target's last state: trees, and chains that are drawn."""
+"""Heads on the target's last state: trees, and chains that are drawn; with a layer below them, and more of them."""
 
 from contracts.sides import random_heads, stutterer, untrained_heads
 
 from outdraft.testing.spec_table import DrafterRow
 
-heads = random_heads("hydra")
+PLUS = {"prefix_layer": True, "num_layers": 3}
+heads, plus = random_heads("hydra"), random_heads("hydra", **PLUS)
 
 ROWS = [
     DrafterRow(drafter="hydra", side=heads),
     DrafterRow(drafter="hydra", label="chain", side=heads, options={"width": 1, "sample": "match"}),
+    DrafterRow(drafter="hydra", label="plus", side=plus),
+    DrafterRow(drafter="hydra", label="plus-chain", side=plus, options={"width": 1, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="hydra", target=stutterer, side=untrained_heads("hydra"))]
+GROUNDS = [
+    DrafterRow(drafter="hydra", target=stutterer, side=untrained_heads("hydra")),
+    DrafterRow(drafter="hydra", label="plus", target=stutterer, side=untrained_heads("hydra", **PLUS)),
+]
+LEARNING = {"plus": {**PLUS, "noise": 0.1}}

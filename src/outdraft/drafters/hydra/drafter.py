@@ -13,7 +13,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.hydra.net import load_hydra
 from outdraft.drafters.shared.heads.config import HeadOptions
-from outdraft.drafters.shared.heads.drafter import HeadDrafter
+from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.models.port import TargetPort
@@ -36,4 +36,6 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
         embeds = port.layers.embed(torch.tensor(paths).flatten(), torch.tensor(places).flatten())
         return net.logits(net.states(states, embeds.view(len(seqs), length, -1).unbind(1)), length - 1)
 
-    return HeadDrafter(options, net.config, ask, port, (module_weights(net, native=False),))
+    return HeadDrafter(
+        options, net.config, ask, states_of(net.config, port, net.stem), (module_weights(net, native=False),)
+    )

@@ -1,9 +1,10 @@
 """Train Hydra's heads on a frozen target: head i reads the state of row r and the text's tokens r + 1 to r + i + 1.
 
-Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109; the teacher's whole distribution is the loss of its
-Hydra++, whose further layer is not here. A head weighs `decay` of the one before.
+Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109. Hydra++ is `prefix_layer`, `num_layers=4`, `noise` and
+the teacher's whole distribution as the loss, which is the default here. A head weighs `decay` of the one before.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,44 +13,61 @@ from torch import Tensor
 
 from outdraft.core.learner import LearnMethod, Lesson
 from outdraft.core.ranges import check_range
-from outdraft.drafters.hydra.net import MODEL_TYPE, HydraNet, load_hydra, save_hydra
-from outdraft.drafters.shared.heads.config import HeadConfig
-from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, widen_into
+from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_hydra, save_hydra
+from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, stem_outputs, widen_into
+from outdraft.drafters.shared.heads.stem import begin_stem, stem_sizes
 from outdraft.models.base import Decoder
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HydraLearning:
-    """How many heads there are, and how much each weighs."""
+    """How many heads there are, of which size, and how much each weighs."""
 
     num_heads: int = 4  # tokens that are guessed
+    num_layers: int = 1  # of a head: one that mixes, and residual ones behind it; Hydra++: 4
+    prefix_layer: bool = False  # a decoder layer over the target's last states, below the heads; Hydra++: true
     decay: float = 0.8  # weight of a head against the one before
+    noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
 
     def __post_init__(self) -> None:
         check_range(self, "num_heads", least=1, most=64)
+        check_range(self, "num_layers", least=1, most=16)
         check_range(self, "decay", least=0.0, most=1.0)
+        check_range(self, "noise", least=0.0)
 
 
 def learner(net: HydraNet, target: Decoder, options: HydraLearning) -> HeadLearner:
     """The heads under their frozen target."""
 
-    def states(normed: Tensor, lesson: Lesson, head: int, source: Tensor) -> Tensor:
+    def states(last: Tensor, lesson: Lesson) -> Callable[[int, Tensor], Tensor]:
         ids = lesson.ids[:, :-1].flatten()
-        since = [source + i for i in range(1, head + 2)]
-        embeds = [target.embed(ids[rows], lesson.positions[rows]).detach() for rows in since]
-        return net.states(normed, embeds)
+        if net.stem is not None:
+            last = stem_outputs(net.stem, last, lesson, target)
 
-    return HeadLearner(net, target, states, lambda place: save_hydra(net, place, target.dtype), decay=options.decay)
+        def of(head: int, source: Tensor) -> Tensor:
+            since = [source + i for i in range(1, head + 2)]
+            embeds = [target.embed(ids[rows], lesson.positions[rows]).detach() for rows in since]
+            return net.states(last[source], embeds)
+
+        return of
+
+    return HeadLearner(
+        net, target, states, lambda place: save_hydra(net, place, target.dtype), decay=options.decay,
+        noise=options.noise,
+    )  # fmt: skip
 
 
 def new(options: HydraLearning, target: Decoder, seed: int) -> HeadLearner:
     """Fresh heads: mixing matrices of zeros, projections as the target's head."""
     known = target.config
-    config = HeadConfig(
+    config = HydraConfig(
         tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_heads,
+        num_layers=options.num_layers, **stem_sizes(known, int(options.prefix_layer)),
     )  # fmt: skip
     net = HydraNet(config, torch.float32, target.device)
     begin_as(net, target)
+    if net.stem is not None:
+        begin_stem(net.stem, seed)
     return learner(net, target, options)
 
 

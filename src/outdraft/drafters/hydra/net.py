@@ -4,11 +4,13 @@
               h: the target's last state behind its final norm
               e_0: the pending token, e_1 ...: the tokens guessed before
 
-Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109. W begins as zeros and a projection as the target's own
-head, so that untrained every head says what the target said before.
+Hydra++ has more layers in a head (x + silu(W x + b) again), and a decoder layer over the last states, whose output
+stands for h. Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109. W begins as zeros and a
+projection as the target's own head, so that untrained every head says what the target said before.
 """
 
 from collections.abc import Sequence as Seq
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -16,7 +18,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from outdraft.drafters.shared.heads.config import HeadConfig
+from outdraft.drafters.shared.heads.residual import residuals
+from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.models.head_files import load_head, save_head
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
@@ -24,28 +27,43 @@ from outdraft.nn.linear import Linear
 MODEL_TYPE = "outdraft_hydra"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HydraConfig(StemConfig):
+    """The sizes of all heads, of each, and of the layer below them, if there is one."""
+
+    num_layers: int = 1  # of a head: one that mixes, and residual ones behind it
+
+
 class HydraNet(nn.Module):
-    """The mixing matrices and the projections of all heads."""
+    """The layer over the states, the mixing matrices and the projections of all heads."""
 
     def __init__(
-        self, config: HeadConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
+        self, config: HydraConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
         super().__init__()
         place, width = torch.device(device or "cpu"), config.hidden_size
         self.config = config
+        self.stem = Stem(config, dtype, place) if config.num_stem_layers else None
         self.mixers = nn.ModuleList(
             Linear((head + 2) * width, width, True, dtype, place) for head in range(config.num_heads)
+        )
+        self.layers = nn.ModuleList(
+            residuals(max(0, config.num_layers - 1), width, dtype, place) for _ in range(config.num_heads)
         )
         self.projections = nn.ModuleList(
             Linear(width, config.vocab_size, False, dtype, place) for _ in range(config.num_heads)
         )
 
     def states(self, h: Tensor, embeds: Seq[Tensor]) -> Tensor:
-        """Normed last states [N, D] and embeddings [N, D] of the tokens since -> what the next head reads."""
-        mixer = cast(Linear, self.mixers[len(embeds) - 1])
+        """States [N, D] and embeddings [N, D] of the tokens since -> what the next projection reads.
+
+        The states are the target's last ones, normed, or what the layer over them made of them.
+        """
+        head = len(embeds) - 1
+        mixer = cast(Linear, self.mixers[head])
         own = h.to(mixer.weight.dtype)
         mixed = mixer(torch.cat([own, *(one.to(own.dtype) for one in embeds)], -1))
-        out: Tensor = own + rowwise(F.silu, mixed)
+        out: Tensor = self.layers[head](own + rowwise(F.silu, mixed))
         return out
 
     def logits(self, states: Tensor, head: int) -> Tensor:
@@ -62,6 +80,6 @@ def save_hydra(net: HydraNet, directory: Path, dtype: torch.dtype | None = None)
 def load_hydra(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> HydraNet:
     """The heads in `directory`."""
     return load_head(
-        directory, HeadConfig, lambda config, place: HydraNet(config, dtype, place or device), model_type=MODEL_TYPE,
+        directory, HydraConfig, lambda config, place: HydraNet(config, dtype, place or device), model_type=MODEL_TYPE,
         what="Hydra network",
     )  # fmt: skip

@@ -12,7 +12,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.medusa.net import load_medusa
 from outdraft.drafters.shared.heads.config import HeadOptions
-from outdraft.drafters.shared.heads.drafter import HeadDrafter
+from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.models.port import TargetPort
@@ -36,4 +36,4 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
         said = net.logits(net.states(states[rows], head), head)
         return said[[rows.index(first[seq.id]) for seq in seqs]]
 
-    return HeadDrafter(options, net.config, ask, port, (module_weights(net, native=False),))
+    return HeadDrafter(options, net.config, ask, states_of(net.config, port), (module_weights(net, native=False),))

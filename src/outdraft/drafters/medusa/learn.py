@@ -4,6 +4,7 @@ Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774: a head weighs 0.8 
 the cross-entropy of the text's own tokens (`--loss cross_entropy=1`); ours by default the target's whole distribution.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,20 +25,25 @@ class MedusaLearning:
     num_heads: int = 4  # tokens that are guessed; the paper's: 5
     num_layers: int = 1  # residual layers of a head
     decay: float = 0.8  # weight of a head against the one before
+    noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
 
     def __post_init__(self) -> None:
         check_range(self, "num_heads", least=1, most=64)
         check_range(self, "num_layers", least=1, most=16)
         check_range(self, "decay", least=0.0, most=1.0)
+        check_range(self, "noise", least=0.0)
 
 
 def learner(net: MedusaNet, target: Decoder, options: MedusaLearning) -> HeadLearner:
     """The heads under their frozen target."""
 
-    def states(normed: Tensor, lesson: Lesson, head: int, source: Tensor) -> Tensor:
-        return net.states(normed, head)
+    def states(last: Tensor, lesson: Lesson) -> Callable[[int, Tensor], Tensor]:
+        return lambda head, source: net.states(last[source], head)
 
-    return HeadLearner(net, target, states, lambda place: save_medusa(net, place, target.dtype), decay=options.decay)
+    return HeadLearner(
+        net, target, states, lambda place: save_medusa(net, place, target.dtype), decay=options.decay,
+        noise=options.noise,
+    )  # fmt: skip
 
 
 def new(options: MedusaLearning, target: Decoder, seed: int) -> HeadLearner:

@@ -12,12 +12,11 @@ from pathlib import Path
 from typing import cast
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.heads.config import HeadConfig
+from outdraft.drafters.shared.heads.residual import residuals
 from outdraft.models.head_files import load_head, save_head
-from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
 
 MODEL_TYPE = "outdraft_medusa"
@@ -30,18 +29,6 @@ class MedusaConfig(HeadConfig):
     num_layers: int = 1  # residual layers of a head
 
 
-class Residual(nn.Module):
-    """x + silu(W x + b): [N, D] -> [N, D]."""
-
-    def __init__(self, width: int, dtype: torch.dtype, device: torch.device) -> None:
-        super().__init__()
-        self.linear = Linear(width, width, True, dtype, device)
-
-    def forward(self, x: Tensor) -> Tensor:
-        out: Tensor = x + rowwise(F.silu, self.linear(x))
-        return out
-
-
 class MedusaNet(nn.Module):
     """The residual layers and the projections of all heads."""
 
@@ -52,19 +39,14 @@ class MedusaNet(nn.Module):
         place = torch.device(device or "cpu")
         self.config = config
         width = config.hidden_size
-        self.layers = nn.ModuleList(
-            nn.ModuleList(Residual(width, dtype, place) for _ in range(config.num_layers))
-            for _ in range(config.num_heads)
-        )
+        self.layers = nn.ModuleList(residuals(config.num_layers, width, dtype, place) for _ in range(config.num_heads))
         self.projections = nn.ModuleList(
             Linear(width, config.vocab_size, False, dtype, place) for _ in range(config.num_heads)
         )
 
     def states(self, h: Tensor, head: int) -> Tensor:
         """The target's normed last states [N, D] -> what projection `head` reads [N, D]."""
-        x = h.to(cast(Linear, self.projections[head]).weight.dtype)
-        for layer in cast(nn.ModuleList, self.layers[head]):
-            x = layer(x)
+        x: Tensor = self.layers[head](h.to(cast(Linear, self.projections[head]).weight.dtype))
         return x
 
     def logits(self, states: Tensor, head: int) -> Tensor:

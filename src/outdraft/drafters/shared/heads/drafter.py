@@ -6,6 +6,7 @@ sequences, and the target's last states; data out: chains or trees, as deep as t
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from typing import Protocol
 
 from torch import Tensor
 
@@ -19,28 +20,69 @@ from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.heads.config import HeadConfig, HeadOptions
 from outdraft.drafters.shared.heads.last_state import LastStates
+from outdraft.drafters.shared.heads.stem import Stem, StemConfig
+from outdraft.drafters.shared.heads.text_states import TextStates
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.port import TargetPort
 
-# last states [n, D] behind the final norm, sequences, and as many tokens since of each, the pending one first
-# -> logits [n, V] of the next
+# states [n, D], sequences, and as many tokens since of each, the pending one first -> logits [n, V] of the next
 Ask = Callable[[Tensor, Seq[Sequence], Seq[list[int]]], Tensor]
+
+
+class States(Protocol):
+    """The states that the heads read: what `LastStates` and `TextStates` are."""
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text is left."""
+        ...
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """New texts."""
+        ...
+
+    def learn(self, one: Seen) -> None:
+        """What a pass showed of one."""
+        ...
+
+    def knows(self, seq: Sequence) -> bool:
+        """Whether there is a state behind which the pending token stands."""
+        ...
+
+    def of(self, seqs: Seq[Sequence]) -> Tensor:
+        """One a sequence, which may be named several times: [n, D]."""
+        ...
+
+    def forget(self, seqs: Seq[Sequence]) -> None:
+        """These texts are over."""
+        ...
+
+
+def states_of(config: HeadConfig, port: TargetPort, stem: Stem | None = None) -> States:
+    """What heads of these sizes read: the target's last states behind its norm, or what a stem makes of them."""
+
+    def norm(h: Tensor) -> Tensor:
+        return port.layers.norm(h) * config.scale
+
+    if stem is None:
+        return LastStates(config.tap, norm)
+    assert isinstance(config, StemConfig)
+    return TextStates(stem, config, norm, port)
 
 
 class HeadDrafter:
     """One head a step or level, over all sequences that still want one."""
 
     def __init__(
-        self, options: HeadOptions, config: HeadConfig, ask: Ask, port: TargetPort, weights: tuple[Weights, ...]
+        self, options: HeadOptions, config: HeadConfig, ask: Ask, states: States, weights: tuple[Weights, ...]
     ) -> None:
         self.needs = Needs(taps=(config.tap,))
         self.traits = Traits(weights=weights)
         self._options, self._config, self._ask = options, config, ask
-        self._norm = port.layers.norm
-        self._states = LastStates(config.tap)
+        self._states = states
 
     @property
     def is_empty(self) -> bool:
@@ -48,7 +90,8 @@ class HeadDrafter:
         return self._states.is_empty
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Nothing is known before the prompt is read."""
+        """A place for what will be known of them."""
+        self._states.begin(seqs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose last state is known."""
@@ -80,7 +123,7 @@ class HeadDrafter:
         return grow_trees(trees, feed_trees, sample=options.sample)
 
     def _say(self, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
-        return self._ask(self._norm(self._states.of(seqs)) * self._config.scale, seqs, paths)
+        return self._ask(self._states.of(seqs), seqs, paths)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Keep the last committed row's state."""

@@ -6,6 +6,7 @@
 Data in: what a pass showed; data out: one state [D] a sequence. A sequence whose prompt is not read has none.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
 import torch
@@ -16,16 +17,19 @@ from outdraft.core.sequence import Sequence
 
 
 class LastStates:
-    """By sequence. `tap`: after how many layers."""
+    """By sequence. `tap`: after how many layers; `norm`: what is done to states [n, D] before they are read."""
 
-    def __init__(self, tap: int) -> None:
-        self._tap = tap
+    def __init__(self, tap: int, norm: Callable[[Tensor], Tensor]) -> None:
+        self._tap, self._norm = tap, norm
         self._known: dict[int, tuple[int, Tensor]] = {}  # sequence -> position of the state, state [D]
 
     @property
     def is_empty(self) -> bool:
         """Whether no text is left."""
         return not self._known
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """Nothing is known before the prompt is read."""
 
     def learn(self, one: Seen) -> None:
         """Keep the last committed row's."""
@@ -38,7 +42,7 @@ class LastStates:
 
     def of(self, seqs: Seq[Sequence]) -> Tensor:
         """The states, one a sequence: [n, D]."""
-        return torch.stack([self._known[seq.id][1] for seq in seqs])
+        return self._norm(torch.stack([self._known[seq.id][1] for seq in seqs]))
 
     def forget(self, seqs: Seq[Sequence]) -> None:
         """These texts are over."""

@@ -14,9 +14,12 @@ from torch import Tensor, nn
 
 from outdraft.core.learner import Guess, Lesson, Outlook
 from outdraft.drafters.shared.heads.config import HeadConfig
+from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.learning.inflate import widen
+from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.models.base import Decoder
 from outdraft.nn.linear import Linear
+from outdraft.nn.packed import PackedContext
 
 Sizes = TypeVar("Sizes", bound=HeadConfig)
 
@@ -36,22 +39,28 @@ class HeadNet(Protocol):
         ...
 
 
-class HeadLearner:
-    """Heads under a frozen target.
+# last states [B * T, D] behind the norm, lesson -> (head, source rows [N]) -> what the head's projection reads [N, D]
+Reader = Callable[[Tensor, Lesson], Callable[[int, Tensor], Tensor]]
 
-    `states`: normed last states [N, D], lesson, head, source rows [N] -> what its projection reads [N, D].
+
+class HeadLearner:
+    """Heads under a frozen target. `states`: what they read, which may hold what all heads of a lesson share.
+
+    `noise`: half the width of the uniform noise on the last states in training.
     """
 
     def __init__(
         self,
         net: HeadNet,
         target: Decoder,
-        states: Callable[[Tensor, Lesson, int, Tensor], Tensor],
+        states: Reader,
         save: Callable[[Path], None],
         *,
         decay: float,
+        noise: float = 0.0,
     ) -> None:
         assert isinstance(net, nn.Module)
+        self._noise = noise
         self.module: nn.Module = net
         self.taps = (net.config.tap,)
         self._net, self._target, self._states, self._save, self._decay = net, target, states, save, decay
@@ -61,7 +70,7 @@ class HeadLearner:
         batch, length = lesson.shape
         documents = lesson.documents[:, :-1]
         row = torch.arange(batch * length, device=documents.device).view(batch, length)
-        normed = self._target.norm(lesson.states).detach() * self._net.config.scale
+        states_of = self._states(last_states(self._target, lesson, self._net.config, self._noise), lesson)
         guesses = []
         for head in range(self._net.config.num_heads):
             ahead = head + 1
@@ -71,12 +80,16 @@ class HeadLearner:
             def says(states: Tensor, head: int = head) -> Tensor:
                 return self._net.logits(states, head)
 
-            states = self._states(normed[source], lesson, head, source)
-            guesses.append(Guess(states=states, head=says, rows=rows, weight=self._decay**head))
+            guesses.append(Guess(states=states_of(head, source), head=says, rows=rows, weight=self._decay**head))
         return Outlook(guesses=guesses)
 
     def save(self, directory: Path) -> None:
         self._save(directory)
+
+
+def last_states(target: Decoder, lesson: Lesson, config: HeadConfig, noise: float = 0.0) -> Tensor:
+    """What heads read of all rows: the target's last states behind its norm, and noise in training: [B * T, D]."""
+    return with_noise(target.norm(lesson.states).detach() * config.scale, lesson, noise)
 
 
 @torch.no_grad()
@@ -93,7 +106,13 @@ def begin_as(net: HeadNet, target: Decoder) -> None:
 def inflated(config: Sizes, target: Decoder, width: int, depth: int) -> Sizes:
     """The sizes of heads for `target` inflated by `width` and `depth`, whose final norm divides if its head is tied."""
     scale = config.scale * (width if target.config.tie_embeddings else 1)
-    return replace(config, tap=depth, hidden_size=config.hidden_size * width, scale=scale)
+    wide = replace(config, tap=depth, hidden_size=config.hidden_size * width, scale=scale)
+    if not isinstance(wide, StemConfig):
+        return wide
+    return replace(
+        wide, stem_heads=wide.stem_heads * width, stem_kv_heads=wide.stem_kv_heads * width,
+        stem_inner=wide.stem_inner * width,
+    )  # fmt: skip
 
 
 @torch.no_grad()
@@ -103,5 +122,23 @@ def widen_into(big: nn.Module, small: nn.Module, *, hidden_size: int, width: int
         own = small.get_parameter(name)
         if name.startswith("projections"):
             parameter.copy_(own.repeat(1, width) / width)
+        elif name.startswith("stem.blocks."):
+            stem = small.get_submodule("stem")
+            assert isinstance(stem, Stem)
+            parameter.copy_(widen(own, width, 1, stem.heights(name.removeprefix("stem."))))
         else:
             parameter.copy_(widen(own, width, own.shape[1] // hidden_size if own.dim() == 2 else 1))
+
+
+def stem_outputs(stem: Stem, states: Tensor, lesson: Lesson, target: Decoder) -> Tensor:
+    """The stem over all rows of a lesson: the states that it reads [B * T, D] -> [B * T, D].
+
+    A row's own token is the one behind it, which may be of another document at a document's end; no guess is made from
+    there.
+    """
+    batch, length = lesson.shape
+    embeds = None
+    if stem.reads_tokens:
+        embeds = target.embed(lesson.ids[:, 1:].flatten(), lesson.positions + 1).detach()
+    context = PackedContext(batch, length, lesson.documents[:, :-1])
+    return stem(states, embeds, lesson.positions, context)  # type: ignore[no-any-return]

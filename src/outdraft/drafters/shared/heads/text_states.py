@@ -1,0 +1,121 @@
+"""The states that heads read where layers of their own stand below them: a memory of each text.
+
+    text    x0 x1 x2 x3(pending)          the target's states  h0 h1 h2
+    rows    (h0,x1) (h1,x2) (h2,x3)       each once through the stem, in order; heads read the last row's output
+
+Rows wait until a guess is wanted, and are then read together. Data in: what a pass showed; data out: one state [D] a
+sequence. A sequence whose prompt is not read has none.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from itertools import accumulate
+
+import torch
+from torch import Tensor
+
+from outdraft.core.drafter import Seen
+from outdraft.core.sequence import Sequence
+from outdraft.drafters.shared.heads.stem import Stem, StemConfig
+from outdraft.drafters.shared.networks.draft_cache import DraftCache
+from outdraft.models.port import TargetPort
+
+_MAX_WAITING = 512  # rows that may wait: bounds the memory of hidden states while a prompt is read
+
+
+class _Text:
+    """What is known of one sequence."""
+
+    __slots__ = ("first", "num_read", "output", "states", "tokens")
+
+    def __init__(self, first: int) -> None:
+        self.first = first  # position of the first row
+        self.num_read = 0  # rows in the cache
+        self.tokens: list[int] = []  # behind the rows that wait
+        self.states: list[Tensor] = []  # of the rows that wait, [n, D] a pass
+        self.output: Tensor | None = None  # [D] of the last row read
+
+    @property
+    def end(self) -> int:
+        """Position after the last row known."""
+        return self.first + self.num_read + len(self.tokens)
+
+
+class TextStates:
+    """By sequence. Prepares the stem for inference. `norm`: what is done to states [n, D] before it reads them."""
+
+    def __init__(self, stem: Stem, config: StemConfig, norm: Callable[[Tensor], Tensor], port: TargetPort) -> None:
+        facts = port.facts
+        stem.exact = True
+        self._stem, self._tap, self._norm, self._port = stem, config.tap, norm, port
+        self._cache = DraftCache(
+            config.num_stem_layers, config.stem_kv_heads, config.stem_head_dim, facts.dtype, facts.device,
+            facts.max_len, exact=True,
+        )  # fmt: skip
+        self._texts: dict[int, _Text] = {}
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text is left."""
+        return not self._texts
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """An empty memory for each."""
+        for seq in seqs:
+            self._add(seq.id, 0)
+
+    def learn(self, one: Seen) -> None:
+        """The committed rows, and the tokens that follow them."""
+        seq, text = one.seq, self._texts[one.seq.id]
+        if text.end != one.start:  # rows were committed unseen (a shared prefix): start afresh behind the gap
+            self._free(seq.id)
+            text = self._add(seq.id, one.start)
+        text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
+        text.states.append(one.hidden[self._tap])
+        if len(text.tokens) >= _MAX_WAITING:
+            self._read([seq.id])
+
+    def knows(self, seq: Sequence) -> bool:
+        """Whether the rows reach up to the pending token."""
+        text = self._texts.get(seq.id)
+        return text is not None and text.end == len(seq.tokens) - 1 and text.end > text.first
+
+    def of(self, seqs: Seq[Sequence]) -> Tensor:
+        """The states that the heads read, one a sequence: [n, D]."""
+        waiting = [i for i in dict.fromkeys(seq.id for seq in seqs) if self._texts[i].tokens]
+        if waiting:
+            self._read(waiting)
+        found = [self._texts[seq.id].output for seq in seqs]
+        return torch.stack([one for one in found if one is not None])
+
+    def forget(self, seqs: Seq[Sequence]) -> None:
+        """These texts are over."""
+        for seq in seqs:
+            if seq.id in self._texts:
+                self._free(seq.id)
+
+    def _add(self, seq: int, first: int) -> _Text:
+        self._cache.add(seq)
+        self._texts[seq] = _Text(first)
+        return self._texts[seq]
+
+    def _free(self, seq: int) -> None:
+        del self._texts[seq]
+        self._cache.free(seq)
+
+    def _read(self, seqs: Seq[int]) -> None:
+        """All rows that wait, in one ragged pass."""
+        texts, device = [self._texts[seq] for seq in seqs], self._port.facts.device
+        counts = [len(text.tokens) for text in texts]
+        places = [text.first + text.num_read + i for text in texts for i in range(len(text.tokens))]
+        positions = torch.tensor(places, device=device)
+        embeds = None
+        if self._stem.reads_tokens:
+            ids = torch.tensor([token for text in texts for token in text.tokens], device=device)
+            embeds = self._port.layers.embed(ids, positions + 1)
+        states = torch.cat([part for text in texts for part in text.states])
+        outputs = self._stem(self._norm(states), embeds, positions, self._cache.extend(seqs, counts))
+        for seq, text, stop in zip(seqs, texts, accumulate(counts), strict=True):
+            self._cache.keep(seq, range(len(text.tokens)))
+            text.num_read += len(text.tokens)
+            text.output, text.tokens, text.states = outputs[stop - 1], [], []
