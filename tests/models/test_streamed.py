@@ -107,6 +107,8 @@ def test_any_budget_any_layers(tmp_path, share, changes):
     streamed = load_streamed(directory, budget)
     assert streamed.units.held_bytes <= budget and (share < 1) == bool(streamed.units.streamed)
     assert streamed.num_parameters == whole.num_parameters
+    h = torch.randn(2, whole.config.hidden_size)
+    assert torch.equal(streamed.norm(h), whole.norm(h))
     for how in (
         {},
         {"stop": 2},

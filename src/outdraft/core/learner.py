@@ -18,6 +18,7 @@ from typing import Any, Generic, Protocol, TypeVar
 
 from torch import Tensor, nn
 
+from outdraft.core.head_format import HeadFormat
 from outdraft.core.method import Options
 
 Head = Callable[[Tensor], Tensor]  # states [n, W] -> logits [n, V], or of the draft's own vocabulary
@@ -110,5 +111,6 @@ class LearnMethod(Generic[Options, Target]):
     drafts: Mapping[str, Any] = field(default_factory=dict)  # the drafter's options under which it writes chains
     drafter: str | None = None  # who drafts with it; None: the method in whose folder it lies
     model_type: str | None = None  # of config.json, for a head in our own format; None: a model like any other
+    formats: Seq[HeadFormat[Any, Any, Target]] = ()  # layouts of its directories, its own among them
     # (head, small target, where to, width, depth): the head of a bigger target that computes the same, for benches
     inflate: Callable[[Path, Target, Path, int, int], None] | None = None

@@ -22,6 +22,7 @@ from outdraft.core.cache import KVMemory
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder
+from outdraft.models.base import Decoder
 from outdraft.models.native import NativeDecoder
 from outdraft.nn.branches import BranchContext
 from outdraft.nn.context import AttentionContext, CachedContext
@@ -48,6 +49,16 @@ class Origin:
 
     source: Path | None = None  # for a drafter that loads the weights again in another form
     codec: TextCodec | None = None  # for drafters of another vocabulary
+
+
+def facts_of(decoder: Decoder) -> TargetFacts:
+    """Of a network that no engine runs."""
+    config = decoder.config
+    return TargetFacts(
+        vocab_size=config.vocab_size, hidden_size=config.hidden_size, num_layers=config.num_layers,
+        num_kv_heads=config.num_kv_heads, head_dim=config.head_dim, max_len=config.max_len, device=decoder.device,
+        dtype=decoder.dtype, exact=decoder.exact,
+    )  # fmt: skip
 
 
 class TargetLayers(Protocol):

@@ -5,6 +5,7 @@ A GGUF file is a whole model, and stands for itself.
 """
 
 import importlib
+from collections.abc import Sequence
 from pathlib import Path
 
 from outdraft import zoo
@@ -12,11 +13,15 @@ from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.paths import user_path
 
+TOKENIZER = (
+    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "vocab.json",
+    "merges.txt",
+)  # fmt: skip
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 
-def resolve(name: str) -> Path:
-    """The directory that holds this model's files, or its one GGUF file."""
+def resolve(name: str, *, also: Sequence[str] = ()) -> Path:
+    """The directory that holds this model's files, or its one GGUF file. `also`: further files to download."""
     name = check_value("model", name, str, error=ModelLoadError)
     if name.startswith("zoo:"):
         return zoo.path(name.removeprefix("zoo:"))
@@ -42,7 +47,7 @@ def resolve(name: str) -> Path:
         ) from error
     for offline in (True, False):
         try:
-            return Path(hub.snapshot_download(name, allow_patterns=PATTERNS, local_files_only=offline))
+            return Path(hub.snapshot_download(name, allow_patterns=[*PATTERNS, *also], local_files_only=offline))
         except Exception as error:  # the hub raises many kinds; each means the same to us
             reason = error
     raise ModelLoadError(

@@ -60,6 +60,13 @@ class TensorStore(TensorSource):
             return str(file.get_slice(name).get_dtype())
 
 
+def read_tensors(path: Path) -> dict[str, Tensor]:
+    """All tensors of one file. Raises `ModelLoadError` for one that is cut or damaged."""
+    names = _names(path)
+    with safe_open(path, framework="pt") as file:
+        return {name: file.get_tensor(name) for name in names}
+
+
 def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
     """Write one safetensors file that transformers reads too, readable to whom any other new file is.
 

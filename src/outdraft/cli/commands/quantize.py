@@ -26,10 +26,6 @@ Examples:
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "layers.31.*" --layer-bits "*.down=8"
   outdraft quantize MODEL --out DIR --keep "layers.0.*" --keep "*.down" --calibration text.txt --json"""
 WINDOW = 256  # tokens that are read at once from an empty past
-TOKENIZER = (
-    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "vocab.json",
-    "merges.txt",
-)  # fmt: skip
 Tell = Callable[[str], object]
 
 
@@ -170,6 +166,8 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
 
 def _copy_small_files(source: Path, new: Path) -> None:
     """The tokenizer and the generation defaults; of what lies beside a GGUF file the tokenizer alone."""
+    from outdraft.weights.hub import TOKENIZER
+
     home, names = (source.parent, TOKENIZER) if source.is_file() else (source, (*TOKENIZER, "generation_config.json"))
     for name in names:
         if (home / name).is_file():

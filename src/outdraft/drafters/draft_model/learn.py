@@ -12,6 +12,7 @@ import torch
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
 from outdraft.core.ranges import check_range
+from outdraft.drafters.draft_model.formats import FORMATS
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
 from outdraft.models.cut import cut_decoder, every_third
@@ -93,4 +94,5 @@ LEARN = LearnMethod(
     options=DraftLearning,
     new=new,
     load=load,
+    formats=FORMATS,
 )

@@ -13,9 +13,11 @@ from torch import Tensor
 
 from outdraft.core.learner import LearnMethod, Lesson
 from outdraft.core.ranges import check_range
+from outdraft.drafters.medusa import formats
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
 from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, widen_into
 from outdraft.models.base import Decoder
+from outdraft.models.port import facts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,8 +62,7 @@ def new(options: MedusaLearning, target: Decoder, seed: int) -> HeadLearner:
 
 def load(options: MedusaLearning, target: Decoder, directory: Path) -> HeadLearner:
     """Heads that were trained before. Raises `CapabilityError` for those of another target."""
-    net, known = load_medusa(directory, torch.float32, target.device), target.config
-    net.config.require(known.num_layers, known.hidden_size, known.vocab_size, whose="Medusa heads")
+    net = formats.load(directory, facts_of(target), torch.float32)
     return learner(net.train().requires_grad_(True), target, options)
 
 
@@ -75,5 +76,6 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
 
 LEARN = LearnMethod(
     summary="heads on the target's last state, one for each of the next tokens", options=MedusaLearning, new=new,
-    load=load, drafts={"width": 1, "sample": "match"}, model_type=MODEL_TYPE, inflate=inflate,
+    load=load, drafts={"width": 1, "sample": "match"}, model_type=MODEL_TYPE, formats=formats.FORMATS,
+    inflate=inflate,
 )  # fmt: skip

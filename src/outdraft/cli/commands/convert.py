@@ -1,0 +1,49 @@
+"""`outdraft convert`: write a draft in another project's layout, or another project's in ours.
+
+The command reads flags and shows; the work is `training/convert.py`.
+"""
+
+from dataclasses import asdict, dataclass
+
+from outdraft.cli.options import argument, flag
+from outdraft.core.errors import ConfigError
+from outdraft.core.paths import user_path
+
+SUMMARY = "write a draft in another project's layout, or another project's in ours"
+EPILOG = """The source is a directory, or a hub name, of any layout that outdraft reads (docs/convert.md lists them).
+--to names a layout or a server. Drafting needs no conversion: a drafter reads every layout of its kind. Examples:
+  outdraft convert DIR --target MODEL --to medusa --out DIR2
+  outdraft convert DIR --target MODEL --to vllm --out DIR2
+  outdraft convert DIR --target MODEL --to outdraft --out DIR2"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to write again, for whom, and where to."""
+
+    source: str | None = argument(None, "a draft: a directory, or a hub name")
+    target: str | None = flag(None, "the model that it drafts for: a directory, or zoo:NAME")
+    to: str | None = flag(None, "a layout or a server: outdraft, medusa, speculators, vllm, ...", metavar="NAME")
+    out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
+    json: bool = flag(False, "machine output: kind, read_as, written_as, lines")
+
+
+def run(options: Options) -> int:
+    """Convert, and say who serves it how."""
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.training.convert import convert
+
+    missing = [name for name in ("source", "target", "to", "out") if getattr(options, name) is None]
+    if missing or options.source is None or options.target is None or options.to is None or options.out is None:
+        raise ConfigError(
+            f"convert needs {', '.join(missing)}: outdraft convert DIR --target MODEL --to NAME --out DIR"
+        )
+    found = convert(options.source, options.to, options.target, user_path(options.out))
+    if options.json:
+        write_json(asdict(found))
+        return 0
+    console = make_console()
+    console.print(f"{options.out}: {found.kind}, read as {found.read_as}, written as {found.written_as}", markup=False)
+    for line in found.lines.values():
+        console.print(line, markup=False, highlight=False, soft_wrap=True)
+    return 0

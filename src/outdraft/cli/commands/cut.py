@@ -1,0 +1,64 @@
+"""`outdraft cut`: a smaller model made of some of a model's layers, with all else that it has.
+
+The command reads flags and shows; the work is `models/cut.py`.
+"""
+
+import shutil
+from dataclasses import dataclass
+
+from outdraft.cli.options import argument, flag
+from outdraft.core.errors import ConfigError
+from outdraft.core.paths import user_path
+
+SUMMARY = "make a draft model of some of a model's layers"
+EPILOG = """The first layer, every third after it and the last, unless you name others. Untrained, such a draft
+guesses little: `outdraft train draft_model --target MODEL --init DIR` teaches it.
+Examples:
+  outdraft cut MODEL --out DIR
+  outdraft cut MODEL --out DIR --layers 0,1,15"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to cut from what, and where to."""
+
+    model: str | None = argument(None, "the model: a directory, a hub name, or zoo:NAME")
+    out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
+    layers: str | None = flag(
+        None, "layers to keep, from 0, in order; default: every third and the last", metavar="N,N"
+    )
+
+
+def run(options: Options) -> int:
+    """Cut, and say what came of it."""
+    from outdraft.cli.console import make_console
+    from outdraft.models.cut import cut_decoder, every_third
+    from outdraft.models.load import load_model, save_model
+    from outdraft.weights.hub import TOKENIZER, resolve
+
+    if options.model is None or options.out is None:
+        raise ConfigError("cut needs a model and a new directory: outdraft cut MODEL --out DIR")
+    source, out = resolve(options.model), user_path(options.out)
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {out} exists: name a new directory")
+    decoder = load_model(source)
+    layers = _numbers(options.layers) if options.layers is not None else every_third(decoder.config.num_layers)
+    small = cut_decoder(decoder, layers)
+    save_model(small, out)
+    for name in (*TOKENIZER, "generation_config.json"):
+        if (source / name).exists():
+            shutil.copyfile(source / name, out / name)
+    make_console().print(
+        f"{out}: layers {', '.join(map(str, layers))} of {decoder.config.num_layers}, {small.num_parameters / 1e6:.1f} "
+        f"of {decoder.num_parameters / 1e6:.1f} million parameters; next: outdraft train draft_model --target "
+        f"{options.model} --init {out} --data FILES --out DIR",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    return 0
+
+
+def _numbers(text: str) -> tuple[int, ...]:
+    try:
+        return tuple(int(word) for word in text.split(","))
+    except ValueError:
+        raise ConfigError(f"--layers {text!r} is no list of numbers: write for example --layers 0,3,6,8") from None

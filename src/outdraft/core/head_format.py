@@ -1,0 +1,33 @@
+"""A head on disk in the words of another project: who recognises a directory, reads it, writes it, and who serves it.
+
+    directory of any project -- read --> the method's own network -- write --> directory of another project
+
+A method with such directories has a module `formats`, and names them in its `LearnMethod`.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from torch import dtype
+
+Net = TypeVar("Net")
+Facts = TypeVar("Facts")
+Target = TypeVar("Target")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HeadFormat(Generic[Net, Facts, Target]):
+    """One layout of files for one kind of network.
+
+    read: the directory, what is known of the target, and the type wanted (None: as stored) -> the network.
+    write: the network, its target, the name under which others find that target, and where to.
+    """
+
+    name: str  # what `outdraft convert --to` calls it
+    summary: str
+    matches: Callable[[Path], bool]  # by names and keys: reads no weights, raises nothing
+    read: Callable[[Path, Facts, dtype | None], Net]
+    write: Callable[[Net, Target, str, Path], None]
+    served: Mapping[str, str] = field(default_factory=dict)  # server -> the line that serves {target} with {out}

@@ -1,0 +1,57 @@
+"""A draft model on disk: a model directory like any other, which needs the target's tokenizer beside it elsewhere."""
+
+import shutil
+from pathlib import Path
+
+import torch
+
+from outdraft.core.errors import ModelLoadError
+from outdraft.core.head_format import HeadFormat
+from outdraft.models.base import Decoder
+from outdraft.models.foreign_heads import holds, read_config
+from outdraft.models.load import find_architecture, load_model, save_model
+from outdraft.models.port import TargetFacts
+from outdraft.weights.hub import TOKENIZER, resolve
+
+_LAYERS = ("model.layers.", "transformer.h.", "h.0.", "gpt_neox.layers.")  # of the architectures that load
+
+
+def _is_model(directory: Path) -> bool:
+    try:
+        find_architecture(dict(read_config(directory)))
+    except ModelLoadError:
+        return False
+    return any(holds(directory, prefix) for prefix in _LAYERS)  # a head may say model_type: llama too
+
+
+def _read(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> Decoder:
+    return load_model(directory, dtype, str(facts.device))
+
+
+def _write(draft: Decoder, target: Decoder, target_name: str, directory: Path) -> None:
+    """The model, and the target's tokenizer: others want it beside the draft."""
+    save_model(draft, directory)
+    source = resolve(target_name)
+    for name in TOKENIZER:
+        if (source / name).exists():
+            shutil.copyfile(source / name, directory / name)
+
+
+_VLLM = """vllm serve {target} --speculative-config \
+'{"method": "draft_model", "model": "{out}", "num_speculative_tokens": 4}'"""
+_SGLANG = (
+    "python -m sglang.launch_server --model-path {target} --speculative-algorithm STANDALONE "
+    "--speculative-draft-model-path {out} --speculative-num-steps 4 --speculative-eagle-topk 1 "
+    "--speculative-num-draft-tokens 5"
+)
+
+FORMATS: tuple[HeadFormat[Decoder, TargetFacts, Decoder], ...] = (
+    HeadFormat(
+        name="huggingface", summary="a model directory: config.json, model.safetensors, tokenizer", matches=_is_model,
+        read=_read, write=_write,
+        served={
+            "outdraft": "outdraft generate {target} --drafter draft_model --drafter-options model={out}",
+            "vllm": _VLLM, "sglang": _SGLANG,
+        },
+    ),
+)  # fmt: skip

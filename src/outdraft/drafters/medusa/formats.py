@@ -1,0 +1,104 @@
+"""Medusa's heads on disk: ours, and as the authors publish them (https://github.com/FasterDecoding/Medusa).
+
+    medusa_lm_head.safetensors or .pt   {head}.{layer}.linear.{weight, bias}; the projection {head}.{layers}.weight
+    model.safetensors                   the same behind "medusa_head.", inside the target (merged, version 1.0)
+
+The number of heads and layers is that of the file: published configurations are known to say less. The heads read the
+target's state behind its final norm, as ours do.
+"""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.core.head_format import HeadFormat
+from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
+from outdraft.models.base import Decoder
+from outdraft.models.foreign_heads import fill_head, find_tensors, holds, read_config, read_head, stored_dtype
+from outdraft.models.port import TargetFacts
+from outdraft.weights.safetensors import save_tensors
+
+FILES, PREFIX = ("medusa_lm_head.safetensors", "medusa_lm_head.pt"), "medusa_head."
+
+
+def _published(directory: Path) -> bool:
+    return any((directory / name).exists() for name in FILES) or (
+        "medusa_num_heads" in read_config(directory) and holds(directory, PREFIX)
+    )
+
+
+def _read_published(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> MedusaNet:
+    """The heads for a target of these facts."""
+    found = find_tensors(directory, FILES, PREFIX)
+    names = [re.fullmatch(r"(\d+)\.(\d+)\.weight", name) for name in found]
+    last = {int(one[1]): int(one[2]) for one in names if one is not None}  # head -> index of its projection
+    if not last or sorted(last) != list(range(len(last))) or len(set(last.values())) != 1:
+        raise ModelLoadError(f"{directory} holds no Medusa heads: it has no projections 0.N.weight, 1.N.weight, ...")
+    projection = found[f"0.{last[0]}.weight"]
+    if projection.dim() != 2 or projection.shape != (facts.vocab_size, facts.hidden_size):
+        raise CapabilityError(
+            f"the Medusa heads in {directory} have projections {list(projection.shape)} and cannot draft for a target "
+            f"of vocabulary {facts.vocab_size} and width {facts.hidden_size}: they belong to their own target"
+        )
+    config = MedusaConfig(
+        tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(last),
+        num_layers=last[0],
+    )  # fmt: skip
+    net = MedusaNet(config, dtype or projection.dtype, facts.device)
+    return fill_head(net, {_ours(name, last[0]): one for name, one in found.items()}, f"Medusa heads in {directory}")
+
+
+def _ours(name: str, num_layers: int) -> str:
+    head, _, rest = name.partition(".")
+    return f"projections.{head}.weight" if rest == f"{num_layers}.weight" else f"layers.{head}.{rest}"
+
+
+def _write_published(net: MedusaNet, target: Decoder, target_name: str, directory: Path) -> None:
+    """config.json and medusa_lm_head.safetensors. Raises `CapabilityError` for heads of an inflated target."""
+    if net.config.scale != 1:
+        raise CapabilityError("heads of an inflated target scale its states, which the published layout cannot say")
+    count = net.config.num_layers
+    told: dict[str, Any] = {
+        "base_model_name_or_path": target_name, "medusa_num_heads": net.config.num_heads, "medusa_num_layers": count,
+        "hidden_size": net.config.hidden_size, "vocab_size": net.config.vocab_size,
+    }  # fmt: skip
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    tensors: dict[str, Tensor] = {}
+    for name, parameter in net.named_parameters():
+        kind, head, *rest = name.split(".")
+        tensors[".".join([head, *rest] if kind == "layers" else [head, str(count), *rest])] = parameter
+    save_tensors(tensors, directory / FILES[0])
+
+
+def _read_ours(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> MedusaNet:
+    net = load_medusa(directory, dtype or stored_dtype(directory), facts.device)
+    net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Medusa heads")
+    return net
+
+
+def _is_ours(directory: Path) -> bool:
+    return read_config(directory).get("model_type") == MODEL_TYPE
+
+
+FORMATS: tuple[HeadFormat[MedusaNet, TargetFacts, Decoder], ...] = (
+    HeadFormat(
+        name="medusa", summary="the authors' layout: medusa_lm_head.safetensors", matches=_published,
+        read=_read_published, write=_write_published,
+    ),
+    HeadFormat(
+        name="outdraft", summary="ours", matches=_is_ours, read=_read_ours,
+        write=lambda net, target, name, directory: save_medusa(net, directory),
+        served={"outdraft": "outdraft generate {target} --drafter medusa --drafter-options model={out}"},
+    ),
+)  # fmt: skip
+
+
+def load(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> MedusaNet:
+    """The heads in a directory of any layout. Raises `ModelLoadError`, and `CapabilityError` for another target's."""
+    return read_head(directory, FORMATS, facts, dtype, what="Medusa heads")

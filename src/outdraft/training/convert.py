@@ -1,0 +1,77 @@
+"""A draft in the files of another project, or another project's in ours: read by whoever knows the layout, and written.
+
+Which kinds and layouts there are, the learners say (`core/head_format.py`); none is named here.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.head_format import HeadFormat
+from outdraft.core.near_miss import near_miss
+from outdraft.core.registry import find_learner, learner_names
+from outdraft.models.foreign_heads import read_config
+from outdraft.models.load import load_model
+from outdraft.models.port import facts_of
+from outdraft.weights.hub import resolve
+
+Format = HeadFormat[Any, Any, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Converted:
+    """What came of it."""
+
+    kind: str
+    read_as: str
+    written_as: str
+    lines: dict[str, str]  # server -> the line that serves it there
+
+
+def all_formats() -> Iterator[tuple[str, Format]]:
+    """Every kind with every layout of its directories."""
+    for kind in learner_names():
+        for one in find_learner(kind).formats:
+            yield kind, one
+
+
+def _recognise(directory: Path) -> tuple[str, Format | None]:
+    """The kind of draft, and its layout. Raises `ConfigError` where nobody knows it."""
+    for kind, one in all_formats():
+        if one.matches(directory):
+            return kind, one
+    told = read_config(directory).get("model_type")
+    for kind in learner_names():
+        if told is not None and find_learner(kind).model_type == told:
+            return kind, None
+    known = sorted({one.summary for _, one in all_formats()})
+    raise ConfigError(f"{directory} holds no draft in a layout that outdraft reads ({'; '.join(known)})")
+
+
+def convert(source: str, to: str, target: str, out: Path) -> Converted:
+    """Write the draft in `source`, which belongs to `target`, to `out`.
+
+    to: a layout, or a server that reads one. Raises `ConfigError` and `CapabilityError` before anything is written,
+    and `ModelLoadError` for damaged files.
+    """
+    words = sorted({word for _, one in all_formats() for word in (one.name, *one.served)})
+    if to not in words:
+        raise ConfigError(f"--to {to} is no layout or server{near_miss(to, words)}; known: {', '.join(words)}")
+    directory = resolve(source, also=["*_lm_head.pt", "pytorch_model.bin"])
+    kind, read = _recognise(directory)
+    formats = find_learner(kind).formats
+    write = next((one for one in formats if to == one.name or to in one.served), None)
+    if read is None or write is None:
+        can = sorted({word for one in formats for word in (one.name, *one.served)}) or ["nothing but our own layout"]
+        raise CapabilityError(f"{to} has no layout for a draft of the kind {kind}; there is: {', '.join(can)}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ConfigError(f"--out {out} exists: name a new directory")
+    model = load_model(resolve(target))
+    net = read.read(directory, facts_of(model), None)
+    write.write(net, model, target, out)
+    lines = {
+        server: line.replace("{target}", target).replace("{out}", str(out)) for server, line in write.served.items()
+    }
+    return Converted(kind=kind, read_as=read.name, written_as=write.name, lines=lines)

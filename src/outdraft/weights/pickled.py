@@ -1,0 +1,31 @@
+"""Tensors of a `.pt` or `.bin` file: PyTorch's pickles, read without running anything that they hold.
+
+`torch.load(weights_only=True)` builds tensors and plain containers and refuses every other object.
+"""
+
+from pathlib import Path
+from pickle import UnpicklingError
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ModelLoadError
+
+
+def read_pickled(path: Path) -> dict[str, Tensor]:
+    """Name -> tensor. Raises `ModelLoadError` for a file that is cut, damaged, or holds more than tensors."""
+    try:
+        found = torch.load(path, map_location="cpu", weights_only=True)
+    except UnpicklingError as error:
+        raise ModelLoadError(
+            f"{path} is a pickle of more than tensors, which could run anything, and is refused "
+            f"({str(error).splitlines()[0]}): ask for it as safetensors, or save its tensors alone"
+        ) from error
+    except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
+        reason = (str(error) or type(error).__name__).splitlines()[0]
+        raise ModelLoadError(f"{path} is cut short or damaged ({reason}): download it again") from error
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
+    ):
+        raise ModelLoadError(f"{path} holds a {type(found).__name__} that is no table of tensors: it is no head")
+    return found

@@ -1,0 +1,86 @@
+"""Drafts in other projects' layouts: what is written, what is refused by name, and that nothing is lost on the way."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+
+from outdraft.cli.main import main
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.registry import find_learner, learner_names
+from outdraft.models.load import load_model, save_model
+from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.training.convert import all_formats, convert
+
+KINDS = sorted({kind for kind, _ in all_formats()})
+
+
+@pytest.fixture
+def target(tmp_path: Path) -> str:
+    save_model(random_decoder(tiny_config(layers=3), dtype=torch.float32), tmp_path / "target")
+    (tmp_path / "target/tokenizer.json").write_text("{}")
+    return str(tmp_path / "target")
+
+
+def draft_of(kind: str, target: str, directory: Path) -> str:
+    method = find_learner(kind)
+    learner = method.new(method.options(), load_model(target), 0)
+    generator = torch.Generator().manual_seed(1)
+    with torch.no_grad():
+        for parameter in learner.module.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=generator))
+    learner.save(directory)
+    return str(directory)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_there_and_back_nothing_changes(kind: str, target: str, tmp_path: Path):
+    """Through every layout that the kind has, to the bit; and each says who serves it."""
+    draft, formats = draft_of(kind, target, tmp_path / "draft"), find_learner(kind).formats
+    own = (tmp_path / "draft/model.safetensors").read_bytes()
+    home = next(one.name for one in formats if one.matches(Path(draft)))
+    for one in formats:
+        there, back = tmp_path / f"there-{one.name}", tmp_path / f"back-{one.name}"
+        assert convert(draft, one.name, target, there).kind == kind
+        assert convert(str(there), home, target, back).written_as == home
+        assert (back / "model.safetensors").read_bytes() == own
+        for server, line in one.served.items():
+            told = convert(draft, server, target, tmp_path / f"to-{one.name}-{server}")
+            assert "{out}" not in told.lines[server] and target in told.lines[server] and "{target}" in line
+
+
+def test_who_cannot_serve_a_kind_is_said(target: str, tmp_path: Path):
+    draft = draft_of("medusa", target, tmp_path / "draft")
+    with pytest.raises(CapabilityError, match="vllm has no layout for a draft of the kind medusa; there is: medusa"):
+        convert(draft, "vllm", target, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+def test_kinds_of_our_own_layout_are_known(target: str, tmp_path: Path):
+    for kind in set(learner_names()) - set(KINDS):
+        draft = draft_of(kind, target, tmp_path / kind)
+        with pytest.raises(CapabilityError, match=f"kind {kind}; there is: nothing but our own layout"):
+            convert(draft, "vllm", target, tmp_path / "out")
+
+
+def test_bad_words_are_named(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    draft = draft_of("medusa", target, tmp_path / "draft")
+    with pytest.raises(ConfigError, match="--to medus is no layout or server, did you mean 'medusa'"):
+        convert(draft, "medus", target, tmp_path / "out")
+    with pytest.raises(ConfigError, match="exists: name a new directory"):
+        convert(draft, "medusa", target, tmp_path / "draft")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ConfigError, match="holds no draft in a layout that outdraft reads"):
+        convert(str(tmp_path / "empty"), "medusa", target, tmp_path / "out")
+    assert main(["convert", draft, "--to", "medusa"]) == 2
+    assert "convert needs target, out" in capsys.readouterr().err
+
+
+def test_the_command_tells_what_it_wrote(target: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    draft = draft_of("medusa", target, tmp_path / "draft")
+    words = ["convert", draft, "--target", target, "--to", "medusa", "--out", str(tmp_path / "out"), "--json"]
+    assert main(words) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["kind"], told["read_as"], told["written_as"]) == ("medusa", "outdraft", "medusa")
+    assert json.loads((tmp_path / "out/config.json").read_text())["base_model_name_or_path"] == target
