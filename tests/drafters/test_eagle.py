@@ -10,8 +10,10 @@ from outdraft.core.draft import host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
-from outdraft.drafters.eagle.drafter import EagleDrafter, EagleOptions
-from outdraft.drafters.eagle.pairs import Pairs
+from outdraft.drafters.eagle.drafter import EagleOptions
+from outdraft.drafters.shared.features.drafter import FeatureDrafter
+from outdraft.drafters.shared.features.network import FeatureForm
+from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.nn.context import CausalContext
 from outdraft.testing.table_target import TableTarget
 
@@ -29,7 +31,8 @@ class TinyNet:
 
     def __init__(self):
         generator = torch.Generator().manual_seed(4)
-        self.config = SimpleNamespace(taps=(1, 2), num_layers=1, num_kv_heads=1, head_dim=8, max_len=256)
+        self.form = FeatureForm(taps=(1, 2), num_layers=1, num_kv_heads=1, head_dim=8)
+        self.embed = self.vocab = None
         self.mix, self.qkv, self.out, self.head = (
             torch.randn(shape, generator=generator, dtype=torch.float64) * 0.5
             for shape in ((2 * D, D), (D, 24), (8, D), (D, V))
@@ -44,6 +47,9 @@ class TinyNet:
         x = torch.cat([embeds, features], -1) @ self.mix + torch.sin(positions[:, None] * torch.arange(1, D + 1) * 0.1)
         q, k, v = (x @ self.qkv).unflatten(1, (3, 1, 8)).unbind(1)
         return torch.tanh(x + ctx.attend(0, q, k, v, window=None, scale=8**-0.5) @ self.out)
+
+    def carry(self, outputs):
+        return outputs
 
     def logits(self, outputs):
         return 2 * outputs @ self.head
@@ -62,7 +68,7 @@ TARGET = TableTarget(vocab_size=V, order=1, sharpness=1.0)
 
 
 def drafter(**options):
-    return EagleDrafter(EagleOptions(**options), Pairs(NET, door(PORT), max_len=256))
+    return FeatureDrafter(EagleOptions(**options), Pairs(NET, door(PORT), max_len=256))
 
 
 def fresh_logits(tokens, path, first=0):
@@ -169,7 +175,7 @@ def test_asked_twice_it_reads_the_last_of_several_pieces_again():
     write_one_round(made, seq)
     seq.tokens.append(5)
     one_hot = torch.nn.functional.one_hot(torch.tensor(seq.tokens[-2:-1]), V).double()
-    seen = {tap: 1.5 * one_hot / 1.5 for tap in NET.config.taps}
+    seen = {tap: 1.5 * one_hot / 1.5 for tap in NET.form.taps}
     made.observe([Seen(seq=seq, start=len(seq.tokens) - 2, num_committed=1, hidden=seen)])
     first, again = (made.propose([seq], [Budget(depth=3)])[0] for _ in range(2))
     assert first.num_nodes == 4 and torch.equal(first.tokens, again.tokens)

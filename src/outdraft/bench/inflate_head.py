@@ -17,9 +17,10 @@ from outdraft.models.load import load_model
 def method_of(directory: Path) -> LearnMethod[Any, Any] | None:
     """How the head in a directory is trained and inflated; None: it holds no head."""
     path = directory / "config.json"
-    kind = json.loads(path.read_text(encoding="utf-8")).get("model_type") if path.exists() else None
+    raw = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    said = {raw.get("model_type"), raw.get("speculators_model_type"), *(raw.get("architectures") or ())} - {None}
     known = (find_learner(name) for name in learner_names())
-    return next((method for method in known if kind is not None and method.model_type == kind), None)
+    return next((method for method in known if method.model_type in said), None)
 
 
 def inflate_head(head_dir: Path, target_dir: Path, out_dir: Path, *, width: int = 1, depth: int | None = None) -> None:

@@ -110,7 +110,13 @@ class LearnMethod(Generic[Options, Target]):
     load: Callable[[Options, Target, Path], Learner]  # one that was saved
     drafts: Mapping[str, Any] = field(default_factory=dict)  # the drafter's options under which it writes chains
     drafter: str | None = None  # who drafts with it; None: the method in whose folder it lies
-    model_type: str | None = None  # of config.json, for a head in our own format; None: a model like any other
+    loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})  # where the user asks for none
+    # A kind that can draft some of the target's tokens only: told once, before a new draft learns, how often each token
+    # is to be guessed in the texts [V], it chooses. (`new` alone does not see the texts, and must not need them.)
+    choose_vocab: Callable[[Any, Tensor], None] | None = None
+    # What config.json says of a head (model_type, speculators_model_type, or one of architectures); None: a model like
+    # any other
+    model_type: str | None = None
     formats: Seq[HeadFormat[Any, Any, Target]] = ()  # layouts of its directories, its own among them
     # (head, small target, where to, width, depth): the head of a bigger target that computes the same, for benches
     inflate: Callable[[Path, Target, Path, int, int], None] | None = None

@@ -66,25 +66,30 @@ def write_windows(config: ModelConfig) -> dict[str, object]:
 
 def llama_table(config: ModelConfig) -> Iterable[Entry]:
     """Which of our tensors each tensor of a Llama checkpoint is."""
-    width = config.head_dim
-    heights = (config.num_heads * width, config.num_kv_heads * width, config.num_kv_heads * width)
-    inner = (config.intermediate_size, config.intermediate_size)
     yield Entry(ours="embedding", theirs=("model.embed_tokens.weight",))
     yield from norm("final_norm", "model.norm", config)
     yield Entry(ours="lm_head.weight", theirs=("lm_head.weight",))
     for i in range(config.num_layers):
-        us, them = f"layers.{i}", f"model.layers.{i}"
-        qkv = [f"{them}.self_attn.{name}_proj" for name in "qkv"]
-        gates = [f"{them}.mlp.{name}_proj" for name in ("gate", "up")]
+        yield from layer_entries(f"layers.{i}", f"model.layers.{i}", config)
+
+
+def layer_entries(us: str, them: str, config: ModelConfig, *, input_norm: bool = True) -> Iterable[Entry]:
+    """One layer; `input_norm`: whether it has one (the first layer of a drafter may not)."""
+    width = config.head_dim
+    heights = (config.num_heads * width, config.num_kv_heads * width, config.num_kv_heads * width)
+    inner = (config.intermediate_size, config.intermediate_size)
+    qkv = [f"{them}.self_attn.{name}_proj" for name in "qkv"]
+    gates = [f"{them}.mlp.{name}_proj" for name in ("gate", "up")]
+    if input_norm:
         yield from norm(f"{us}.attn_norm", f"{them}.input_layernorm", config)
-        yield from linear(f"{us}.qkv", qkv, config.qkv_bias, heights=heights)
-        yield from linear(f"{us}.out", [f"{them}.self_attn.o_proj"], config.out_bias)
-        if config.qk_norm:
-            yield from norm(f"{us}.q_norm", f"{them}.self_attn.q_norm", config)
-            yield from norm(f"{us}.k_norm", f"{them}.self_attn.k_norm", config)
-        yield from norm(f"{us}.mlp_norm", f"{them}.post_attention_layernorm", config)
-        yield from linear(f"{us}.up", gates, config.mlp_bias, heights=inner)
-        yield from linear(f"{us}.down", [f"{them}.mlp.down_proj"], config.mlp_bias)
+    yield from linear(f"{us}.qkv", qkv, config.qkv_bias, heights=heights)
+    yield from linear(f"{us}.out", [f"{them}.self_attn.o_proj"], config.out_bias)
+    if config.qk_norm:
+        yield from norm(f"{us}.q_norm", f"{them}.self_attn.q_norm", config)
+        yield from norm(f"{us}.k_norm", f"{them}.self_attn.k_norm", config)
+    yield from norm(f"{us}.mlp_norm", f"{them}.post_attention_layernorm", config)
+    yield from linear(f"{us}.up", gates, config.mlp_bias, heights=inner)
+    yield from linear(f"{us}.down", [f"{them}.mlp.down_proj"], config.mlp_bias)
 
 
 def _read(raw: dict[str, object]) -> ModelConfig:

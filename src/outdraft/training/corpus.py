@@ -23,6 +23,7 @@ from outdraft.core.new_file import new_file
 from outdraft.training.records import encode, pieces_of, read_records
 
 Ids = NDArray[np.int32]
+_PIECE = 1 << 24  # tokens that are counted at once
 LEAST = 2  # tokens of an example: one to read, one to guess
 
 
@@ -49,6 +50,14 @@ class Corpus:
     def num_examples(self) -> int:
         """How many examples the stream is made of."""
         return len(self.starts) - 1
+
+    def frequencies(self, vocab_size: int) -> NDArray[np.int64]:
+        """How often each token is to be guessed [V]."""
+        found = np.zeros(vocab_size, np.int64)
+        for start in range(0, len(self.ids), _PIECE):
+            piece = slice(start, start + _PIECE)
+            found += np.bincount(self.ids[piece][self.counts[piece]], minlength=vocab_size)
+        return found
 
 
 def open_corpus(

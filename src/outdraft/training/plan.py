@@ -48,7 +48,7 @@ class TrainPlan:
     device: str = "cpu"
     seed: int = 0
     options: Mapping[str, Any] = field(default_factory=dict)
-    loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})
+    loss: Mapping[str, float] = field(default_factory=dict)  # none: what the kind's paper minimises
     loss_temperature: float = 1.0  # at which the loss compares draft and target
     loop: LoopConfig = DRAFT
 

@@ -73,6 +73,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     """Load and check everything. Raises `ConfigError`, `ModelLoadError` before any work is done."""
     method = find_learner(plan.kind)
     options = read_options(method.options, plan.options, f"kind {plan.kind!r}")
+    plan = replace(plan, loss=plan.loss or method.loss)
     loss = weighted(plan.loss)
     out, source = user_path(plan.out), resolve(plan.target)
     _require_room(out, source, plan.init)
@@ -95,7 +96,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
         accounts = replace(accounts, held_out=told.kept)
     if team.leads:
         team.wait()
-    learner = _learner(plan, method, options, target)
+    learner = _learner(plan, method, options, target, train)
     teacher = Teacher(target, learner.taps)
     steps = max(1, (plan.tokens or accounts.tokens) // plan.loop.batch_tokens)
     length, most = min(plan.loop.seq_len, target.config.max_len - 1), target.config.max_len - 1
@@ -134,10 +135,15 @@ def _require_room(out: Path, source: Path, init: str | None) -> None:
         raise ConfigError(f"--out {out} holds a model that was not trained here: name another directory")
 
 
-def _learner(plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, target: Decoder) -> Learner:
+def _learner(
+    plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, target: Decoder, texts: Corpus
+) -> Learner:  # fmt: skip
     if plan.init is not None:
         return method.load(options, target, resolve(plan.init))
-    return method.new(options, target, plan.seed)
+    learner = method.new(options, target, plan.seed)
+    if method.choose_vocab is not None:
+        method.choose_vocab(learner, torch.from_numpy(texts.frequencies(target.config.vocab_size)))
+    return learner
 
 
 def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:

@@ -2,25 +2,19 @@
 
 Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840.
 
-    step 0   pair i reads the true feature f_i                      token i + 1     guesses token i + 2
-    step s   pair i reads g of pair i - 1 of step s - 1             the same        the same
-
-so step s sees what the network sees when it drafts the (s + 1)-th token: true features up to i - s, its own after. A
-step weighs `decay` of the one before.
+How it is unrolled: `shared/features/learn.py`.
 """
 
 from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-from torch import Tensor
 
-from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
+from outdraft.core.learner import LearnMethod
 from outdraft.core.ranges import check_range
 from outdraft.drafters.eagle.inflate import inflate
 from outdraft.drafters.eagle.net import MODEL_TYPE, EagleConfig, EagleNet, load_eagle, save_eagle
-from outdraft.drafters.shared.learning.unrolled import UnrolledContext
+from outdraft.drafters.shared.features.learn import FeatureLearner, falling, target_taps
 from outdraft.models.base import Decoder
 
 
@@ -42,49 +36,18 @@ class EagleLearning:
         check_range(self, "decay", least=0.0, most=1.0)
 
 
-class EagleLearner:
-    """An EAGLE network under a frozen target."""
-
-    def __init__(self, net: EagleNet, target: Decoder, options: EagleLearning) -> None:
-        self.module, self._target, self._options = net, target, options
-        self.taps = tuple(net.config.taps)
-
-    def look(self, lesson: Lesson) -> Outlook:
-        """One guess for each unrolled step."""
-        batch, length = lesson.shape
-        net, pairs = self.module, length - 1
-
-        def of_pairs(x: Tensor, first: int) -> Tensor:  # rows first..first + pairs of each sequence
-            return x.view(batch, length, -1)[:, first : first + pairs].flatten(0, 1)
-
-        places = lesson.positions.view(batch, length)[:, :pairs]
-        documents = lesson.documents[:, :pairs]
-        ids = lesson.ids[:, 1:length].flatten()
-        tokens = self._target.embed(ids, of_pairs(lesson.positions, 1)[:, 0]).detach()
-        f = net.fuse([of_pairs(lesson.taps[tap], 0) for tap in self.taps])
-        true, context = f.view(batch, pairs, -1), UnrolledContext(documents, places)
-        whole = (documents == lesson.documents[:, 1:length]).flatten()  # the pair's token is of the same document
-        rows = of_pairs(torch.arange(batch * length, device=ids.device), 1)[:, 0]
-        guesses = []
-        for step in range(self._options.num_steps):
-            g = net.run(tokens, f, places.flatten(), context)
-            kept = (whole & (places.flatten() >= step)).nonzero()[:, 0]
-            weight = self._options.decay**step
-            guesses.append(Guess(states=g[kept], head=net.logits, rows=rows[kept], weight=weight))
-            f = torch.cat((true[:, :1], g.view(batch, pairs, -1)[:, :-1]), 1).flatten(0, 1)
-        return Outlook(guesses=guesses)
-
-    def save(self, directory: Path) -> None:
-        save_eagle(self.module, directory, self._target.dtype)
+def learner(net: EagleNet, target: Decoder, options: EagleLearning) -> FeatureLearner:
+    """The network under its frozen target."""
+    return FeatureLearner(
+        net, target, lambda place: save_eagle(net, place, target.dtype),
+        weights=falling(options.num_steps, options.decay),
+    )  # fmt: skip
 
 
-def new(options: EagleLearning, target: Decoder, seed: int) -> EagleLearner:
+def new(options: EagleLearning, target: Decoder, seed: int) -> FeatureLearner:
     """A fresh network; its last norm starts as the target's."""
     known = target.config
-    layers = known.num_layers
-    taps = options.taps or tuple(sorted({min(2, layers), layers // 2, max(0, layers - 3)}))
-    if not all(0 <= tap <= layers for tap in taps):
-        raise ConfigError(f"taps={taps}: the target has {layers} layers, so a tap is from 0 to {layers}")
+    taps = target_taps(options.taps, known.num_layers)
     config = EagleConfig(
         taps=taps, hidden_size=known.hidden_size, vocab_size=known.vocab_size,
         num_heads=options.num_heads or known.num_heads, num_kv_heads=options.num_kv_heads or known.num_kv_heads,
@@ -101,13 +64,13 @@ def new(options: EagleLearning, target: Decoder, seed: int) -> EagleLearner:
             else:
                 parameter.copy_(torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5)
         net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
-    return EagleLearner(net, target, options)
+    return learner(net, target, options)
 
 
-def load(options: EagleLearning, target: Decoder, directory: Path) -> EagleLearner:
+def load(options: EagleLearning, target: Decoder, directory: Path) -> FeatureLearner:
     """A network that was trained before."""
     net = load_eagle(directory, target, torch.float32)
-    return EagleLearner(net.train().requires_grad_(True), target, options)
+    return learner(net.train().requires_grad_(True), target, options)
 
 
 LEARN = LearnMethod(

@@ -18,6 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError
+from outdraft.drafters.shared.features.network import Embed, FeatureForm
 from outdraft.kernels.decoder.guesser import Entrance, Guesser
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.models.base import Decoder
@@ -73,6 +74,8 @@ class EagleNet(nn.Module):
         device = device or own
         width, eps = config.hidden_size, config.norm_eps
         self.exact = False  # True: no row's bits depend on the rows beside it (inference)
+        self.embed: Embed | None = None  # the target's
+        self.vocab: Tensor | None = None  # all of it
         shape = llama_config(
             vocab_size=config.vocab_size,
             hidden_size=width,
@@ -98,6 +101,14 @@ class EagleNet(nn.Module):
         head = target.head if isinstance(target, Decoder) else target.layers.head
         self._target_head = head  # a bound method: the target's weights are not parameters of this module
 
+    @property
+    def form(self) -> FeatureForm:
+        """What it reads and keeps."""
+        config = self.config
+        return FeatureForm(
+            taps=tuple(config.taps), num_layers=1, num_kv_heads=config.num_kv_heads, head_dim=config.head_dim
+        )
+
     def fuse(self, taps: Sequence[Tensor]) -> Tensor:
         """The target's hidden states, one [N, D] a tap -> features [N, D]."""
         own = self.fusion.weight.dtype  # native kernels hand over float32
@@ -110,6 +121,10 @@ class EagleNet(nn.Module):
         both = torch.cat((self.token_norm(token_embed.to(f.dtype)), self.feature_norm(f)), -1)  # [N, 2 D]
         out: Tensor = self.block(f + self.join(both, ctx.bulk), self.rope.at(positions, f.dtype), ctx, self.exact)[0]
         return out
+
+    def carry(self, g: Tensor) -> Tensor:
+        """The output as it is."""
+        return g
 
     def logits(self, g: Tensor) -> Tensor:
         """Own norm, the target's head: [N, D] -> [N, V]."""

@@ -21,28 +21,29 @@ class UnrolledContext:
     def __init__(self, documents: Tensor, places: Tensor) -> None:
         self.batch, self.length = documents.shape
         self.bulk = ((0, documents.numel()),)
-        self.keys: list[Tensor] = []  # of each step [B, H, T, d]
-        self.values: list[Tensor] = []
+        self.keys: dict[int, list[Tensor]] = {}  # of each layer, of each step [B, H, T, d]
+        self.values: dict[int, list[Tensor]] = {}
         self._sees, self._places = sees(documents), places[:, None]  # [B, 1, T, T], [B, 1, T]
 
     def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
         """q [N, H, d], k and v [N, Hkv, d] of the next step -> [N, H * d]."""
         group, width = q.shape[1] // k.shape[1], q.shape[-1]
         q, k, v = (x.reshape(self.batch, self.length, -1, width).transpose(1, 2) for x in (q, k, v))
-        self.keys.append(k.repeat_interleave(group, 1))
-        self.values.append(v.repeat_interleave(group, 1))
-        step = len(self.keys) - 1
+        keys, values = self.keys.setdefault(layer, []), self.values.setdefault(layer, [])
+        keys.append(k.repeat_interleave(group, 1))
+        values.append(v.repeat_interleave(group, 1))
+        step = len(keys) - 1
         row = torch.arange(self.length, device=q.device)
         seen = self._sees & (row[None, :] <= row[:, None] - step)  # [B, 1, T, T]
-        scores = torch.matmul(q, self.keys[0].transpose(-1, -2)).float() * scale
+        scores = torch.matmul(q, keys[0].transpose(-1, -2)).float() * scale
         columns = [scores.masked_fill(~seen, float("-inf"))]
         for r in range(1, step + 1):
-            score = (q.float() * _later(self.keys[r], step - r).float()).sum(-1, keepdim=True) * scale
+            score = (q.float() * _later(keys[r], step - r).float()).sum(-1, keepdim=True) * scale
             columns.append(score.masked_fill((self._places < step - r)[..., None], float("-inf")))
-        weights = torch.cat(columns, -1).softmax(-1).to(self.values[0].dtype)  # [B, H, T, T + s]
-        out = torch.matmul(weights[..., : self.length], self.values[0])
+        weights = torch.cat(columns, -1).softmax(-1).to(values[0].dtype)  # [B, H, T, T + s]
+        out = torch.matmul(weights[..., : self.length], values[0])
         for r in range(1, step + 1):
-            out = out + weights[..., self.length + r - 1, None] * _later(self.values[r], step - r)
+            out = out + weights[..., self.length + r - 1, None] * _later(values[r], step - r)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)
 
     def spans(self) -> None:

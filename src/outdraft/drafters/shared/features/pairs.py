@@ -18,8 +18,8 @@ from torch import Tensor
 
 from outdraft.core.drafter import Seen
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.eagle.net import EagleNet
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
+from outdraft.drafters.shared.features.network import FeatureNet, whole_logits
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.guesser import Chains, Draw
@@ -61,18 +61,18 @@ class _Waiting:
 class Pairs:
     """A network and the pairs of each sequence. New pairs wait until a guess is wanted, and are then read together.
 
-    `native`: the same network on the kernels, which then does all the work.
+    `native`: the same network on the kernels, which then does all the work; it feeds its outputs on as they are.
     """
 
-    def __init__(self, net: EagleNet, port: TargetPort, *, max_len: int, native: NativeGuesser | None = None) -> None:
-        config = net.config
+    def __init__(self, net: FeatureNet, port: TargetPort, *, max_len: int, native: NativeGuesser | None = None) -> None:
+        form = net.form
         self.net = net
         self._native = native
         self._port = port
         self._cache = DraftCache(
-            config.num_layers,
-            config.num_kv_heads,
-            config.head_dim,
+            form.num_layers,
+            form.num_kv_heads,
+            form.head_dim,
             port.facts.dtype,
             port.facts.device,
             max_len,
@@ -153,18 +153,18 @@ class Pairs:
         self._have_read(seqs)
         return found
 
-    def guess(self, seqs: Seq[int], tokens: list[int], features: Tensor, step: int) -> tuple[Tensor, Tensor]:
+    def guess(self, seqs: Seq[int], tokens: list[int], before: Tensor, step: int) -> tuple[Tensor, Tensor]:
         """Feed one more token of each chain with the output [n, D] before it: outputs [n, D], logits [n, V]."""
         places = [self._texts[seq].end - 1 + step for seq in seqs]
         context = self._cache.extend(seqs, [1] * len(seqs))
-        return self._run(tokens, places, context, range(len(tokens)), features=features)
+        return self._run(tokens, places, context, range(len(tokens)), before=before)
 
-    def branch(self, trees: Seq[Tree], features: Tensor) -> tuple[Tensor, Tensor]:
+    def branch(self, trees: Seq[Tree], before: Tensor) -> tuple[Tensor, Tensor]:
         """Feed the frontier of each tree with its parents' outputs [n, D]: outputs and logits, tree after tree."""
         tokens = [tree.tokens[node] for tree in trees for node in tree.frontier]
         places = [self._texts[tree.seq.id].end - 1 + tree.depths[node] for tree in trees for node in tree.frontier]
         context = self._cache.branch([tree.seq.id for tree in trees], [tree.rows_above() for tree in trees])
-        return self._run(tokens, places, context, range(len(tokens)), features=features)
+        return self._run(tokens, places, context, range(len(tokens)), before=before)
 
     def drop_guess(self, seq: int) -> None:
         """Forget the drafted rows: their features are the network's own, true ones will come."""
@@ -183,7 +183,7 @@ class Pairs:
             places=[text.first + text.num_read + i for text in texts for i in range(len(text.tokens))],
             counts=[len(text.tokens) for text in texts],
             taps=[known[0][tap] if len(known) == 1 else torch.cat([f[tap] for f in known])
-                  for tap in self.net.config.taps],
+                  for tap in self.net.form.taps],
         )  # fmt: skip
 
     def _have_read(self, seqs: Seq[int]) -> None:
@@ -202,15 +202,17 @@ class Pairs:
         context: AttentionContext,
         wanted: Seq[int],
         *,
-        features: Tensor | None = None,
+        before: Tensor | None = None,
         taps: Seq[Tensor] = (),
     ) -> tuple[Tensor, Tensor]:
-        """Outputs [M, D] and logits [M, V] of the wanted rows, from features [N, D] or the taps they are made of."""
+        """Outputs [M, D] and logits [M, V] of the wanted rows, from outputs [N, D] before them, or from taps."""
         if self._native is not None:
-            return self._native.feed(tokens, places, context, wanted, features=features, taps=taps)
-        positions = torch.tensor(places, device=self._port.facts.device)
-        ids = torch.tensor(tokens, device=self._port.facts.device)
-        features = self.net.fuse(taps) if features is None else features
-        outputs = self.net.run(self._port.layers.embed(ids, positions + 1), features, positions, context)
+            return self._native.feed(tokens, places, context, wanted, features=before, taps=taps)
+        net, facts = self.net, self._port.facts
+        positions = torch.tensor(places, device=facts.device)
+        ids = torch.tensor(tokens, device=facts.device)
+        features = net.fuse(taps) if before is None else net.carry(before)
+        embeds = (net.embed or self._port.layers.embed)(ids, positions + 1)
+        outputs = net.run(embeds, features, positions, context)
         outputs = outputs if len(wanted) == len(tokens) else outputs[list(wanted)]
-        return outputs, self.net.logits(outputs)
+        return outputs, whole_logits(net.logits(outputs), net.vocab, facts.vocab_size)

@@ -1,0 +1,110 @@
+"""Train a network at feature level on a frozen target, on its own outputs too.
+
+    step 0   pair i reads the true feature f_i                      token i + 1     guesses token i + 2
+    step s   pair i reads what pair i - 1 of step s - 1 carries     the same        the same
+
+so step s sees what the network sees when it drafts the (s + 1)-th token: true features up to i - s, its own after.
+"Training-time test" of EAGLE-3, Li et al., 2025, https://arxiv.org/abs/2503.01840; the "aligned forwards" of HASS, Zhang
+et al., 2024, https://arxiv.org/abs/2408.15766. Tokens are the text's in every step. Where a distance of features counts
+too, it is between pair i's output and the true feature of position i + 1 (EAGLE, https://arxiv.org/abs/2401.15077).
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import smooth_l1_loss
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.learner import Guess, Lesson, Outlook
+from outdraft.drafters.shared.features.network import FeatureNet
+from outdraft.drafters.shared.features.noise import uniform_noise
+from outdraft.drafters.shared.learning.unrolled import UnrolledContext
+from outdraft.models.base import Decoder
+
+
+class FeatureLearner:
+    """A network under a frozen target. `weights`: of each step in the loss; there is a step for each.
+
+    looks: steps of an evaluation, where nothing is learned, at least.
+    feature_weight: of the mean smooth L1 distance of outputs from true features; 0: it is not asked for.
+    noise: width of the uniform noise that is added to true features while it learns, for a text of 512 tokens.
+    """
+
+    def __init__(
+        self,
+        net: FeatureNet,
+        target: Decoder,
+        save: Callable[[Path], None],
+        *,
+        weights: Seq[float],
+        looks: int = 0,
+        feature_weight: float = 0.0,
+        noise: float = 0.0,
+        seed: int = 0,
+    ) -> None:
+        assert isinstance(net, nn.Module)
+        self.module: nn.Module = net
+        self.taps = net.form.taps
+        self._net, self._target, self._save = net, target, save
+        self._weights, self._looks = tuple(weights), looks
+        self._feature_weight, self._noise, self._seed = feature_weight, noise, seed
+
+    def look(self, lesson: Lesson) -> Outlook:
+        """One guess for each unrolled step."""
+        batch, length = lesson.shape
+        net, pairs = self._net, length - 1
+
+        def of_pairs(x: Tensor, first: int) -> Tensor:  # rows first..first + pairs of each sequence
+            return x.view(batch, length, -1)[:, first : first + pairs].flatten(0, 1)
+
+        places = lesson.positions.view(batch, length)[:, :pairs]
+        documents = lesson.documents[:, :pairs]
+        ids = lesson.ids[:, 1:length].flatten()
+        embeds = (net.embed or self._target.embed)(ids, of_pairs(lesson.positions, 1)[:, 0])
+        if net.embed is None:
+            embeds = embeds.detach()
+        f = net.fuse([of_pairs(lesson.taps[tap], 0) for tap in self.taps])
+        learns = torch.is_grad_enabled()
+        if learns and self._noise:
+            f = f + self._noise * uniform_noise(f, lesson, self._seed)
+        after = None  # [N, D] the true features that the outputs are to be
+        if learns and self._feature_weight:
+            after = net.fuse([of_pairs(lesson.taps[tap], 1) for tap in self.taps]).detach()
+        true, context = f.view(batch, pairs, -1), UnrolledContext(documents, places)
+        whole = (documents == lesson.documents[:, 1:length]).flatten()  # the pair's token is of the same document
+        rows = of_pairs(torch.arange(batch * length, device=ids.device), 1)[:, 0]
+        guesses, far = [], []
+        for step in range(len(self._weights) if learns else max(self._looks, len(self._weights))):
+            g = net.run(embeds, f, places.flatten(), context)
+            kept = (whole & (places.flatten() >= step)).nonzero()[:, 0]
+            weight = self._weights[step] if step < len(self._weights) else 0.0
+            guesses.append(Guess(states=g[kept], head=net.logits, rows=rows[kept], weight=weight, vocab=net.vocab))
+            if after is not None:
+                told = kept[lesson.counts[rows[kept]]]
+                far.append(weight * smooth_l1_loss(g[told].float(), after[told].float(), reduction="sum")
+                           / max(1, len(told) * g.shape[-1]))  # fmt: skip
+            f = torch.cat((true[:, :1], net.carry(g).view(batch, pairs, -1)[:, :-1]), 1).flatten(0, 1)
+        extra = self._feature_weight * torch.stack(far).sum() / sum(self._weights) if far else None
+        return Outlook(guesses=guesses, extra=extra)
+
+    def save(self, directory: Path) -> None:
+        self._save(directory)
+
+
+def target_taps(taps: Seq[int], num_layers: int) -> tuple[int, ...]:
+    """The taps as asked; where nothing is asked 2, half, and three before the last. All are "after n layers".
+
+    Raises `ConfigError` for one that the target does not have.
+    """
+    chosen = tuple(taps) or tuple(sorted({min(2, num_layers), num_layers // 2, max(0, num_layers - 3)}))
+    if not all(0 <= tap <= num_layers for tap in chosen):
+        raise ConfigError(f"taps={chosen}: the target has {num_layers} layers, so a tap is from 0 to {num_layers}")
+    return chosen
+
+
+def falling(num_steps: int, decay: float) -> list[float]:
+    """Weights of steps, each `decay` of the one before."""
+    return [decay**step for step in range(num_steps)]

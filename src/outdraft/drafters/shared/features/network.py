@@ -1,0 +1,78 @@
+"""A network that drafts at feature level, as its drafter and its learner see it.
+
+    taps of the target -- fuse --> f_i --+
+    embedding of x_{i+1} ----------------+-- run --> g_i -- logits --> x_{i+2}
+                                                      +---- carry --> stands in for f_{i+1}, where the target was not yet
+
+Li et al., "EAGLE: speculative sampling requires rethinking feature uncertainty", 2024, https://arxiv.org/abs/2401.15077.
+N rows, D channels, everything flat; which row sees which is the attention context's affair.
+"""
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Protocol
+
+from torch import Tensor
+
+from outdraft.nn.context import AttentionContext
+
+Embed = Callable[[Tensor, Tensor], Tensor]  # ids [N], their positions [N] -> [N, D]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FeatureForm:
+    """What a network reads of the target, and what it keeps of a text."""
+
+    taps: tuple[int, ...]  # tap t: the target's state after t layers
+    num_layers: int  # of its own, whose keys and values are kept
+    num_kv_heads: int
+    head_dim: int
+
+
+class FeatureNet(Protocol):
+    """The network."""
+
+    exact: bool  # no row's bits depend on the rows beside it
+
+    @property
+    def form(self) -> FeatureForm:
+        """Sizes."""
+        ...
+
+    @property
+    def embed(self) -> Embed | None:
+        """Its own token embeddings; None: the target's."""
+        ...
+
+    @property
+    def vocab(self) -> Tensor | None:
+        """Which of the target's tokens its logits are of [V'], ascending; None: all of them, in order."""
+        ...
+
+    def fuse(self, taps: Seq[Tensor]) -> Tensor:
+        """The target's states, one [N, D] a tap -> features [N, D]."""
+        ...
+
+    def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> outputs [N, D]."""
+        ...
+
+    def carry(self, g: Tensor) -> Tensor:
+        """What stands in for the next feature: outputs [N, D] -> features [N, D]."""
+        ...
+
+    def logits(self, g: Tensor) -> Tensor:
+        """Outputs [N, D] -> [N, V], or [N, V'] of its own vocabulary."""
+        ...
+
+
+def whole_logits(logits: Tensor, vocab: Tensor | None, vocab_size: int) -> Tensor:
+    """Logits [N, V'] of some tokens as logits [N, V] of all: -inf, a probability of 0, for the others.
+
+    A guess outside the draft's vocabulary is never made; a rule that is exact stays so, because q is told as it was.
+    Zhao et al., "FR-Spec", 2025, https://arxiv.org/abs/2502.14856.
+    """
+    if vocab is None:
+        return logits
+    return logits.new_full((len(logits), vocab_size), -float("inf")).index_copy_(1, vocab, logits)
