@@ -3,6 +3,8 @@
 import pytest
 import torch
 from contracts.rows.eagle import eagle_net
+from contracts.rows.eagle3 import eagle3_net
+from contracts.rows.eagle3 import fewer_tokens as eagle3_trimmed
 from contracts.rows.early_exit import exit_head
 from contracts.rows.hydra import heads as hydra_heads
 from contracts.rows.hydra import plus as hydra_plus
@@ -40,6 +42,7 @@ def guess(target_dir, name, head_dir, **options):
 @pytest.mark.parametrize("tie", [True, False])
 @pytest.mark.parametrize(("name", "make_head", "options"), [
     ("eagle", eagle_net, {"width": 3, "nodes": 12}), ("eagle", eagle_net, {"width": 1}), ("early_exit", exit_head, {}),
+    ("eagle3", eagle3_net, {"width": 3, "nodes": 12}), ("eagle3", eagle3_trimmed, {"width": 3, "nodes": 12}),
     ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
     ("hydra", hydra_plus, {"width": 3, "nodes": 12}),
 ])  # fmt: skip

@@ -20,7 +20,7 @@ from torch.nn.functional import smooth_l1_loss
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, Lesson, Outlook
 from outdraft.drafters.shared.features.network import FeatureNet
-from outdraft.drafters.shared.features.noise import uniform_noise
+from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.base import Decoder
 
@@ -30,7 +30,7 @@ class FeatureLearner:
 
     looks: steps of an evaluation, where nothing is learned, at least.
     feature_weight: of the mean smooth L1 distance of outputs from true features; 0: it is not asked for.
-    noise: width of the uniform noise that is added to true features while it learns, for a text of 512 tokens.
+    noise: width of the uniform noise on true features while it learns, in a text of 512 tokens; in shorter ones more.
     """
 
     def __init__(
@@ -43,14 +43,13 @@ class FeatureLearner:
         looks: int = 0,
         feature_weight: float = 0.0,
         noise: float = 0.0,
-        seed: int = 0,
     ) -> None:
         assert isinstance(net, nn.Module)
         self.module: nn.Module = net
         self.taps = net.form.taps
         self._net, self._target, self._save = net, target, save
         self._weights, self._looks = tuple(weights), looks
-        self._feature_weight, self._noise, self._seed = feature_weight, noise, seed
+        self._feature_weight, self._noise = feature_weight, noise
 
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each unrolled step."""
@@ -68,8 +67,8 @@ class FeatureLearner:
             embeds = embeds.detach()
         f = net.fuse([of_pairs(lesson.taps[tap], 0) for tap in self.taps])
         learns = torch.is_grad_enabled()
-        if learns and self._noise:
-            f = f + self._noise * uniform_noise(f, lesson, self._seed)
+        if self._noise:
+            f = f + (with_noise(torch.zeros_like(f), lesson, self._noise / 2) * _shortness(lesson)).to(f)
         after = None  # [N, D] the true features that the outputs are to be
         if learns and self._feature_weight:
             after = net.fuse([of_pairs(lesson.taps[tap], 1) for tap in self.taps]).detach()
@@ -92,6 +91,13 @@ class FeatureLearner:
 
     def save(self, directory: Path) -> None:
         self._save(directory)
+
+
+def _shortness(lesson: Lesson) -> Tensor:
+    """512 / T for each pair [N, 1], T its document's length in the row: noise is the wider, the shorter the text."""
+    documents = lesson.documents[:, : lesson.shape[1]]
+    lengths = (documents[:, :, None] == documents[:, None, :]).sum(-1)  # [B, T]
+    return 512 / lengths[:, :-1].reshape(-1, 1)
 
 
 def target_taps(taps: Seq[int], num_layers: int) -> tuple[int, ...]:

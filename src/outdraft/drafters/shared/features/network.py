@@ -2,9 +2,10 @@
 
     taps of the target -- fuse --> f_i --+
     embedding of x_{i+1} ----------------+-- run --> g_i -- logits --> x_{i+2}
-                                                      +---- carry --> stands in for f_{i+1}, where the target was not yet
+                                                      +-- carry --> stands in for f_{i+1}, where the target was not yet
 
-Li et al., "EAGLE: speculative sampling requires rethinking feature uncertainty", 2024, https://arxiv.org/abs/2401.15077.
+Li et al., "EAGLE: speculative sampling requires rethinking feature uncertainty", 2024,
+https://arxiv.org/abs/2401.15077.
 N rows, D channels, everything flat; which row sees which is the attention context's affair.
 """
 

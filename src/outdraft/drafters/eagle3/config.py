@@ -1,0 +1,46 @@
+"""What an EAGLE-3 network is, whoever wrote it: sizes, taps and flags, resolved once.
+
+Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840. EAGLE-3.1 is `fc_norm` with `norm_output`.
+"""
+
+from dataclasses import dataclass
+
+from outdraft.core.errors import CapabilityError
+from outdraft.models.base import Decoder
+from outdraft.models.config import ModelConfig
+from outdraft.models.port import TargetPort
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eagle3Config:
+    """Sizes, taps and flags. Tap t: the target's state after t layers."""
+
+    layers: ModelConfig  # its own decoder layers; their vocabulary is the target's
+    taps: tuple[int, ...]
+    draft_vocab_size: int
+    target_hidden_size: int
+    norm_before_residual: bool = False  # the first layer's residual is the normed feature
+    norm_before_fc: bool = False  # one norm over all taps side by side
+    fc_norm: bool = False  # a norm for each tap
+    norm_output: bool = False  # what is carried to the next step is normed
+    own_embedding: bool = False
+    train_embedding: bool = False  # `embed_requires_grad`
+
+    def require(self, target: Decoder | TargetPort) -> None:
+        """Raise `CapabilityError` unless it can draft for this target."""
+        known = target.config if isinstance(target, Decoder) else target.facts
+        if (self.target_hidden_size, self.layers.vocab_size) != (known.hidden_size, known.vocab_size):
+            raise CapabilityError(
+                f"an EAGLE-3 network for width {self.target_hidden_size} and vocabulary {self.layers.vocab_size} cannot "
+                f"draft for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
+            )
+        if max(self.taps) > known.num_layers or min(self.taps) < 0:
+            raise CapabilityError(
+                f"an EAGLE-3 network that reads the states after {self.taps} layers cannot draft for a target of "
+                f"{known.num_layers} layers: it belongs to another one"
+            )
+        if not self.own_embedding and self.layers.hidden_size != known.hidden_size:
+            raise CapabilityError(
+                f"an EAGLE-3 network of width {self.layers.hidden_size} without embeddings of its own cannot read those "
+                f"of a target of width {known.hidden_size}: its file must bring embed_tokens.weight"
+            )

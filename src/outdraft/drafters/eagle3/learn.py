@@ -1,0 +1,115 @@
+"""Train an EAGLE-3 network on a frozen target, on its own outputs too (training-time test).
+
+Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840: seven steps, each 0.8 of the one before, no distance of
+features. The distribution that is learned is the target's, renormalised inside the draft's vocabulary. What is saved is
+a directory in the published layout (`spellings.py`).
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.learner import LearnMethod
+from outdraft.core.ranges import check_range
+from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
+from outdraft.drafters.eagle3.inflate import inflate
+from outdraft.drafters.eagle3.net import Eagle3Net
+from outdraft.drafters.eagle3.spellings import MODEL_TYPE
+from outdraft.drafters.shared.features.learn import FeatureLearner, falling, target_taps
+from outdraft.drafters.shared.features.new import begin, like_target
+from outdraft.drafters.shared.learning.vocab import frequent
+from outdraft.models.base import Decoder
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eagle3Learning:
+    """The network's shape, and how deep it is unrolled. A size of 0 is the target's own."""
+
+    taps: tuple[int, ...] = ()  # the states after so many layers; (): 2, half, and three before the last
+    num_layers: int = 1
+    num_heads: int = 0
+    num_kv_heads: int = 0
+    head_dim: int = 0
+    intermediate_size: int = 0
+    draft_vocab_size: int = 0  # of the target's tokens the most frequent in the texts; the paper's: 32,000
+    qk_norm: bool = False  # norms on queries and keys, as in Qwen3
+    norm_before_residual: bool = False
+    norm_before_fc: bool = False
+    fc_norm: bool = False  # a norm for each tap; with norm_output EAGLE-3.1
+    norm_output: bool = False
+    num_steps: int = 4  # unrolled steps; the paper's: 7
+    decay: float = 0.8  # weight of a step against the one before
+
+    def __post_init__(self) -> None:
+        check_range(self, "num_heads", "num_kv_heads", "head_dim", "intermediate_size", "draft_vocab_size", least=0)
+        check_range(self, "num_steps", "num_layers", least=1, most=32)
+        check_range(self, "decay", least=0.0, most=1.0)
+        if self.norm_before_fc and self.fc_norm:
+            raise ConfigError("norm_before_fc=True, fc_norm=True: they exclude each other, take one")
+
+
+class Eagle3Learner(FeatureLearner):
+    """A network under a frozen target, whose vocabulary is chosen when the texts are known."""
+
+    def __init__(self, net: Eagle3Net, target: Decoder, options: Eagle3Learning) -> None:
+        super().__init__(
+            net, target, lambda place: save_eagle3(net, place, target.dtype),
+            weights=falling(options.num_steps, options.decay),
+        )  # fmt: skip
+        self.net, self.target = net, target
+
+    @torch.no_grad()
+    def choose(self, counts: Tensor) -> None:
+        """Draft with the most frequent of the target's tokens [V]; the head's rows become the target's own of these."""
+        net = self.net
+        if net.vocab is not None:
+            net.vocab = frequent(counts, net.config.draft_vocab_size).to(net.vocab.device)
+            net.lm_head.weight.copy_(self.target.lm_head.matrix()[net.vocab])
+
+
+def new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Learner:
+    """A fresh network: its last norm and its head start as the target's.
+
+    Until the texts are known a smaller vocabulary is that of the lowest ids.
+    """
+    known = target.config
+    size = options.draft_vocab_size or known.vocab_size
+    if size > known.vocab_size:
+        raise ConfigError(f"draft_vocab_size={size}: the target has {known.vocab_size} tokens")
+    config = Eagle3Config(
+        layers=like_target(
+            known, num_layers=options.num_layers, num_heads=options.num_heads, num_kv_heads=options.num_kv_heads,
+            head_dim=options.head_dim, intermediate_size=options.intermediate_size, qk_norm=options.qk_norm,
+        ),
+        taps=target_taps(options.taps, known.num_layers), draft_vocab_size=size, target_hidden_size=known.hidden_size,
+        norm_before_residual=options.norm_before_residual, norm_before_fc=options.norm_before_fc,
+        fc_norm=options.fc_norm, norm_output=options.norm_output,
+    )  # fmt: skip
+    vocab = torch.arange(size) if size < known.vocab_size else None
+    net = Eagle3Net(config, torch.float32, target.device, vocab)
+    begin(net, seed)
+    with torch.no_grad():
+        net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
+        net.lm_head.weight.copy_(target.lm_head.matrix()[:size])
+    return Eagle3Learner(net, target, options)
+
+
+def load(options: Eagle3Learning, target: Decoder, directory: Path) -> Eagle3Learner:
+    """A network that was trained before, here or elsewhere."""
+    net = load_eagle3(directory, target, torch.float32)
+    net.train().requires_grad_(True)
+    if net.embedding is not None:
+        net.embedding.requires_grad_(net.config.train_embedding)
+    return Eagle3Learner(net, target, options)
+
+
+LEARN = LearnMethod(
+    summary="the published EAGLE-3 and 3.1: own head, perhaps of fewer tokens, unrolled on its own outputs",
+    options=Eagle3Learning, new=new, load=load, drafts={"width": 1, "sample": "match"}, model_type=MODEL_TYPE,
+    choose_vocab=lambda learner, counts: cast(Eagle3Learner, learner).choose(counts), inflate=inflate,
+)  # fmt: skip

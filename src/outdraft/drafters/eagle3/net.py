@@ -1,0 +1,124 @@
+"""EAGLE-3's network, in the published layout.
+
+Li et al., "EAGLE-3: scaling up inference acceleration of large language models via training-time test", 2025,
+https://arxiv.org/abs/2503.01840; 3.1: https://github.com/vllm-project/speculators.
+
+    taps -- [input_norm | fc_norm] -- fc --> f_i --+
+    embedding of x_{i+1} --------------------------+-- layers --> g_i -- norm --+-- lm_head --> x_{i+2}, by d2t
+                                                              |                 |
+                                                              +-- f_{i+1} --  or with norm_output
+
+The head is its own, over `draft_vocab_size` of the target's tokens. What is not named in files is the target's: its
+embeddings, unless the network brings some.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.shared.features.network import Embed, FeatureForm
+from outdraft.drafters.shared.features.wide_block import WideBlock
+from outdraft.models.block import Block, embedding_rows
+from outdraft.models.llama import layer_entries
+from outdraft.models.naming import Entry
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import Linear
+from outdraft.nn.norm import RMSNorm
+from outdraft.nn.rope import Rope
+
+
+class Eagle3Net(nn.Module):
+    """The network; all rows flat. `vocab` [V']: the target's ids of the draft's tokens; None: all of them."""
+
+    def __init__(
+        self, config: Eagle3Config, dtype: torch.dtype, device: torch.device, vocab: Tensor | None = None
+    ) -> None:
+        super().__init__()
+        layers = config.layers
+        width, eps, count = layers.hidden_size, layers.norm_eps, len(config.taps)
+        wide = config.target_hidden_size
+
+        def norm(size: int) -> RMSNorm:
+            return RMSNorm(size, eps, dtype, device)
+
+        self.config = config
+        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
+        self.input_norm = norm(count * wide) if config.norm_before_fc else None
+        self.fc_norm = nn.ModuleList(norm(wide) for _ in config.taps) if config.fc_norm else None
+        self.fc = Linear(count * wide, width, False, dtype, device)
+        self.first = WideBlock(layers, dtype, device, normed=config.norm_before_residual)
+        self.others = nn.ModuleList(Block(layers, i, dtype, device) for i in range(1, layers.num_layers))
+        self.norm = norm(width)
+        self.lm_head = Linear(width, config.draft_vocab_size, False, dtype, device)
+        self.embedding: nn.Parameter | None = None
+        if config.own_embedding:
+            table = torch.full((layers.vocab_size, width), float("nan"), dtype=dtype, device=device)
+            self.embedding = nn.Parameter(table, requires_grad=config.train_embedding)
+        assert layers.rope is not None
+        self.rope = Rope(layers.rope)
+        self.vocab: Tensor | None
+        self.register_buffer("vocab", vocab if vocab is None else vocab.to(device), persistent=False)
+
+    @property
+    def form(self) -> FeatureForm:
+        """What it reads and keeps."""
+        layers = self.config.layers
+        return FeatureForm(
+            taps=self.config.taps, num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads,
+            head_dim=layers.head_dim,
+        )  # fmt: skip
+
+    @property
+    def embed(self) -> Embed | None:
+        """Its own embeddings; None: the target's."""
+        table = self.embedding
+        return None if table is None else lambda ids, positions: embedding_rows(table, ids)
+
+    def fuse(self, taps: Seq[Tensor]) -> Tensor:
+        """The target's states, one [N, Dt] a tap -> features [N, D]."""
+        told = [tap.to(self.fc.weight.dtype) for tap in taps]  # native kernels hand over float32
+        if self.fc_norm is not None:
+            told = [norm(tap) for norm, tap in zip(self.fc_norm, told, strict=True)]
+        beside = torch.cat(told, -1)
+        if self.input_norm is not None:
+            beside = self.input_norm(beside)
+        out: Tensor = self.fc(beside)
+        return out
+
+    def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
+        rotation = self.rope.at(positions, f.dtype)
+        g = self.first.join(embeds.to(f.dtype), f, rotation, ctx, self.exact)
+        for layer in self.others:
+            g = layer(g, rotation, ctx, self.exact)[0]
+        return g
+
+    def carry(self, g: Tensor) -> Tensor:
+        """The output, or with `norm_output` the normed one."""
+        return self.norm(g) if self.config.norm_output else g  # type: ignore[no-any-return]
+
+    def logits(self, g: Tensor) -> Tensor:
+        """Own norm and head: [N, D] -> [N, V']."""
+        return self.lm_head(self.norm(g))  # type: ignore[no-any-return]
+
+
+def entries_of(config: Eagle3Config) -> Iterable[Entry]:
+    """Which of our parameters each published tensor is (names as speculators spells them)."""
+
+    def same(name: str) -> Entry:
+        return Entry(ours=name, theirs=(name,))
+
+    yield from map(same, ("fc.weight", "norm.weight", "lm_head.weight"))
+    if config.norm_before_fc:
+        yield same("input_norm.weight")
+    if config.fc_norm:
+        yield from (same(f"fc_norm.{i}.weight") for i in range(len(config.taps)))
+    if config.own_embedding:
+        yield Entry(ours="embedding", theirs=("embed_tokens.weight",))
+    yield Entry(ours="first.hidden_norm.weight", theirs=("layers.0.hidden_norm.weight",))
+    yield from layer_entries("first", "layers.0", config.layers)
+    for i in range(1, config.layers.num_layers):
+        yield from layer_entries(f"others.{i - 1}", f"layers.{i}", config.layers)

@@ -1,0 +1,188 @@
+"""EAGLE-3 directories of everybody, read into one configuration and one set of names.
+
+    original       midlayer.*, a Llama's config.json with draft_vocab_size; taps are not named
+    speculators    layers.0.*, transformer_layer_config, taps "after n layers" at top level
+    nested         layers.0.* or midlayer.*, taps in eagle_config, counted from 0 as outputs: n - 1   (ModelOpt, SpecForge)
+    numbered       target_layer_ids at top level, counted from 0 as outputs: n - 1   (DeepSpec)
+
+Two conventions of taps share a key, told apart by where it stands; here every tap becomes "after n layers", once. A
+directory that says both must say the same in both. What we write is speculators' layout with every flag explicit, and
+the taps in both places, so that servers that read either draft with it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import ModelLoadError
+from outdraft.core.shown import shown
+from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.shared.features.published import NamedTensors, open_tensors
+from outdraft.drafters.shared.learning.vocab import read_vocab
+from outdraft.models.fields import MOST_CHANNELS, Fields
+from outdraft.models.load import ARCHITECTURES, find_architecture, read_json
+from outdraft.weights.source import TensorSource
+
+MODEL_TYPE = "eagle3"
+FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
+TAPS = "eagle_aux_hidden_state_layer_ids"
+_LEVELS = {"aux_norm_low": "fc_norm.0", "aux_norm_mid": "fc_norm.1", "aux_norm_high": "fc_norm.2"}  # SGLang's names
+_BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which some trainers save
+_ORIGINAL = "LlamaForCausalLMEagle3"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eagle3Files:
+    """A directory, understood."""
+
+    config: Eagle3Config
+    tensors: TensorSource  # under speculators' names: layers.0.*, fc.weight, norm.weight, lm_head.weight, ...
+    vocab: Tensor | None  # [V'] the target's ids of the draft's tokens; None: all
+    spelling: str  # "original", "speculators", "nested" or "numbered"
+
+
+def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
+    """An EAGLE-3 network in any spelling. `num_layers`: the target's, for taps that no file names.
+
+    Raises `ModelLoadError` for what is no EAGLE-3 network, is damaged, or contradicts itself.
+    """
+    raw = read_json(directory / "config.json")
+    told = raw.get("speculators_model_type")
+    whole = raw.get("transformer_layer_config")
+    is_ours = told == MODEL_TYPE and isinstance(whole, dict)
+    if told is not None and not is_ours:
+        raise ModelLoadError(f"{directory} holds a {shown(told)}, no EAGLE-3 network")
+    if not (is_ours or "draft_vocab_size" in raw or _ORIGINAL in str(raw.get("architectures"))):
+        raise ModelLoadError(
+            f"{directory} holds no EAGLE-3 network: its config.json names neither speculators_model_type, "
+            f"draft_vocab_size nor {_ORIGINAL}"
+        )
+    source = open_tensors(directory)
+    tensors = NamedTensors(source, _names(source))
+    layers = dict(whole) if isinstance(whole, dict) else {key: raw[key] for key in raw if key != "eagle_config"}
+    if "t2d" in tensors:
+        layers["vocab_size"] = tensors.shape("t2d")[0]  # some files of the original tell the draft's own there
+    kind = find_architecture(layers)
+    if kind.model_type not in ("llama", "qwen3"):
+        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: llama, qwen3)")
+    shape = kind.read(layers)
+    if any(window is not None for window in shape.windows):
+        raise ModelLoadError(f"{directory}: an EAGLE-3 network with sliding windows is not supported")
+    fields = Fields({**{key: raw[key] for key in raw if key in _KEYS}, "model_type": MODEL_TYPE})
+    taps, spelling = _taps(raw, num_layers, directory, is_ours)
+    flags = {flag: fields.get(flag, bool, _inferred(flag, tensors)) for flag in FLAGS}
+    if flags["norm_before_fc"] and flags["fc_norm"]:
+        raise ModelLoadError(f"{directory}: norm_before_fc and fc_norm exclude each other")
+    config = Eagle3Config(
+        layers=shape, taps=taps, draft_vocab_size=fields.size("draft_vocab_size", shape.vocab_size),
+        target_hidden_size=fields.size("target_hidden_size", shape.hidden_size, most=MOST_CHANNELS),
+        own_embedding="embed_tokens.weight" in tensors,
+        train_embedding=fields.get("embed_requires_grad", bool, False), **flags,
+    )  # fmt: skip
+    return Eagle3Files(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), spelling=spelling)
+
+
+_KEYS = (*FLAGS, "draft_vocab_size", "target_hidden_size", "embed_requires_grad")
+
+
+def _names(source: TensorSource) -> dict[str, str]:
+    """Canonical name -> name in the files."""
+    names = {}
+    for name in source:
+        ours = name.removeprefix("model.")
+        if ours.startswith("midlayer."):
+            ours = "layers.0." + ours.removeprefix("midlayer.")
+        stem, _, end = ours.partition(".")
+        ours = f"{_LEVELS[stem]}.{end}" if stem in _LEVELS else ours
+        if not ours.startswith(_BORROWED):
+            names[ours] = name
+    return names
+
+
+def _inferred(flag: str, tensors: TensorSource) -> bool:
+    """What an absent flag means: the tensors tell of norms, and the rest is off, as in the original."""
+    return {"fc_norm": "fc_norm.0.weight", "norm_before_fc": "input_norm.weight"}.get(flag, "") in tensors
+
+
+def _vocab(config: Eagle3Config, tensors: TensorSource, directory: Path) -> Tensor | None:
+    if "d2t" in tensors:
+        t2d = tensors["t2d"] if "t2d" in tensors else None
+        vocab = read_vocab(tensors["d2t"], t2d, config.layers.vocab_size, directory)
+        if len(vocab) != config.draft_vocab_size:
+            raise ModelLoadError(
+                f"{directory}: d2t is of {len(vocab)} tokens, draft_vocab_size={config.draft_vocab_size} in config.json"
+            )
+        return vocab
+    if config.draft_vocab_size != config.layers.vocab_size:
+        raise ModelLoadError(
+            f"{directory}: a draft vocabulary of {config.draft_vocab_size} out of {config.layers.vocab_size} tokens, "
+            "and no d2t that says which"
+        )
+    return None
+
+
+def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: bool) -> tuple[tuple[int, ...], str]:
+    """Taps "after n layers", and the spelling that said so."""
+    inner = raw.get("eagle_config")
+    said = {
+        "speculators": (raw.get(TAPS, raw.get("aux_hidden_state_layer_ids")), 0),
+        "nested": (inner.get(TAPS) if isinstance(inner, dict) else None, 1),
+        "numbered": (raw.get("target_layer_ids"), 1),
+    }
+    found = {}
+    for spelling, (listed, more) in said.items():
+        if listed is None:
+            continue
+        if (
+            not isinstance(listed, list)
+            or not listed
+            or not all(type(n) is int and -more <= n < 1 << 20 for n in listed)
+        ):
+            raise ModelLoadError(f"{directory}: taps {shown(listed)} of config.json are no list of layers")
+        found[spelling] = tuple(n + more for n in listed)
+    if len(set(found.values())) > 1:
+        told = "; ".join(f"{spelling}: after {taps} layers" for spelling, taps in found.items())
+        raise ModelLoadError(f"{directory}: config.json names different taps ({told}): leave in one of them")
+    if found:
+        return next(iter(found.values())), "speculators" if is_ours else next(iter(found))
+    default = (2, num_layers // 2, num_layers - 3)
+    if min(default) < 0 or max(default) > num_layers:
+        raise ModelLoadError(f"{directory} names no taps, and a target of {num_layers} layers has not the usual ones")
+    return default, "speculators" if is_ours else "original"
+
+
+def written(config: Eagle3Config, dtype: torch.dtype) -> dict[str, Any]:
+    """The config.json of a directory in speculators' layout, every flag explicit, the taps in both spellings.
+
+    Which target it belongs to by name is left open, `speculators_config.verifier.name_or_path`: whoever publishes it
+    knows.
+    """
+    layers = config.layers
+    kind = ARCHITECTURES[layers.architecture]
+    shape = {"model_type": kind.model_type, **kind.write(layers)}
+    scaling: Any = shape.get("rope_scaling") or {"rope_type": "default"}
+    shape["rope_parameters"] = {**scaling, "rope_theta": shape["rope_theta"]}
+    stored = str(dtype).removeprefix("torch.")
+    way = {"proposal_type": "greedy", "speculative_tokens": 3, "accept_tolerance": 0.0, "verifier_accept_k": 1}
+    return {
+        "architectures": ["Eagle3DraftModel"],
+        "speculators_model_type": MODEL_TYPE,
+        "speculators_version": "0.9.0",
+        "speculators_config": {
+            "algorithm": MODEL_TYPE, "default_proposal_method": "greedy", "proposal_methods": [way],
+            "verifier": {"name_or_path": None, "architectures": []},
+        },
+        "draft_vocab_size": config.draft_vocab_size,
+        "dtype": stored,
+        TAPS: list(config.taps),
+        "eagle_config": {TAPS: [tap - 1 for tap in config.taps]},
+        "embed_requires_grad": config.train_embedding,
+        **{flag: getattr(config, flag) for flag in FLAGS},
+        "target_hidden_size": config.target_hidden_size,
+        "tie_word_embeddings": False,
+        "transformer_layer_config": shape,
+    }  # fmt: skip
