@@ -1,7 +1,8 @@
-"""EAGLE-3 in the published layout: the numbers of the released package, every spelling, fewer tokens than the target."""
+"""EAGLE-3 in the published layout: the released package's numbers, every spelling, fewer tokens than the target."""
 
 import json
 from dataclasses import replace
+from math import hypot
 from pathlib import Path
 
 import pytest
@@ -17,8 +18,9 @@ from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.base import Decoder
 from outdraft.models.config import llama_config
 from outdraft.models.load import save_model
+from outdraft.models.port import facts_of
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.check import Checked, Promise, Terms, measure, promise
+from outdraft.training.check import Terms, measure, promise
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows
 
@@ -26,10 +28,9 @@ PEERS = Path(__file__).parents[1] / "peers/eagle3"
 VARIANTS = ("plain", "three_one", "qwen_two_layers")
 
 
-def target_of(hidden=16, vocab=24, layers=6) -> Decoder:
-    return Decoder(
-        llama_config(vocab_size=vocab, hidden_size=hidden, num_layers=layers, num_heads=2, intermediate_size=8)
-    )
+def target_of(hidden=16, vocab=24, layers=6):
+    config = llama_config(vocab_size=vocab, hidden_size=hidden, num_layers=layers, num_heads=2, intermediate_size=8)
+    return facts_of(Decoder(config))
 
 
 @torch.no_grad()
@@ -141,7 +142,7 @@ def test_files_that_cannot_be_are_refused(damage, error, words, tmp_path):
 def test_code_in_a_file_of_pytorch_is_never_run(tmp_path):
     respelled(tmp_path, pickled=True)
     torch.save({"fc.weight": Path}, tmp_path / "pytorch_model.bin")
-    with pytest.raises(ModelLoadError, match="holds more than tensors"):
+    with pytest.raises(ModelLoadError, match="pickle of more than tensors"):
         read_eagle3(tmp_path, 10)
     respelled(tmp_path, {"architectures": ["Other"]})
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "llama"}))
@@ -210,10 +211,8 @@ def test_the_engine_does_what_the_trainer_says(options, temperature, tmp_path):
     said = promise(learner, Teacher(target, learner.taps), tmp_path / "target", terms)
     options = {"model": str(tmp_path / "draft"), **LEARN.drafts}
     seen = measure("eagle3", options, tmp_path / "target", terms, dtype="float32")
-    assert Checked(
-        promise=Promise(terms=terms, tau=said.tau, standard_error=said.standard_error, conditional=()), measured=seen
-    ).holds
-    assert abs(seen.tau - said.tau) < (0.01 if temperature == 0 else 0.15) * said.tau
+    apart = abs(seen.tau - said.tau)
+    assert apart < (0.01 * said.tau if temperature == 0 else 4 * hypot(seen.standard_error, said.standard_error))
 
 
 def test_what_is_said_outside_the_vocabulary_has_no_share_in_a_guess():

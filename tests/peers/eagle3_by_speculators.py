@@ -1,12 +1,12 @@
-"""Tiny EAGLE-3 networks as the released `speculators` package writes and runs them, for `tests/drafters/test_eagle3.py`.
+"""Tiny EAGLE-3 networks as the released `speculators` package writes and runs them (`tests/drafters/test_eagle3.py`).
 
 Run in an environment that has speculators (0.9.0) and what outdraft needs, once:
 
     PYTHONPATH=src python tests/peers/eagle3_by_speculators.py
 
-It writes `tests/peers/eagle3/<variant>/`: config.json and model.safetensors by `save_pretrained`, and numbers.safetensors
-with states, tokens and their logits of each draft step; then it saves the same networks with outdraft, loads those in
-speculators, and says how far the logits are apart.
+It writes `tests/peers/eagle3/<variant>/`: config.json and model.safetensors by `save_pretrained`, and
+numbers.safetensors with states, tokens and their logits of each draft step; then it saves the same networks with
+outdraft, loads those in speculators, and says how far the logits are apart.
 """
 
 import importlib.util
@@ -32,6 +32,7 @@ from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3  # noqa: E40
 from outdraft.models.base import Decoder, initialise  # noqa: E402
 from outdraft.models.config import llama_config  # noqa: E402
 from outdraft.models.load import save_model  # noqa: E402
+from outdraft.models.port import facts_of  # noqa: E402
 
 WIDTH, VOCAB, DRAFT_VOCAB, LENGTH, STEPS, LAYERS = 16, 24, 16, 7, 3, 6
 HERE = Path(__file__).parent / "eagle3"
@@ -104,7 +105,7 @@ def main() -> None:
             ours = Path(directory) / "ours"
             initialise(target, 0)
             save_model(target, Path(directory) / "target")
-            save_eagle3(load_eagle3(place, target, torch.float32), ours)
+            save_eagle3(load_eagle3(place, facts_of(target), torch.float32), ours)
             told = json.loads((ours / "config.json").read_text())
             told["speculators_config"]["verifier"]["name_or_path"] = str(Path(directory) / "target")
             (ours / "config.json").write_text(json.dumps(told))

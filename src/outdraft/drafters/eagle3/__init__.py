@@ -10,7 +10,7 @@ from outdraft.drafters.shared.features.options import FeatureOptions
 
 METHOD = DrafterMethod(
     name="eagle3",
-    summary="EAGLE-3 and 3.1 in the published layout: own head, perhaps of fewer tokens, on three of the target's states",
+    summary="EAGLE-3 and 3.1 as published: a head of its own, perhaps of fewer tokens, on three of the target's states",
     build=build,
     options=FeatureOptions,
     paper=Paper(

@@ -6,9 +6,8 @@ Li et al., "EAGLE-3", 2025, https://arxiv.org/abs/2503.01840. EAGLE-3.1 is `fc_n
 from dataclasses import dataclass
 
 from outdraft.core.errors import CapabilityError
-from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
-from outdraft.models.port import TargetPort
+from outdraft.models.port import TargetFacts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,13 +25,12 @@ class Eagle3Config:
     own_embedding: bool = False
     train_embedding: bool = False  # `embed_requires_grad`
 
-    def require(self, target: Decoder | TargetPort) -> None:
+    def require(self, known: TargetFacts) -> None:
         """Raise `CapabilityError` unless it can draft for this target."""
-        known = target.config if isinstance(target, Decoder) else target.facts
         if (self.target_hidden_size, self.layers.vocab_size) != (known.hidden_size, known.vocab_size):
             raise CapabilityError(
-                f"an EAGLE-3 network for width {self.target_hidden_size} and vocabulary {self.layers.vocab_size} cannot "
-                f"draft for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
+                f"an EAGLE-3 network for width {self.target_hidden_size} and vocabulary {self.layers.vocab_size} "
+                f"cannot draft for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
             )
         if max(self.taps) > known.num_layers or min(self.taps) < 0:
             raise CapabilityError(
@@ -41,6 +39,6 @@ class Eagle3Config:
             )
         if not self.own_embedding and self.layers.hidden_size != known.hidden_size:
             raise CapabilityError(
-                f"an EAGLE-3 network of width {self.layers.hidden_size} without embeddings of its own cannot read those "
-                f"of a target of width {known.hidden_size}: its file must bring embed_tokens.weight"
+                f"an EAGLE-3 network of width {self.layers.hidden_size} without embeddings of its own cannot read "
+                f"those of a target of width {known.hidden_size}: its file must bring embed_tokens.weight"
             )

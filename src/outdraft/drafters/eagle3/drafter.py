@@ -8,4 +8,4 @@ from outdraft.models.port import TargetPort
 
 def build(options: FeatureOptions, port: TargetPort) -> FeatureDrafter:
     """Load the network for this target."""
-    return draft_with(load_eagle3(chosen_model(options, "eagle3"), port), options, port)
+    return draft_with(load_eagle3(chosen_model(options, "eagle3"), port.facts), options, port)

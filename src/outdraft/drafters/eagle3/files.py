@@ -8,8 +8,7 @@ from outdraft.drafters.eagle3.net import Eagle3Net, entries_of
 from outdraft.drafters.eagle3.spellings import read_eagle3, written
 from outdraft.drafters.shared.features.published import fill, tensors_of_net, write_directory
 from outdraft.drafters.shared.learning.vocab import differences, membership
-from outdraft.models.base import Decoder
-from outdraft.models.port import TargetPort
+from outdraft.models.port import TargetFacts
 
 
 def save_eagle3(net: Eagle3Net, directory: Path, dtype: torch.dtype | None = None) -> None:
@@ -21,20 +20,16 @@ def save_eagle3(net: Eagle3Net, directory: Path, dtype: torch.dtype | None = Non
     write_directory(directory, written(net.config, dtype or net.fc.weight.dtype), tensors)
 
 
-def load_eagle3(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> Eagle3Net:
+def load_eagle3(directory: Path, facts: TargetFacts, dtype: torch.dtype | None = None) -> Eagle3Net:
     """The network in `directory`, in whatever spelling, for this target; in the target's type unless told otherwise.
 
     Raises `ModelLoadError` for damaged or contradictory files, `CapabilityError` for another target's network.
     """
-    if isinstance(target, Decoder):
-        num_layers, stored, place = target.config.num_layers, target.dtype, target.device
-    else:
-        num_layers, stored, place = target.facts.num_layers, target.facts.dtype, target.facts.device
-    files = read_eagle3(directory, num_layers)
-    files.config.require(target)
+    files = read_eagle3(directory, facts.num_layers)
+    files.config.require(facts)
     vocab = files.vocab
 
     def make(device: torch.device | None) -> Eagle3Net:
-        return Eagle3Net(files.config, dtype or stored, device or place, vocab if device is None else None)
+        return Eagle3Net(files.config, dtype or facts.dtype, device or facts.device, vocab if device is None else None)
 
     return fill(make, entries_of(files.config), files.tensors, f"EAGLE-3 network in {directory}")

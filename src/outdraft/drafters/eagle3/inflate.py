@@ -10,12 +10,13 @@ from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.drafters.shared.features.inflate import widen_layer, wider
 from outdraft.drafters.shared.learning.inflate import layers_after, widen
 from outdraft.models.base import Decoder
+from outdraft.models.port import facts_of
 
 
 @torch.no_grad()
 def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
     """Write to `out_dir` the network in `head_dir` for `target`, inflated by `width` and `depth`."""
-    net = load_eagle3(head_dir, target)
+    net = load_eagle3(head_dir, facts_of(target))
     old = net.config
     config = replace(
         old,

@@ -24,6 +24,7 @@ from outdraft.drafters.shared.features.learn import FeatureLearner, falling, tar
 from outdraft.drafters.shared.features.new import begin, like_target
 from outdraft.drafters.shared.learning.vocab import frequent
 from outdraft.models.base import Decoder
+from outdraft.models.port import facts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,7 +102,7 @@ def new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Learner:
 
 def load(options: Eagle3Learning, target: Decoder, directory: Path) -> Eagle3Learner:
     """A network that was trained before, here or elsewhere."""
-    net = load_eagle3(directory, target, torch.float32)
+    net = load_eagle3(directory, facts_of(target), torch.float32)
     net.train().requires_grad_(True)
     if net.embedding is not None:
         net.embedding.requires_grad_(net.config.train_embedding)

@@ -2,8 +2,8 @@
 
     original       midlayer.*, a Llama's config.json with draft_vocab_size; taps are not named
     speculators    layers.0.*, transformer_layer_config, taps "after n layers" at top level
-    nested         layers.0.* or midlayer.*, taps in eagle_config, counted from 0 as outputs: n - 1   (ModelOpt, SpecForge)
-    numbered       target_layer_ids at top level, counted from 0 as outputs: n - 1   (DeepSpec)
+    nested         layers.0.* or midlayer.*, taps in eagle_config, n - 1 for "after n layers"   (ModelOpt, SpecForge)
+    numbered       target_layer_ids at top level, n - 1 for "after n layers"   (DeepSpec)
 
 Two conventions of taps share a key, told apart by where it stands; here every tap becomes "after n layers", once. A
 directory that says both must say the same in both. What we write is speculators' layout with every flag explicit, and
@@ -110,7 +110,7 @@ def _inferred(flag: str, tensors: TensorSource) -> bool:
 
 def _vocab(config: Eagle3Config, tensors: TensorSource, directory: Path) -> Tensor | None:
     if "d2t" in tensors:
-        t2d = tensors["t2d"] if "t2d" in tensors else None
+        t2d = tensors.get("t2d")
         vocab = read_vocab(tensors["d2t"], t2d, config.layers.vocab_size, directory)
         if len(vocab) != config.draft_vocab_size:
             raise ModelLoadError(

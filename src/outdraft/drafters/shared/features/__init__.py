@@ -1,1 +1,1 @@
-"""What drafters at feature level share: networks that read the target's hidden states and, behind the text, their own."""
+"""What drafters at feature level share: networks that read the target's states and, behind the text, their own."""

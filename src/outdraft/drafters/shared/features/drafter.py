@@ -28,6 +28,7 @@ from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.drafters.shared.features.options import FeatureOptions
 from outdraft.drafters.shared.features.pairs import Pairs
+from outdraft.drafters.shared.features.published import PICKLED
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
@@ -126,4 +127,4 @@ def chosen_model(options: FeatureOptions, kind: str) -> Path:
     """Where the network lies. Raises `ConfigError` where none was named."""
     if options.model is None:
         raise ConfigError(f"{kind} needs the network of its target: model=DIR, made by `outdraft train {kind}`")
-    return resolve(options.model)
+    return resolve(options.model, also=[PICKLED])

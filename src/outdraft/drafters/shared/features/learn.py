@@ -4,9 +4,10 @@
     step s   pair i reads what pair i - 1 of step s - 1 carries     the same        the same
 
 so step s sees what the network sees when it drafts the (s + 1)-th token: true features up to i - s, its own after.
-"Training-time test" of EAGLE-3, Li et al., 2025, https://arxiv.org/abs/2503.01840; the "aligned forwards" of HASS, Zhang
-et al., 2024, https://arxiv.org/abs/2408.15766. Tokens are the text's in every step. Where a distance of features counts
-too, it is between pair i's output and the true feature of position i + 1 (EAGLE, https://arxiv.org/abs/2401.15077).
+"Training-time test" of EAGLE-3, Li et al., 2025, https://arxiv.org/abs/2503.01840; the "aligned forwards" of HASS,
+Zhang et al., 2024, https://arxiv.org/abs/2408.15766. Tokens are the text's in every step. Where a distance of features
+counts too, it is between pair i's output and the true feature of position i + 1 (EAGLE, Li et al., 2024,
+https://arxiv.org/abs/2401.15077).
 """
 
 from collections.abc import Callable

@@ -5,7 +5,6 @@ which. Nothing is believed that files claim: a network is laid out without memor
 """
 
 import json
-import pickle
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,6 +14,7 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.naming import Entry, stored_shapes
+from outdraft.weights.pickled import read_pickled
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
@@ -81,14 +81,7 @@ def open_tensors(directory: Path) -> TensorSource:
     path = directory / PICKLED
     if (directory / SINGLE).exists() or not path.exists():
         return TensorStore(directory)
-    try:
-        held = torch.load(path, map_location="cpu", weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError, OSError, ValueError) as error:
-        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ModelLoadError(f"{path} is damaged, or holds more than tensors ({reason}): get it as {SINGLE}") from error
-    if not isinstance(held, dict) or not all(isinstance(one, Tensor) for one in held.values()):
-        raise ModelLoadError(f"{path} holds something else than tensors by name: get it as {SINGLE}")
-    return HeldTensors(held, path)
+    return HeldTensors(read_pickled(path), path)
 
 
 def fill(
