@@ -18,9 +18,8 @@ def method_of(directory: Path) -> LearnMethod[Any, Any] | None:
     """How the head in a directory is trained and inflated; None: it holds no head."""
     path = directory / "config.json"
     raw = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    said = {raw.get("model_type"), raw.get("speculators_model_type"), *(raw.get("architectures") or ())} - {None}
     known = (find_learner(name) for name in learner_names())
-    return next((method for method in known if method.model_type in said), None)
+    return next((method for method in known if method.is_named(raw)), None)
 
 
 def inflate_head(head_dir: Path, target_dir: Path, out_dir: Path, *, width: int = 1, depth: int | None = None) -> None:

@@ -120,3 +120,9 @@ class LearnMethod(Generic[Options, Target]):
     formats: Seq[HeadFormat[Any, Any, Target]] = ()  # layouts of its directories, its own among them
     # (head, small target, where to, width, depth): the head of a bigger target that computes the same, for benches
     inflate: Callable[[Path, Target, Path, int, int], None] | None = None
+
+    def is_named(self, config: Mapping[str, Any]) -> bool:
+        """Whether this config.json is that of a head of this kind."""
+        listed = config.get("architectures")
+        said = [config.get("model_type"), config.get("speculators_model_type"), *(listed if isinstance(listed, list) else ())]
+        return self.model_type is not None and self.model_type in said

@@ -42,9 +42,9 @@ def _recognise(directory: Path) -> tuple[str, Format | None]:
     for kind, one in all_formats():
         if one.matches(directory):
             return kind, one
-    told = read_config(directory).get("model_type")
+    told = read_config(directory)
     for kind in learner_names():
-        if told is not None and find_learner(kind).model_type == told:
+        if find_learner(kind).is_named(told):
             return kind, None
     known = sorted({one.summary for _, one in all_formats()})
     raise ConfigError(f"{directory} holds no draft in a layout that outdraft reads ({'; '.join(known)})")
