@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from contracts.rows.amphista import heads as amphista_heads
 from contracts.rows.eagle import eagle_net
 from contracts.rows.eagle3 import eagle3_net
 from contracts.rows.eagle3 import fewer_tokens as eagle3_trimmed
@@ -44,7 +45,7 @@ def guess(target_dir, name, head_dir, **options):
     ("eagle", eagle_net, {"width": 3, "nodes": 12}), ("eagle", eagle_net, {"width": 1}), ("early_exit", exit_head, {}),
     ("eagle3", eagle3_net, {"width": 3, "nodes": 12}), ("eagle3", eagle3_trimmed, {"width": 3, "nodes": 12}),
     ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
-    ("hydra", hydra_plus, {"width": 3, "nodes": 12}),
+    ("hydra", hydra_plus, {"width": 3, "nodes": 12}), ("amphista", amphista_heads, {"width": 3, "nodes": 12}),
 ])  # fmt: skip
 def test_guesses_are_the_small_pairs(name, make_head, options, width, depth, tie, tmp_path):
     target = random_decoder(tiny_config(layers=3, tie=tie), dtype=torch.float64)

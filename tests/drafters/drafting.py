@@ -6,13 +6,18 @@ from types import SimpleNamespace
 
 import torch
 
+from outdraft.core.draft import chain
+from outdraft.core.drafter import Seen
+from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
 from outdraft.decode.step import Parts, step
 from outdraft.drafters.shared.trees.tree import GREEDY
+from outdraft.engine.runner import Runner
 from outdraft.models.port import TargetPort
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.testing.table_target import TableTarget
@@ -137,6 +142,21 @@ def run_pending(seqs, runner, **part):
     ids, places = [seq.pending for seq in seqs], [len(seq.tokens) - 1 for seq in seqs]
     context = runner.port.rows.tentative(seqs, 0, [1] * len(seqs))
     return runner.port.layers.run(torch.tensor(ids), torch.tensor(places), context, **part)
+
+
+def draft_behind(target, prompt, name, head_dir, *, depth=4, **options):
+    """What heads on the states of a decoder propose behind a prompt; a chain unless told otherwise."""
+    runner = Runner(target)
+    drafter, seq = make(name, runner, model=str(head_dir), **{"width": 1, **options}), sequence(prompt)
+    n = len(prompt) - 1
+    with torch.inference_mode():
+        runner.begin(seq)
+        drafter.begin([seq])
+        hidden = runner.forward(pack([seq], [chain([seq.pending])]), drafter.needs.taps).hidden
+        runner.commit(seq, range(n))
+        seq.num_cached = n
+        drafter.observe([Seen(seq=seq, start=0, num_committed=n, hidden={t: h[:n] for t, h in hidden.items()})])
+        return drafter.propose([seq], [Budget(depth=depth)])[0]
 
 
 def states(drafter):

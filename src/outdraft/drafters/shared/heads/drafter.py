@@ -61,8 +61,13 @@ class States(Protocol):
         ...
 
 
-def states_of(config: HeadConfig, port: TargetPort, stem: Stem | None = None) -> States:
-    """What heads of these sizes read: the target's last states behind its norm, or what a stem makes of them."""
+def states_of(
+    config: HeadConfig, port: TargetPort, stem: Stem | None = None, finish: Callable[[Tensor], Tensor] | None = None
+) -> States:
+    """What heads of these sizes read: the target's last states behind its norm, or what a stem makes of them.
+
+    `finish`: what is done to the stem's outputs [n, D], once for each.
+    """
 
     def norm(h: Tensor) -> Tensor:
         return port.layers.norm(h) * config.scale
@@ -70,7 +75,7 @@ def states_of(config: HeadConfig, port: TargetPort, stem: Stem | None = None) ->
     if stem is None:
         return LastStates(config.tap, norm)
     assert isinstance(config, StemConfig)
-    return TextStates(stem, config, norm, port)
+    return TextStates(stem, config, norm, port, finish)
 
 
 class HeadDrafter:

@@ -18,6 +18,7 @@ from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.models.base import Decoder
+from outdraft.models.block import Block
 from outdraft.nn.linear import Linear
 from outdraft.nn.packed import PackedContext
 
@@ -118,16 +119,24 @@ def inflated(config: Sizes, target: Decoder, width: int, depth: int) -> Sizes:
 @torch.no_grad()
 def widen_into(big: nn.Module, small: nn.Module, *, hidden_size: int, width: int) -> None:
     """The parameters of heads whose target has `width` times the channels: the same guesses."""
+    blocks = {name: module for name, module in small.named_modules() if isinstance(module, Block)}
     for name, parameter in big.named_parameters():
         own = small.get_parameter(name)
+        block = next((found for prefix, found in blocks.items() if name.startswith(f"{prefix}.")), None)
         if name.startswith("projections"):
             parameter.copy_(own.repeat(1, width) / width)
-        elif name.startswith("stem.blocks."):
-            stem = small.get_submodule("stem")
-            assert isinstance(stem, Stem)
-            parameter.copy_(widen(own, width, 1, stem.heights(name.removeprefix("stem."))))
+        elif block is not None:
+            parameter.copy_(widen(own, width, 1, _heights(block, name.split(".")[-2])))
+        elif name.endswith("places"):  # states of their own, not maps
+            parameter.copy_(own.repeat(1, width))
         else:
             parameter.copy_(widen(own, width, own.shape[1] // hidden_size if own.dim() == 2 else 1))
+
+
+def _heights(block: Block, kind: str) -> list[int] | None:
+    """Heights of the parts that a fused matrix of a block writes; None: it is not fused."""
+    heads, inner = (block.num_heads, block.num_kv_heads, block.num_kv_heads), block.up.shape[0] // 2
+    return {"qkv": [count * block.head_dim for count in heads], "up": [inner, inner]}.get(kind)
 
 
 def stem_outputs(stem: Stem, states: Tensor, lesson: Lesson, target: Decoder) -> Tensor:

@@ -9,7 +9,7 @@ https://arxiv.org/abs/2406.13170). Untrained a stem changes nothing: what a bloc
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -46,6 +46,22 @@ def stem_sizes(target: ModelConfig, num_layers: int) -> dict[str, Any]:
     } if num_layers else {}  # fmt: skip
 
 
+def shape_of(config: StemConfig) -> ModelConfig:
+    """Of a block of these sizes. Raises `ModelLoadError` for sizes that cannot be."""
+    heads, kv_heads = config.stem_heads, config.stem_kv_heads
+    if min(heads, kv_heads, config.stem_head_dim, config.stem_inner) < 1 or heads % kv_heads:
+        raise ModelLoadError(
+            f"layers below heads with stem_heads={heads}, stem_kv_heads={kv_heads}, "
+            f"stem_head_dim={config.stem_head_dim}, stem_inner={config.stem_inner} cannot be: every size is at "
+            "least 1, and stem_heads a multiple of stem_kv_heads"
+        )
+    return llama_config(
+        vocab_size=config.vocab_size, hidden_size=config.hidden_size, num_layers=max(1, config.num_stem_layers),
+        num_heads=heads, num_kv_heads=kv_heads, head_dim=config.stem_head_dim,
+        intermediate_size=config.stem_inner, rope_theta=config.stem_rope_theta, norm_eps=config.stem_norm_eps,
+    )  # fmt: skip
+
+
 class Join(nn.Module):
     """x + W cat(norm(x), norm(e)): states and embeddings [N, D] -> [N, D]."""
 
@@ -67,18 +83,7 @@ class Stem(nn.Module):
         self, config: StemConfig, dtype: torch.dtype, device: torch.device, *, told: Collection[int] = ()
     ) -> None:
         super().__init__()
-        heads, kv_heads = config.stem_heads, config.stem_kv_heads
-        if min(heads, kv_heads, config.stem_head_dim, config.stem_inner) < 1 or heads % kv_heads:
-            raise ModelLoadError(
-                f"layers below heads with stem_heads={heads}, stem_kv_heads={kv_heads}, "
-                f"stem_head_dim={config.stem_head_dim}, stem_inner={config.stem_inner} cannot be: every size is at "
-                "least 1, and stem_heads a multiple of stem_kv_heads"
-            )
-        shape = llama_config(
-            vocab_size=config.vocab_size, hidden_size=config.hidden_size, num_layers=config.num_stem_layers,
-            num_heads=heads, num_kv_heads=kv_heads, head_dim=config.stem_head_dim,
-            intermediate_size=config.stem_inner, rope_theta=config.stem_rope_theta, norm_eps=config.stem_norm_eps,
-        )  # fmt: skip
+        shape = shape_of(config)
         assert shape.rope is not None
         self.exact = False  # True: no row's bits depend on the rows beside it (inference)
         self.blocks = nn.ModuleList(Block(shape, i, dtype, device) for i in range(config.num_stem_layers))
@@ -97,13 +102,6 @@ class Stem(nn.Module):
         """Of its weights."""
         return next(self.parameters()).dtype
 
-    def heights(self, name: str) -> list[int] | None:
-        """Heights of the parts that a fused matrix `blocks.I.NAME.weight` writes; None: it is not fused."""
-        block, kind = cast(Block, self.blocks[int(name.split(".")[1])]), name.split(".")[2]
-        heads = (block.num_heads, block.num_kv_heads, block.num_kv_heads)
-        inner = block.up.shape[0] // 2
-        return {"qkv": [count * block.head_dim for count in heads], "up": [inner, inner]}.get(kind)
-
     def forward(self, h: Tensor, embeds: Tensor | None, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """States [N, D] at `positions` [N], and embeddings [N, D] of the token behind each -> [N, D]."""
         h = h.to(self.dtype)
@@ -120,11 +118,19 @@ class Stem(nn.Module):
 def begin_stem(stem: Stem, seed: int) -> None:
     """In place: norms of ones; what is added to a state begins as zeros, everything before it as noise."""
     generator = torch.Generator().manual_seed(seed)
-    for name, parameter in stem.named_parameters():
-        kind = name.split(".")[-2]
+    for block in stem.blocks:
+        begin_block(block, generator)
+    for parameter in stem.joins.parameters():
+        parameter.fill_(1 if parameter.dim() == 1 else 0)
+
+
+@torch.no_grad()
+def begin_block(block: nn.Module, generator: torch.Generator) -> None:
+    """In place: the same for one block."""
+    for name, parameter in block.named_parameters():
         if parameter.dim() == 1:
             parameter.fill_(1)
-        elif kind in ("qkv", "up"):
+        elif name.split(".")[0] in ("qkv", "up"):
             parameter.copy_(torch.randn(parameter.shape, generator=generator) * parameter.shape[1] ** -0.5)
         else:
             parameter.zero_()

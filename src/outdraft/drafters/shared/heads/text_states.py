@@ -42,12 +42,20 @@ class _Text:
 
 
 class TextStates:
-    """By sequence. Prepares the stem for inference. `norm`: what is done to states [n, D] before it reads them."""
+    """By sequence. Prepares the stem for inference. `norm`: what is done to states [n, D] before it reads them;
+    `finish`: to the outputs [n, D] that heads read, once for each."""
 
-    def __init__(self, stem: Stem, config: StemConfig, norm: Callable[[Tensor], Tensor], port: TargetPort) -> None:
+    def __init__(
+        self,
+        stem: Stem,
+        config: StemConfig,
+        norm: Callable[[Tensor], Tensor],
+        port: TargetPort,
+        finish: Callable[[Tensor], Tensor] | None = None,
+    ) -> None:
         facts = port.facts
         stem.exact = True
-        self._stem, self._tap, self._norm, self._port = stem, config.tap, norm, port
+        self._stem, self._tap, self._norm, self._port, self._finish = stem, config.tap, norm, port, finish
         self._cache = DraftCache(
             config.num_stem_layers, config.stem_kv_heads, config.stem_head_dim, facts.dtype, facts.device,
             facts.max_len, exact=True,
@@ -81,7 +89,7 @@ class TextStates:
         return text is not None and text.end == len(seq.tokens) - 1 and text.end > text.first
 
     def of(self, seqs: Seq[Sequence]) -> Tensor:
-        """The states that the heads read, one a sequence: [n, D]."""
+        """What the heads read, one a sequence: [n, D], or what `finish` made of it."""
         waiting = [i for i in dict.fromkeys(seq.id for seq in seqs) if self._texts[i].tokens]
         if waiting:
             self._read(waiting)
@@ -115,7 +123,9 @@ class TextStates:
             embeds = self._port.layers.embed(ids, positions + 1)
         states = torch.cat([part for text in texts for part in text.states])
         outputs = self._stem(self._norm(states), embeds, positions, self._cache.extend(seqs, counts))
-        for seq, text, stop in zip(seqs, texts, accumulate(counts), strict=True):
+        outputs = outputs[[stop - 1 for stop in accumulate(counts)]]  # [B, D]
+        outputs = outputs if self._finish is None else self._finish(outputs)
+        for seq, text, output in zip(seqs, texts, outputs, strict=True):
             self._cache.keep(seq, range(len(text.tokens)))
             text.num_read += len(text.tokens)
-            text.output, text.tokens, text.states = outputs[stop - 1], [], []
+            text.output, text.tokens, text.states = output, [], []

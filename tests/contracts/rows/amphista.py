@@ -1,0 +1,14 @@
+"""Heads that see each other: trees, and chains that are drawn."""
+
+from contracts.sides import random_heads, stutterer, untrained_heads
+
+from outdraft.testing.spec_table import DrafterRow
+
+heads = random_heads("amphista")
+
+ROWS = [
+    DrafterRow(drafter="amphista", side=heads),
+    DrafterRow(drafter="amphista", label="chain", side=heads, options={"width": 1, "sample": "match"}),
+]
+GROUNDS = [DrafterRow(drafter="amphista", target=stutterer, side=untrained_heads("amphista"))]
+LEARNING = {"alone": {"bidirectional": False}}
