@@ -124,5 +124,9 @@ class LearnMethod(Generic[Options, Target]):
     def is_named(self, config: Mapping[str, Any]) -> bool:
         """Whether this config.json is that of a head of this kind."""
         listed = config.get("architectures")
-        said = [config.get("model_type"), config.get("speculators_model_type"), *(listed if isinstance(listed, list) else ())]
+        said = [
+            config.get("model_type"),
+            config.get("speculators_model_type"),
+            *(listed if isinstance(listed, list) else ()),
+        ]
         return self.model_type is not None and self.model_type in said
