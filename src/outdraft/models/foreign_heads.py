@@ -3,7 +3,8 @@
 Nothing is believed that the files claim: names and shapes are compared with the network's before anything is copied.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,9 +15,10 @@ from torch import Tensor, nn
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.models.load import read_json
+from outdraft.models.naming import Entry, stored_shapes
 from outdraft.models.port import TargetFacts
 from outdraft.weights.pickled import read_pickled
-from outdraft.weights.safetensors import TensorStore, read_tensors
+from outdraft.weights.safetensors import TensorStore, read_tensors, save_tensors
 
 Net = TypeVar("Net", bound=nn.Module)
 _TYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
@@ -54,26 +56,38 @@ def find_tensors(directory: Path, files: Seq[str], prefix: str = "") -> dict[str
     return {name.removeprefix(prefix): store[name] for name in store if name.startswith(prefix)}
 
 
-def fill_head(net: Net, tensors: Mapping[str, Tensor], what: str) -> Net:
-    """Copy tensors into the parameters of these names. Raises `ModelLoadError` for the first that does not fit.
+def fill_head(net: Net, tensors: Mapping[str, Tensor], table: Iterable[Entry], what: str) -> Net:
+    """Copy another project's tensors into the network. Raises `ModelLoadError` for the first that does not fit.
 
-    what: the head and where it is, for the message.
+    table: every parameter's name there. what: the head and where it is, for the message.
     """
-    own = dict(net.named_parameters())
-    for name, parameter in own.items():
-        if name not in tensors:
-            raise ModelLoadError(f"{what}: a tensor is missing ({name} of the network)")
-        if tensors[name].shape != parameter.shape:
-            raise ModelLoadError(
-                f"{what}: {name} of the network has the shape {list(parameter.shape)}, and the file's tensor "
-                f"{list(tensors[name].shape)}"
-            )
-    if unknown := sorted(tensors.keys() - own.keys()):
-        raise ModelLoadError(f"{what}: {len(unknown)} tensors have no meaning here ({', '.join(unknown[:3])})")
+    own, left = dict(net.named_parameters()), dict(tensors)
     with torch.no_grad():
-        for name, parameter in own.items():
-            parameter.copy_(tensors[name])
+        for entry in table:
+            parameter = own.pop(entry.ours)
+            for name, shape in zip(entry.theirs, stored_shapes(entry, tuple(parameter.shape)), strict=True):
+                if name not in left:
+                    raise ModelLoadError(f"{what}: the tensor {name} is missing")
+                if tuple(left[name].shape) != shape:
+                    raise ModelLoadError(f"{what}: {name} has the shape {list(left[name].shape)}, not {list(shape)}")
+            parameter.copy_(entry.join([left.pop(name) for name in entry.theirs]))
+    assert not own, own.keys()
+    if left:
+        raise ModelLoadError(f"{what}: {len(left)} tensors have no meaning here ({', '.join(sorted(left)[:3])})")
     return net.eval().requires_grad_(False)
+
+
+def told_apart(net: nn.Module, table: Iterable[Entry]) -> dict[str, Tensor]:
+    """The network's parameters under another project's names."""
+    own = dict(net.named_parameters())
+    return {name: part for entry in table for name, part in entry.split(own[entry.ours].detach()).items()}
+
+
+def save_foreign(told: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
+    """Write a file of tensors, and config.json beside it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    (path.parent / "config.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+    save_tensors(tensors, path)
 
 
 def read_head(

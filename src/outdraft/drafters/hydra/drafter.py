@@ -11,7 +11,7 @@ from torch import Tensor
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.hydra.net import load_hydra
+from outdraft.drafters.hydra.formats import FILES, load
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.networks.exact import make_exact
@@ -24,9 +24,7 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     """Load the heads. Raises `CapabilityError` for those of another target."""
     if options.model is None:
         raise ConfigError("hydra needs the heads of its target: model=DIR, made by `outdraft train hydra`")
-    facts = port.facts
-    net = load_hydra(resolve(options.model), facts.dtype, facts.device)
-    net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Hydra heads")
+    net = load(resolve(options.model, also=FILES), port.facts, port.facts.dtype)
     make_exact(net)
 
     def ask(states: Tensor, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:

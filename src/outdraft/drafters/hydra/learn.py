@@ -13,10 +13,12 @@ from torch import Tensor
 
 from outdraft.core.learner import LearnMethod, Lesson
 from outdraft.core.ranges import check_range
+from outdraft.drafters.hydra import formats
 from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_hydra, save_hydra
 from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, stem_outputs, widen_into
 from outdraft.drafters.shared.heads.stem import begin_stem, stem_sizes
 from outdraft.models.base import Decoder
+from outdraft.models.port import facts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,8 +75,7 @@ def new(options: HydraLearning, target: Decoder, seed: int) -> HeadLearner:
 
 def load(options: HydraLearning, target: Decoder, directory: Path) -> HeadLearner:
     """Heads that were trained before. Raises `CapabilityError` for those of another target."""
-    net, known = load_hydra(directory, torch.float32, target.device), target.config
-    net.config.require(known.num_layers, known.hidden_size, known.vocab_size, whose="Hydra heads")
+    net = formats.load(directory, facts_of(target), torch.float32)
     return learner(net.train().requires_grad_(True), target, options)
 
 
@@ -88,5 +89,5 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
 
 LEARN = LearnMethod(
     summary="heads on the target's last state, each of which knows the tokens before", options=HydraLearning, new=new,
-    load=load, drafts={"width": 1, "sample": "match"}, model_type=MODEL_TYPE, inflate=inflate,
+    load=load, drafts={"width": 1, "sample": "match"}, model_type=MODEL_TYPE, formats=formats.FORMATS, inflate=inflate,
 )  # fmt: skip

@@ -32,6 +32,8 @@ class HydraConfig(StemConfig):
     """The sizes of all heads, of each, and of the layer below them, if there is one."""
 
     num_layers: int = 1  # of a head: one that mixes, and residual ones behind it
+    bypass: bool = False  # A cat(h, e_0, ..., e_i) + a in place of h, as the authors publish it
+    projection_bias: bool = False  # the same
 
 
 class HydraNet(nn.Module):
@@ -47,11 +49,14 @@ class HydraNet(nn.Module):
         self.mixers = nn.ModuleList(
             Linear((head + 2) * width, width, True, dtype, place) for head in range(config.num_heads)
         )
+        self.bypasses = nn.ModuleList(
+            Linear((head + 2) * width, width, True, dtype, place) for head in range(config.num_heads * config.bypass)
+        )
         self.layers = nn.ModuleList(
             residuals(max(0, config.num_layers - 1), width, dtype, place) for _ in range(config.num_heads)
         )
         self.projections = nn.ModuleList(
-            Linear(width, config.vocab_size, False, dtype, place) for _ in range(config.num_heads)
+            Linear(width, config.vocab_size, config.projection_bias, dtype, place) for _ in range(config.num_heads)
         )
 
     def states(self, h: Tensor, embeds: Seq[Tensor]) -> Tensor:
@@ -62,8 +67,9 @@ class HydraNet(nn.Module):
         head = len(embeds) - 1
         mixer = cast(Linear, self.mixers[head])
         own = h.to(mixer.weight.dtype)
-        mixed = mixer(torch.cat([own, *(one.to(own.dtype) for one in embeds)], -1))
-        out: Tensor = self.layers[head](own + rowwise(F.silu, mixed))
+        known = torch.cat([own, *(one.to(own.dtype) for one in embeds)], -1)
+        straight = self.bypasses[head](known) if self.config.bypass else own
+        out: Tensor = self.layers[head](straight + rowwise(F.silu, mixer(known)))
         return out
 
     def logits(self, states: Tensor, head: int) -> Tensor:

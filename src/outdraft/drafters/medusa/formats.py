@@ -7,21 +7,29 @@ The number of heads and layers is that of the file: published configurations are
 target's state behind its final norm, as ours do.
 """
 
-import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
 from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import fill_head, find_tensors, holds, read_config, read_head, stored_dtype
+from outdraft.models.foreign_heads import (
+    fill_head,
+    find_tensors,
+    holds,
+    read_config,
+    read_head,
+    save_foreign,
+    stored_dtype,
+    told_apart,
+)
+from outdraft.models.naming import Entry, linear
 from outdraft.models.port import TargetFacts
-from outdraft.weights.safetensors import save_tensors
 
 FILES, PREFIX = ("medusa_lm_head.safetensors", "medusa_lm_head.pt"), "medusa_head."
 
@@ -50,30 +58,27 @@ def _read_published(directory: Path, facts: TargetFacts, dtype: torch.dtype | No
         num_layers=last[0],
     )  # fmt: skip
     net = MedusaNet(config, dtype or projection.dtype, facts.device)
-    return fill_head(net, {_ours(name, last[0]): one for name, one in found.items()}, f"Medusa heads in {directory}")
+    return fill_head(net, found, _table(config), f"Medusa heads in {directory}")
 
 
-def _ours(name: str, num_layers: int) -> str:
-    head, _, rest = name.partition(".")
-    return f"projections.{head}.weight" if rest == f"{num_layers}.weight" else f"layers.{head}.{rest}"
+def _table(config: MedusaConfig) -> Iterator[Entry]:
+    """Where each of our parameters stands in their file."""
+    for head in range(config.num_heads):
+        for layer in range(config.num_layers):
+            yield from linear(f"layers.{head}.{layer}.linear", [f"{head}.{layer}.linear"], True)
+        yield from linear(f"projections.{head}", [f"{head}.{config.num_layers}"], False)
 
 
 def _write_published(net: MedusaNet, target: Decoder, target_name: str, directory: Path) -> None:
     """config.json and medusa_lm_head.safetensors. Raises `CapabilityError` for heads of an inflated target."""
     if net.config.scale != 1:
         raise CapabilityError("heads of an inflated target scale its states, which the published layout cannot say")
-    count = net.config.num_layers
     told: dict[str, Any] = {
-        "base_model_name_or_path": target_name, "medusa_num_heads": net.config.num_heads, "medusa_num_layers": count,
-        "hidden_size": net.config.hidden_size, "vocab_size": net.config.vocab_size,
+        "base_model_name_or_path": target_name, "medusa_num_heads": net.config.num_heads,
+        "medusa_num_layers": net.config.num_layers, "hidden_size": net.config.hidden_size,
+        "vocab_size": net.config.vocab_size,
     }  # fmt: skip
-    directory.mkdir(parents=True, exist_ok=True)
-    (directory / "config.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    tensors: dict[str, Tensor] = {}
-    for name, parameter in net.named_parameters():
-        kind, head, *rest = name.split(".")
-        tensors[".".join([head, *rest] if kind == "layers" else [head, str(count), *rest])] = parameter
-    save_tensors(tensors, directory / FILES[0])
+    save_foreign(told, told_apart(net, _table(net.config)), directory / FILES[0])
 
 
 def _read_ours(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> MedusaNet:

@@ -124,7 +124,7 @@ def widen_into(big: nn.Module, small: nn.Module, *, hidden_size: int, width: int
         own = small.get_parameter(name)
         block = next((found for prefix, found in blocks.items() if name.startswith(f"{prefix}.")), None)
         if name.startswith("projections"):
-            parameter.copy_(own.repeat(1, width) / width)
+            parameter.copy_(own.repeat(1, width) / width if own.dim() == 2 else own)
         elif block is not None:
             parameter.copy_(widen(own, width, 1, _heights(block, name.split(".")[-2])))
         elif name.endswith("places"):  # states of their own, not maps

@@ -35,6 +35,7 @@ class StemConfig(HeadConfig):
     stem_inner: int = 0  # width of the feed-forward part
     stem_rope_theta: float = 10000.0
     stem_norm_eps: float = 1e-5
+    stem_norm: bool = False  # behind the last layer, as published prefix layers have it
 
 
 def stem_sizes(target: ModelConfig, num_layers: int) -> dict[str, Any]:
@@ -90,6 +91,7 @@ class Stem(nn.Module):
         self.joins = nn.ModuleDict(
             {str(i): Join(config.hidden_size, config.stem_norm_eps, dtype, device) for i in sorted(told)}
         )
+        self.norm = RMSNorm(config.hidden_size, config.stem_norm_eps, dtype, device) if config.stem_norm else None
         self.rope = Rope(shape.rope)
 
     @property
@@ -111,7 +113,8 @@ class Stem(nn.Module):
                 assert embeds is not None
                 h = self.joins[str(i)](h, embeds)
             h = block(h, rotation, ctx, self.exact)[0]
-        return h
+        out: Tensor = h if self.norm is None else self.norm(h)
+        return out
 
 
 @torch.no_grad()

@@ -1,0 +1,167 @@
+"""Hydra's heads on disk: ours, and as the authors publish them (https://github.com/zankner/Hydra).
+
+    hydra_lm_head.pt    hydra_mlp.{head}.0.{linear, res_connection}.{weight, bias}, hydra_mlp.{head}.{layer}.linear...,
+                        hydra_lm_head.{head}.{weight, bias}
+    Hydra++             the layers at 1, 3, 5, ..., the projection at .1 (places of dropout lie between them), and
+                        prefix_embeding_layer (spelled so), one decoder layer with its norm
+
+Grounded heads of the architectures "mlp" and "prefix-mlp" are read; the numbers of heads and layers are the file's.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.core.head_format import HeadFormat
+from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_hydra, save_hydra
+from outdraft.drafters.shared.heads.stem import shape_of
+from outdraft.models.base import Decoder
+from outdraft.models.foreign_heads import (
+    fill_head,
+    find_tensors,
+    read_config,
+    read_head,
+    save_foreign,
+    stored_dtype,
+    told_apart,
+)
+from outdraft.models.llama import layer_entries
+from outdraft.models.naming import Entry, linear
+from outdraft.models.port import TargetFacts
+
+FILES = ("hydra_lm_head.safetensors", "hydra_lm_head.pt")
+_PREFIX = "prefix_embeding_layer"
+_TABLES = ("input_embed_fn.weight", f"{_PREFIX}.embed_tokens.weight")  # the target's embeddings; one that nobody reads
+_KNOWN: Mapping[str, tuple[Any, ...]] = {
+    "hydra_head_arch": ("mlp", "prefix-mlp"), "grounded_heads": (True,), "hidden_state_offset": (0,),
+}  # fmt: skip
+
+
+def _published(directory: Path) -> bool:
+    return any((directory / name).exists() for name in FILES)
+
+
+def _read_published(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> HydraNet:
+    """The heads for a target of these facts. The prefix layer has the target's own kind of attention."""
+    told, found = read_config(directory), find_tensors(directory, FILES)
+    for key, known in _KNOWN.items():
+        if (value := told.get(key, known[0])) not in known:
+            raise CapabilityError(f"{directory}: heads with {key}={value!r} are not read; known: {known}")
+    for name in _TABLES:
+        found.pop(name, None)
+    layers = {int(one[1]) for name in found if (one := re.match(r"hydra_mlp\.0\.(\d+)\.", name))}
+    heads = {int(one[1]) for name in found if (one := re.match(r"hydra_lm_head\.(\d+)\.", name))}
+    projection = found.get("hydra_lm_head.0.weight", found.get("hydra_lm_head.0.1.weight"))
+    if projection is None or not layers:
+        raise ModelLoadError(f"{directory} holds no Hydra heads: it has no hydra_mlp.0 and hydra_lm_head.0")
+    if projection.dim() != 2 or projection.shape != (facts.vocab_size, facts.hidden_size):
+        raise CapabilityError(
+            f"the Hydra heads in {directory} have projections {list(projection.shape)} and cannot draft for a target "
+            f"of vocabulary {facts.vocab_size} and width {facts.hidden_size}: they belong to their own target"
+        )
+    config = HydraConfig(
+        tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(heads),
+        num_layers=len(layers), bypass=True, projection_bias=True, **_stem(found, told, facts),
+    )  # fmt: skip
+    plain = _straight(config)
+    if all(name in found and torch.equal(found[name], tensor.to(found[name])) for name, tensor in plain.items()):
+        found = {name: tensor for name, tensor in found.items() if name not in plain}  # h is handed through: no bypass
+        config = replace(config, bypass=False, projection_bias=False)
+    net = HydraNet(config, dtype or projection.dtype, facts.device)
+    return fill_head(net, found, _table(config), f"Hydra heads in {directory}")
+
+
+def _stem(found: Mapping[str, Tensor], told: Mapping[str, Any], facts: TargetFacts) -> dict[str, Any]:
+    """The sizes of the prefix layer, by its tensors and its target."""
+    gate, q = (found.get(f"{_PREFIX}.layers.0.{name}.weight") for name in ("mlp.gate_proj", "self_attn.q_proj"))
+    if gate is None or q is None:
+        return {}
+    return {
+        "num_stem_layers": 1, "stem_heads": q.shape[0] // facts.head_dim, "stem_kv_heads": facts.num_kv_heads,
+        "stem_head_dim": facts.head_dim, "stem_inner": gate.shape[0], "stem_norm": True,
+        "stem_rope_theta": float(told.get("rope_theta", 10000.0)),
+        "stem_norm_eps": float(told.get("rms_norm_eps", 1e-6)),
+    }  # fmt: skip
+
+
+def _table(config: HydraConfig) -> Iterator[Entry]:
+    """Where each of our parameters stands in their file."""
+    first, step, behind = (1, 2, ".1") if config.num_stem_layers else (0, 1, "")
+    for head in range(config.num_heads):
+        layer = f"hydra_mlp.{head}.{first}"
+        yield from linear(f"mixers.{head}", [f"{layer}.linear"], True)
+        if config.bypass:
+            yield from linear(f"bypasses.{head}", [f"{layer}.res_connection"], True)
+        for i in range(1, config.num_layers):
+            yield from linear(f"layers.{head}.{i - 1}.linear", [f"hydra_mlp.{head}.{first + step * i}.linear"], True)
+        yield from linear(f"projections.{head}", [f"hydra_lm_head.{head}{behind}"], config.projection_bias)
+    if config.num_stem_layers:
+        yield from layer_entries("stem.blocks.0", f"{_PREFIX}.layers.0", shape_of(config))
+        yield Entry(ours="stem.norm.weight", theirs=(f"{_PREFIX}.norm.weight",))
+
+
+def _write_published(net: HydraNet, target: Decoder, target_name: str, directory: Path) -> None:
+    """config.json and hydra_lm_head.safetensors. Raises `CapabilityError` for what the layout cannot say."""
+    config = net.config
+    if config.scale != 1:
+        raise CapabilityError("heads of an inflated target scale its states, which the published layout cannot say")
+    if config.num_stem_layers and not config.stem_norm:
+        raise CapabilityError("the published prefix layer has a norm behind it, and that of these heads has none")
+    made = told_apart(net, _table(config))
+    if not config.bypass:
+        dtype = next(net.parameters()).dtype
+        made |= {name: tensor.to(dtype) for name, tensor in _straight(config).items()}
+    told: dict[str, Any] = {
+        "base_model_name_or_path": target_name, "hydra_num_heads": config.num_heads,
+        "hydra_num_layers": config.num_layers, "hydra_head_arch": "prefix-mlp" if config.num_stem_layers else "mlp",
+        "grounded_heads": True, "hidden_state_offset": 0,
+    }  # fmt: skip
+    if config.num_stem_layers:
+        told |= {"rope_theta": config.stem_rope_theta, "rms_norm_eps": config.stem_norm_eps}
+    save_foreign(told, made, directory / FILES[0])
+
+
+def _straight(config: HydraConfig) -> dict[str, Tensor]:
+    """What the layout has and our plain heads have not: a bypass that hands h through, and biases of zero."""
+    width, first, behind = config.hidden_size, *((1, ".1") if config.num_stem_layers else (0, ""))
+    found: dict[str, Tensor] = {}
+    for head in range(config.num_heads):
+        bypass = f"hydra_mlp.{head}.{first}.res_connection"
+        found[f"{bypass}.weight"] = torch.eye(width, (head + 2) * width)
+        found[f"{bypass}.bias"] = torch.zeros(width)
+        found[f"hydra_lm_head.{head}{behind}.bias"] = torch.zeros(config.vocab_size)
+    return found
+
+
+def _is_ours(directory: Path) -> bool:
+    return read_config(directory).get("model_type") == MODEL_TYPE
+
+
+def _read_ours(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> HydraNet:
+    net = load_hydra(directory, dtype or stored_dtype(directory), facts.device)
+    net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Hydra heads")
+    return net
+
+
+FORMATS: tuple[HeadFormat[HydraNet, TargetFacts, Decoder], ...] = (
+    HeadFormat(
+        name="hydra", summary="the authors' layout: hydra_lm_head.pt", matches=_published, read=_read_published,
+        write=_write_published,
+    ),
+    HeadFormat(
+        name="outdraft", summary="ours", matches=_is_ours, read=_read_ours,
+        write=lambda net, target, name, directory: save_hydra(net, directory),
+        served={"outdraft": "outdraft generate {target} --drafter hydra --drafter-options model={out}"},
+    ),
+)  # fmt: skip
+
+
+def load(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> HydraNet:
+    """The heads in a directory of any layout. Raises `ModelLoadError`, and `CapabilityError` for another target's."""
+    return read_head(directory, FORMATS, facts, dtype, what="Hydra heads")
