@@ -14,7 +14,7 @@ from outdraft.core.errors import OutdraftError
 from outdraft.core.registry import find, find_learner, learner_names, make_options
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.check import Checked, Promise, Terms, measure, promise
+from outdraft.training.check import Terms, measure, promise
 from outdraft.training.draft import DraftObjective, Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.losses import forward_kl
@@ -157,12 +157,9 @@ def test_the_engine_does_what_the_trainer_says(name, temperature, target, tmp_pa
     said = promise(learner, teacher, tmp_path / "target", terms)
     options = {"model": str(tmp_path / "draft"), **method.drafts}
     seen = measure(method.drafter or CASES[name][0], options, tmp_path / "target", terms, dtype="float32")
-    promised = Promise(terms=terms, tau=said.tau, standard_error=said.standard_error, conditional=())
-    if temperature == 0:
-        assert Checked(promise=promised, measured=seen).holds, (said.tau, seen.tau)
-    else:  # of so many kinds one is always two standard errors off; four are a fault
-        assert abs(seen.tau - said.tau) < 4 * hypot(said.standard_error, seen.standard_error), (said.tau, seen.tau)
-    assert abs(seen.tau - said.tau) < (0.01 if temperature == 0 else 0.15) * said.tau
+    far, chance = abs(seen.tau - said.tau), hypot(seen.standard_error, said.standard_error)
+    assert far < (0.01 * said.tau if temperature == 0 else 4 * chance), (said.tau, seen.tau, chance)  # of many cases
+    assert temperature == 0 or chance < 0.03 * said.tau  # so that it can tell
 
 
 @pytest.mark.parametrize("name", LEARNERS)
