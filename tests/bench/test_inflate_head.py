@@ -10,6 +10,7 @@ from contracts.rows.early_exit import exit_head
 from contracts.rows.hydra import heads as hydra_heads
 from contracts.rows.hydra import plus as hydra_plus
 from contracts.rows.medusa import heads as medusa_heads
+from contracts.rows.redrafter import heads as redrafter_head
 from drafters.drafting import make, sequence
 
 from outdraft.bench.inflate_head import inflate_head, method_of
@@ -46,6 +47,7 @@ def guess(target_dir, name, head_dir, **options):
     ("eagle3", eagle3_net, {"width": 3, "nodes": 12}), ("eagle3", eagle3_trimmed, {"width": 3, "nodes": 12}),
     ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
     ("hydra", hydra_plus, {"width": 3, "nodes": 12}), ("amphista", amphista_heads, {"width": 3, "nodes": 12}),
+    ("redrafter", redrafter_head, {"width": 3, "nodes": 12}),
 ])  # fmt: skip
 def test_guesses_are_the_small_pairs(name, make_head, options, width, depth, tie, tmp_path):
     target = random_decoder(tiny_config(layers=3, tie=tie), dtype=torch.float64)

@@ -6,14 +6,13 @@ tree is asked about by itself.
 
 from collections.abc import Sequence as Seq
 
-import torch
 from torch import Tensor
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.hydra.formats import FILES, load
 from outdraft.drafters.shared.heads.config import HeadOptions
-from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
+from outdraft.drafters.shared.heads.drafter import HeadDrafter, embedded_paths, states_of
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
 from outdraft.models.port import TargetPort
@@ -29,10 +28,7 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
 
     def ask(states: Tensor, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
         """The head behind each path, which reads the embeddings of all of it."""
-        length = len(paths[0])
-        places = [[seq.position(len(seq.tokens) - 1) + i for i in range(length)] for seq in seqs]
-        embeds = port.layers.embed(torch.tensor(paths).flatten(), torch.tensor(places).flatten())
-        return net.logits(net.states(states, embeds.view(len(seqs), length, -1).unbind(1)), length - 1)
+        return net.logits(net.states(states, embedded_paths(port, seqs, paths)), len(paths[0]) - 1)
 
     return HeadDrafter(
         options, net.config, ask, states_of(net.config, port, net.stem), (module_weights(net, native=False),)

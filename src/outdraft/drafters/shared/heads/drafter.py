@@ -8,6 +8,7 @@ from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from typing import Protocol
 
+import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
@@ -76,6 +77,14 @@ def states_of(
         return LastStates(config.tap, norm)
     assert isinstance(config, StemConfig)
     return TextStates(stem, config, norm, port, finish)
+
+
+def embedded_paths(port: TargetPort, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Seq[Tensor]:
+    """The target's embeddings of paths of one length, each of which begins at its text's pending token: [n, D] each."""
+    length = len(paths[0])
+    places = [[seq.position(len(seq.tokens) - 1) + i for i in range(length)] for seq in seqs]
+    embeds = port.layers.embed(torch.tensor(paths).flatten(), torch.tensor(places).flatten())
+    return embeds.view(len(seqs), length, -1).unbind(1)
 
 
 class HeadDrafter:

@@ -1,0 +1,13 @@
+"""A recurrent head: beams, and chains that are drawn."""
+
+from contracts.sides import random_heads, stutterer, untrained_heads
+
+from outdraft.testing.spec_table import DrafterRow
+
+heads = random_heads("redrafter")
+
+ROWS = [
+    DrafterRow(drafter="redrafter", side=heads),
+    DrafterRow(drafter="redrafter", label="chain", side=heads, options={"width": 1, "sample": "match"}),
+]
+GROUNDS = [DrafterRow(drafter="redrafter", target=stutterer, side=untrained_heads("redrafter"))]
