@@ -24,6 +24,8 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path):
     told = json.loads(ran.out)
     assert ran.code == 0 and told["read"] == 20 == told["done"] + told["failed"] + told["skipped"]
     words = ("train", "draft_model", "--target", tiny, "--data", answers, "--out", out, *LOOP, "--recipe")
+    own = outdraft(*words[:-1], "--loss", "sequence_kd=1", "--dry-run", "--json")
+    assert own.code == 0, own.err
     (tmp_path / "plan.toml").write_text(
         "depth = 3\nheld_out = 0.3\n[loop]\nlr = 0.002\n[loss]\ntotal_variation = 1.0\n"
     )
@@ -69,6 +71,14 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path):
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--options", "num_step=2"), "num_steps"),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--loss", "kl=1"), "is unknown"),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--loop", "lrr=1"), "did you mean 'lr'"),
+        (
+            ("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--loss", "sequence_kd=1"),
+            "sequence_kd learns",
+        ),
+        (
+            ("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--loss", "smooth_l1=1"),
+            "smooth_l1 compares",
+        ),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--init", "TINY"), "EAGLE network"),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--resume"), "nothing to resume"),
         (("eagle", "--target", "TINY", "--out", "TINY", "--data", "TEXTS"), "is what the training reads"),

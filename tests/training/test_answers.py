@@ -9,7 +9,7 @@ from outdraft.engine.llm import LLM
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.answers import Asking, prompts_of, write_answers
-from outdraft.training.corpus import open_corpus
+from outdraft.training.corpus import open_corpus, require_own_texts
 
 ASKING = Asking(temperatures=(1.0, 0.0), max_tokens=6, seed=5)
 
@@ -86,3 +86,20 @@ def test_prompts_are_what_comes_before_the_answer(tmp_path):
     path.write_text("".join(json.dumps(one) + "\n" for one in records))
     assert list(prompts_of([path], None, 2)) == [[1, 2], [4, 5], None]
     assert list(prompts_of([path], None, 0)) == [[1, 2], None, None]
+
+
+def test_answers_say_who_wrote_them_and_sequence_kd_wants_to_know(llm, tmp_path):
+    path = tmp_path / "x.jsonl"
+    write_answers(llm, [[1, 2], [3, 4]], ASKING, path, lambda line: None, target="ours")
+    with pytest.raises(ConfigError, match="answers of another target"):
+        write_answers(llm, [[1, 2], [3, 4], [5, 6]], ASKING, path, lambda line: None, target="theirs")
+    _, _, told = open_corpus([path], None, 61, tmp_path / "cache", held_out=0.0)
+    assert told.writers == {"ours": 2}
+    require_own_texts(told, "ours")
+    with pytest.raises(ConfigError, match="2 of 2 examples are not known to be written by it"):
+        require_own_texts(told, "theirs")
+    with path.open("a") as out:
+        out.write('{"token_ids": [1, 2, 3]}\n')
+    _, _, told = open_corpus([path], None, 61, tmp_path / "cache", held_out=0.0)
+    with pytest.raises(ConfigError, match="1 of 3 examples"):
+        require_own_texts(told, "ours")

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from outdraft.core.learner import Guess, Lesson, Outlook
+from outdraft.core.learner import Features, Guess, Lesson, Outlook
 from outdraft.training.compare import accepted, compare
-from outdraft.training.losses import LOSSES, forward_kl, logs, total_variation
+from outdraft.training.losses import LOSSES, forward_kl, logs, smooth_l1, total_variation
 
 VOCAB, WIDTH = 11, 6
 
@@ -41,13 +41,15 @@ def outlook_of(head, states, rows, **more):
 @pytest.mark.parametrize("chunk", [1, 3 * VOCAB, 1 << 20])
 def test_the_loss_is_the_weighted_mean_whatever_the_chunk(scene, chunk):
     lesson, logits_of, head, states, rows = scene
-    loss, rates = compare(outlook_of(head, states, rows), lesson, logits_of, forward_kl, chunk=chunk)
-    expected, seen = 0.0, []
+    found = compare(outlook_of(head, states, rows), lesson, logits_of, forward_kl, chunk=chunk)
+    loss, rates = found.loss, found.rates
+    expected, weight, seen = 0.0, 0.0, []
     for s, r, w in zip(states, rows, (1.0, 0.5), strict=True):
         kept = lesson.counts[r]
         p, q = logs(logits_of(lesson.states[r][kept])), logs(head(s[kept]))
-        expected = expected + w / 1.5 * forward_kl(p, q, None).mean()
+        expected, weight = expected + w * forward_kl(p, q, None).sum(), weight + w * int(kept.sum())
         seen.append(1 - total_variation(p, q, None).mean())
+    expected = expected / weight
     torch.testing.assert_close(loss, expected)
     torch.testing.assert_close(torch.stack(rates), torch.stack(seen).detach())
     ours = torch.autograd.grad(loss, states, retain_graph=True)
@@ -63,7 +65,7 @@ def test_logits_of_one_chunk_are_held_at_once(scene):
         asked.append(len(x))
         return head(x)
 
-    loss, _ = compare(outlook_of(counted, states, rows), lesson, logits_of, forward_kl, chunk=4 * VOCAB)
+    loss = compare(outlook_of(counted, states, rows), lesson, logits_of, forward_kl, chunk=4 * VOCAB).loss
     made = len(asked)
     loss.backward()
     assert max(asked) <= 4 and len(asked) == 2 * made, "made again for the gradient, not kept"
@@ -73,7 +75,7 @@ def test_tokens_that_the_draft_cannot_say_have_no_cross_entropy(scene):
     lesson, logits_of, head, states, rows = scene
     kept = torch.tensor([0, 2, 3, 7, 9, 10])
     one = Outlook(guesses=[Guess(states=states[0], head=lambda x: head(x)[:, kept], rows=rows[0], vocab=kept)])
-    loss, _ = compare(one, lesson, logits_of, LOSSES["cross_entropy"])
+    loss = compare(one, lesson, logits_of, LOSSES["cross_entropy"]).loss
     tokens, log_q = lesson.ids[:, 1:].flatten(), logs(head(states[0].detach())[:, kept])
     known = kept.tolist()
     counted = [i for i in range(14) if lesson.counts[i]]
@@ -85,9 +87,8 @@ def test_tokens_that_the_draft_cannot_say_have_no_cross_entropy(scene):
 def test_a_trimmed_vocabulary_compares_what_it_can_say(scene, name):
     lesson, logits_of, head, states, rows = scene
     kept = torch.tensor([0, 2, 3, 7, 9, 10])
-    loss, rates = compare(
-        outlook_of(lambda x: head(x)[:, kept], states, rows, vocab=kept), lesson, logits_of, LOSSES[name]
-    )
+    found = compare(outlook_of(lambda x: head(x)[:, kept], states, rows, vocab=kept), lesson, logits_of, LOSSES[name])
+    loss, rates = found.loss, found.rates
     r = rows[0][lesson.counts]
     p = logits_of(lesson.states[r]).softmax(-1)
     q = torch.zeros_like(p).index_copy(1, kept, head(states[0].detach()[lesson.counts])[:, kept].softmax(-1))
@@ -98,11 +99,12 @@ def test_a_trimmed_vocabulary_compares_what_it_can_say(scene, name):
 def test_a_temperature_softens_both_and_keeps_the_size(scene):
     lesson, logits_of, head, states, rows = scene
     one = outlook_of(head, states[:1] * 2, rows[:1] * 2)
-    loss, rates = compare(one, lesson, logits_of, forward_kl, temperature=2.0)
+    found = compare(one, lesson, logits_of, forward_kl, temperature=2.0)
+    loss, rates = found.loss, found.rates
     kept = lesson.counts
     expected = 4 * forward_kl(logs(logits_of(lesson.states[kept]) / 2), logs(head(states[0][kept]) / 2), None).mean()
     torch.testing.assert_close(loss, expected)
-    assert float(rates[0]) == pytest.approx(float(compare(one, lesson, logits_of, forward_kl)[1][0]))
+    assert float(rates[0]) == pytest.approx(float(compare(one, lesson, logits_of, forward_kl).rates[0]))
 
 
 @pytest.mark.parametrize("trimmed", [False, True])
@@ -129,7 +131,29 @@ def test_nothing_to_guess_is_no_loss(scene):
     from dataclasses import replace
 
     silent = replace(lesson, counts=torch.zeros_like(lesson.counts))
-    loss, rates = compare(outlook_of(head, states, rows), silent, logits_of, forward_kl)
+    found = compare(outlook_of(head, states, rows), silent, logits_of, forward_kl)
+    loss, rates = found.loss, found.rates
     assert float(loss.detach()) == 0 and [float(rate) for rate in rates] == [0, 0]
     loss.backward()
     assert float(states[0].grad.abs().sum()) == 0, "a pass over a long prompt teaches nothing and breaks nothing"
+
+
+def test_states_count_where_guesses_do_beside_what_they_say(scene):
+    lesson, logits_of, head, states, rows = scene
+    guessed = torch.randn(14, WIDTH, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    true = torch.randn(14, WIDTH, generator=torch.Generator().manual_seed(6))
+    one = Guess(states=states[0], head=head, rows=rows[0], features=Features(guessed=guessed, true=true))
+    plain, both = (compare(Outlook(guesses=[one]), lesson, logits_of, forward_kl, features=w).loss for w in (0.0, 0.3))
+    kept = lesson.counts
+    torch.testing.assert_close(both - plain, 0.3 * smooth_l1(guessed[kept], true[kept]).mean())
+    (grad,) = torch.autograd.grad(both, guessed)
+    assert not grad[~kept].any() and grad[kept].any()
+
+
+def test_a_loss_beside_the_guesses_is_a_mean_over_them(scene):
+    lesson, logits_of, head, states, rows = scene
+    extra = torch.tensor(0.7)
+    one = outlook_of(head, states, rows)
+    beside = Outlook(guesses=one.guesses, extra=extra)
+    plain, more = (compare(outlook, lesson, logits_of, forward_kl).loss for outlook in (one, beside))
+    torch.testing.assert_close(more, plain + extra)

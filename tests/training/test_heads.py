@@ -1,10 +1,13 @@
 """Draft, exit head and EAGLE network: training makes them better, files keep them, unrolling means what it says."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from outdraft.cache.static import StaticCache
 from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
+from outdraft.core.learner import Features, Outlook
 from outdraft.drafters.draft_model import learn as draft_model
 from outdraft.drafters.eagle import learn as eagle
 from outdraft.drafters.eagle.net import load_eagle
@@ -13,7 +16,10 @@ from outdraft.drafters.early_exit.net import load_exit_head
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.cut import cut_decoder, every_third
 from outdraft.nn.context import CachedContext, CausalContext, Segment
-from tests.training.toys import draft_loop, draft_objective, rates, toy_decoder, trained_target
+from outdraft.training.draft import DraftObjective
+from outdraft.training.lessons import Teacher
+from outdraft.training.losses import forward_kl, mixed
+from tests.training.toys import draft_loop, draft_objective, lesson_rows, rates, rows, toy_decoder, trained_target
 
 EAGLE = eagle.EagleLearning(taps=(0, 1, 3), num_heads=2, num_kv_heads=1, head_dim=8, intermediate_size=32, num_steps=3)
 EXIT = early_exit.EarlyExitLearning(exit_layer=1, inner_size=32)
@@ -165,3 +171,27 @@ def test_a_causal_context_is_packed_rows_of_one_document():
     for plain, masked, theirs in zip(*results, strict=True):
         torch.testing.assert_close(plain, theirs, atol=1e-5, rtol=1e-4)
         torch.testing.assert_close(masked, theirs, atol=1e-5, rtol=1e-4)
+
+
+def test_a_draft_that_guesses_tokens_alone_has_no_loss_between_states(target):
+    learner = draft_model.new(SMALL, target, 5)
+    objective = DraftObjective(learner, Teacher(target, ()), forward_kl, features=1.0)
+    with pytest.raises(ConfigError, match="smooth_l1 compares the target's states"):
+        objective.total(lesson_rows(rows()))
+
+
+def test_a_draft_that_guesses_states_learns_them(target, tmp_path):
+    """The exit head's output taken for a guess of the target's last state."""
+
+    class Guessing(early_exit.EarlyExitLearner):
+        def look(self, lesson):
+            (guess,) = super().look(lesson).guesses
+            true = lesson.states[guess.rows]
+            return Outlook(guesses=[replace(guess, features=Features(guessed=guess.states, true=true))], recurs=True)
+
+    learner = Guessing(early_exit.new(EXIT, target, 0).module, target)
+    mix = mixed({"smooth_l1": 1.0})
+    objective = DraftObjective(learner, Teacher(target, learner.taps), mix.rows, features=mix.features)
+    before = rates(objective)
+    draft_loop(objective, tmp_path, steps=40).run()
+    assert rates(objective)[0] < 0.8 * before[0]

@@ -1,6 +1,7 @@
 """The loop: it learns, it saves bit for bit, it resumes as if nothing had happened, it ends when told to."""
 
 import json
+from dataclasses import replace
 
 import pytest
 import torch
@@ -11,7 +12,16 @@ from outdraft.training.checkpoint import load_state
 from outdraft.training.loop import BEST, CHECKPOINT, Evaluation
 from outdraft.training.pretrain import NextToken
 from outdraft.training.schedule import Schedule
-from tests.training.toys import draft_loop, draft_objective, rows, toy_config, toy_decoder, toy_loop
+from tests.training.toys import (
+    Lessons,
+    draft_loop,
+    draft_objective,
+    rows,
+    toy_config,
+    toy_decoder,
+    toy_loop,
+    toy_sampler,
+)
 
 
 def loss_of(objective) -> float:
@@ -128,8 +138,8 @@ def test_the_best_weights_are_kept_and_patience_ends_it(tmp_path):
 
 def test_a_step_whose_gradient_is_no_number_is_left_out(tmp_path):
     class Broken(NextToken):
-        def loss(self, rows):
-            return super().loss(rows) * torch.nan
+        def total(self, rows):
+            return super().total(rows) * torch.nan
 
     loop = toy_loop(Broken(toy_decoder()), tmp_path, steps=40)
     before = {name: one.detach().clone() for name, one in weights_of(loop).items()}
@@ -154,6 +164,36 @@ def test_only_the_same_run_goes_on(tmp_path):
         toy_loop(NextToken(toy_decoder()), tmp_path, about={"seed": 2}).resume()
     with pytest.raises(ConfigError, match="another network"):
         toy_loop(NextToken(toy_decoder(layers=2)), tmp_path, about={"seed": 1}).resume()
+
+
+def test_what_counts_weighs_the_same_in_whichever_pass_it_stands(tmp_path):
+    """Passes whose rows count differently many tokens: their sum is one pass over all of them."""
+
+    class Uneven(Lessons):
+        def rows(self, step, first, count, length):
+            made = super().rows(step, first, count, length)
+            number = torch.arange(first, first + count)[:, None]
+            return replace(made, counts=torch.arange(length - 1)[None] < 1 + 5 * number)
+
+    found, losses = [], []
+    for name, micro in (("whole", 64), ("parts", 16)):
+        target = toy_decoder(1).requires_grad_(False)
+        learner = new(EarlyExitLearning(exit_layer=1), target, 0)
+        data = Uneven(toy_sampler())
+        loop = toy_loop(
+            draft_objective(learner, target), tmp_path / name, data=data, batch_tokens=64, micro_tokens=micro
+        )
+        losses.append(loop._gradients())
+        found.append({name: one.grad.clone() for name, one in weights_of(loop).items() if one.grad is not None})
+        loop.optimizer.clear()
+        loop.objective.loss(data.rows(0, 0, 4, 17))[0].backward()
+        for key, one in found[-1].items():
+            torch.testing.assert_close(one, weights_of(loop)[key].grad, atol=1e-7, rtol=1e-4)
+        assert int(data.rows(0, 0, 4, 17).counts.sum()) == 1 + 6 + 11 + 16
+    assert losses[0] == pytest.approx(losses[1], rel=1e-5)
+    assert found[0] and any(float(one.abs().max()) > 1e-4 for one in found[0].values())
+    for name, one in found[0].items():
+        torch.testing.assert_close(one, found[1][name], atol=1e-7, rtol=1e-4)
 
 
 def test_a_run_that_ended_stays_ended(tmp_path):

@@ -10,12 +10,14 @@ from outdraft.training.losses import (
     hybrid,
     log_acceptance,
     logs,
+    mixed,
+    smooth_l1,
     soft_cross_entropy,
     total_variation,
     weighted,
 )
 
-DISTANCES = sorted(set(LOSSES) - {"soft_cross_entropy", "cross_entropy"})
+DISTANCES = sorted(set(LOSSES) - {"soft_cross_entropy", "cross_entropy", "sequence_kd"})
 
 
 def random(rows, vocab=9, seed=0):
@@ -62,7 +64,7 @@ def test_descending_on_a_loss_lowers_it(name):
         told().backward()
         optimizer.step()
     assert float(told().detach()) < before[0]
-    if name != "cross_entropy":  # which knows one token of p
+    if name not in ("cross_entropy", "sequence_kd"):  # which know one token of p
         assert float(acceptance(p, q).detach()) > before[1]
 
 
@@ -90,3 +92,40 @@ def test_a_weighted_sum():
         weighted({"forward_k": 1.0})
     with pytest.raises(ConfigError, match="nothing would be learned"):
         weighted({"forward_kl": 0.0})
+    with pytest.raises(ConfigError, match="'smooth_l1' is unknown"):
+        weighted({"smooth_l1": 1.0})
+
+
+def test_smooth_l1_is_its_formula_and_its_gradient_that_of_differences():
+    generator = torch.Generator().manual_seed(2)
+    guessed, true = (torch.randn(4, 6, generator=generator, dtype=torch.float64) * 2 for _ in range(2))
+    far = (guessed - true).abs()
+    assert 4 < int((far < 1).sum()) < 20, "both branches are looked at"
+    torch.testing.assert_close(smooth_l1(guessed, true), torch.where(far < 1, far**2 / 2, far - 0.5).mean(-1))
+    assert torch.autograd.gradcheck(lambda x: smooth_l1(x, true), (guessed.requires_grad_(),))
+
+
+def test_descending_on_smooth_l1_brings_states_together():
+    generator = torch.Generator().manual_seed(2)
+    guessed, true = (torch.randn(8, 6, generator=generator) * 2 for _ in range(2))
+    guessed.requires_grad_()
+    before = float((guessed - true).detach().abs().mean())
+    optimizer = torch.optim.Adam([guessed], lr=0.1)
+    for _ in range(60):
+        optimizer.zero_grad()
+        smooth_l1(guessed, true).sum().backward()
+        optimizer.step()
+    assert float((guessed - true).detach().abs().mean()) < before / 4
+
+
+def test_losses_are_told_apart_by_what_they_compare():
+    p, q, tokens = random(4)
+    both = mixed({"forward_kl": 0.5, "smooth_l1": 2.0})
+    assert both.features == 2.0
+    torch.testing.assert_close(both.rows(logs(p), logs(q), tokens), 0.5 * forward_kl(logs(p), logs(q), tokens))
+    only = mixed({"smooth_l1": 1.0})
+    assert float(only.rows(logs(p), logs(q), tokens).abs().sum()) == 0
+    with pytest.raises(ConfigError, match="did you mean 'smooth_l1'"):
+        mixed({"smooth_l2": 1.0})
+    with pytest.raises(ConfigError, match="nothing would be learned"):
+        mixed({"smooth_l1": 0.0})

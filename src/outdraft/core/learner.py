@@ -56,6 +56,14 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Features:
+    """What a draft takes a state of the target to be, beside what it is: for losses over states (`smooth_l1`)."""
+
+    guessed: Tensor  # [N, D]
+    true: Tensor  # [N, D]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Guess:
     """Guesses of one depth. Row `rows[i]` of the target distributes the token that state i guesses."""
 
@@ -64,6 +72,7 @@ class Guess:
     rows: Tensor  # [N]
     weight: float = 1.0  # in the loss
     vocab: Tensor | None = None  # which of the target's tokens the head's columns are; None: all, in order
+    features: Features | None = None  # of the same N; None: it guesses tokens alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +84,7 @@ class Outlook:
 
     guesses: Seq[Guess]
     recurs: bool = False
-    extra: Tensor | None = None  # a loss beside those of the guesses
+    extra: Tensor | None = None  # a loss beside those of the guesses: a mean over those that count
 
 
 class Learner(Protocol):

@@ -1,9 +1,11 @@
 """Texts that the target itself writes, for a draft to learn from: what it will be asked to continue.
 
     prompts of any file that training reads -> our own engine -> one JSON line an answer:
-    {"prompt_token_ids": [...], "token_ids": [...], "finish_reason": "stop", "asked": [0.7, 256, 0]}
+    {"prompt_token_ids": [...], "token_ids": [...], "finish_reason": "stop", "asked": [0.7, 256, 0],
+     "target": "3f0c9a..."}
 
-`asked`: temperature, most tokens, seed. A prompt that the context cannot hold has an answer without tokens, "error".
+`asked`: temperature, most tokens, seed. `target`: the digest of the weights that wrote it. A prompt that the context
+cannot hold has an answer without tokens, "error".
 
 An answer is a function of its prompt, its number and the seed, so an interrupted run goes on behind its last whole line
 and writes what it would have written. Accounts: done + failed + skipped = input.
@@ -66,9 +68,18 @@ def prompts_of(files: Iterable[Path], codec: TextCodec | None, length: int) -> I
 
 
 def write_answers(
-    llm: LLM, prompts: Iterable[list[int] | None], asking: Asking, path: Path, tell: Callable[[str], object]
+    llm: LLM,
+    prompts: Iterable[list[int] | None],
+    asking: Asking,
+    path: Path,
+    tell: Callable[[str], object],
+    *,
+    target: str = "",
 ) -> Answered:
-    """Append to `path` what is missing there. Raises `ConfigError` where it holds other answers than these."""
+    """Append to `path` what is missing there. `target`: the digest of the weights that write; "": nobody asks.
+
+    Raises `ConfigError` where it holds other answers than these.
+    """
     there = _whole_lines(path)
     done = failed = skipped = tokens = read = 0
     numbered = enumerate(prompts)
@@ -80,6 +91,10 @@ def write_answers(
             if there:
                 known, there = there[: len(asked)], there[len(asked) :]
                 for (number, prompt), one in zip(asked, known, strict=False):
+                    if one.get("target", target) != target:
+                        raise ConfigError(
+                            f"{path} holds answers of another target ({one['target']}, not {target}): name another file"
+                        )
                     if one["prompt_token_ids"] != prompt or one["asked"] != _settings(asking, number):
                         raise ConfigError(
                             f"{path} answers other prompts, or was asked for otherwise (its answer to prompt {number} "
@@ -90,7 +105,7 @@ def write_answers(
                 failed += sum(one["finish_reason"] == "error" for one in known)
                 tokens += sum(len(one["token_ids"]) for one in known)
             for line in _ask(llm, asked, asking):
-                out.write(json.dumps(line) + "\n")
+                out.write(json.dumps({**line, "target": target} if target else line) + "\n")
                 done, failed = done + (line["finish_reason"] != "error"), failed + (line["finish_reason"] == "error")
                 tokens += len(line["token_ids"])
             out.flush()
@@ -138,7 +153,7 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
     except ValueError as error:
         raise ConfigError(f"{path} is no file of answers ({error}): name another one") from error
     keys = {"prompt_token_ids", "token_ids", "finish_reason", "asked"}
-    ours = all(isinstance(line, dict) and line.keys() == keys for line in lines)
+    ours = all(isinstance(line, dict) and line.keys() - {"target"} == keys for line in lines)
     if not ours or not (lines or text.startswith('{"prompt_token_ids"') or not text):
         raise ConfigError(f"{path} holds something else than answers: name another file")
     if whole != text:

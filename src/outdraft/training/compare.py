@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from outdraft.core.learner import Guess, Lesson, Outlook
-from outdraft.training.losses import Loss, logs
+from outdraft.training.losses import Loss, logs, smooth_l1
 
 Logits = Callable[[Tensor], Tensor]
 CHUNK = 1 << 22  # logits of the target that are held at once
@@ -27,17 +27,38 @@ class Accepted:
     ratio: Tensor  # [B * T] min(1, q(x) / p(x)) of the text's token x; greedy: whether both have the same best token
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compared:
+    """A loss as a sum and what it is a sum over, so that the mean of many passes is that of one over all of them."""
+
+    total: Tensor  # [] the losses of counted guesses, each times its weight
+    weight: float  # the weights of counted guesses
+    rates: list[Tensor]  # of each depth: mean acceptance
+
+    @property
+    def loss(self) -> Tensor:
+        """The mean; 0 where nothing counts."""
+        return self.total / (self.weight or 1.0)
+
+
 def compare(
-    outlook: Outlook, lesson: Lesson, logits_of: Logits, loss: Loss, *, temperature: float = 1.0, chunk: int = CHUNK
-) -> tuple[Tensor, list[Tensor]]:
-    """The loss, a mean over counted rows and weighted over depths; and each depth's mean acceptance.
+    outlook: Outlook,
+    lesson: Lesson,
+    logits_of: Logits,
+    loss: Loss,
+    *,
+    temperature: float = 1.0,
+    features: float = 0.0,
+    chunk: int = CHUNK,
+) -> Compared:
+    """The loss over counted rows of all depths, a guess as heavy as its depth; and each depth's mean acceptance.
 
     `logits_of`: the target's final states [n, D] -> [n, V]. `temperature`: the loss compares both distributions there,
-    and is multiplied by its square, so that gradients keep their size. `chunk`: logits that are held at once.
+    and is multiplied by its square, so that gradients keep their size. `features`: the weight of smooth L1 between
+    guessed and true states, where a guess has any. `chunk`: logits that are held at once.
     """
-    total = outlook.extra if outlook.extra is not None else lesson.states.new_zeros((), dtype=torch.float32)
-    weight = sum(guess.weight for guess in outlook.guesses)
-    tokens, rates = lesson.ids[:, 1:].flatten(), []
+    total = lesson.states.new_zeros((), dtype=torch.float32)
+    weight, tokens, rates = 0.0, lesson.ids[:, 1:].flatten(), []
     for guess in outlook.guesses:
 
         def judge(own: Tensor, theirs: Tensor, x: Tensor, guess: Guess = guess) -> Tensor:
@@ -54,11 +75,16 @@ def compare(
         for part in _parts(kept, logits_of, lesson, chunk):
             rows = guess.rows[part]
             sums = sums + checkpoint(judge, guess.states[part], lesson.states[rows], tokens[rows], use_reentrant=False)
-        total = total + guess.weight / weight * sums[0] / max(1, len(kept))
+        total, weight = total + guess.weight * sums[0], weight + guess.weight * len(kept)
+        if features and guess.features is not None:
+            states = guess.features
+            total = total + features * guess.weight * smooth_l1(states.guessed[kept], states.true[kept]).sum()
         rates.append((sums[1] / max(1, len(kept))).detach())
     for guess in outlook.guesses:  # where nothing counts, a gradient of zeros all the same
         total = total + 0 * guess.states.sum()
-    return total, rates
+    if outlook.extra is not None:
+        total = total + outlook.extra * weight
+    return Compared(total=total, weight=weight, rates=rates)
 
 
 @torch.no_grad()

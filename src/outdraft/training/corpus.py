@@ -10,8 +10,10 @@ Which examples are held out is decided by their own ids, so neither order nor ot
 
 import hashlib
 import json
+from collections import Counter
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -36,6 +38,7 @@ class Accounts:
     held_out: int
     skipped: int  # shorter than two tokens, or with nothing that counts
     tokens: int  # kept ones
+    writers: Mapping[str, int] = field(default_factory=dict)  # kept ones by the target that wrote them; "": unknown
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +79,7 @@ def open_corpus(
 
 def _digest(files: Seq[Path], codec: TextCodec | None, vocab_size: int, held_out: float) -> str:
     """Of the files as they are now, and of all that turns them into ids."""
-    told = ["1", repr(held_out), str(vocab_size)]  # the first is the version of what is written
+    told = ["2", repr(held_out), str(vocab_size)]  # the first is the version of what is written
     if codec is not None:
         template = codec.chat_template
         told += [codec.fingerprint, repr(sorted(codec.eos_token_ids)), "" if template is None else template.source]
@@ -84,6 +87,17 @@ def _digest(files: Seq[Path], codec: TextCodec | None, vocab_size: int, held_out
         about = path.stat()
         told += [str(path.resolve()), str(about.st_size), str(about.st_mtime_ns)]
     return hashlib.sha256("\n".join(told).encode()).hexdigest()[:16]
+
+
+def require_own_texts(accounts: Accounts, target: str) -> None:
+    """Raise `ConfigError` unless this target wrote every example. `target`: the digest of its weights."""
+    strange = accounts.kept - accounts.writers.get(target, 0)
+    if strange:
+        raise ConfigError(
+            f"loss sequence_kd learns from what the target itself wrote, and {strange} of {accounts.kept} examples are "
+            "not known to be written by it: let it write them (outdraft train answers, with the same --dtype), or "
+            "take cross_entropy"
+        )
 
 
 class _Growing:
@@ -112,7 +126,7 @@ class _Growing:
 
 
 def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Path, held_out: float) -> None:
-    examples: list[tuple[float, list[int], list[bool]]] = []  # with a number in 0..1 that its ids decide
+    examples: list[tuple[float, list[int], list[bool], str]] = []  # a number in 0..1 that its ids decide; the writer
     splits, read, skipped = {"train": _Growing(), "valid": _Growing()}, 0, 0
     ends = sorted(codec.eos_token_ids) if codec is not None else []
     template = codec.chat_template if codec is not None else None
@@ -128,10 +142,12 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
             if not 0 <= min(ids) <= max(ids) < vocab_size:
                 raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}")
             digest = hashlib.sha256(np.array(ids[:1000], np.int32).tobytes()).digest()
-            examples.append((int.from_bytes(digest[:4], "big") / 2**32, ids, counts))
-    lowest = min((number for number, _, _ in examples), default=0.0)
-    for number, ids, counts in examples:
+            writer = record.get("target") if "token_ids" in record else ""
+            examples.append((int.from_bytes(digest[:4], "big") / 2**32, ids, counts, str(writer or "")))
+    lowest, writers = min((number for number, *_ in examples), default=0.0), Counter[str]()
+    for number, ids, counts, writer in examples:
         is_held = number < held_out or (held_out > 0 and number == lowest)  # one at least
+        writers[writer] += not is_held
         splits["valid" if is_held else "train"].add(ids, counts)
     kept, held = len(splits["train"].lengths), len(splits["valid"].lengths)
     if not kept or (held_out and not held):
@@ -143,7 +159,10 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
     place.mkdir(parents=True, exist_ok=True)
     for name, split in splits.items():
         split.save(place, name)
-    accounts = Accounts(read=read, kept=kept, held_out=held, skipped=skipped, tokens=sum(splits["train"].lengths))
+    accounts = Accounts(
+        read=read, kept=kept, held_out=held, skipped=skipped, tokens=sum(splits["train"].lengths),
+        writers={name: count for name, count in sorted(writers.items()) if count},
+    )  # fmt: skip
     with new_file(place / "about.json") as beside:
         beside.write_text(json.dumps(asdict(accounts), indent=2) + "\n", encoding="utf-8")
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Learner
-from outdraft.training.compare import accepted, compare
+from outdraft.training.compare import Compared, accepted, compare
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Evaluation
 from outdraft.training.losses import Loss
@@ -18,21 +19,38 @@ from outdraft.training.walk import Walk, walk
 class DraftObjective:
     """What the loop trains."""
 
-    def __init__(self, learner: Learner, teacher: Teacher, loss: Loss, *, temperature: float = 1.0) -> None:
+    def __init__(
+        self, learner: Learner, teacher: Teacher, loss: Loss, *, temperature: float = 1.0, features: float = 0.0
+    ) -> None:
         self.learner, self.teacher = learner, teacher
-        self._loss, self._temperature = loss, temperature
+        self._loss, self._temperature, self._features = loss, temperature, features
 
     @property
     def module(self) -> nn.Module:
         """The network that the learner trains."""
         return self.learner.module
 
+    def total(self, rows: Rows) -> Tensor:
+        """[2 + K]: the loss of all guesses, their weight, then the mean acceptance at each depth on the text."""
+        found = self._compare(rows)
+        return torch.stack([found.total, torch.tensor(found.weight, device=found.total.device), *found.rates])
+
     def loss(self, rows: Rows) -> Tensor:
-        """[1 + K]: the loss, then the mean acceptance at each depth on the text."""
+        """[1 + K]: the mean loss, then the mean acceptance at each depth on the text."""
+        found = self._compare(rows)
+        return torch.stack([found.loss, *found.rates])
+
+    def _compare(self, rows: Rows) -> Compared:
         lesson = self.teacher.lesson(rows)
         outlook = self.learner.look(lesson)
-        total, rates = compare(outlook, lesson, self.teacher.logits, self._loss, temperature=self._temperature)
-        return torch.stack([total, *rates])
+        if self._features and not any(guess.features is not None for guess in outlook.guesses):
+            raise ConfigError(
+                "loss smooth_l1 compares the target's states with those that a draft guesses, and this kind guesses "
+                "tokens alone: take a loss between distributions"
+            )
+        return compare(
+            outlook, lesson, self.teacher.logits, self._loss, temperature=self._temperature, features=self._features
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

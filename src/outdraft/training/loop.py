@@ -42,8 +42,11 @@ class Objective(Protocol):
         """Its parameters that require a gradient are trained."""
         ...
 
-    def loss(self, rows: Any) -> Tensor:
-        """A batch -> [1 + k]: the loss to minimise (mean per token), then k numbers to watch."""
+    def total(self, rows: Any) -> Tensor:
+        """Rows -> [2 + k]: the loss to minimise, summed, and over how much; then k numbers to watch.
+
+        A step minimises the sum of its passes' losses over all workers, divided by the sum of their weights.
+        """
         ...
 
 
@@ -70,7 +73,7 @@ class _Loss(nn.Module):
     def __init__(self, objective: Objective, compiled: bool) -> None:
         super().__init__()
         self.module = objective.module
-        self._compute = torch.compile(objective.loss, dynamic=False) if compiled else objective.loss
+        self._compute = torch.compile(objective.total, dynamic=False) if compiled else objective.total
 
     def forward(self, rows: Any) -> Tensor:
         return self._compute(rows)
@@ -168,7 +171,7 @@ class Loop:
         self.save()
 
     def _one_step(self) -> float:
-        total = self._gradients()
+        loss = self._gradients()
         norm = nn.utils.clip_grad_norm_(self.optimizer.parameters, self.config.clip)
         if math.isfinite(float(norm)):  # a step whose gradient is not finite is left out
             self._skipped = 0
@@ -180,16 +183,16 @@ class Loop:
                     f"the gradient was no number {self._skipped} steps in a row, at step {self.step}: lower the rates "
                     "(lr, muon_lr), or take another loss; the last checkpoint stands"
                 )
-        return float(self.team.add_up(torch.tensor(total / self.team.size)))
+        return loss
 
     def _gradients(self) -> float:
-        """Of this step's batch; returns this worker's loss."""
+        """Of this step's batch; returns its loss, over all workers."""
         config, team, step = self.config, self.team, self.step
         length = config.final_seq_len if config.final_seq_len and self.schedule.decaying(step) else config.seq_len
         mine = max(1, config.batch_tokens // length // team.size)
         micro = min(mine, max(1, config.micro_tokens // length))
         passes = math.ceil(mine / micro)
-        total = 0.0
+        sums = torch.zeros(2, dtype=torch.float64)  # of losses, of weights
         self.optimizer.clear()
         for i in range(passes):
             count = min(micro, mine - i * micro)
@@ -198,10 +201,15 @@ class Loop:
             waits = self._loss.no_sync() if team.size > 1 and not is_last else nullcontext()  # type: ignore[operator]
             with waits:
                 with self.computing():
-                    loss = self._loss(rows)[0]
-                (loss * (count / mine)).backward()
-            total += float(loss.detach()) * count / mine
-        return total
+                    found = self._loss(rows)
+                found[0].backward()
+            sums += found[:2].detach().cpu()
+        loss, weight = self.team.add_up(sums).tolist()
+        weight = weight or 1.0  # where nothing counts, nothing is learned
+        for parameter in self.optimizer.parameters:
+            if parameter.grad is not None:
+                parameter.grad.mul_(team.size / weight)  # workers' gradients have been averaged
+        return float(loss / weight)
 
     def computing(self) -> torch.autocast:
         """The type that passes compute in."""

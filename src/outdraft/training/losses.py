@@ -5,17 +5,24 @@
     jensen_shannon       (KL(p || m) + KL(q || m)) / 2           m = (p + q) / 2
     soft_cross_entropy   -sum p log q                            forward KL but for p's entropy, which nobody can change
     cross_entropy        -log q(the text's own next token)
+    sequence_kd          the same, of texts that the target itself wrote
     total_variation      1 - sum min(p, q)                       the rate of rejection itself
     log_acceptance       -log sum min(p, q)                      "LK", steep where nothing is accepted yet
     hybrid               w KL(p || q) + (1 - w) TV, w = e^(-3 a) a: the row's own acceptance, taken as a constant
 
+and one between states, for drafts that guess the target's states and not its tokens alone:
+
+    smooth_l1            mean of d^2 / 2 where |d| < 1, else |d| - 1/2    d: guessed state - true state
+
 The divergences: DistillSpec, Zhou et al. 2023, https://arxiv.org/abs/2310.08461. The last two: "LK losses", 2026,
-https://arxiv.org/abs/2602.23881. One drafted token is accepted with sum(min(p, q)) = 1 - total variation (Leviathan et
+https://arxiv.org/abs/2602.23881. Smooth L1 of features: "EAGLE", Li et al. 2024, https://arxiv.org/abs/2401.15077.
+One drafted token is accepted with sum(min(p, q)) = 1 - total variation (Leviathan et
 al. 2022, https://arxiv.org/abs/2211.17192).
 """
 
 import math
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -54,6 +61,14 @@ def cross_entropy(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
     return -log_q.gather(-1, tokens.clamp_min(0)[:, None])[:, 0] * (tokens >= 0)
 
 
+def sequence_kd(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
+    """Cross-entropy of tokens that the target itself wrote (Kim and Rush 2016, https://arxiv.org/abs/1606.07947).
+
+    What it is more than `cross_entropy` is a promise about the text, which `require_own_texts` checks.
+    """
+    return cross_entropy(log_p, log_q, tokens)
+
+
 def total_variation(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
     """Half the L1 distance."""
     return 0.5 * (log_p.exp() - log_q.exp()).abs().sum(-1)
@@ -71,27 +86,60 @@ def hybrid(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
     return weight * forward_kl(log_p, log_q, tokens) + (1 - weight) * far
 
 
+def smooth_l1(guessed: Tensor, true: Tensor) -> Tensor:
+    """Between states [n, D]: quadratic where they are near, so that outlying channels do not rule. Returns [n]."""
+    wide = guessed if guessed.dtype == torch.float64 else guessed.float()
+    return torch.nn.functional.smooth_l1_loss(wide, true.to(wide.dtype), reduction="none").mean(-1)
+
+
 LOSSES: Mapping[str, Loss] = {
     loss.__name__: loss
     for loss in (
-        forward_kl, reverse_kl, jensen_shannon, soft_cross_entropy, cross_entropy, total_variation, log_acceptance,
-        hybrid,
+        forward_kl, reverse_kl, jensen_shannon, soft_cross_entropy, cross_entropy, sequence_kd, total_variation,
+        log_acceptance, hybrid,
     )
 }  # fmt: skip
+BESIDE = ("smooth_l1",)  # losses that compare something else than the distributions of one row
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mix:
+    """Losses with their weights, by what they compare."""
+
+    rows: Loss  # distributions, row by row
+    features: float = 0.0  # the weight of `smooth_l1`
+
+
+def mixed(weights: Mapping[str, float]) -> Mix:
+    """Losses of every kind. Raises `ConfigError` for one that is not known."""
+    _check(weights, [*LOSSES, *BESIDE])
+    of_rows = {name: weight for name, weight in weights.items() if name in LOSSES}
+    return Mix(rows=_sum_of(of_rows), features=weights.get("smooth_l1", 0.0))
 
 
 def weighted(weights: Mapping[str, float]) -> Loss:
-    """The sum of several losses. Raises `ConfigError` for one that is not known."""
+    """The sum of several losses between distributions. Raises `ConfigError` for one that is not known."""
+    _check(weights, list(LOSSES))
+    return _sum_of(weights)
+
+
+def _check(weights: Mapping[str, float], known: list[str]) -> None:
     for name in weights:
-        if name not in LOSSES:
-            raise ConfigError(f"loss {name!r} is unknown{near_miss(name, list(LOSSES))}; known: {', '.join(LOSSES)}")
+        if name not in known:
+            raise ConfigError(f"loss {name!r} is unknown{near_miss(name, known)}; known: {', '.join(known)}")
     if not all(0 <= weight < math.inf for weight in weights.values()):
         raise ConfigError(f"weights of losses are numbers of at least 0, not {dict(weights)}")
     if not any(weights.values()):
         raise ConfigError("no loss has a weight: nothing would be learned")
+
+
+def _sum_of(weights: Mapping[str, float]) -> Loss:
+    """Nothing at all for no losses."""
     parts = [(LOSSES[name], weight) for name, weight in weights.items()]
 
     def total(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
+        if not parts:
+            return 0 * log_q.sum(-1)
         return torch.stack([weight * loss(log_p, log_q, tokens) for loss, weight in parts]).sum(0)
 
     return total

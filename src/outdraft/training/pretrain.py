@@ -58,5 +58,11 @@ class NextToken:
         self.module = decoder
 
     def loss(self, rows: Tensor) -> Tensor:
+        """[1]: the mean over tokens."""
         logits = self.module.logits(hidden_states(self.module, rows[:, :-1]))
         return F.cross_entropy(logits.float(), rows[:, 1:].flatten())[None]
+
+    def total(self, rows: Tensor) -> Tensor:
+        """[2]: the sum over tokens, and how many they are."""
+        count = rows[:, 1:].numel()
+        return torch.cat((self.loss(rows) * count, torch.tensor([float(count)], device=rows.device)))

@@ -24,11 +24,11 @@ from outdraft.models.base import Decoder
 from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
 from outdraft.training.check import promise
-from outdraft.training.corpus import Accounts, Corpus, open_corpus
+from outdraft.training.corpus import Accounts, Corpus, open_corpus, require_own_texts
 from outdraft.training.draft import DraftObjective, Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT, Loop
-from outdraft.training.losses import weighted
+from outdraft.training.losses import mixed
 from outdraft.training.packing import Packing, Rows, example_rows
 from outdraft.training.plan import TrainPlan
 from outdraft.training.record import RECORD, Promise, Terms, fingerprint, write_record
@@ -74,7 +74,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     method = find_learner(plan.kind)
     options = read_options(method.options, plan.options, f"kind {plan.kind!r}")
     plan = replace(plan, loss=plan.loss or method.loss)
-    loss = weighted(plan.loss)
+    loss = mixed(plan.loss)
     out, source = user_path(plan.out), resolve(plan.target)
     _require_room(out, source, plan.init)
     if not plan.data:
@@ -94,6 +94,8 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     if judged:
         held_out, _, told = open_corpus(judged, codec, vocab_size, cache, held_out=0.0)
         accounts = replace(accounts, held_out=told.kept)
+    if plan.loss.get("sequence_kd"):
+        require_own_texts(accounts, fingerprint(target)["weights"])
     if team.leads:
         team.wait()
     learner = _learner(plan, method, options, target, train)
@@ -115,7 +117,9 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
         temperature=plan.temperature,
     )  # fmt: skip
     loop = Loop(
-        DraftObjective(learner, teacher, loss, temperature=plan.loss_temperature),
+        DraftObjective(
+            learner, teacher, loss.rows, temperature=plan.loss_temperature, features=loss.features
+        ),
         _Batches(Packing(train, plan.seed), config.batch_tokens, config.steps), config,
         out / "run", tell, evaluate=lambda: exam.judge(learner, teacher), team=team,
         vocab_size=vocab_size, about=_about(plan, target, train),

@@ -116,7 +116,10 @@ def _answers(options: Options) -> int:
     from outdraft.core.paths import user_path
     from outdraft.drafters.shared.look_up.datastore.documents import find_files
     from outdraft.engine.llm import LLM
+    from outdraft.models.load import load_model
     from outdraft.training.answers import Asking, prompts_of, write_answers
+    from outdraft.training.record import fingerprint
+    from outdraft.weights.hub import resolve
 
     if options.target is None or options.out is None or not options.data:
         raise ConfigError(
@@ -130,10 +133,14 @@ def _answers(options: Options) -> int:
     out, files = user_path(options.out), find_files(options.data)
     if out in files:
         raise ConfigError(f"--out {out} is among the prompts: name another file")
+    source = resolve(options.target)
+    writer = fingerprint(load_model(source, options.dtype))["weights"]
     llm = LLM(options.target, dtype=options.dtype or "auto", device=options.device or "cpu")
     console = make_console(stderr=True)
     with console.status("writing") as status:
-        told = write_answers(llm, prompts_of(files, llm.codec, asking.prompt_tokens), asking, out, status.update)
+        told = write_answers(
+            llm, prompts_of(files, llm.codec, asking.prompt_tokens), asking, out, status.update, target=writer
+        )
     if options.json:
         write_json(asdict(told))
     else:
