@@ -34,6 +34,7 @@ class State:
     optimizer: list[dict[str, Any]]
     progress: Progress
     about: dict[str, Any] = field(default_factory=dict)  # of the run: what must be the same when it goes on
+    memory: dict[str, Tensor] = field(default_factory=dict)  # of the objective
 
 
 def save_state(path: Path, state: State) -> None:
@@ -42,7 +43,7 @@ def save_state(path: Path, state: State) -> None:
         torch.save(
             {
                 "weights": state.weights, "optimizer": state.optimizer, "progress": asdict(state.progress),
-                "about": state.about,
+                "about": state.about, "memory": state.memory,
             },
             beside,
         )  # fmt: skip

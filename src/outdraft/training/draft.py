@@ -1,7 +1,8 @@
 """A draft in training: a learner under a teacher, with a loss; and what it is worth on texts that it never saw."""
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Evaluation
 from outdraft.training.losses import Loss
 from outdraft.training.packing import Rows
+from outdraft.training.reinforce import Reinforcement
 from outdraft.training.walk import Walk, walk
 
 
@@ -20,10 +22,18 @@ class DraftObjective:
     """What the loop trains."""
 
     def __init__(
-        self, learner: Learner, teacher: Teacher, loss: Loss, *, temperature: float = 1.0, features: float = 0.0
+        self,
+        learner: Learner,
+        teacher: Teacher,
+        loss: Loss,
+        *,
+        temperature: float = 1.0,
+        features: float = 0.0,
+        reinforce: Reinforcement | None = None,
     ) -> None:
         self.learner, self.teacher = learner, teacher
         self._loss, self._temperature, self._features = loss, temperature, features
+        self._reinforce = reinforce
 
     @property
     def module(self) -> nn.Module:
@@ -33,10 +43,23 @@ class DraftObjective:
     def total(self, rows: Rows) -> Tensor:
         """[2 + K]: the loss of all guesses, their weight, then the mean acceptance at each depth on the text."""
         found = self._compare(rows)
+        if self._reinforce is not None and rows.moment is not None:
+            found = replace(found, total=found.total + self._reinforce.total(self.learner, self.teacher, rows))
         return torch.stack([found.total, torch.tensor(found.weight, device=found.total.device), *found.rates])
 
+    @property
+    def memory(self) -> dict[str, Tensor]:
+        """The baseline of reinforcement."""
+        return {} if self._reinforce is None else {"baseline": self._reinforce.baseline.state}
+
+    def settle(self, add_up: Callable[[Tensor], Tensor]) -> None:
+        """The baseline learns what all workers' windows brought."""
+        if self._reinforce is not None:
+            baseline = self._reinforce.baseline
+            baseline.settle(add_up(baseline.seen))
+
     def loss(self, rows: Rows) -> Tensor:
-        """[1 + K]: the mean loss, then the mean acceptance at each depth on the text."""
+        """[1 + K]: the mean loss of the guesses, then the mean acceptance at each depth on the text."""
         found = self._compare(rows)
         return torch.stack([found.loss, *found.rates])
 

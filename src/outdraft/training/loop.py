@@ -49,6 +49,27 @@ class Objective(Protocol):
         """
         ...
 
+    @property
+    def memory(self) -> dict[str, Tensor]:
+        """What it keeps from step to step beside parameters: it goes into checkpoints, and is set in place."""
+        ...
+
+    def settle(self, add_up: Callable[[Tensor], Tensor]) -> None:
+        """A step is over. `add_up`: the sum of a tensor over all workers, in place."""
+        ...
+
+
+class Forgetful:
+    """An objective that keeps nothing from step to step."""
+
+    @property
+    def memory(self) -> dict[str, Tensor]:
+        """Nothing."""
+        return {}
+
+    def settle(self, add_up: Callable[[Tensor], Tensor]) -> None:
+        """Nothing to do."""
+
 
 class Batches(Protocol):
     """Training data: a pure function of the step."""
@@ -137,6 +158,8 @@ class Loop:
             raise ConfigError(f"{self.run_dir} holds a run of another network: name another place")
         self.objective.module.load_state_dict(state.weights, strict=False)
         self.optimizer.load_state(state.optimizer)
+        for name, kept in self.objective.memory.items():
+            kept.copy_(state.memory[name])
         self.progress = state.progress
         if state.progress.step >= state.progress.decay_at:  # a decay that has begun goes on as planned then
             self.schedule.decay_at, self.schedule.end = state.progress.decay_at, state.progress.end
@@ -205,6 +228,7 @@ class Loop:
                 found[0].backward()
             sums += found[:2].detach().cpu()
         loss, weight = self.team.add_up(sums).tolist()
+        self.objective.settle(self.team.add_up)
         weight = weight or 1.0  # where nothing counts, nothing is learned
         for parameter in self.optimizer.parameters:
             if parameter.grad is not None:
@@ -245,7 +269,11 @@ class Loop:
         if self.team.leads:
             self.progress = replace(self.progress, decay_at=self.schedule.decay_at, end=self.schedule.end)
             state = State(
-                weights=self._weights(), optimizer=self.optimizer.state(), progress=self.progress, about=self._about
+                weights=self._weights(),
+                optimizer=self.optimizer.state(),
+                progress=self.progress,
+                about=self._about,
+                memory=self.objective.memory,
             )
             save_state(self.run_dir / CHECKPOINT, state)
 

@@ -10,8 +10,9 @@
     log_acceptance       -log sum min(p, q)                      "LK", steep where nothing is accepted yet
     hybrid               w KL(p || q) + (1 - w) TV, w = e^(-3 a) a: the row's own acceptance, taken as a constant
 
-and one between states, for drafts that guess the target's states and not its tokens alone:
+and two that compare something else: for drafts that write texts, and for drafts that guess the target's states:
 
+    reinforce            the draft's own windows, by what they are worth (reinforce.py)
     smooth_l1            mean of d^2 / 2 where |d| < 1, else |d| - 1/2    d: guessed state - true state
 
 The divergences: DistillSpec, Zhou et al. 2023, https://arxiv.org/abs/2310.08461. The last two: "LK losses", 2026,
@@ -99,7 +100,7 @@ LOSSES: Mapping[str, Loss] = {
         log_acceptance, hybrid,
     )
 }  # fmt: skip
-BESIDE = ("smooth_l1",)  # losses that compare something else than the distributions of one row
+BESIDE = ("smooth_l1", "reinforce")  # losses that compare something else than the distributions of one row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,13 +109,17 @@ class Mix:
 
     rows: Loss  # distributions, row by row
     features: float = 0.0  # the weight of `smooth_l1`
+    reinforce: float = 0.0  # the weight of `reinforce` (reinforce.py)
 
 
 def mixed(weights: Mapping[str, float]) -> Mix:
     """Losses of every kind. Raises `ConfigError` for one that is not known."""
     _check(weights, [*LOSSES, *BESIDE])
     of_rows = {name: weight for name, weight in weights.items() if name in LOSSES}
-    return Mix(rows=_sum_of(of_rows), features=weights.get("smooth_l1", 0.0))
+    return Mix(
+        rows=_sum_of(of_rows), features=weights.get("smooth_l1", 0.0),
+        reinforce=weights.get("reinforce", 0.0),
+    )  # fmt: skip
 
 
 def weighted(weights: Mapping[str, float]) -> Loss:

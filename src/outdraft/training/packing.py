@@ -29,6 +29,7 @@ class Rows:
     documents: Tensor  # [B, T + 1] int64, rising from 0
     counts: Tensor  # [B, T] bool: the next token is of the same example, and to be guessed
     moment: Moment | None = None  # in training; None: an exam
+    own: bool = False  # partly written by the draft, so that the same never come again
 
 
 class Packing:

@@ -6,6 +6,7 @@
     tokens = 2_000_000                  0: once through the data
     [options]                           the kind's own: sizes, depth
     [loss]                              names and weights
+    [reinforce]                         reward, window, entropy (training/reinforce.py)
     [loop]                              batch, rates, schedule (training/config.py)
 
 A key that is not known is an error that names the nearest one.
@@ -23,10 +24,14 @@ from outdraft.core.paths import user_path
 from outdraft.core.ranges import check_range
 from outdraft.core.registry import find_learner, read_options
 from outdraft.training.config import LoopConfig
+from outdraft.training.reinforce import ReinforceOptions
 
 DRAFT = LoopConfig(
     steps=0, batch_tokens=4096, micro_tokens=2048, warmup=20, decay_share=0.3, eval_every=100, save_every=100
 )
+
+
+REINFORCE = ReinforceOptions()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,12 +55,15 @@ class TrainPlan:
     options: Mapping[str, Any] = field(default_factory=dict)
     loss: Mapping[str, float] = field(default_factory=dict)  # none: what the kind's paper minimises
     loss_temperature: float = 1.0  # at which the loss compares draft and target
+    on_policy: float = 0.0  # the share of batches that go on as the draft itself writes
+    reinforce: ReinforceOptions = REINFORCE  # of the loss of that name
     loop: LoopConfig = DRAFT
 
     def __post_init__(self) -> None:
         check_fields(self)
         check_range(self, "tokens", "seed", least=0)
         check_range(self, "held_out", least=1e-6, most=0.9)
+        check_range(self, "on_policy", least=0.0, most=1.0)
         check_range(self, "held_out_texts", least=1)
         check_range(self, "depth", least=1, most=64)
         check_range(self, "loss_temperature", least=1e-3, most=100.0)
@@ -73,6 +81,9 @@ def make_plan(given: Mapping[str, Any]) -> TrainPlan:
     if "loop" in asked:
         check_value("loop", asked["loop"], Mapping[str, Any])
         asked["loop"] = read_options(LoopConfig, {**asdict(DRAFT), **asked["loop"]}, "the loop")
+    if "reinforce" in asked:
+        check_value("reinforce", asked["reinforce"], Mapping[str, Any])
+        asked["reinforce"] = read_options(ReinforceOptions, asked["reinforce"], "reinforcement")
     return read_options(TrainPlan, asked, "the plan")
 
 

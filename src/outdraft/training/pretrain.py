@@ -18,6 +18,7 @@ from outdraft.models.config import llama_config
 from outdraft.models.load import load_model
 from outdraft.nn.packed import PackedContext
 from outdraft.training.compilable import make_compilable
+from outdraft.training.loop import Forgetful
 from outdraft.training.tokenizer import END_ID
 
 
@@ -51,7 +52,7 @@ def hidden_states(decoder: Decoder, ids: Tensor) -> Tensor:
     return decoder.run(h, positions, PackedContext(batch, length)).hidden
 
 
-class NextToken:
+class NextToken(Forgetful):
     """Cross-entropy of the next token."""
 
     def __init__(self, decoder: Decoder) -> None:

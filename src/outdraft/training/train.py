@@ -29,10 +29,13 @@ from outdraft.training.draft import DraftObjective, Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT, Loop
 from outdraft.training.losses import mixed
+from outdraft.training.on_policy import OnPolicy, RowSource
 from outdraft.training.packing import Packing, Rows, example_rows
 from outdraft.training.plan import TrainPlan
 from outdraft.training.record import RECORD, Promise, Terms, fingerprint, write_record
+from outdraft.training.reinforce import Reinforcement
 from outdraft.training.team import Team
+from outdraft.training.writing import require_writer
 from outdraft.weights.hub import resolve
 
 Tell = Callable[[str], None]
@@ -116,12 +119,25 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
         batches=example_rows(held_out, plan.held_out_texts, length, config.micro_tokens), depth=plan.depth,
         temperature=plan.temperature,
     )  # fmt: skip
+    batches: RowSource = _Batches(Packing(train, plan.seed), config.batch_tokens, config.steps)
+    if plan.on_policy:
+        writer = require_writer(learner, vocab_size, f"on_policy={plan.on_policy:g}")
+        batches = OnPolicy(batches, writer, plan.on_policy, plan.seed)
+    reinforcement = None
+    if loss.reinforce:
+        if plan.on_policy and plan.reinforce.reward != "accepted":
+            raise ConfigError(
+                f"reward={plan.reinforce.reward!r} compares with the target's text, and on_policy={plan.on_policy:g} "
+                "replaces it: take reward=accepted, or leave on_policy out"
+            )
+        draft = require_writer(learner, vocab_size, "loss reinforce")
+        reinforcement = Reinforcement(draft, plan.reinforce, loss.reinforce)
+    objective = DraftObjective(
+        learner, teacher, loss.rows, temperature=plan.loss_temperature, features=loss.features,
+        reinforce=reinforcement,
+    )  # fmt: skip
     loop = Loop(
-        DraftObjective(
-            learner, teacher, loss.rows, temperature=plan.loss_temperature, features=loss.features
-        ),
-        _Batches(Packing(train, plan.seed), config.batch_tokens, config.steps), config,
-        out / "run", tell, evaluate=lambda: exam.judge(learner, teacher), team=team,
+        objective, batches, config, out / "run", tell, evaluate=lambda: exam.judge(learner, teacher), team=team,
         vocab_size=vocab_size, about=_about(plan, target, train),
     )  # fmt: skip
     return Course(
@@ -155,6 +171,7 @@ def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
     return {
         "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
         "seed": plan.seed, "batch_tokens": plan.loop.batch_tokens, "micro_tokens": plan.loop.micro_tokens,
+        "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
         "seq_len": plan.loop.seq_len, "target": fingerprint(target)["weights"], "corpus tokens": len(corpus.ids),
     }  # fmt: skip
 

@@ -42,6 +42,8 @@ class Options:
     depth: int | None = flag(None, "tokens of a draft, in evaluations and in the promise; default: 4")
     options: Mapping[str, Any] = flag({}, "an option of the kind, e.g. num_steps=7; may be repeated")
     loss: Mapping[str, Any] = flag({}, "a loss and its weight, e.g. total_variation=1; default: forward_kl=1")
+    on_policy: float | None = flag(None, "the share of batches that go on as the draft itself writes; default: 0")
+    reinforce: Mapping[str, Any] = flag({}, "of the loss reinforce: reward=accepted, bleu or rouge; window=4")
     loop: Mapping[str, Any] = flag({}, "a number of the loop, e.g. lr=0.001, seq_len=512, patience=5")
     dtype: str | None = flag(None, "the target's number format: float32, bfloat16; default: as it is stored")
     device: str | None = flag(None, "cpu, or cuda; default: cpu")
