@@ -17,6 +17,7 @@ from outdraft.core.learner import LearnMethod
 from outdraft.core.ranges import check_range
 from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
+from outdraft.drafters.eagle3.formats import FORMATS
 from outdraft.drafters.eagle3.inflate import inflate
 from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.drafters.eagle3.spellings import MODEL_TYPE
@@ -112,5 +113,6 @@ def load(options: Eagle3Learning, target: Decoder, directory: Path) -> Eagle3Lea
 LEARN = LearnMethod(
     summary="the published EAGLE-3 and 3.1: own head, perhaps of fewer tokens, unrolled on its own outputs",
     options=Eagle3Learning, new=new, load=load, drafts={"width": 1, "sample": "match"}, model_type=MODEL_TYPE,
+    formats=FORMATS,
     choose_vocab=lambda learner, counts: cast(Eagle3Learner, learner).choose(counts), inflate=inflate,
 )  # fmt: skip

@@ -32,7 +32,7 @@ FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
 TAPS = "eagle_aux_hidden_state_layer_ids"
 _LEVELS = {"aux_norm_low": "fc_norm.0", "aux_norm_mid": "fc_norm.1", "aux_norm_high": "fc_norm.2"}  # SGLang's names
 _BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which some trainers save
-_ORIGINAL = "LlamaForCausalLMEagle3"
+ORIGINAL = "LlamaForCausalLMEagle3"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,10 +56,10 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
     is_ours = told == MODEL_TYPE and isinstance(whole, dict)
     if told is not None and not is_ours:
         raise ModelLoadError(f"{directory} holds a {shown(told)}, no EAGLE-3 network")
-    if not (is_ours or "draft_vocab_size" in raw or _ORIGINAL in str(raw.get("architectures"))):
+    if not (is_ours or "draft_vocab_size" in raw or ORIGINAL in str(raw.get("architectures"))):
         raise ModelLoadError(
             f"{directory} holds no EAGLE-3 network: its config.json names neither speculators_model_type, "
-            f"draft_vocab_size nor {_ORIGINAL}"
+            f"draft_vocab_size nor {ORIGINAL}"
         )
     source = open_tensors(directory)
     tensors = NamedTensors(source, _names(source))

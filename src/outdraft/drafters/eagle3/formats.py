@@ -1,0 +1,89 @@
+"""EAGLE-3 directories that others serve: speculators' layout, which is our own too, and the original one.
+
+    speculators   config.json names its target, so that `vllm serve DIR` finds it; layers.0.*
+    eagle         a flat Llama's config.json with draft_vocab_size; midlayer.*, as SGLang and the authors' code read it
+
+Both say the taps in both conventions (`spellings.py`). A network of several layers has no name in the original.
+"""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outdraft.core.errors import CapabilityError
+from outdraft.core.head_format import HeadFormat
+from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
+from outdraft.drafters.eagle3.net import Eagle3Net
+from outdraft.drafters.eagle3.spellings import FLAGS, MODEL_TYPE, ORIGINAL, TAPS, read_eagle3
+from outdraft.models.base import Decoder
+from outdraft.models.foreign_heads import read_config
+from outdraft.models.load import ARCHITECTURES
+from outdraft.models.port import TargetFacts
+from outdraft.weights.safetensors import SINGLE, read_tensors, save_tensors
+
+
+def _is_speculators(directory: Path) -> bool:
+    return read_config(directory).get("speculators_model_type") == MODEL_TYPE
+
+
+def _is_original(directory: Path) -> bool:
+    told = read_config(directory)
+    return "speculators_model_type" not in told and (
+        "draft_vocab_size" in told or ORIGINAL in str(told.get("architectures"))
+    )
+
+
+def _read(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> Eagle3Net:
+    stored = dtype or read_eagle3(directory, facts.num_layers).tensors["fc.weight"].dtype
+    return load_eagle3(directory, facts, stored)
+
+
+def _write_speculators(net: Eagle3Net, target: Decoder, target_name: str, directory: Path) -> None:
+    """Our own files, which now name their target."""
+    save_eagle3(net, directory)
+    path = directory / "config.json"
+    told = json.loads(path.read_text(encoding="utf-8"))
+    architecture = ARCHITECTURES[target.config.architecture].class_name
+    told["speculators_config"]["verifier"] = {"name_or_path": target_name, "architectures": [architecture]}
+    path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+def _write_original(net: Eagle3Net, target: Decoder, target_name: str, directory: Path) -> None:
+    """Raises `CapabilityError` for what the original layout cannot say."""
+    config = net.config
+    if config.layers.num_layers != 1:
+        raise CapabilityError(f"the original layout has one layer, and this network {config.layers.num_layers}")
+    if config.target_hidden_size != config.layers.hidden_size:
+        raise CapabilityError("the original layout knows no network of another width than its target's")
+    save_eagle3(net, directory)
+    tensors = read_tensors(directory / SINGLE)
+    save_tensors(
+        {name.replace("layers.0.", "midlayer.", 1): tensor for name, tensor in tensors.items()}, directory / SINGLE
+    )
+    told: dict[str, Any] = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    flat = {
+        **told["transformer_layer_config"], "architectures": [ORIGINAL], "torch_dtype": told["dtype"],
+        "draft_vocab_size": config.draft_vocab_size, TAPS: told[TAPS], "eagle_config": told["eagle_config"],
+        **{flag: told[flag] for flag in FLAGS},
+    }  # fmt: skip
+    (directory / "config.json").write_text(json.dumps(flat, indent=2) + "\n", encoding="utf-8")
+
+
+_OURS = "outdraft generate {target} --drafter eagle3 --drafter-options model={out}"
+_SGLANG = (
+    "python -m sglang.launch_server --model-path {target} --speculative-algorithm EAGLE3 "
+    "--speculative-draft-model-path {out} --speculative-num-steps 3 --speculative-eagle-topk 1 "
+    "--speculative-num-draft-tokens 4"
+)
+FORMATS: tuple[HeadFormat[Eagle3Net, TargetFacts, Decoder], ...] = (
+    HeadFormat(
+        name="speculators", summary="speculators' EAGLE-3 and 3.1, which is ours too", matches=_is_speculators,
+        read=_read, write=_write_speculators, served={"outdraft": _OURS, "vllm": "vllm serve {out}"},
+    ),
+    HeadFormat(
+        name="eagle", summary="the original EAGLE-3: midlayer.*", matches=_is_original, read=_read,
+        write=_write_original, served={"sglang": _SGLANG},
+    ),
+)  # fmt: skip
