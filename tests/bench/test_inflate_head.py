@@ -4,6 +4,7 @@ import pytest
 import torch
 from contracts.rows.amphista import heads as amphista_heads
 from contracts.rows.eagle import eagle_net
+from contracts.rows.eagle1 import eagle1_net
 from contracts.rows.eagle3 import eagle3_net
 from contracts.rows.eagle3 import fewer_tokens as eagle3_trimmed
 from contracts.rows.early_exit import exit_head
@@ -45,6 +46,7 @@ def guess(target_dir, name, head_dir, **options):
 @pytest.mark.parametrize(("name", "make_head", "options"), [
     ("eagle", eagle_net, {"width": 3, "nodes": 12}), ("eagle", eagle_net, {"width": 1}), ("early_exit", exit_head, {}),
     ("eagle3", eagle3_net, {"width": 3, "nodes": 12}), ("eagle3", eagle3_trimmed, {"width": 3, "nodes": 12}),
+    ("eagle1", eagle1_net, {"nodes": 12}), ("hass", eagle1_net, {"width": 3, "nodes": 12}),
     ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
     ("hydra", hydra_plus, {"width": 3, "nodes": 12}), ("amphista", amphista_heads, {"width": 3, "nodes": 12}),
     ("redrafter", redrafter_head, {"width": 3, "nodes": 12}),

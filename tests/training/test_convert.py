@@ -60,6 +60,8 @@ def test_who_cannot_serve_a_kind_is_said(target: str, tmp_path: Path):
 
 def test_kinds_of_our_own_layout_are_known(target: str, tmp_path: Path):
     for kind in set(learner_names()) - set(KINDS):
+        if find_learner(kind).model_type is None:  # its files are another kind's
+            continue
         draft = draft_of(kind, target, tmp_path / kind)
         with pytest.raises(CapabilityError, match=f"kind {kind}; there is: nothing but our own layout"):
             convert(draft, "vllm", target, tmp_path / "out")

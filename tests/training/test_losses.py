@@ -17,7 +17,7 @@ from outdraft.training.losses import (
     weighted,
 )
 
-DISTANCES = sorted(set(LOSSES) - {"soft_cross_entropy", "cross_entropy", "sequence_kd"})
+DISTANCES = sorted(set(LOSSES) - {"soft_cross_entropy", "top_cross_entropy", "cross_entropy", "sequence_kd"})
 
 
 def random(rows, vocab=9, seed=0):
@@ -72,6 +72,18 @@ def test_descending_on_a_loss_lowers_it(name):
 def test_a_distance_is_zero_at_equality(name):
     p, _, tokens = random(5)
     assert float(LOSSES[name](logs(p), logs(p), tokens).abs().max()) < 1e-9
+
+
+def test_the_likeliest_tokens_alone_count():
+    p, q, tokens = random(6, vocab=30)
+    best = p.topk(10, -1).indices
+    mass = (p.softmax(-1) * logs(q)).gather(-1, best).sum(-1)
+    torch.testing.assert_close(LOSSES["top_cross_entropy"](logs(p), logs(q), tokens), -mass)
+    few = random(6, vocab=5)
+    torch.testing.assert_close(
+        LOSSES["top_cross_entropy"](logs(few[0]), logs(few[1]), tokens),
+        soft_cross_entropy(logs(few[0]), logs(few[1]), tokens),
+    )
 
 
 def test_the_identities():

@@ -4,6 +4,7 @@
     reverse_kl           KL(q || p)                              seeks its modes
     jensen_shannon       (KL(p || m) + KL(q || m)) / 2           m = (p + q) / 2
     soft_cross_entropy   -sum p log q                            forward KL but for p's entropy, which nobody can change
+    top_cross_entropy    -sum p log q over p's ten likeliest    a draft's guesses are among them
     cross_entropy        -log q(the text's own next token)
     sequence_kd          the same, of texts that the target itself wrote
     total_variation      1 - sum min(p, q)                       the rate of rejection itself
@@ -17,8 +18,8 @@ and two that compare something else: for drafts that write texts, and for drafts
 
 The divergences: DistillSpec, Zhou et al. 2023, https://arxiv.org/abs/2310.08461. The last two: "LK losses", 2026,
 https://arxiv.org/abs/2602.23881. Smooth L1 of features: "EAGLE", Li et al. 2024, https://arxiv.org/abs/2401.15077.
-One drafted token is accepted with sum(min(p, q)) = 1 - total variation (Leviathan et
-al. 2022, https://arxiv.org/abs/2211.17192).
+The likeliest tokens: HASS, Zhang et al. 2024, https://arxiv.org/abs/2408.15766. One drafted token is accepted with
+sum(min(p, q)) = 1 - total variation (Leviathan et al. 2022, https://arxiv.org/abs/2211.17192).
 """
 
 import math
@@ -33,6 +34,7 @@ from outdraft.core.near_miss import near_miss
 
 # log p [n, V], log q [n, V], the text's tokens [n] (-1: one that the draft cannot say) -> [n]
 Loss = Callable[[Tensor, Tensor, Tensor], Tensor]
+_TOP = 10  # tokens
 _DECAY = 3.0  # of the hybrid's weight with acceptance
 
 
@@ -55,6 +57,12 @@ def jensen_shannon(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
 def soft_cross_entropy(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
     """-sum p log q: forward KL but for the entropy of p."""
     return -(log_p.exp() * log_q).sum(-1)
+
+
+def top_cross_entropy(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
+    """-sum p log q over the target's likeliest tokens."""
+    best = log_p.topk(min(_TOP, log_p.shape[-1]), -1)
+    return -(best.values.exp() * log_q.gather(-1, best.indices)).sum(-1)
 
 
 def cross_entropy(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
@@ -96,8 +104,8 @@ def smooth_l1(guessed: Tensor, true: Tensor) -> Tensor:
 LOSSES: Mapping[str, Loss] = {
     loss.__name__: loss
     for loss in (
-        forward_kl, reverse_kl, jensen_shannon, soft_cross_entropy, cross_entropy, sequence_kd, total_variation,
-        log_acceptance, hybrid,
+        forward_kl, reverse_kl, jensen_shannon, soft_cross_entropy, top_cross_entropy, cross_entropy, sequence_kd,
+        total_variation, log_acceptance, hybrid,
     )
 }  # fmt: skip
 BESIDE = ("smooth_l1", "reinforce")  # losses that compare something else than the distributions of one row

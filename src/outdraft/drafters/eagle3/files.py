@@ -32,4 +32,4 @@ def load_eagle3(directory: Path, facts: TargetFacts, dtype: torch.dtype | None =
     def make(device: torch.device | None) -> Eagle3Net:
         return Eagle3Net(files.config, dtype or facts.dtype, device or facts.device, vocab if device is None else None)
 
-    return fill(make, entries_of(files.config), files.tensors, f"EAGLE-3 network in {directory}")
+    return fill(make, entries_of(files.config), files.tensors, f"EAGLE-3 network in {directory}", beside=("d2t", "t2d"))

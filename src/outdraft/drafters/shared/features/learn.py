@@ -29,7 +29,7 @@ from outdraft.models.base import Decoder
 class FeatureLearner:
     """A network under a frozen target. `weights`: of each step in the loss; there is a step for each.
 
-    looks: steps of an evaluation, where nothing is learned, at least.
+    looks: steps of an exam, at least: how good a guess is further ahead than it was trained for.
     feature_weight: of the mean smooth L1 distance of outputs from true features; 0: it is not asked for.
     noise: width of the uniform noise on true features while it learns, in a text of 512 tokens; in shorter ones more.
     """
@@ -67,17 +67,16 @@ class FeatureLearner:
         if net.embed is None:
             embeds = embeds.detach()
         f = net.fuse([of_pairs(lesson.taps[tap], 0) for tap in self.taps])
-        learns = torch.is_grad_enabled()
         if self._noise:
             f = f + (with_noise(torch.zeros_like(f), lesson, self._noise / 2) * _shortness(lesson)).to(f)
         after = None  # [N, D] the true features that the outputs are to be
-        if learns and self._feature_weight:
+        if torch.is_grad_enabled() and self._feature_weight:
             after = net.fuse([of_pairs(lesson.taps[tap], 1) for tap in self.taps]).detach()
         true, context = f.view(batch, pairs, -1), UnrolledContext(documents, places)
         whole = (documents == lesson.documents[:, 1:length]).flatten()  # the pair's token is of the same document
         rows = of_pairs(torch.arange(batch * length, device=ids.device), 1)[:, 0]
         guesses, far = [], []
-        for step in range(len(self._weights) if learns else max(self._looks, len(self._weights))):
+        for step in range(max(len(self._weights), self._looks if lesson.moment is None else 0)):
             g = net.run(embeds, f, places.flatten(), context)
             kept = (whole & (places.flatten() >= step)).nonzero()[:, 0]
             weight = self._weights[step] if step < len(self._weights) else 0.0

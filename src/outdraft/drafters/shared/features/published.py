@@ -20,6 +20,7 @@ from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
 PICKLED = "pytorch_model.bin"
+_TABLES = ("rotary_emb.inv_freq",)  # which can be computed
 Net = TypeVar("Net", bound=nn.Module)
 
 
@@ -85,13 +86,19 @@ def open_tensors(directory: Path) -> TensorSource:
 
 
 def fill(
-    make: Callable[[torch.device | None], Net], entries: Iterable[Entry], tensors: TensorSource, what: str
+    make: Callable[[torch.device | None], Net], entries: Iterable[Entry], tensors: TensorSource, what: str, *,
+    beside: Iterable[str] = (),
 ) -> Net:  # fmt: skip
     """A network with the parameters of `tensors`, not to be trained. `make`: lay it out on a device, or where it runs.
 
-    Raises `ModelLoadError` for what is missing, misshapen or NaN; `what`: the network, in words.
+    Raises `ModelLoadError` for what is missing, misshapen, NaN or without a meaning; `what`: the network, in words;
+    `beside`: tensors that are no parameters.
     """
     table = list(entries)
+    known = {name for entry in table for name in entry.theirs} | set(beside)
+    unknown = sorted(name for name in set(tensors) - known if not name.endswith(_TABLES))
+    if unknown:
+        raise ModelLoadError(f"{what}: {len(unknown)} tensors have no meaning here ({', '.join(unknown[:3])})")
     try:
         plan = dict(make(torch.device("meta")).named_parameters())
     except (RuntimeError, ZeroDivisionError) as error:  # sizes that PyTorch cannot count, or that do not divide

@@ -3,6 +3,7 @@ r"""How a tree grows: how many children a node gets, and which nodes are expande
     Beam      the same width everywhere; on each level the most probable paths are expanded
     Levels    so many children on each level, all of them expanded (SpecInfer's expansion)
     Joint     so many nodes on each level, drawn together (RSD-S); of a deterministic tree as Beam
+    Template  the same nodes always, named by their ranks (Medusa's and EAGLE's)
 
 Miao et al., "SpecInfer: accelerating large language model serving with tree-based speculative inference and
 verification", 2023, https://arxiv.org/abs/2305.09781; Jeon et al., "Recursive speculative decoding", 2024,
@@ -60,3 +61,32 @@ def num_nodes(counts: Seq[int]) -> int:
         level *= count
         total += level
     return total
+
+
+class Template(Shape):
+    """A tree fixed beforehand: `paths` are those of its nodes, each a rank among its siblings a level, from 0."""
+
+    def __init__(self, paths: Seq[tuple[int, ...]]) -> None:
+        self._widths: dict[tuple[int, ...], int] = {}  # of a node's path: how many children
+        for path in paths:
+            self._widths[path[:-1]] = max(self._widths.get(path[:-1], 0), path[-1] + 1)
+
+    def width(self, tree: Tree, node: int) -> int:
+        return self._widths.get(ranks(tree, node), 0)
+
+    def expand(self, tree: Tree, new: range) -> list[int]:
+        """Those that have children."""
+        return [node for node in new if self.width(tree, node) and not tree.is_unsure(node)]
+
+
+def ranks(tree: Tree, node: int) -> tuple[int, ...]:
+    """Which child of its parent a node is, level by level from the root: siblings stand side by side."""
+    found: list[int] = []
+    while node > 0:
+        parent = tree.parents[node]
+        first = node
+        while tree.parents[first - 1] == parent:
+            first -= 1
+        found.append(node - first)
+        node = parent
+    return tuple(found[::-1])

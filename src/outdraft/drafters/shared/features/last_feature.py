@@ -1,0 +1,179 @@
+"""EAGLE-1's network: one decoder layer that extrapolates the target's last feature, the state behind its final norm.
+
+Li et al., "EAGLE: speculative sampling requires rethinking feature uncertainty", 2024, https://arxiv.org/abs/2401.15077;
+HASS (Zhang et al., 2024, https://arxiv.org/abs/2408.15766) trains the same network otherwise.
+
+    embedding of x_{i+1} --+
+                           cat -- fc --> layer 0, without an input norm --> g_i -- the target's head --> x_{i+2}
+    f_i -------------------+                                                 +---> stands in for f_{i+1}
+
+There is no norm of its own behind the layers: g is to be what the target's final norm makes, and the head reads it so.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.drafters.shared.features.network import Embed, FeatureForm
+from outdraft.drafters.shared.features.published import (
+    NamedTensors,
+    fill,
+    open_tensors,
+    tensors_of_net,
+    write_directory,
+)
+from outdraft.models.base import Decoder
+from outdraft.models.block import Block, embedding_rows
+from outdraft.models.config import ModelConfig
+from outdraft.models.fields import Fields
+from outdraft.models.llama import layer_entries
+from outdraft.models.load import ARCHITECTURES, find_architecture, read_json
+from outdraft.models.naming import Entry
+from outdraft.models.port import TargetFacts, TargetPort, facts_of
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import Linear
+from outdraft.nn.rope import Rope
+
+ARCHITECTURE = "LlamaForCausalLMEagle"
+_LAYERS = ("llama", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LastFeatureConfig:
+    """Sizes."""
+
+    layers: ModelConfig  # its own; width and vocabulary are the target's
+    tap: int  # the target's number of layers
+    bias: bool = True  # of fc
+    own_embedding: bool = False
+
+    def require(self, known: TargetFacts) -> None:
+        """Raise `CapabilityError` unless it can draft for this target."""
+        if (self.layers.hidden_size, self.layers.vocab_size) != (known.hidden_size, known.vocab_size):
+            raise CapabilityError(
+                f"an EAGLE-1 network of width {self.layers.hidden_size} and vocabulary {self.layers.vocab_size} cannot "
+                f"draft for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
+            )
+
+
+class LastFeatureNet(nn.Module):
+    """The network; all rows flat. Norm and head are the target's, handed over: no parameters of this module."""
+
+    def __init__(
+        self,
+        config: LastFeatureConfig,
+        target: Decoder | TargetPort,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+    ) -> None:
+        super().__init__()
+        facts = facts_of(target) if isinstance(target, Decoder) else target.facts
+        config.require(facts)
+        device, layers = device or facts.device, config.layers
+        self.config = config
+        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
+        self.vocab: Tensor | None = None  # all of it
+        self.fc = Linear(2 * layers.hidden_size, layers.hidden_size, config.bias, dtype, device)
+        self.layers = nn.ModuleList(Block(layers, i, dtype, device) for i in range(layers.num_layers))
+        self.layers[0].attn_norm = nn.Identity()
+        self.embedding: nn.Parameter | None = None
+        if config.own_embedding:
+            table = torch.full((layers.vocab_size, layers.hidden_size), float("nan"), dtype=dtype, device=device)
+            self.embedding = nn.Parameter(table, requires_grad=False)  # the target's, in published files
+        assert layers.rope is not None
+        self.rope = Rope(layers.rope)
+        parts = target if isinstance(target, Decoder) else target.layers
+        self._target_norm, self._target_head = parts.norm, parts.head
+
+    @property
+    def form(self) -> FeatureForm:
+        """What it reads and keeps."""
+        layers = self.config.layers
+        return FeatureForm(
+            taps=(self.config.tap,), num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads,
+            head_dim=layers.head_dim,
+        )  # fmt: skip
+
+    @property
+    def embed(self) -> Embed | None:
+        """Its own embeddings; None: the target's."""
+        table = self.embedding
+        return None if table is None else lambda ids, positions: embedding_rows(table, ids)
+
+    def fuse(self, taps: Seq[Tensor]) -> Tensor:
+        """The target's last states [N, D], normed as its head reads them."""
+        return self._target_norm(taps[0]).to(self.fc.weight.dtype)
+
+    def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
+        g = self.fc(torch.cat((embeds.to(f.dtype), f), -1))
+        rotation = self.rope.at(positions, f.dtype)
+        for layer in self.layers:
+            g = layer(g, rotation, ctx, self.exact)[0]
+        return g  # type: ignore[no-any-return]
+
+    def carry(self, g: Tensor) -> Tensor:
+        """The output as it is: it is a feature."""
+        return g
+
+    def logits(self, g: Tensor) -> Tensor:
+        """The target's head alone: [N, D] -> [N, V]."""
+        return self._target_head(g)
+
+
+def entries_of(config: LastFeatureConfig) -> Iterable[Entry]:
+    """Which of our parameters each published tensor is."""
+    for name in ("fc.weight", *["fc.bias"] * config.bias):
+        yield Entry(ours=name, theirs=(name,))
+    if config.own_embedding:
+        yield Entry(ours="embedding", theirs=("embed_tokens.weight",))
+    for i in range(config.layers.num_layers):
+        yield from layer_entries(f"layers.{i}", f"layers.{i}", config.layers, input_norm=i > 0)
+
+
+def save_last_feature(net: LastFeatureNet, directory: Path, dtype: torch.dtype | None = None) -> None:
+    """config.json and model.safetensors in EAGLE-1's layout. `dtype`: of the numbers; their own by default."""
+    layers = net.config.layers
+    kind = ARCHITECTURES[layers.architecture]
+    told: dict[str, Any] = {
+        "architectures": [ARCHITECTURE], "model_type": kind.model_type, **kind.write(layers), "bias": net.config.bias,
+        "torch_dtype": str(dtype or net.fc.weight.dtype).removeprefix("torch."),
+    }  # fmt: skip
+    write_directory(directory, told, tensors_of_net(net, entries_of(net.config), dtype))
+
+
+def load_last_feature(
+    directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None
+) -> LastFeatureNet:  # fmt: skip
+    """The network in `directory` for this target, in the target's type unless told otherwise.
+
+    Raises `ModelLoadError` for what is no such network or is damaged, `CapabilityError` for another target's.
+    """
+    facts = facts_of(target) if isinstance(target, Decoder) else target.facts
+    raw = read_json(directory / "config.json")
+    source = open_tensors(directory)
+    tensors = NamedTensors(source, {name.removeprefix("model."): name for name in source})
+    if "fc.weight" not in tensors or "layers.0.post_attention_layernorm.weight" not in tensors:
+        raise ModelLoadError(f"{directory} holds no EAGLE-1 network: it has no tensors fc.weight and layers.0")
+    kind = find_architecture(raw)
+    if kind.model_type not in _LAYERS:
+        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {_LAYERS})")
+    layers = kind.read(raw)
+    if any(window is not None for window in layers.windows):
+        raise ModelLoadError(f"{directory}: an EAGLE-1 network with sliding windows is not supported")
+    told = Fields({"model_type": raw.get("model_type"), "bias": raw.get("bias")})
+    config = LastFeatureConfig(
+        layers=replace(layers, tie_embeddings=False), tap=facts.num_layers,
+        bias=told.get("bias", bool, "fc.bias" in tensors), own_embedding="embed_tokens.weight" in tensors,
+    )  # fmt: skip
+    config.require(facts)
+    return fill(
+        lambda device: LastFeatureNet(config, target, dtype or facts.dtype, device), entries_of(config), tensors,
+        f"EAGLE-1 network in {directory}",
+    )  # fmt: skip

@@ -1,0 +1,37 @@
+"""EAGLE-1's static tree, and the options of drafters that have it: 25 nodes, five levels, wide where guesses are good.
+
+Li et al., "EAGLE", 2024, https://arxiv.org/abs/2401.15077: it has as many nodes and levels; which nodes they are is our
+choice after its idea. A node is the ranks of its path: 10 is the best child of the second best child of the pending
+token.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from outdraft.core.errors import ConfigError
+from outdraft.drafters.shared.features.options import FeatureOptions
+from outdraft.drafters.shared.trees.shapes import Template
+from outdraft.drafters.shared.trees.tree import Shape
+
+_NODES = "0 1 2 3 00 01 02 10 11 20 21 30 000 001 002 010 011 020 021 100 0000 0001 0002 00000 00001"
+STATIC: tuple[tuple[int, ...], ...] = tuple(tuple(map(int, node)) for node in _NODES.split())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeOptions(FeatureOptions):
+    """Which network, which tree. Raises `ConfigError` naming what is out of range."""
+
+    tree: Literal["static", "dynamic"] = "static"  # always the same, or EAGLE-2's: the likeliest paths; width 1: none
+    nodes: int = 25  # draft nodes that remain of a tree
+
+    def __post_init__(self) -> None:
+        FeatureOptions.__post_init__(self)
+        if self.tree not in ("static", "dynamic"):
+            raise ConfigError(
+                f"tree={self.tree!r}: it is 'static' (always the same) or 'dynamic' (the likeliest paths)"
+            )
+
+    @property
+    def shape(self) -> Shape | None:
+        """The fixed shape of its trees; None: the dynamic one."""
+        return Template(STATIC) if self.tree == "static" else None

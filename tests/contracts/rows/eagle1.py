@@ -1,0 +1,15 @@
+"""A network on the target's last feature: static and dynamic trees, chains that are drawn."""
+
+from contracts.sides import random_heads, stutterer, token_again
+
+from outdraft.testing.spec_table import DrafterRow
+
+eagle1_net = random_heads("eagle1")
+
+ROWS = [
+    DrafterRow(drafter="eagle1", side=eagle1_net),
+    DrafterRow(drafter="eagle1", label="dynamic", side=eagle1_net, options={"tree": "dynamic", "nodes": 12}),
+    DrafterRow(drafter="eagle1", label="sampled", side=eagle1_net, options={"sample": "match"}),
+    DrafterRow(drafter="eagle1", label="chain", side=eagle1_net, options={"width": 1, "sample": "match"}),
+]
+GROUNDS = [DrafterRow(drafter="eagle1", target=stutterer, side=token_again)]
