@@ -21,7 +21,9 @@ from outdraft.drafters.shared.features.static_tree import STATIC, TreeOptions
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import tiny_model
+from outdraft.training.compare import compare
 from outdraft.training.lessons import Teacher
+from outdraft.training.losses import soft_cross_entropy
 from outdraft.training.packing import Rows
 
 VOCAB, WIDTH = 31, 32
@@ -83,20 +85,20 @@ def test_the_network_is_the_papers_formula(target, tmp_path):
 
 
 def test_features_are_to_be_those_of_the_next_position(target):
-    """Smooth L1, a mean over counted pairs and channels, only while something is learned."""
-    learner = learner_of(target, feature_weight=2.0, noise=0.0)
+    """Of each pair the true feature behind it, only while something is learned."""
+    learner = learner_of(target, noise=0.0)
     lesson = lesson_of(target, learner, moment=Moment(step=0, steps=9, seed=1))
-    counts = lesson.counts.clone()
-    counts[3] = False
-    outlook = learner.look(replace(lesson, counts=counts))
-    assert len(outlook.guesses) == 1
+    (guess,) = learner.look(lesson).guesses
     after = rms_norm(lesson.states[1:], (WIDTH,), target.final_norm.weight, target.final_norm.eps)
-    kept = [i for i in range(len(after)) if i + 1 != 3]
-    torch.testing.assert_close(outlook.extra, 2.0 * smooth_l1_loss(outlook.guesses[0].states[kept], after[kept]))
+    assert guess.features.guessed is guess.states or torch.equal(guess.features.guessed, guess.states)
+    torch.testing.assert_close(guess.features.true, after)
+    assert not guess.features.true.requires_grad
+    told = [compare(learner.look(lesson), lesson, target.logits, soft_cross_entropy, features=f).loss for f in (0, 2)]
+    torch.testing.assert_close(told[1] - told[0], 2 * smooth_l1_loss(guess.states, after))
     with torch.no_grad():
-        exam = learner.look(replace(lesson, moment=None))
-    assert find_learner("eagle1").loss == {"soft_cross_entropy": 0.1}
-    assert exam.extra is None and [guess.weight for guess in exam.guesses] == [1.0, 0.0, 0.0, 0.0]
+        exam = learner.look(replace(lesson, moment=None)).guesses
+    assert [one.weight for one in exam] == [1.0, 0.0, 0.0, 0.0] and exam[0].features is None
+    assert find_learner("eagle1").loss == {"smooth_l1": 1.0, "soft_cross_entropy": 0.1}
 
 
 def test_noise_is_of_the_published_width_and_a_function_of_the_moment(target):

@@ -24,4 +24,4 @@ def test_hass_learns_three_forwards_each_on_the_one_before():
     assert [guess.weight for guess in outlook.guesses] == [1.0, 1.0, 1.0] and len(seen) == 3
     for (f, g), (then, _) in pairwise(seen):
         assert torch.equal(then[1:], g[:-1]) and torch.equal(then[:1], f[:1])
-    assert method.loss == {"top_cross_entropy": 1.0, "soft_cross_entropy": 0.1}
+    assert method.loss == {"top_cross_entropy": 1.0, "smooth_l1": 1.0, "soft_cross_entropy": 0.1}

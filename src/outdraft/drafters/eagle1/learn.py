@@ -25,18 +25,17 @@ class Eagle1Learning:
     head_dim: int = 0
     intermediate_size: int = 0
     bias: bool = True  # of fc
-    feature_weight: float = 1.0  # of the distance of features, beside the loss of distributions
     noise: float = 0.2  # width of the noise on features in a text of 512 tokens
 
     def __post_init__(self) -> None:
         check_range(self, "num_heads", "num_kv_heads", "head_dim", "intermediate_size", least=0)
-        check_range(self, "feature_weight", "noise", least=0.0, most=1000.0)
+        check_range(self, "noise", least=0.0, most=1000.0)
 
 
 def _learner(net: LastFeatureNet, target: Decoder, options: Eagle1Learning) -> FeatureLearner:
     return FeatureLearner(
         net, target, lambda place: save_last_feature(net, place, target.dtype), weights=(1.0,), looks=4,
-        feature_weight=options.feature_weight, noise=options.noise,
+        extrapolates=True, noise=options.noise,
     )  # fmt: skip
 
 
@@ -57,5 +56,5 @@ def load(options: Eagle1Learning, target: Decoder, directory: Path) -> FeatureLe
 LEARN = LearnMethod(
     summary="EAGLE-1: a layer that extrapolates the target's last feature, by the distance of features and one step",
     options=Eagle1Learning, new=new, load=load, drafts={"width": 1, "sample": "match"},
-    loss={"soft_cross_entropy": 0.1}, model_type=ARCHITECTURE, inflate=inflate,
+    loss={"smooth_l1": 1.0, "soft_cross_entropy": 0.1}, model_type=ARCHITECTURE, inflate=inflate,
 )  # fmt: skip

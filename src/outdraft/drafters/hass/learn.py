@@ -32,20 +32,19 @@ class HassLearning:
     bias: bool = True  # of fc
     num_steps: int = 3  # aligned forwards
     decay: float = 1.0  # weight of a forward against the one before
-    feature_weight: float = 1.0  # of the distance of features, beside the loss of distributions
     noise: float = 0.2  # width of the noise on features in a text of 512 tokens
 
     def __post_init__(self) -> None:
         check_range(self, "num_heads", "num_kv_heads", "head_dim", "intermediate_size", least=0)
         check_range(self, "num_steps", least=1, most=32)
         check_range(self, "decay", least=0.0, most=1.0)
-        check_range(self, "feature_weight", "noise", least=0.0, most=1000.0)
+        check_range(self, "noise", least=0.0, most=1000.0)
 
 
 def _learner(net: LastFeatureNet, target: Decoder, options: HassLearning) -> FeatureLearner:
     return FeatureLearner(
         net, target, lambda place: save_last_feature(net, place, target.dtype),
-        weights=falling(options.num_steps, options.decay), looks=4, feature_weight=options.feature_weight,
+        weights=falling(options.num_steps, options.decay), looks=4, extrapolates=True,
         noise=options.noise,
     )  # fmt: skip
 
@@ -68,5 +67,5 @@ def load(options: HassLearning, target: Decoder, directory: Path) -> FeatureLear
 LEARN = LearnMethod(
     summary="EAGLE-1's network by HASS: on its own features, and on the target's likeliest tokens",
     options=HassLearning, new=new, load=load, drafts={"width": 1, "sample": "match"},
-    loss={"top_cross_entropy": 1.0, "soft_cross_entropy": 0.1},
+    loss={"top_cross_entropy": 1.0, "smooth_l1": 1.0, "soft_cross_entropy": 0.1},
 )  # fmt: skip

@@ -16,10 +16,9 @@ from pathlib import Path
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import smooth_l1_loss
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Guess, Lesson, Outlook
+from outdraft.core.learner import Features, Guess, Lesson, Outlook
 from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
@@ -30,7 +29,7 @@ class FeatureLearner:
     """A network under a frozen target. `weights`: of each step in the loss; there is a step for each.
 
     looks: steps of an exam, at least: how good a guess is further ahead than it was trained for.
-    feature_weight: of the mean smooth L1 distance of outputs from true features; 0: it is not asked for.
+    extrapolates: outputs are to be the features of the next position, for losses over states.
     noise: width of the uniform noise on true features while it learns, in a text of 512 tokens; in shorter ones more.
     """
 
@@ -42,7 +41,7 @@ class FeatureLearner:
         *,
         weights: Seq[float],
         looks: int = 0,
-        feature_weight: float = 0.0,
+        extrapolates: bool = False,
         noise: float = 0.0,
     ) -> None:
         assert isinstance(net, nn.Module)
@@ -50,7 +49,7 @@ class FeatureLearner:
         self.taps = net.form.taps
         self._net, self._target, self._save = net, target, save
         self._weights, self._looks = tuple(weights), looks
-        self._feature_weight, self._noise = feature_weight, noise
+        self._extrapolates, self._noise = extrapolates, noise
 
     def look(self, lesson: Lesson) -> Outlook:
         """One guess for each unrolled step."""
@@ -70,24 +69,23 @@ class FeatureLearner:
         if self._noise:
             f = f + (with_noise(torch.zeros_like(f), lesson, self._noise / 2) * _shortness(lesson)).to(f)
         after = None  # [N, D] the true features that the outputs are to be
-        if torch.is_grad_enabled() and self._feature_weight:
+        if torch.is_grad_enabled() and self._extrapolates:
             after = net.fuse([of_pairs(lesson.taps[tap], 1) for tap in self.taps]).detach()
         true, context = f.view(batch, pairs, -1), UnrolledContext(documents, places)
         whole = (documents == lesson.documents[:, 1:length]).flatten()  # the pair's token is of the same document
         rows = of_pairs(torch.arange(batch * length, device=ids.device), 1)[:, 0]
-        guesses, far = [], []
+        guesses = []
         for step in range(max(len(self._weights), self._looks if lesson.moment is None else 0)):
             g = net.run(embeds, f, places.flatten(), context)
             kept = (whole & (places.flatten() >= step)).nonzero()[:, 0]
             weight = self._weights[step] if step < len(self._weights) else 0.0
-            guesses.append(Guess(states=g[kept], head=net.logits, rows=rows[kept], weight=weight, vocab=net.vocab))
-            if after is not None:
-                told = kept[lesson.counts[rows[kept]]]
-                far.append(weight * smooth_l1_loss(g[told].float(), after[told].float(), reduction="sum")
-                           / max(1, len(told) * g.shape[-1]))  # fmt: skip
+            features = Features(guessed=g[kept], true=after[kept]) if after is not None else None
+            guesses.append(
+                Guess(states=g[kept], head=net.logits, rows=rows[kept], weight=weight, vocab=net.vocab,
+                      features=features)
+            )  # fmt: skip
             f = torch.cat((true[:, :1], net.carry(g).view(batch, pairs, -1)[:, :-1]), 1).flatten(0, 1)
-        extra = self._feature_weight * torch.stack(far).sum() / sum(self._weights) if far else None
-        return Outlook(guesses=guesses, extra=extra)
+        return Outlook(guesses=guesses)
 
     def save(self, directory: Path) -> None:
         self._save(directory)
