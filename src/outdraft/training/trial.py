@@ -1,0 +1,158 @@
+"""Arms of an experiment: ways of training a draft for one target, on the same texts in the same order, and their worth.
+
+    python -m outdraft.training.trial FILE.toml --out DIR            runs what is lacking, and prints the tables
+    python -m outdraft.training.trial FILE.toml --out DIR --table    prints them from what is there
+
+    target = "..."  data = [...]  tune = [...]  test = [...]  tokens = 500_000
+    rates = [0.5, 1, 2]          multiply lr and muon_lr: every arm is tuned over the same ones
+    seeds = [0, 1, 2]
+    [loop]                       of all arms
+    [arms.NAME]                  kind, options, loss, ... of a plan; `judge`: options that are others when it is judged
+    [[claims]]                   says, better, worse, measure
+
+The rate is chosen on the texts `tune`, the figures are of the texts `test`. A run that is in DIR/trial.jsonl is not run
+again; one that was interrupted goes on.
+"""
+
+import argparse
+import json
+import platform
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from outdraft.core.errors import ConfigError, OutdraftError
+from outdraft.core.registry import read_options
+from outdraft.drafters.shared.look_up.datastore.documents import find_files
+from outdraft.models.load_codec import load_codec
+from outdraft.training.corpus import Corpus, open_corpus
+from outdraft.training.draft import Exam
+from outdraft.training.loop import CHECKPOINT
+from outdraft.training.packing import example_rows
+from outdraft.training.plan import make_plan, read_plan
+from outdraft.training.train import Course, prepare
+from outdraft.training.trial_table import Claim, Run, tables
+
+RECORD = "trial.jsonl"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """The file. `arms`: of each the keys of a plan, and `judge`."""
+
+    target: str
+    data: tuple[str, ...]
+    tune: tuple[str, ...]
+    test: tuple[str, ...]
+    tokens: int
+    arms: Mapping[str, Any]
+    rates: tuple[float, ...] = (1.0,)
+    seeds: tuple[int, ...] = (0,)
+    depth: int = 4
+    texts: int = 256  # of tune and of test that are looked at
+    loop: Mapping[str, Any] = field(default_factory=dict)
+    claims: tuple[Any, ...] = ()
+
+
+def read_trial(path: Path) -> Trial:
+    """Raises `ConfigError` for keys that are not known. Paths are relative to where the program runs."""
+    given = read_plan(path)
+    lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
+    trial = read_options(Trial, {**given, **lists}, str(path))
+    for claim in claims_of(trial):
+        for name in (claim.better, claim.worse):
+            if name not in trial.arms:
+                raise ConfigError(f"{path}: the claim {claim.says!r} names the arm {name!r}, which is not there")
+    return trial
+
+
+def claims_of(trial: Trial) -> list[Claim]:
+    """The claims, checked."""
+    return [read_options(Claim, dict(one), "a claim") for one in trial.claims]
+
+
+def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: Any) -> Run:
+    """One training, judged on both sets of texts with the weights that were best while it ran."""
+    arm = dict(trial.arms[name])
+    judge, own = arm.pop("judge", {}), arm.pop("loop", {})
+    loop = {"lr": 1e-3, "muon_lr": 3e-3, **trial.loop, **own}
+    loop |= {key: loop[key] * rate for key in ("lr", "muon_lr")}
+    plan = make_plan(
+        {
+            "target": trial.target, "data": trial.data, "valid": trial.tune, "tokens": trial.tokens,
+            "depth": trial.depth, "seed": seed, **arm, "out": str(work / f"{name}-{rate:g}-{seed}"), "loop": loop,
+        }
+    )  # fmt: skip
+    course = prepare(plan, tell)
+    if (course.loop.run_dir / CHECKPOINT).exists():
+        course.loop.resume()
+    course.loop.run()
+    if course.loop.interrupted:
+        raise KeyboardInterrupt
+    course.loop.evaluate()
+    course.loop.take_best()
+    course.learner.save(Path(plan.out))
+    learner = course.learner
+    if judge:
+        options = read_options(course.method.options, {**plan.options, **judge}, f"arm {name!r}")
+        learner = course.method.load(options, course.teacher.target, Path(plan.out))
+    codec, vocab_size = load_codec(course.source), course.teacher.target.config.vocab_size
+    test, _, _ = open_corpus(find_files(trial.test), codec, vocab_size, work / "texts", held_out=0.0)
+    scores = {}
+    for words, texts in (("tune", course.held_out), ("test", test)):
+        seen = _exam(trial, course, texts).walk(learner, course.teacher)
+        scores[words] = {"tau": seen.tau, "conditional": seen.conditional, "joint": seen.joint}
+    return Run(
+        arm=name, rate=rate, seed=seed, scores=scores, seconds=round(course.loop.progress.seconds, 1),
+        parameters=sum(p.numel() for p in course.learner.module.parameters() if p.requires_grad),
+        machine=platform.processor() or platform.machine(),
+    )  # fmt: skip
+
+
+def _exam(trial: Trial, course: Course, texts: Corpus) -> Exam:
+    config = course.loop.config
+    batches = example_rows(texts, trial.texts, config.seq_len, config.micro_tokens)
+    return Exam(batches=batches, depth=trial.depth, temperature=course.plan.temperature)
+
+
+def read_runs(path: Path) -> list[Run]:
+    """What was run so far."""
+    if not path.exists():
+        return []
+    return [Run(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line]
+
+
+def main(words: list[str] | None = None) -> int:
+    """Run what is lacking, arm by arm and seed by seed; then the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--only", action="append", default=[], help="an arm; may be repeated")
+    parser.add_argument("--table", action="store_true", help="run nothing")
+    asked = parser.parse_args(words)
+    try:
+        trial = read_trial(asked.file)
+        record = asked.out / RECORD
+        done = {(run.arm, run.rate, run.seed) for run in read_runs(record)}
+        for seed in () if asked.table else trial.seeds:
+            for name in asked.only or trial.arms:
+                for rate in trial.rates:
+                    if (name, rate, seed) in done:
+                        continue
+                    sys.stderr.write(f"{name}, rates x {rate:g}, seed {seed}\n")
+                    run = run_arm(trial, name, rate, seed, asked.out, lambda line: sys.stderr.write(f"  {line}\n"))
+                    with record.open("a", encoding="utf-8") as out:
+                        out.write(json.dumps(run.told()) + "\n")
+        sys.stdout.write(tables(read_runs(record), claims_of(trial)))
+    except OutdraftError as error:
+        sys.stderr.write(f"{error}\n")
+        return 2
+    except KeyboardInterrupt:
+        return 130
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

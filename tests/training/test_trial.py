@@ -1,0 +1,126 @@
+"""Trials: rates are chosen on one set of texts and judged on another; differences are paired; nothing runs twice."""
+
+import json
+from math import sqrt
+from pathlib import Path
+
+import pytest
+import torch
+
+from outdraft.core.errors import ConfigError
+from outdraft.models.load import save_model
+from outdraft.training.trial import RECORD, main, read_runs, read_trial
+from outdraft.training.trial_table import Claim, Run, chosen, difference, tables, verdict
+
+from .toys import toy_decoder, toy_ids
+
+
+def run(arm: str, rate: float, seed: int, tune: float, test: float) -> Run:
+    scores = {
+        words: {"tau": x, "conditional": [x, x / 2, x / 4], "joint": []}
+        for words, x in (("tune", tune), ("test", test))
+    }
+    return Run(arm=arm, rate=rate, seed=seed, scores=scores, seconds=1, parameters=5, machine="")
+
+
+RUNS = [
+    run("a", 1.0, 0, 2.0, 3.0), run("a", 1.0, 1, 2.0, 5.0), run("a", 1.0, 2, 2.0, 4.0),
+    run("a", 2.0, 0, 1.0, 9.0), run("a", 2.0, 1, 1.0, 9.0), run("a", 2.0, 2, 1.0, 9.0),
+    run("b", 1.0, 1, 1.0, 4.0), run("b", 1.0, 0, 1.0, 2.5), run("b", 1.0, 2, 1.0, 2.5),
+]  # fmt: skip
+CLAIM = Claim(says="a over b", better="a", worse="b", measure="tau")
+
+
+def test_the_rate_is_chosen_where_nothing_is_judged():
+    assert [(one.rate, one.seed) for one in chosen(RUNS, "a", CLAIM)] == [(1.0, 0), (1.0, 1), (1.0, 2)]
+
+
+def test_a_difference_is_that_of_equal_seeds():
+    far = [0.5, 1.0, 1.5]
+    found = difference(RUNS, CLAIM)
+    assert found == pytest.approx((1.0, sqrt(sum((x - 1) ** 2 for x in far) / 2) / sqrt(3)))
+    assert difference(RUNS[:1], CLAIM) is None
+    assert [verdict((x, 1.0)) for x in (2.1, 1.9, -2.1)] == ["yes", "not at this size", "no: the other way"]
+
+
+def test_measures_name_depths():
+    scores = RUNS[0].scores["test"]
+    found = [Claim(says="", better="", worse="", measure=one).of(scores) for one in ("tau", "depth 2", "depths 2 to 3")]
+    assert found == [3.0, 1.5, 1.125]
+    for wrong in ("speed", "depth", "depths 9 to 10"):
+        with pytest.raises(ConfigError, match="write tau, depth 3"):
+            Claim(says="", better="", worse="", measure=wrong).of(scores)
+
+
+def test_tables_show_claims_and_arms():
+    text = tables(RUNS, [CLAIM])
+    assert "| a over b | tau | 4.000 | 3.000 | +1.0000 ± 0.2887 | yes |" in text
+    assert "| a | 1 | 5 | 1 | 4.000 | 4.000 2.000 1.000 |" in text
+
+
+@pytest.fixture
+def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    target = toy_decoder()
+    with torch.no_grad():
+        target.embedding.mul_(3)
+    save_model(target, tmp_path / "target")
+    monkeypatch.chdir(tmp_path)
+    for name, seed in (("train", 1), ("tune", 2), ("test", 3)):
+        ids = toy_ids(seed, 1600).reshape(-1)[:1600].reshape(40, 40).tolist()
+        lines = [json.dumps({"prompt_token_ids": row[:2], "token_ids": row[2:]}) for row in ids]
+        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
+    (tmp_path / "trial.toml").write_text("""
+target = "target"
+data = ["train.jsonl"]
+tune = ["tune.jsonl"]
+test = ["test.jsonl"]
+tokens = 512
+rates = [1, 2]
+seeds = [0, 1]
+depth = 2
+[loop]
+batch_tokens = 128
+micro_tokens = 64
+seq_len = 32
+eval_every = 2
+[arms.unrolled]
+kind = "eagle"
+options = { num_steps = 2, taps = [1] }
+[arms.one_step]
+kind = "eagle"
+options = { num_steps = 1, taps = [1] }
+judge = { num_steps = 2 }
+[[claims]]
+says = "Unrolled over one step"
+better = "unrolled"
+worse = "one_step"
+measure = "depth 2"
+""")
+    return tmp_path / "trial.toml"
+
+
+def test_a_trial_runs_each_arm_once(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    words = [str(trial), "--out", str(tmp_path / "out")]
+    assert main([*words, "--only", "one_step"]) == 0
+    assert {one.arm for one in read_runs(tmp_path / "out" / RECORD)} == {"one_step"}
+    capsys.readouterr()
+    assert main(words) == 0
+    before = capsys.readouterr().out
+    runs = read_runs(tmp_path / "out" / RECORD)
+    assert sorted((one.arm, one.rate, one.seed) for one in runs) == [
+        (arm, rate, seed) for arm in ("one_step", "unrolled") for rate in (1.0, 2.0) for seed in (0, 1)
+    ]
+    assert all(len(one.scores["test"]["conditional"]) == 2 for one in runs), "judged as deep, whatever it learned"
+    assert "| Unrolled over one step | depth 2 |" in before
+    assert main(words) == 0 and capsys.readouterr().out == before
+    assert len(read_runs(tmp_path / "out" / RECORD)) == len(runs)
+
+
+def test_unknown_arms_and_keys_are_named(trial: Path):
+    text = trial.read_text()
+    trial.write_text(text.replace('better = "unrolled"', 'better = "unroled"'))
+    with pytest.raises(ConfigError, match="names the arm 'unroled', which is not there"):
+        read_trial(trial)
+    trial.write_text(text.replace("seeds =", "sedes ="))
+    with pytest.raises(ConfigError, match="sedes"):
+        read_trial(trial)
