@@ -4,7 +4,7 @@ Nothing is believed that the files claim: names and shapes are compared with the
 """
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.head_format import HeadFormat
+from outdraft.core.registry import find_learner, learner_names
 from outdraft.models.load import read_json
 from outdraft.models.naming import Entry, stored_shapes
 from outdraft.models.port import TargetFacts
@@ -38,6 +39,22 @@ def holds(directory: Path, prefix: str) -> bool:
         return any(name.startswith(prefix) for name in TensorStore(directory))
     except ModelLoadError:
         return False
+
+
+def all_formats() -> Iterator[tuple[str, HeadFormat[Any, Any, Any]]]:
+    """Every kind of draft that ships, with every layout of its directories."""
+    for kind in learner_names():
+        for one in find_learner(kind).formats:
+            yield kind, one
+
+
+def recognise(directory: Path) -> tuple[str, HeadFormat[Any, Any, Any] | None] | None:
+    """Which kind of draft lies in a directory, and its layout where the kind has several; None: nobody knows it."""
+    for kind, one in all_formats():
+        if one.matches(directory):
+            return kind, one
+    told = read_config(directory)
+    return next(((kind, None) for kind in learner_names() if find_learner(kind).is_named(told)), None)
 
 
 def stored_dtype(directory: Path) -> torch.dtype:

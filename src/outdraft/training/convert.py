@@ -3,21 +3,16 @@
 Which kinds and layouts there are, the learners say (`core/head_format.py`); none is named here.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.head_format import HeadFormat
 from outdraft.core.near_miss import near_miss
-from outdraft.core.registry import find_learner, learner_names
-from outdraft.models.foreign_heads import read_config
+from outdraft.core.registry import find_learner
+from outdraft.models.foreign_heads import all_formats, recognise
 from outdraft.models.load import load_model
 from outdraft.models.port import facts_of
 from outdraft.weights.hub import resolve
-
-Format = HeadFormat[Any, Any, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,26 +25,6 @@ class Converted:
     lines: dict[str, str]  # server -> the line that serves it there
 
 
-def all_formats() -> Iterator[tuple[str, Format]]:
-    """Every kind with every layout of its directories."""
-    for kind in learner_names():
-        for one in find_learner(kind).formats:
-            yield kind, one
-
-
-def _recognise(directory: Path) -> tuple[str, Format | None]:
-    """The kind of draft, and its layout. Raises `ConfigError` where nobody knows it."""
-    for kind, one in all_formats():
-        if one.matches(directory):
-            return kind, one
-    told = read_config(directory)
-    for kind in learner_names():
-        if find_learner(kind).is_named(told):
-            return kind, None
-    known = sorted({one.summary for _, one in all_formats()})
-    raise ConfigError(f"{directory} holds no draft in a layout that outdraft reads ({'; '.join(known)})")
-
-
 def convert(source: str, to: str, target: str, out: Path) -> Converted:
     """Write the draft in `source`, which belongs to `target`, to `out`.
 
@@ -60,7 +35,11 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     if to not in words:
         raise ConfigError(f"--to {to} is no layout or server{near_miss(to, words)}; known: {', '.join(words)}")
     directory = resolve(source, also=["*_lm_head.pt", "pytorch_model.bin"])
-    kind, read = _recognise(directory)
+    found = recognise(directory)
+    if found is None:
+        known = sorted({one.summary for _, one in all_formats()})
+        raise ConfigError(f"{directory} holds no draft in a layout that outdraft reads ({'; '.join(known)})")
+    kind, read = found
     formats = find_learner(kind).formats
     write = next((one for one in formats if to == one.name or to in one.served), None)
     if read is None or write is None:

@@ -17,6 +17,7 @@ METHOD = DrafterMethod(
         year=2024,
         link="https://arxiv.org/abs/2401.15077",
     ),
+    also_called=("eagle",),
     shape_of=lambda options: "chain" if options.width == 1 else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

@@ -2,6 +2,8 @@
 
     {"method": "draft_model", "model": "path", "num_speculative_tokens": 5}
     {"method": "ngram", "prompt_lookup_max": 4, "num_speculative_tokens": 8}
+    {"model": "path", "num_speculative_tokens": 3}         the directory says what it is
+    {"method": "eagle", "model": "path"}                   a peer's word for what is told apart here
 
 Four keys are the engine's; every other belongs to the chosen drafter, under its option's name or one of its aliases.
 """
@@ -10,11 +12,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from outdraft import zoo
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
-from outdraft.core.registry import find, option_names
+from outdraft.core.paths import user_path
+from outdraft.core.registry import find, find_learner, names, option_names
 from outdraft.core.shown import shown
+from outdraft.models.foreign_heads import recognise
 
 _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy")
 
@@ -36,9 +41,8 @@ class Speculation:
 def from_mapping(config: Mapping[str, Any]) -> Speculation:
     """Read the dictionary; unknown keys are refused with the near miss."""
     config = check_value("speculative_config", config, Mapping)
-    if "method" not in config:
-        raise ConfigError("speculative_config names no 'method': say which drafter (`outdraft methods` lists them)")
-    method = find("drafter", config["method"])
+    name = _meant(config)
+    method = find("drafter", name)
     options = {key: value for key, value in config.items() if key not in _OURS}
     known = option_names(method)
     for key in options:
@@ -50,9 +54,42 @@ def from_mapping(config: Mapping[str, Any]) -> Speculation:
             )
     rule = check_value("rejection_sample_method", config.get("rejection_sample_method", "auto"), str)
     return Speculation(
-        drafter=config["method"],
+        drafter=name,
         drafter_options=options,
         verifier="auto" if rule == "standard" else rule,
         policy=check_value("policy", config.get("policy"), str | None),
         num_speculative_tokens=check_value("num_speculative_tokens", config.get("num_speculative_tokens"), int | None),
     )
+
+
+def _meant(config: Mapping[str, Any]) -> str:
+    """The drafter: by its name, by a peer's name for it, or by what lies in the directory of its model."""
+    word, model = config.get("method"), config.get("model")
+    if word is None and model is None:
+        raise ConfigError(
+            "speculative_config names no 'method': say which drafter (`outdraft methods` lists them), or give the "
+            "'model', a directory that says what it is"
+        )
+    known = names("drafter")
+    others = [name for name in known if word in find("drafter", name).also_called] if isinstance(word, str) else []
+    if word is not None and not others:
+        return str(check_value("method", word, str))
+    lies = _lies_in(model)
+    if lies is not None and (word is None or lies in others):
+        return lies
+    if word in known or len(others) == 1:
+        return str(word) if word in known else others[0]
+    if word is None:
+        raise ConfigError(
+            f"speculative_config: {shown(model)} does not say what it is: name the 'method' (`outdraft methods`)"
+        )
+    raise ConfigError(f"method {shown(word)} may be {', '.join(others)} here, and {shown(model)} is none: name one")
+
+
+def _lies_in(model: Any) -> str | None:
+    """The drafter of what lies in a directory; None for another place, and for what nobody knows."""
+    if not isinstance(model, str):
+        return None
+    place = zoo.path(model.removeprefix("zoo:")) if model.startswith("zoo:") else user_path(model)
+    found = recognise(place) if place.is_dir() else None
+    return None if found is None else find_learner(found[0]).drafter or found[0]
