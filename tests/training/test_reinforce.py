@@ -220,6 +220,9 @@ def test_a_resumed_run_has_the_baseline_and_the_bits(target, tmp_path):
 def test_what_a_draft_writes_is_drawn_from_it():
     """With the coins of its own cumulated distribution, recomputed without a cache; an end token ends it."""
     draft = toy_decoder(4)
+    with torch.no_grad():  # large enough that where a token stands shows
+        for parameter in draft.parameters():
+            parameter.mul_(6 if parameter.dim() > 1 else 1)
     generator = torch.Generator().manual_seed(0)
     beginnings = [torch.randint(VOCAB, (n,), generator=generator) for n in (1, 5, 3)]
     uniforms = [torch.rand(n, generator=generator, dtype=torch.float64) for n in (6, 4, 0)]

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch import Tensor, nn
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Learner
 from outdraft.training.compare import Compared, accepted, compare
+from outdraft.training.costs import Costs
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Evaluation
 from outdraft.training.losses import Loss
@@ -100,12 +102,25 @@ class Exam:
         assert total is not None
         return total
 
-    def judge(self, learner: Learner, teacher: Teacher) -> Evaluation:
-        """Score: tokens a target pass."""
+    def judge(self, learner: Learner, teacher: Teacher, costs: Costs | None = None) -> Evaluation:
+        """Score: tokens a target pass. `costs`: of a round here, for the speed-up."""
         seen = self.walk(learner, teacher)
-        by_depth = " ".join(f"{rate:.3f}" for rate in seen.conditional)
-        return Evaluation(
-            score=seen.tau,
-            line=f"held-out: {seen.tau:.3f} tokens a pass; accepted at 1, 2, ...: {by_depth}",
-            numbers={"tau": seen.tau, "conditional": seen.conditional, "joint": seen.joint},
-        )
+        by_depth, all_of = (" ".join(f"{rate:.3f}" for rate in rates) for rates in (seen.conditional, seen.joint))
+        line = f"held-out: {seen.tau:.3f} tokens a pass; accepted at 1, 2, ...: {by_depth}; all up to there: {all_of}"
+        numbers: dict[str, Any] = {"tau": seen.tau, "conditional": seen.conditional, "joint": seen.joint}
+        if costs is not None:
+            numbers["speedup"] = costs.speedup(seen.tau)
+            line += f"; {costs.speedup(seen.tau):.2f} times plain decoding on this machine"
+        return Evaluation(score=seen.tau, line=line, numbers=numbers)
+
+
+class Judge:
+    """An exam for the loop. `costs`: set when they have been measured."""
+
+    def __init__(self, exam: Exam, learner: Learner, teacher: Teacher) -> None:
+        self._exam, self._learner, self._teacher = exam, learner, teacher
+        self.costs: Costs | None = None
+
+    def __call__(self) -> Evaluation:
+        """How good the draft is now."""
+        return self._exam.judge(self._learner, self._teacher, self.costs)

@@ -11,14 +11,15 @@ from outdraft.models.base import Decoder
 from outdraft.nn.packed import PackedContext
 from outdraft.training.compilable import make_plain
 from outdraft.training.packing import Rows
+from outdraft.training.states import StateCache, States
 
 
 class Teacher:
     """A frozen target, asked for what it says of texts."""
 
-    def __init__(self, target: Decoder, taps: Collection[int]) -> None:
+    def __init__(self, target: Decoder, taps: Collection[int], cache: StateCache | None = None) -> None:
         self.target = target.requires_grad_(False)
-        self._taps = tuple(taps)
+        self._taps, self._cache = tuple(taps), cache
         make_plain(target)
 
     def computing(self) -> torch.autocast:
@@ -32,22 +33,34 @@ class Teacher:
         ids, documents = rows.ids.to(device), rows.documents.to(device)
         batch, length = ids.shape[0], ids.shape[1] - 1
         read, positions = ids[:, :-1].flatten(), places_of(documents[:, :-1]).flatten()
-        context = PackedContext(batch, length, documents[:, :-1])
-        out = self.target.run(self.target.embed(read, positions), positions, context, taps=self._taps)
-        if not bool(torch.isfinite(out.hidden).all()):
-            row = int((~torch.isfinite(out.hidden)).any(-1).nonzero()[0, 0]) // length
-            raise DecodingError(
-                f"the target's states are no numbers in row {row} of a batch: its weights are damaged, or overflow in "
-                "their number format (try --dtype float32)"
-            )
+        cache = None if rows.own else self._cache  # what a draft wrote does not come again
+        found = cache.find(rows) if cache is not None else None
+        if found is None:
+            context = PackedContext(batch, length, documents[:, :-1])
+            out = self.target.run(self.target.embed(read, positions), positions, context, taps=self._taps)
+            _require_numbers(out.hidden, length)
+            found = States(hidden=out.hidden, taps=dict(out.taps))
+            if cache is not None:
+                cache.keep(rows, found)
         return Lesson(
             ids=ids, documents=documents, positions=positions, counts=rows.counts.to(device).flatten(),
-            states=out.hidden, taps=dict(out.taps), moment=rows.moment,
+            states=found.hidden.to(device), taps={tap: one.to(device) for tap, one in found.taps.items()},
+            moment=rows.moment,
         )  # fmt: skip
 
     def logits(self, states: Tensor) -> Tensor:
         """Final states [n, D] -> [n, V]."""
         return self.target.logits(states)
+
+
+def _require_numbers(hidden: Tensor, length: int) -> None:
+    """Raise `DecodingError` for states [B * T, D] that are no numbers."""
+    if not bool(torch.isfinite(hidden).all()):
+        row = int((~torch.isfinite(hidden)).any(-1).nonzero()[0, 0]) // length
+        raise DecodingError(
+            f"the target's states are no numbers in row {row} of a batch: its weights are damaged, or overflow in "
+            "their number format (try --dtype float32)"
+        )
 
 
 def places_of(documents: Tensor) -> Tensor:

@@ -22,6 +22,7 @@ from torch.nn.parallel import DistributedDataParallel
 
 from outdraft.core.errors import ConfigError, DecodingError
 from outdraft.core.shown import shown
+from outdraft.training.board import Board
 from outdraft.training.checkpoint import Progress, State, load_state, save_state
 from outdraft.training.config import LoopConfig
 from outdraft.training.optim import Optimizer
@@ -116,6 +117,7 @@ class Loop:
         listens: bool = True,
         vocab_size: int = 0,
         about: Mapping[str, Any] | None = None,
+        board: Board | None = None,
     ) -> None:
         self.objective, self.data, self.config = objective, data, config
         self.run_dir, self.report, self.team = run_dir, report, team or Team()
@@ -125,7 +127,8 @@ class Loop:
         self._about, self._stopped, self._skipped, self._judged_at = dict(about or {}), False, 0, -1
         self.schedule = Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
-        self._evaluate, self._signals = evaluate, Signals(listens)
+        self._evaluate, self._signals, self._board = evaluate, Signals(listens), board
+        self._pace, self._losses = [0.0, 0.0], [0.0, 0.0]  # tokens, seconds here; losses, steps since they were told
         loss: nn.Module = _Loss(objective, config.compile)
         self._loss = DistributedDataParallel(loss, find_unused_parameters=True) if self.team.size > 1 else loss
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -166,7 +169,7 @@ class Loop:
 
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
-        told, tokens, total, since = time.monotonic(), 0, 0.0, 0
+        told = time.monotonic()
         with self._signals:
             while self.step < (self.schedule.end if until is None else min(until, self.schedule.end)):
                 began = time.monotonic()
@@ -175,20 +178,19 @@ class Loop:
                     break
                 if self._agree():
                     break
-                total += self._one_step()
-                since, tokens = since + 1, tokens + self.config.batch_tokens
-                self.progress = replace(
-                    self.progress, step=self.step + 1, seconds=self.progress.seconds + time.monotonic() - began
-                )
+                loss, took = self._one_step(), time.monotonic() - began
+                self._losses = [self._losses[0] + loss, self._losses[1] + 1]
+                self._pace = [self._pace[0] + self.config.batch_tokens, self._pace[1] + took]
+                self.progress = replace(self.progress, step=self.step + 1, seconds=self.progress.seconds + took)
                 if time.monotonic() - told > 30 or self.step % 50 == 0:
-                    rate = tokens / (time.monotonic() - told)
-                    left = (self.schedule.end - self.step) * self.config.batch_tokens / rate / 60
-                    at = f"step {self.step}/{self.schedule.end} loss {total / since:.4f}"
-                    self._say(f"{at} {rate:.0f} tok/s eta {left:.1f} min")
-                    told, tokens, total, since = time.monotonic(), 0, 0.0, 0
+                    now = self._running()
+                    self._say(
+                        f"step {self.step}/{self.schedule.end} loss {self._losses[0] / self._losses[1]:.4f}; "
+                        f"{now['tokens_a_second']:.0f} tokens/s, {now['seconds_left'] / 60:.1f} min left"
+                    )
+                    told = time.monotonic()
                 if self.step % self.config.eval_every == 0:
                     self.evaluate()
-                    told, tokens = time.monotonic(), 0
                 if self.step % self.config.save_every == 0:
                     self.save()
         self.save()
@@ -253,11 +255,24 @@ class Loop:
                 save_state(self.run_dir / BEST, State(weights=self._weights(), optimizer=[], progress=self.progress))
         else:
             self.progress = replace(self.progress, since_best=self.progress.since_best + 1)
-        self._say(f"step {self.step} {found.line}")
+        now = self._running()
+        left = f"; {now['seconds_left'] / 60:.1f} min left" if "seconds_left" in now else ""
+        self._say(f"step {self.step} {found.line}{left}")
         tokens = self.step * self.config.batch_tokens
         seconds = round(self.progress.seconds)
-        self._write({"step": self.step, "tokens": tokens, "seconds": seconds, "score": found.score, **found.numbers})
+        told = {"step": self.step, "tokens": tokens, "seconds": seconds, "score": found.score, **found.numbers, **now}
+        self._write(told)
+        self._losses = [0.0, 0.0]
         return found
+
+    def _running(self) -> dict[str, float]:
+        """Loss since the last evaluation, tokens a second and seconds left, where a step has been taken."""
+        tokens, seconds = self._pace
+        if not self._losses[1]:
+            return {}
+        rate = tokens / max(seconds, 1e-9)
+        left = (self.schedule.end - self.step) * self.config.batch_tokens / rate
+        return {"loss": self._losses[0] / self._losses[1], "tokens_a_second": rate, "seconds_left": left}
 
     def take_best(self) -> None:
         """Go back to the weights of the best evaluation, if there was one."""
@@ -299,3 +314,5 @@ class Loop:
         if self.team.leads:
             with (self.run_dir / "log.jsonl").open("a", encoding="utf-8") as out:
                 out.write(json.dumps(record) + "\n")
+            if self._board is not None:
+                self._board(self.step, record)

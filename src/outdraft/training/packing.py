@@ -46,9 +46,12 @@ class Packing:
         ids, documents, counts = (torch.from_numpy(np.stack(part)) for part in zip(*made, strict=True))
         return Rows(ids=ids, documents=documents, counts=counts)
 
+    def an_epoch(self, length: int) -> int:
+        """Rows of `length` + 1 tokens that hold every example once."""
+        return max(1, (len(self.corpus.ids) - 1) // length)
+
     def _row(self, row: int, length: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        total = len(self.corpus.ids)
-        an_epoch = max(1, (total - 1) // length)
+        total, an_epoch = len(self.corpus.ids), self.an_epoch(length)
         self._turn(row // an_epoch)
         start = edge = row % an_epoch * length
         stop = min(start + length + 1, total)

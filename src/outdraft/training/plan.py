@@ -57,11 +57,15 @@ class TrainPlan:
     loss_temperature: float = 1.0  # at which the loss compares draft and target
     on_policy: float = 0.0  # the share of batches that go on as the draft itself writes
     reinforce: ReinforceOptions = REINFORCE  # of the loss of that name
+    cache_bytes: int = 0  # for the target's states on disk; 0: they are made in every pass
+    cache_dir: str = ""  # where they lie; "": OUT/run/states
+    same_order: bool = False  # every epoch has the batches of the first, which a cache can serve again
+    tensorboard: str = ""  # a directory for its files; "": none
     loop: LoopConfig = DRAFT
 
     def __post_init__(self) -> None:
         check_fields(self)
-        check_range(self, "tokens", "seed", least=0)
+        check_range(self, "tokens", "seed", "cache_bytes", least=0)
         check_range(self, "held_out", least=1e-6, most=0.9)
         check_range(self, "on_policy", least=0.0, most=1.0)
         check_range(self, "held_out_texts", least=1)

@@ -23,9 +23,11 @@ from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
+from outdraft.training.board import open_board
 from outdraft.training.check import promise
 from outdraft.training.corpus import Accounts, Corpus, open_corpus, require_own_texts
-from outdraft.training.draft import DraftObjective, Exam
+from outdraft.training.costs import Costs, measure_costs
+from outdraft.training.draft import DraftObjective, Exam, Judge
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT, Loop
 from outdraft.training.losses import mixed
@@ -34,6 +36,7 @@ from outdraft.training.packing import Packing, Rows, example_rows
 from outdraft.training.plan import TrainPlan
 from outdraft.training.record import RECORD, Promise, Terms, fingerprint, write_record
 from outdraft.training.reinforce import Reinforcement
+from outdraft.training.states import StateCache, identity
 from outdraft.training.team import Team
 from outdraft.training.writing import require_writer
 from outdraft.weights.hub import resolve
@@ -55,19 +58,23 @@ class Course:
     held_out: Corpus
     accounts: Accounts
     loop: Loop
-    exam: Exam
+    judge: Judge
 
 
 class _Batches:
     """The packed rows of a corpus, step by step."""
 
-    def __init__(self, packing: Packing, batch_tokens: int, steps: int) -> None:
+    def __init__(self, packing: Packing, batch_tokens: int, steps: int, same_order: bool = False) -> None:
         self._packing, self._batch_tokens, self._steps = packing, batch_tokens, steps
+        self._same_order = same_order
 
     def rows(self, step: int, first: int, count: int, length: int) -> Rows:
         """`length`: of a row, the token behind its last one included."""
         a_step = max(1, self._batch_tokens // (length - 1))
-        made = self._packing.rows(step * a_step + first, count, length - 1)
+        place = step
+        if self._same_order:
+            place %= max(1, self._packing.an_epoch(length - 1) // a_step)
+        made = self._packing.rows(place * a_step + first, count, length - 1)
         seed = ((self._packing.seed * _PRIME + step) * _PRIME + first) % (1 << 63)
         return replace(made, moment=Moment(step=step, steps=self._steps, seed=seed))
 
@@ -102,7 +109,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     if team.leads:
         team.wait()
     learner = _learner(plan, method, options, target, train)
-    teacher = Teacher(target, learner.taps)
+    teacher = Teacher(target, learner.taps, _cache(plan, out, target, learner, (train, held_out), team))
     steps = max(1, (plan.tokens or accounts.tokens) // plan.loop.batch_tokens)
     length, most = min(plan.loop.seq_len, target.config.max_len - 1), target.config.max_len - 1
     if length < 4 or plan.loop.batch_tokens < length * team.size:
@@ -119,7 +126,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
         batches=example_rows(held_out, plan.held_out_texts, length, config.micro_tokens), depth=plan.depth,
         temperature=plan.temperature,
     )  # fmt: skip
-    batches: RowSource = _Batches(Packing(train, plan.seed), config.batch_tokens, config.steps)
+    batches: RowSource = _Batches(Packing(train, plan.seed), config.batch_tokens, config.steps, plan.same_order)
     if plan.on_policy:
         writer = require_writer(learner, vocab_size, f"on_policy={plan.on_policy:g}")
         batches = OnPolicy(batches, writer, plan.on_policy, plan.seed)
@@ -136,13 +143,15 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
         learner, teacher, loss.rows, temperature=plan.loss_temperature, features=loss.features,
         reinforce=reinforcement,
     )  # fmt: skip
+    judge = Judge(exam, learner, teacher)
+    board = open_board(user_path(plan.tensorboard)) if plan.tensorboard and team.leads else None
     loop = Loop(
-        objective, batches, config, out / "run", tell, evaluate=lambda: exam.judge(learner, teacher), team=team,
+        objective, batches, config, out / "run", tell, evaluate=judge, team=team, board=board,
         vocab_size=vocab_size, about=_about(plan, target, train),
     )  # fmt: skip
     return Course(
         plan=plan, method=method, source=source, learner=learner, teacher=teacher, corpus=train, held_out=held_out,
-        accounts=accounts, loop=loop, exam=exam,
+        accounts=accounts, loop=loop, judge=judge,
     )  # fmt: skip
 
 
@@ -166,12 +175,22 @@ def _learner(
     return learner
 
 
+def _cache(
+    plan: TrainPlan, out: Path, target: Decoder, learner: Learner, texts: tuple[Corpus, Corpus], team: Team
+) -> StateCache | None:  # fmt: skip
+    if not plan.cache_bytes:
+        return None
+    place = user_path(plan.cache_dir) if plan.cache_dir else out / "run" / "states"
+    about = identity(fingerprint(target), tuple(learner.taps), target.dtype, *texts)
+    return StateCache(place, about, plan.cache_bytes // team.size)
+
+
 def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
     """What must be the same when a run goes on, so that it ends with the same bits."""
     return {
         "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
         "seed": plan.seed, "batch_tokens": plan.loop.batch_tokens, "micro_tokens": plan.loop.micro_tokens,
-        "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
+        "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
         "seq_len": plan.loop.seq_len, "target": fingerprint(target)["weights"], "corpus tokens": len(corpus.ids),
     }  # fmt: skip
 
@@ -183,6 +202,8 @@ def train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
         loop.resume()
     elif (loop.run_dir / CHECKPOINT).exists():
         raise ConfigError(f"{loop.run_dir} holds a run: go on with it by --resume, or name another --out")
+    if loop.team.leads:
+        course.judge.costs = _costs(course)
     if not resume:
         loop.evaluate()
     loop.run()
@@ -198,6 +219,17 @@ def train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
         write_record(out, record)
         return record
     return {}
+
+
+def _costs(course: Course) -> Costs:
+    """What a round costs here, behind the beginnings of some held-out examples."""
+    starts, target = course.held_out.starts, course.teacher.target
+    tokens = max(1, min(24, target.config.max_len - 16))
+    beginnings = [course.held_out.ids[a : min(int(b), int(a) + 8)].tolist() for a, b in pairwise(starts[:4])]
+    return measure_costs(
+        course.plan.kind, course.method, course.learner, course.source, depth=course.plan.depth, prompts=beginnings,
+        tokens=tokens, dtype=str(target.dtype).removeprefix("torch."), device=str(target.device),
+    )  # fmt: skip
 
 
 def promises(course: Course, *, texts: int = 256, prompt: int = 32, max_tokens: int = 64) -> list[Promise]:
@@ -229,7 +261,7 @@ def promises(course: Course, *, texts: int = 256, prompt: int = 32, max_tokens: 
 
 def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
     """All that somebody needs who finds the directory."""
-    progress = course.loop.progress
+    progress, costs = course.loop.progress, course.judge.costs
     return {
         "kind": course.plan.kind,
         "dtype": str(course.teacher.target.dtype).removeprefix("torch."),
@@ -242,6 +274,8 @@ def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
         "seconds": round(progress.seconds),
         "machine": f"{platform.processor() or platform.machine()}, {torch.get_num_threads()} threads",
         "best": progress.best,
+        "costs": asdict(costs) if costs is not None else None,
+        "speedup": costs.speedup(progress.best) if costs is not None and progress.best is not None else None,
         "promises": [asdict(one) for one in promised],
     }
 

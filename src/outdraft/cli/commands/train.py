@@ -44,6 +44,11 @@ class Options:
     loss: Mapping[str, Any] = flag({}, "a loss and its weight, e.g. total_variation=1; default: forward_kl=1")
     on_policy: float | None = flag(None, "the share of batches that go on as the draft itself writes; default: 0")
     reinforce: Mapping[str, Any] = flag({}, "of the loss reinforce: reward=accepted, bleu or rouge; window=4")
+    cache_bytes: int | None = flag(None, "for the target's states on disk; default: 0, they are made in every pass")
+    cache_dir: str | None = flag(None, "where they lie, for several runs; default: OUT/run/states", metavar="DIR")
+    tensorboard: str | None = flag(
+        None, "a directory for TensorBoard's files; the JSON log is always written", metavar="DIR"
+    )
     loop: Mapping[str, Any] = flag({}, "a number of the loop, e.g. lr=0.001, seq_len=512, patience=5")
     dtype: str | None = flag(None, "the target's number format: float32, bfloat16; default: as it is stored")
     device: str | None = flag(None, "cpu, or cuda; default: cpu")
@@ -107,6 +112,8 @@ def _train(options: Options) -> int:
             how = "greedy" if not one["terms"]["temperature"] else f"at temperature {one['terms']['temperature']:g}"
             by_depth = " ".join(f"{rate:.2f}" for rate in one["conditional"])
             tell(f"promised {how}: {one['tau']:.2f} tokens a pass; accepted at 1, 2, ...: {by_depth}")
+        if report["speedup"] is not None:
+            tell(f"predicted on this machine: {report['speedup']:.2f} times plain decoding")
         tell(f"next: outdraft train check {plan.out} --target {plan.target}")
     return 0
 

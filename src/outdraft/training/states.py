@@ -1,0 +1,124 @@
+"""The target's states on disk, so that a pass over the same rows is made once: within a budget of bytes.
+
+    DIR/about.json                        the target, the taps, the number format, the texts
+        <digest of the rows>.safetensors  ids [B, T], hidden [B * T, D], tap.<n> [B * T, D] after n layers
+
+A file is of one pass, since the bits of a matrix product may depend on all rows that it is made for: so training ends
+with the same bits with the cache, without it, and with one that is half full. What was cut off while it was written is
+made again; states that are no numbers are refused, and so is a cache of another target, other taps or other texts.
+The file holds last states and not logits, as others' caches do: the head makes those again, and a state is smaller.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.new_file import new_file
+from outdraft.core.shown import shown
+from outdraft.training.corpus import Corpus
+from outdraft.training.packing import Rows
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class States:
+    """Of one pass."""
+
+    hidden: Tensor  # [B * T, D] after the last layer, not normed
+    taps: Mapping[int, Tensor]
+
+
+def identity(target: Mapping[str, Any], taps: tuple[int, ...], dtype: torch.dtype, *texts: Corpus) -> dict[str, Any]:
+    """What a cache is of. `target`: its fingerprint."""
+    whole = hashlib.sha256()
+    for one in texts:
+        for array in (one.ids, one.counts, one.starts):
+            whole.update(array.tobytes())
+    return {
+        "format": _FORMAT, "target": dict(target), "taps": list(taps), "dtype": str(dtype).removeprefix("torch."),
+        "texts": whole.hexdigest()[:16],
+    }  # fmt: skip
+
+
+class StateCache:
+    """Passes on disk. `most`: bytes of all files together, that this worker may fill up to."""
+
+    def __init__(self, place: Path, about: Mapping[str, Any], most: int) -> None:
+        self._place, self._most = place, most
+        path = place / "about.json"
+        if path.exists():
+            _require_same(path, about)
+        else:
+            with new_file(path) as beside:
+                beside.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
+        self._bytes = sum(file.stat().st_size for file in place.glob("*.safetensors"))
+        self._layers: int = about["target"]["num_layers"]
+        self._taps: list[int] = about["taps"]
+
+    def find(self, rows: Rows) -> States | None:
+        """What is known of a pass. Raises `ConfigError` for states that are no numbers."""
+        path = self._path(rows)
+        if not path.is_file():
+            return None
+        try:
+            with safe_open(path, framework="pt") as file:
+                held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+        except (SafetensorError, OSError):
+            return None  # cut off, or damaged: it is made again, and written over
+        if "hidden" not in held or not torch.equal(held.pop("ids", torch.empty(0)), rows.ids[:, :-1]):
+            return None
+        for name, states in held.items():
+            if not bool(torch.isfinite(states).all()):
+                raise ConfigError(
+                    f"{path} holds states that are no numbers ({name}): delete it, and they are made again"
+                )
+        taps = {tap: held["hidden"] if tap == self._layers else held.get(f"tap.{tap}") for tap in self._taps}
+        if any(states is None for states in taps.values()):
+            return None
+        return States(hidden=held["hidden"], taps={tap: one for tap, one in taps.items() if one is not None})
+
+    def keep(self, rows: Rows, states: States) -> None:
+        """Write a pass, if there is room for it."""
+        made = {"ids": rows.ids[:, :-1].contiguous(), "hidden": states.hidden.cpu().contiguous()}
+        made |= {f"tap.{tap}": one.cpu().contiguous() for tap, one in states.taps.items() if tap != self._layers}
+        size = sum(one.nbytes for one in made.values()) + 1024  # and its header
+        path = self._path(rows)
+        before = path.stat().st_size if path.is_file() else 0
+        if self._bytes - before + size > self._most:
+            return
+        with new_file(path) as beside:
+            save_file(made, beside)
+        self._bytes += path.stat().st_size - before
+
+    def _path(self, rows: Rows) -> Path:
+        read = (rows.ids[:, :-1].contiguous(), rows.documents[:, :-1].contiguous())
+        whole = hashlib.sha256(repr(tuple(read[0].shape)).encode())
+        for part in read:
+            whole.update(part.numpy().tobytes())
+        return self._place / f"{whole.hexdigest()[:32]}.safetensors"
+
+
+def _require_same(path: Path, about: Mapping[str, Any]) -> None:
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigError(
+            f"{path} cannot be read ({error}): delete the cache beside it, or name another place"
+        ) from error
+    for key, mine in about.items():
+        theirs = told.get(key) if isinstance(told, dict) else None
+        if theirs != mine:
+            raise ConfigError(
+                f"{path.parent} caches the states of another run: {key} is {shown(theirs)} there and {shown(mine)} here; "
+                "name another place (cache_dir), or delete it"
+            )

@@ -1,0 +1,92 @@
+"""What a round costs here, the speed-up that follows, and the numbers of a run in its log and on a board."""
+
+import json
+import sys
+import types
+
+import pytest
+import torch
+
+from outdraft.analysis.theory import expected_speedup, expected_tokens
+from outdraft.core.errors import ConfigError
+from outdraft.core.registry import find_learner
+from outdraft.models.load import save_model
+from outdraft.testing.tiny import tiny_model
+from outdraft.training.board import open_board
+from outdraft.training.costs import Costs, measure_costs
+from outdraft.training.loop import Evaluation
+from outdraft.training.pretrain import NextToken
+from tests.training.toys import toy_decoder, toy_loop
+
+
+def test_the_speed_up_is_leviathans_formula():
+    costs = Costs(plain=2.0, verify=3.0, draft=1.0, depth=4)
+    assert costs.speedup(2.0) == 1.0 and costs.speedup(3.0) == 1.5
+    alpha, k = 0.7, 4
+    theory = expected_speedup(alpha, k, draft_cost=0.125, pass_cost=lambda rows: 1.5 if rows > 1 else 1.0)
+    assert costs.speedup(expected_tokens(alpha, k)) == pytest.approx(theory)
+
+
+@pytest.mark.parametrize("kind", ["draft_model", "medusa"])
+def test_costs_are_measured_on_the_engine(tmp_path, kind):
+    target = tiny_model(vocab=61, layers=2, seed=1, dtype=torch.float32)
+    save_model(target, tmp_path)
+    method = find_learner(kind)
+    learner = method.new(method.options(), target, 0)
+    found = measure_costs(kind, method, learner, tmp_path, depth=3, prompts=[[1, 2, 3]], tokens=12, dtype="float32")
+    assert found.depth == 3
+    assert found.draft > 0 and found.plain > 0 and 0.5 * found.plain < found.verify < 20 * found.plain
+
+
+def scripted():
+    return Evaluation(score=2.0, line="held-out", numbers={"tau": 2.0, "conditional": [0.5, 0.25], "speedup": 1.3})
+
+
+def test_pace_and_time_left_stand_in_the_log_and_on_the_board(tmp_path):
+    shown, told = [], []
+    loop = toy_loop(NextToken(toy_decoder()), tmp_path, evaluate=scripted, eval_every=4, steps=8, decay_share=1.0)
+    loop._board, loop.report = (lambda step, numbers: shown.append((step, numbers))), told.append
+    loop.evaluate()
+    loop.run()
+    lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]
+    assert [line["step"] for line in lines] == [0, 4, 8] and "seconds_left" not in lines[0]
+    for line in lines[1:]:
+        left = (8 - line["step"]) * 256 / line["tokens_a_second"]
+        assert line["seconds_left"] == pytest.approx(left) and line["loss"] > 0 and line["speedup"] == 1.3
+    assert [step for step, _ in shown] == [0, 4, 8] and shown[1][1]["speedup"] == 1.3
+    assert "min left" in told[1] and "min left" not in told[0]
+
+
+def test_a_board_needs_its_package(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    with pytest.raises(ConfigError, match=r"needs the package tensorboard: pip install outdraft\[train\]"):
+        open_board(tmp_path)
+
+
+def test_a_board_gets_every_number_by_its_name(monkeypatch, tmp_path):
+    added = []
+
+    class Writer:
+        def __init__(self, place):
+            self.place = place
+
+        def add_scalar(self, name, value, step):
+            added.append((name, value, step))
+
+        def flush(self):
+            pass
+
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", types.SimpleNamespace(SummaryWriter=Writer))
+    open_board(tmp_path)(4, {"step": 4, "tau": 2.0, "joint": [0.5, 0.25], "note": "x"})
+    assert added == [("tau", 2.0, 4), ("joint/1", 0.5, 4), ("joint/2", 0.25, 4)]
+
+
+def test_a_board_is_what_tensorboard_reads(tmp_path):
+    pytest.importorskip("tensorboard")
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    open_board(tmp_path)(4, {"tau": 2.0, "joint": [0.5]})
+    read = EventAccumulator(str(tmp_path))
+    read.Reload()
+    assert sorted(read.Tags()["scalars"]) == ["joint/1", "tau"]
+    assert [(one.step, one.value) for one in read.Scalars("tau")] == [(4, 2.0)]
