@@ -43,6 +43,7 @@ HOST_READS = {
     "drafters/on_the_fly_skip.py": "a number a layer, once a prompt",
     "drafters/swift/drafter.py": "the best tokens of a trial, where the kernels do not find them",
     "drafters/swift/siblings.py": "the tokens beside a chain",
+    "drafters/ctc/drafter.py": "the likeliest tokens of each slot, once a round",
     "drafters/ssd/drafter.py": "the likeliest tokens of a bent distribution",
 }
 ELSEWHERE = ("testing/", "training/", "cli/", "bench/gpu/")  # not on the path of a step

@@ -70,8 +70,7 @@ def guessed(learner, lesson):
 
 def changed(before, after):
     """Where logits differ [K, B, T]."""
-    assert torch.equal(before.isnan(), after.isnan())
-    return ((before - after).abs() > 1e-5).any(-1)
+    return (((before - after).abs() > 1e-5) | (before.isnan() != after.isnan())).any(-1)
 
 
 @pytest.mark.parametrize("name", LEARNERS)
@@ -105,6 +104,7 @@ def test_a_guess_reads_the_targets_states_before_the_pending_token_alone(name, t
     lesson = teacher.lesson(rows())
     if learner.look(lesson).recurs:
         return  # it makes the states of its own tokens itself
+    chooses = learner.look(lesson).extra is not None  # it guesses one token or none: not every change shows
     before, at = guessed(learner, lesson), 6
     bent = {tap: states.clone() for tap, states in lesson.taps.items()}
     for states in bent.values():
@@ -114,7 +114,8 @@ def test_a_guess_reads_the_targets_states_before_the_pending_token_alone(name, t
     moved = changed(before, guessed(learner, replace(lesson, taps=bent, states=states)))
     for depth, where in enumerate(moved[:, 0], 1):
         assert not where[: at + depth].any(), f"a guess of depth {depth} has read a state that the target has not made"
-        assert where[at + depth], f"a guess of depth {depth} has not read the last state that there is"
+        assert chooses or where[at + depth], f"a guess of depth {depth} has not read the last state that there is"
+    assert any(where[at + depth] for depth, where in enumerate(moved[:, 0], 1))
 
 
 @pytest.mark.parametrize("name", LEARNERS)

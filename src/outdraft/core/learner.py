@@ -85,6 +85,7 @@ class Outlook:
     guesses: Seq[Guess]
     recurs: bool = False
     extra: Tensor | None = None  # a loss beside those of the guesses: a mean over those that count
+    extra_rows: int = 0  # the rows that it is a mean over, where no guess weighs anything: it is the only loss then
 
 
 class Learner(Protocol):

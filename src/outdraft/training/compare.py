@@ -83,6 +83,7 @@ def compare(
     for guess in outlook.guesses:  # where nothing counts, a gradient of zeros all the same
         total = total + 0 * guess.states.sum()
     if outlook.extra is not None:
+        weight = weight or float(outlook.extra_rows)
         total = total + outlook.extra * weight
     return Compared(total=total, weight=weight, rates=rates)
 

@@ -1,0 +1,135 @@
+"""The CTC drafter: all slots at once, then the likeliest strings that they spell, as a tree.
+
+Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arxiv.org/abs/2412.00061. After the
+collapse a token has another depth than its slot, so depths and positions are those of the tree of strings. Candidates
+are chosen, not drawn: a deterministic guess, which has no q. Data in: sequences; data out: chains or trees.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+
+import torch
+
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.errors import ConfigError, NumericsError
+from outdraft.core.policy import Budget
+from outdraft.core.ranges import MOST_NODES, check_range
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs
+from outdraft.drafters.ctc.collapse import Trie, collapse, likeliest, trie_of
+from outdraft.drafters.ctc.net import CtcNet, load_ctc
+from outdraft.drafters.shared.heads.drafter import states_of
+from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
+from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.models.port import TargetPort
+from outdraft.weights.hub import resolve
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CtcOptions:
+    """Which network, how many candidates. Raises `ConfigError` naming what is out of range."""
+
+    model: str | None = None  # directory or hub name of the network, which belongs to one target; there is no default
+    width: int = 4  # tokens of a slot that are tried, beside the blank; 1: the best token of each, a chain
+    beams: int = 16  # strings that are kept from slot to slot
+    nodes: int = 16  # draft nodes that remain
+    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
+
+    def __post_init__(self) -> None:
+        check_range(self, "width", "beams", "nodes", least=1, most=MOST_NODES)
+        check_range(self, "confidence_threshold", least=0, most=1)
+
+
+class CtcDrafter:
+    """One pass of the network a round, whatever the depth."""
+
+    def __init__(self, options: CtcOptions, net: CtcNet, port: TargetPort) -> None:
+        self.needs = Needs(taps=(net.config.tap,))
+        self.traits = Traits(weights=(module_weights(net, native=False),))
+        self._options, self._net = options, net
+        self._states = states_of(net.config, port, net.stem, lambda g: net.slots(g).flatten(1))
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether no text is left."""
+        return self._states.is_empty
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """A place for what will be known of them."""
+        self._states.begin(seqs)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """A guess for each sequence that has a budget and whose states are known."""
+        cutoffs = cutoffs_of(budgets, self._options.confidence_threshold)
+        depths = [
+            usable_depth(seq, budget) if self._states.knows(seq) else 0
+            for seq, budget in zip(seqs, budgets, strict=True)
+        ]
+        asked = [seq for seq, depth in zip(seqs, depths, strict=True) if depth > 0]
+        slots = iter(self._slots(asked) if asked else ())
+        nodes = [usable_nodes(seq, budget, self._options.nodes) for seq, budget in zip(seqs, budgets, strict=True)]
+        return [
+            _draft(seq, self._trie(next(slots), depth, most, cutoff) if depth else None, cutoff)
+            for seq, depth, most, cutoff in zip(seqs, depths, nodes, cutoffs, strict=True)
+        ]
+
+    def _slots(self, seqs: Seq[Sequence]) -> list[list[dict[int, float]]]:
+        """For each sequence and slot the tokens that are tried, the blank among them, with log probabilities."""
+        count, blank = self._net.config.num_heads, self._net.blank
+        states = self._states.of(seqs).view(len(seqs) * count, -1)
+        log_probs = torch.log_softmax(self._net.logits(states).float(), -1)  # [n * S, V + 1]
+        best = log_probs.topk(min(self._options.width, blank), -1)
+        rows = zip(best.indices.tolist(), best.values.tolist(), log_probs[:, blank].tolist(), strict=True)
+        made = []
+        for row, (tokens, values, empty) in enumerate(rows):
+            if not values[0] > -torch.inf:
+                seq = seqs[row // count]
+                raise NumericsError(
+                    f"sequence {seq.id}: the drafter's logits hold {values[0]} at position {len(seq.tokens)}: its "
+                    "weights are damaged or overflow in this dtype; load it in float32"
+                )
+            made.append(dict(zip(tokens, values, strict=True)) | ({blank: empty} if self._options.width > 1 else {}))
+        return [made[i : i + count] for i in range(0, len(made), count)]
+
+    def _trie(self, slots: list[dict[int, float]], depth: int, nodes: int, cutoff: Cutoff) -> Trie:
+        blank = self._net.blank
+        if self._options.width == 1:
+            spelled = collapse([next(iter(slot)) for slot in slots], blank)
+            strings = [(spelled, sum(next(iter(slot.values())) for slot in slots))]
+        else:
+            strings = likeliest(slots, blank, self._options.beams)
+        return trie_of(strings, depth=depth, nodes=nodes, token=cutoff.token, path=cutoff.path)
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Take the committed rows' states."""
+        for one in seen:
+            if one.seq.finish_reason is None:
+                self._states.learn(one)
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        self._states.forget(seqs)
+
+
+def _draft(seq: Sequence, trie: Trie | None, cutoff: Cutoff) -> Draft:
+    """The tree below the pending token."""
+    if trie is None:
+        return Draft(tokens=torch.tensor([seq.pending]), parents=torch.tensor([-1]))
+    shares = [1.0, *(trie.masses[i] / max(trie.masses[trie.parents[i]], 1e-300) for i in range(1, len(trie.tokens)))]
+    return Draft(
+        tokens=torch.tensor([seq.pending, *trie.tokens[1:]]), parents=torch.tensor(trie.parents),
+        confidence=torch.tensor(shares) if cutoff.is_asked else None,
+    )  # fmt: skip
+
+
+def build(options: CtcOptions, port: TargetPort) -> CtcDrafter:
+    """Load the network. Raises `CapabilityError` for one of another target."""
+    if options.model is None:
+        raise ConfigError("ctc needs the network of its target: model=DIR, made by `outdraft train ctc`")
+    facts = port.facts
+    net = load_ctc(resolve(options.model), facts.dtype, facts.device)
+    net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="a CTC network")
+    make_exact(net)
+    net.slots.exact = True
+    return CtcDrafter(options, net, port)

@@ -1,0 +1,166 @@
+"""Train the CTC network on a frozen target: whatever alignment of its slots spells the text's next tokens is right.
+
+Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arxiv.org/abs/2412.00061.
+
+    row r    reads the state of row r and token r + 1; its slots are to spell tokens r + 2 .. r + 1 + num_tokens
+
+The loss is the kind's own, beside the frame's, which weighs nothing here. What is promised is the chain of each slot's
+best token, collapsed: a guess of depth d is that one token, or there is none.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
+from outdraft.core.ranges import check_range
+from outdraft.drafters.ctc.net import MODEL_TYPE, CtcConfig, CtcNet, load_ctc, save_ctc
+from outdraft.drafters.shared.heads.learn import inflated, last_states, stem_outputs, widen_into
+from outdraft.drafters.shared.heads.slots import begin_slots
+from outdraft.drafters.shared.heads.stem import begin_stem, stem_sizes
+from outdraft.models.base import Decoder
+
+_CHUNK = 1 << 22  # logits that are held at once
+_SURE = 1e4  # logit of the one token of a guess
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CtcLearning:
+    """How many slots spell how many tokens."""
+
+    num_slots: int = 6
+    num_tokens: int = 3  # that the slots are to spell
+    noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
+
+    def __post_init__(self) -> None:
+        check_range(self, "num_slots", "num_tokens", least=1, most=64)
+        check_range(self, "noise", least=0.0)
+        if self.num_slots < 2 * self.num_tokens - 1:
+            raise ConfigError(
+                f"num_slots={self.num_slots} cannot spell num_tokens={self.num_tokens} equal tokens, which need blanks "
+                f"between them: give at least {2 * self.num_tokens - 1} slots"
+            )
+
+
+class CtcLearner:
+    """The network under its frozen target."""
+
+    def __init__(self, net: CtcNet, target: Decoder, options: CtcLearning) -> None:
+        self.module, self.taps = net, (net.config.tap,)
+        self._target, self._options = target, options
+
+    def look(self, lesson: Lesson) -> Outlook:
+        """The loss, and the chain that would be drafted at every row."""
+        net, (batch, length) = self.module, lesson.shape
+        last = last_states(self._target, lesson, net.config, self._options.noise)
+        slots = net.slots(stem_outputs(net.stem, last, lesson, self._target))  # [B * T, S, D]
+        documents, counts = lesson.documents, lesson.counts.view(batch, length)
+        row = torch.arange(batch * length, device=slots.device).view(batch, length)
+        with torch.no_grad():
+            chains = self._chains(slots)  # [B * T, S], -1 behind the end
+        guesses = []
+        for ahead in range(1, net.config.num_heads + 1):
+            same = documents[:, ahead:-1] == documents[:, : -1 - ahead]
+            source, rows = row[:, :-ahead][same], row[:, ahead:][same]
+            chosen = chains[source, ahead - 1]
+            there = chosen >= 0
+            states = chosen[there, None].float()
+            guesses.append(Guess(states=states, head=self._says, rows=rows[there], weight=0.0))
+        asked = torch.zeros_like(counts)
+        asked[:, :-1] = counts[:, 1:] & (documents[:, 1:-1] == documents[:, :-2])
+        chosen_rows = asked.flatten().nonzero()[:, 0]
+        return Outlook(guesses=guesses, extra=self._loss(slots, lesson, chosen_rows), extra_rows=len(chosen_rows))
+
+    def _says(self, chosen: Tensor) -> Tensor:
+        """All mass on the one token that is guessed: [n, 1] -> [n, V]."""
+        logits = chosen.new_zeros(len(chosen), self.module.config.vocab_size)
+        return logits.scatter(1, chosen.long(), _SURE)
+
+    def _chains(self, slots: Tensor) -> Tensor:
+        """What each row's best alignment spells: [N, S, D] -> [N, S], -1 behind the end."""
+        net, size = self.module, max(1, _CHUNK // (self.module.blank + 1))
+        best = torch.cat([net.logits(part).argmax(-1) for part in torch.split(slots.flatten(0, 1), size)])
+        best = best.view(slots.shape[:2])
+        keep = best != net.blank
+        keep[:, 1:] &= best[:, 1:] != best[:, :-1]
+        place = torch.where(keep, keep.cumsum(1) - 1, best.shape[1])  # what is dropped goes behind the end
+        chains = best.new_full((len(best), best.shape[1] + 1), -1)
+        return chains.scatter(1, place, best)[:, :-1]
+
+    def _loss(self, slots: Tensor, lesson: Lesson, asked: Tensor) -> Tensor:
+        """The mean over rows of -log P(the next tokens), a token."""
+        total, most = slots.float().sum() * 0, self._options.num_tokens
+        if not len(asked):
+            return total
+        wanted, lengths = next_tokens(lesson, asked, most)
+
+        def nats(own: Tensor, tokens: Tensor, counts: Tensor) -> Tensor:
+            log_probs = torch.log_softmax(self.module.logits(own.flatten(0, 1)).float(), -1)
+            log_probs = log_probs.view(*own.shape[:2], -1).transpose(0, 1)  # [S, n, V + 1]
+            spelled = torch.full((len(own),), own.shape[1], device=own.device)
+            found = F.ctc_loss(log_probs, tokens, spelled, counts, blank=self.module.blank, reduction="none")
+            return (found / counts).sum()
+
+        size = max(1, _CHUNK // (slots.shape[1] * (self.module.blank + 1)))
+        with torch.autocast(slots.device.type, enabled=False):
+            own = slots.float() if self.module.projections[0].weight.dtype == torch.float32 else slots  # type: ignore[union-attr]
+            for part in torch.split(torch.arange(len(asked), device=slots.device), size):
+                total = total + checkpoint(nats, own[asked[part]], wanted[part], lengths[part], use_reentrant=False)
+        return total / len(asked)
+
+    def save(self, directory: Path) -> None:
+        save_ctc(self.module, directory, self._target.dtype)
+
+
+def next_tokens(lesson: Lesson, asked: Tensor, most: int) -> tuple[Tensor, Tensor]:
+    """The tokens behind the pending one of rows [N]: [N, most], and how many of them are of the same document."""
+    batch, width = lesson.ids.shape
+    start = asked // (width - 1) * width + asked % (width - 1)  # the row's own token among the ids
+    places = start[:, None] + 2 + torch.arange(most, device=asked.device)
+    inside = start[:, None] // width == places // width  # of the same sequence
+    places = places.clamp_max(batch * width - 1)
+    documents = lesson.documents.flatten()
+    inside &= documents[places] == documents[start][:, None]
+    return lesson.ids.flatten()[places], inside.sum(1)
+
+
+def new(options: CtcLearning, target: Decoder, seed: int) -> CtcLearner:
+    """A fresh network: what is added to a state begins as zeros, the projection as the target's head."""
+    known = target.config
+    config = CtcConfig(
+        tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_slots,
+        **stem_sizes(known, 1),
+    )  # fmt: skip
+    net = CtcNet(config, torch.float32, target.device)
+    begin_stem(net.stem, seed)
+    begin_slots(net.slots, seed + 1)
+    with torch.no_grad():
+        head = target.lm_head.matrix()
+        net.projections[0].weight.copy_(torch.cat((head, torch.zeros_like(head[:1]))))  # type: ignore[union-attr,operator]
+    return CtcLearner(net, target, options)
+
+
+def load(options: CtcLearning, target: Decoder, directory: Path) -> CtcLearner:
+    """A network that was trained before. Raises `CapabilityError` for one of another target."""
+    net, known = load_ctc(directory, torch.float32, target.device), target.config
+    net.config.require(known.num_layers, known.hidden_size, known.vocab_size, whose="a CTC network")
+    return CtcLearner(net.train().requires_grad_(True), target, options)
+
+
+def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
+    """The network of `target` inflated by `width` and `depth`, which guesses the same."""
+    net = load_ctc(head_dir, target.dtype)
+    big = CtcNet(inflated(net.config, target, width, depth), target.dtype)
+    widen_into(big, net, hidden_size=net.config.hidden_size, width=width)
+    save_ctc(big, out_dir)
+
+
+LEARN = LearnMethod(
+    summary="slots over the vocabulary and a blank that are to spell the next tokens", options=CtcLearning, new=new,
+    load=load, drafts={"width": 1}, model_type=MODEL_TYPE, inflate=inflate,
+)  # fmt: skip

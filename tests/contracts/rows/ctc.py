@@ -1,0 +1,13 @@
+"""Slots that collapse: trees, and the chain of each slot's best token."""
+
+from contracts.sides import random_heads, stutterer, untrained_heads
+
+from outdraft.testing.spec_table import DrafterRow
+
+slots = random_heads("ctc")
+
+ROWS = [
+    DrafterRow(drafter="ctc", side=slots),
+    DrafterRow(drafter="ctc", label="chain", side=slots, options={"width": 1}),
+]
+GROUNDS = [DrafterRow(drafter="ctc", target=stutterer, side=untrained_heads("ctc"))]

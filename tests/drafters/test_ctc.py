@@ -1,0 +1,161 @@
+"""CTC drafting: the collapse, sums over alignments, the tree of strings, and what the network is trained to spell."""
+
+import itertools
+from math import exp, log
+
+import pytest
+import torch
+from contracts.sides import randomise
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from outdraft.core.errors import ConfigError
+from outdraft.drafters.ctc.collapse import collapse, likeliest, trie_of
+from outdraft.drafters.ctc.learn import CtcLearning, new, next_tokens
+from outdraft.testing.tiny import tiny_model
+from outdraft.training.lessons import Teacher
+from outdraft.training.packing import Rows
+from tests.drafters.drafting import draft_behind
+from tests.training.toys import draft_loop, draft_objective, lesson_rows, toy_decoder
+
+BLANK = 3
+slots_of_letters = st.lists(st.integers(0, BLANK), max_size=7)
+
+
+def test_repeats_go_before_blanks():
+    a, b, _ = 0, 1, BLANK
+    assert collapse([a, a, _, a, b, b], BLANK) == (a, a, b)
+    assert collapse([a, a, a, a], BLANK) == (a,) and collapse([_, _], BLANK) == ()
+
+
+@given(slots_of_letters)
+def test_what_has_no_repeats_and_no_blanks_is_left_alone(slots):
+    plain = [token for i, token in enumerate(slots) if token != BLANK and (i == 0 or slots[i - 1] != token)]
+    plain = [token for i, token in enumerate(plain) if i == 0 or plain[i - 1] != token]
+    assert collapse(plain, BLANK) == tuple(plain)
+
+
+@given(slots_of_letters, st.data())
+def test_more_of_the_same_and_more_blanks_between_others_change_nothing(slots, data):
+    wanted = collapse(slots, BLANK)
+    assert BLANK not in wanted and len(wanted) <= len(slots)
+    if slots:
+        at = data.draw(st.integers(0, len(slots) - 1))
+        assert collapse([*slots[: at + 1], slots[at], *slots[at + 1 :]], BLANK) == wanted
+        if at == 0 or slots[at] != slots[at - 1]:
+            assert collapse([*slots[:at], BLANK, *slots[at:]], BLANK) == wanted
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.integers(1, 5), st.integers(0, 10_000))
+def test_a_strings_probability_is_the_sum_over_its_alignments(count, seed):
+    log_probs = torch.randn(count, BLANK + 1, generator=torch.Generator().manual_seed(seed)).log_softmax(-1).tolist()
+    sums = {}
+    for slots in itertools.product(range(BLANK + 1), repeat=count):
+        string = collapse(slots, BLANK)
+        sums[string] = sums.get(string, 0.0) + exp(sum(log_probs[i][token] for i, token in enumerate(slots)))
+    found = likeliest([dict(enumerate(slot)) for slot in log_probs], BLANK, beams=10_000)
+    assert {string: exp(amount) for string, amount in found} == pytest.approx(sums)
+    assert [amount for _, amount in found] == sorted((amount for _, amount in found), reverse=True)
+
+
+def test_the_sums_are_those_of_the_loss():
+    """`torch.nn.functional.ctc_loss` of every string."""
+    log_probs = torch.randn(4, BLANK + 1, generator=torch.Generator().manual_seed(1)).log_softmax(-1)
+    for string, amount in likeliest([dict(enumerate(slot)) for slot in log_probs.tolist()], BLANK, beams=10_000):
+        tokens, counts = torch.tensor([string], dtype=torch.long), torch.tensor([len(string)])
+        loss = torch.nn.functional.ctc_loss(log_probs[:, None], tokens, torch.tensor([4]), counts, blank=BLANK,
+                                            reduction="none")  # fmt: skip
+        assert float(loss[0]) == pytest.approx(-amount, abs=1e-5)
+
+
+strings = st.dictionaries(
+    st.lists(st.integers(0, 3), max_size=5).map(tuple), st.floats(0.01, 1.0), min_size=1, max_size=12
+)
+
+
+@given(strings, st.integers(1, 6), st.integers(1, 20))
+def test_the_tree_of_strings(weighed, depth, nodes):
+    made = trie_of([(string, log(weight)) for string, weight in weighed.items()], depth=depth, nodes=nodes)
+    paths = [()]
+    for parent, token in zip(made.parents[1:], made.tokens[1:], strict=True):
+        paths.append((*paths[parent], token))  # parents come first
+    prefixes = {string[:end] for string in weighed for end in range(1, min(depth, len(string)) + 1)}
+    assert len(set(paths)) == len(paths) and set(paths[1:]) <= prefixes
+    assert len(paths) - 1 == min(nodes, len(prefixes))
+    masses = {path: sum(w for s, w in weighed.items() if s[: len(path)] == path) for path in prefixes}
+    assert made.masses[1:] == pytest.approx([masses[path] for path in paths[1:]])
+    left = [masses[path] for path in prefixes - set(paths)]
+    assert all(mass >= max(left, default=0) - 1e-9 for mass in made.masses[1:]), "the heaviest nodes are kept"
+    siblings = {}
+    for parent, mass in zip(made.parents[1:], made.masses[1:], strict=True):
+        siblings.setdefault(parent, []).append(mass)
+    assert all(masses == sorted(masses, reverse=True) for masses in siblings.values())
+
+
+def test_depth_is_the_number_of_tokens_that_are_no_blanks():
+    slots = [{0: log(0.9), BLANK: log(0.1)}, {BLANK: log(0.8), 0: log(0.2)}, {0: log(0.9), 1: log(0.1)}]
+    made = trie_of(likeliest(slots, BLANK, 100)[:1], depth=9, nodes=9)
+    assert (made.tokens, made.parents) == ([-1, 0, 0], [-1, 0, 1]), "a, blank, a spells two tokens in three slots"
+
+
+def test_a_branch_ends_below_what_is_unlikely():
+    weighed = [((0, 1), log(0.6)), ((2, 1), log(0.4))]
+    paths = {0.0: 4, 0.5: 3, 0.7: 2}
+    assert {token: len(trie_of(weighed, depth=9, nodes=9, token=token).tokens) - 1 for token in paths} == paths
+    assert len(trie_of(weighed, depth=9, nodes=9, path=0.5).tokens) - 1 == 3
+
+
+def test_a_row_is_to_spell_what_stands_behind_its_next_token():
+    ids = torch.arange(20).view(2, 10)
+    documents = torch.tensor([[0] * 10, [0] * 4 + [1] * 6])
+    text = Rows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1])
+    lesson = Teacher(tiny_model(vocab=31), ()).lesson(text)
+    tokens, counts = next_tokens(lesson, torch.tensor([0, 6, 7, 9, 10, 13]), 3)
+    said = [row[:count].tolist() for row, count in zip(tokens, counts.tolist(), strict=True)]
+    assert said == [[2, 3, 4], [8, 9], [9], [12, 13], [13], [16, 17, 18]]
+
+
+def test_a_chain_is_the_best_alignment_collapsed_and_the_promise_is_about_it(tmp_path):
+    target, prompt, lengths = tiny_model(vocab=5, layers=3, dtype=torch.float64), [3, 1, 4, 1, 0, 2, 2, 4], set()
+    for seed in range(6):
+        learner = new(CtcLearning(), target, 0)
+        randomise(learner.module.to(torch.float64), seed)
+        learner.save(tmp_path / str(seed))
+        outlook = learner.look(Teacher(target, learner.taps).lesson(lesson_rows(torch.tensor([[*prompt, *[0] * 9]]))))
+        at, said = len(prompt) - 2, []
+        for ahead, guess in enumerate(outlook.guesses, 1):
+            own = (guess.rows == at + ahead).nonzero()[:, 0]
+            said += guess.head(guess.states[own]).argmax(-1).tolist()
+        drafted = draft_behind(target, prompt, "ctc", tmp_path / str(seed), depth=9).tokens.tolist()
+        assert drafted == [4, *said]
+        lengths.add(len(said))
+    assert len(lengths) > 1, "guesses are of several lengths"
+
+
+def test_training_makes_it_spell_the_text(tmp_path):
+    """The toy language has a likeliest next token: more of the chain comes true, and several tokens are spelled."""
+    target = toy_decoder(1)
+    learner = new(CtcLearning(), target, 0)
+    objective = draft_objective(learner, target)
+    ids = torch.arange(8).repeat(16, 4)[:, :17]  # a text that repeats itself
+    before = objective.loss(lesson_rows(ids))[0].item()
+
+    class Same:
+        def rows(self, step, first, count, length):
+            return lesson_rows(ids[:count])
+
+    loop = draft_loop(objective, tmp_path, steps=60)
+    loop.data = Same()
+    loop.run()
+    assert objective.loss(lesson_rows(ids))[0].item() < 0.2 * before
+    outlook = learner.look(objective.teacher.lesson(lesson_rows(ids)))
+    for guess in outlook.guesses[:3]:
+        own = guess.rows % 16 >= 4
+        right = guess.head(guess.states[own]).argmax(-1) == ids[:, 1:].flatten()[guess.rows[own]]
+        assert own.sum() > 100 and right.float().mean() > 0.9
+
+
+def test_options_out_of_range_are_refused():
+    with pytest.raises(ConfigError, match="at least 5 slots"):
+        CtcLearning(num_slots=4)
