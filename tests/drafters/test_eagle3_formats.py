@@ -13,7 +13,6 @@ from outdraft.drafters.eagle3.formats import FORMATS
 from outdraft.drafters.eagle3.learn import Eagle3Learning
 from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.models.base import Decoder
-from outdraft.models.port import facts_of
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors
 
@@ -50,11 +49,11 @@ def test_both_name_the_same_taps_each_in_its_convention(target: Decoder, tmp_pat
 
 
 def test_each_is_recognised_as_itself_alone_and_read_as_the_same_network(target: Decoder, tmp_path: Path):
-    net, facts = network(target), facts_of(target)
+    net = network(target)
     for one in FORMATS:
         one.write(net, target, "t", tmp_path / one.name)
         assert [other.name for other in FORMATS if other.matches(tmp_path / one.name)] == [one.name]
-        read = one.read(tmp_path / one.name, facts, None)
+        read = one.read(tmp_path / one.name, target, None)
         assert replace(read.config, layers=net.config.layers) == net.config  # weights tell their shapes
         assert all(torch.equal(a, b) for a, b in zip(net.parameters(), read.parameters(), strict=True))
 

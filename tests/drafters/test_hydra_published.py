@@ -10,7 +10,6 @@ from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.drafters.hydra import formats
 from outdraft.drafters.hydra.net import HydraConfig, HydraNet
 from outdraft.models.base import Decoder
-from outdraft.models.port import TargetFacts, facts_of
 from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors
@@ -25,14 +24,9 @@ def target() -> Decoder:
     return random_decoder(tiny_config(layers=2, hidden=16, heads=2, kv_heads=1, vocab=23), dtype=torch.float32)
 
 
-@pytest.fixture
-def facts(target: Decoder) -> TargetFacts:
-    return facts_of(target)
-
-
 @pytest.mark.parametrize("kind", KINDS)
-def test_heads_say_what_the_authors_module_said(kind: str, facts: TargetFacts):
-    net, said = formats.load(PUBLISHED / kind, facts, None), read_tensors(PUBLISHED / kind / "said.safetensors")
+def test_heads_say_what_the_authors_module_said(kind: str, target: Decoder):
+    net, said = formats.load(PUBLISHED / kind, target, None), read_tensors(PUBLISHED / kind / "said.safetensors")
     states, count = said["states"], len(said["ids"])
     if kind == "hydra_prefix":
         assert net.stem is not None
@@ -45,9 +39,9 @@ def test_heads_say_what_the_authors_module_said(kind: str, facts: TargetFacts):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_both_layouts_keep_every_bit(kind: str, facts: TargetFacts, target: Decoder, tmp_path: Path):
-    OURS.write(formats.load(PUBLISHED / kind, facts, None), target, "t", tmp_path / "ours")
-    AUTHORS.write(formats.load(tmp_path / "ours", facts, None), target, "t", tmp_path / "theirs")
+def test_both_layouts_keep_every_bit(kind: str, target: Decoder, tmp_path: Path):
+    OURS.write(formats.load(PUBLISHED / kind, target, None), target, "t", tmp_path / "ours")
+    AUTHORS.write(formats.load(tmp_path / "ours", target, None), target, "t", tmp_path / "theirs")
     assert AUTHORS.matches(tmp_path / "theirs")
     pickled = torch.load(PUBLISHED / kind / "hydra_lm_head.pt", weights_only=True)
     for table in ("prefix_embeding_layer.embed_tokens.weight", "input_embed_fn.weight"):
@@ -55,13 +49,11 @@ def test_both_layouts_keep_every_bit(kind: str, facts: TargetFacts, target: Deco
     written = read_tensors(tmp_path / "theirs/hydra_lm_head.safetensors")
     assert written.keys() == pickled.keys()
     assert all(torch.equal(written[name], pickled[name]) for name in pickled)
-    again = formats.load(tmp_path / "theirs", facts, None)
-    assert again.config == formats.load(PUBLISHED / kind, facts, None).config
+    again = formats.load(tmp_path / "theirs", target, None)
+    assert again.config == formats.load(PUBLISHED / kind, target, None).config
 
 
-def test_plain_heads_are_written_with_a_bypass_that_changes_nothing(
-    facts: TargetFacts, target: Decoder, tmp_path: Path
-):
+def test_plain_heads_are_written_with_a_bypass_that_changes_nothing(target: Decoder, tmp_path: Path):
     config = HydraConfig(tap=2, hidden_size=16, vocab_size=23, num_heads=2, num_layers=2)
     net = HydraNet(config)
     generator = torch.Generator().manual_seed(0)
@@ -70,7 +62,7 @@ def test_plain_heads_are_written_with_a_bypass_that_changes_nothing(
             parameter.copy_(torch.randn(parameter.shape, generator=generator))
     AUTHORS.write(net, target, "t", tmp_path)
     assert "hydra_mlp.1.0.res_connection.weight" in read_tensors(tmp_path / "hydra_lm_head.safetensors")
-    read = formats.load(tmp_path, facts, None)
+    read = formats.load(tmp_path, target, None)
     assert read.config == config
     h, e = torch.randn(4, 16), torch.randn(2, 4, 16)
     for head in range(2):
@@ -78,20 +70,20 @@ def test_plain_heads_are_written_with_a_bypass_that_changes_nothing(
         assert torch.equal(ours, theirs)
 
 
-def test_what_the_layout_cannot_say_is_refused(facts: TargetFacts, target: Decoder, tmp_path: Path):
+def test_what_the_layout_cannot_say_is_refused(target: Decoder, tmp_path: Path):
     sizes = {"stem_heads": 2, "stem_kv_heads": 1, "stem_head_dim": 8, "stem_inner": 24}
     plain = HydraConfig(tap=2, hidden_size=16, vocab_size=23, num_heads=2, num_stem_layers=1, **sizes)
     for config, word in ((plain, "norm behind it"), (replace(plain, stem_norm=True, scale=4.0), "scale its states")):
         with pytest.raises(CapabilityError, match=word):
             AUTHORS.write(HydraNet(config), target, "t", tmp_path / "out")
     with pytest.raises(CapabilityError, match="vocabulary 24 and width 16"):
-        formats.load(PUBLISHED / "hydra", replace(facts, vocab_size=24), None)
+        formats.load(PUBLISHED / "hydra", random_decoder(tiny_config(layers=2, hidden=16, vocab=24)), None)
 
 
 @pytest.mark.parametrize(
     ("key", "value"), [("hydra_head_arch", "eagle-attn"), ("grounded_heads", False), ("hidden_state_offset", 1)]
 )
-def test_other_kinds_of_heads_are_named(key: str, value: object, facts: TargetFacts, tmp_path: Path):
+def test_other_kinds_of_heads_are_named(key: str, value: object, target: Decoder, tmp_path: Path):
     import json
     import shutil
 
@@ -99,12 +91,12 @@ def test_other_kinds_of_heads_are_named(key: str, value: object, facts: TargetFa
     told = json.loads((tmp_path / "h/config.json").read_text())
     (tmp_path / "h/config.json").write_text(json.dumps({**told, key: value}))
     with pytest.raises(CapabilityError, match=f"{key}={value!r}"):
-        formats.load(tmp_path / "h", facts, None)
+        formats.load(tmp_path / "h", target, None)
 
 
-def test_a_missing_tensor_is_named(facts: TargetFacts, tmp_path: Path):
+def test_a_missing_tensor_is_named(target: Decoder, tmp_path: Path):
     tensors = torch.load(PUBLISHED / "hydra/hydra_lm_head.pt", weights_only=True)
     tensors.pop("hydra_mlp.1.0.res_connection.bias")
     torch.save(tensors, tmp_path / "hydra_lm_head.pt")
     with pytest.raises(ModelLoadError, match=r"hydra_mlp\.1\.0\.res_connection\.bias is missing"):
-        formats.load(tmp_path, facts, None)
+        formats.load(tmp_path, target, None)

@@ -1,7 +1,6 @@
 """Medusa's heads as their authors write them: the fixture comes from tests/peers/medusa_by_its_authors.py."""
 
 import shutil
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,7 +12,6 @@ from outdraft.drafters.medusa import formats
 from outdraft.engine.llm import LLM
 from outdraft.models.base import Decoder
 from outdraft.models.load import save_model
-from outdraft.models.port import TargetFacts, facts_of
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.safetensors import read_tensors
 
@@ -26,24 +24,19 @@ def target() -> Decoder:
     return random_decoder(tiny_config(layers=2, hidden=16, vocab=23), dtype=torch.float32)
 
 
-@pytest.fixture
-def facts(target: Decoder) -> TargetFacts:
-    return facts_of(target)
-
-
-def test_heads_say_what_the_authors_module_said(facts: TargetFacts):
-    net, said = formats.load(PUBLISHED, facts, None), read_tensors(PUBLISHED / "said.safetensors")
+def test_heads_say_what_the_authors_module_said(target: Decoder):
+    net, said = formats.load(PUBLISHED, target, None), read_tensors(PUBLISHED / "said.safetensors")
     assert (net.config.num_heads, net.config.num_layers) == (3, 2)  # config.json says 2 and 1
     for head, theirs in enumerate(said["logits"]):
         assert torch.allclose(net.logits(net.states(said["states"], head), head), theirs, atol=1e-5)
     assert not torch.allclose(said["logits"][0], said["logits"][1], atol=1e-2)  # so that a mix-up would show
 
 
-def test_both_layouts_keep_every_bit(facts: TargetFacts, target: Decoder, tmp_path: Path):
-    first = formats.load(PUBLISHED, facts, None)
+def test_both_layouts_keep_every_bit(target: Decoder, tmp_path: Path):
+    first = formats.load(PUBLISHED, target, None)
     OURS.write(first, target, "t", tmp_path / "ours")
     assert OURS.matches(tmp_path / "ours") and not AUTHORS.matches(tmp_path / "ours")
-    AUTHORS.write(formats.load(tmp_path / "ours", facts, None), target, "t", tmp_path / "theirs")
+    AUTHORS.write(formats.load(tmp_path / "ours", target, None), target, "t", tmp_path / "theirs")
     assert AUTHORS.matches(tmp_path / "theirs")
     pickled = torch.load(PUBLISHED / "medusa_lm_head.pt", weights_only=True)
     written = read_tensors(tmp_path / "theirs/medusa_lm_head.safetensors")
@@ -51,14 +44,14 @@ def test_both_layouts_keep_every_bit(facts: TargetFacts, target: Decoder, tmp_pa
     assert all(torch.equal(written[name], pickled[name]) for name in pickled)
 
 
-def test_merged_heads_lie_inside_the_target(facts: TargetFacts, tmp_path: Path):
+def test_merged_heads_lie_inside_the_target(target: Decoder, tmp_path: Path):
     from outdraft.weights.safetensors import save_tensors
 
     pickled = torch.load(PUBLISHED / "medusa_lm_head.pt", weights_only=True)
     shutil.copy(PUBLISHED / "config.json", tmp_path)
     inside = {f"medusa_head.{name}": tensor for name, tensor in pickled.items()}
     save_tensors({**inside, "lm_head.weight": torch.zeros(2)}, tmp_path / "model.safetensors")
-    net = formats.load(tmp_path, facts, None)
+    net = formats.load(tmp_path, target, None)
     assert torch.equal(net.projections[2].weight, pickled["2.2.weight"])
 
 
@@ -76,13 +69,13 @@ def test_published_heads_draft(target: Decoder, tmp_path: Path):
     assert drafted.stats.num_draft_tokens > 0
 
 
-def test_heads_of_another_target_are_refused(facts: TargetFacts):
+def test_heads_of_another_target_are_refused(target: Decoder):
     with pytest.raises(CapabilityError, match="vocabulary 24 and width 16"):
-        formats.load(PUBLISHED, replace(facts, vocab_size=24), None)
+        formats.load(PUBLISHED, random_decoder(tiny_config(layers=2, hidden=16, vocab=24)), None)
 
 
 @pytest.mark.parametrize("fault", ["cut", "object", "lacking", "misshapen"])
-def test_damaged_files_are_named(fault: str, facts: TargetFacts, tmp_path: Path):
+def test_damaged_files_are_named(fault: str, target: Decoder, tmp_path: Path):
     shutil.copytree(PUBLISHED, tmp_path / "heads")
     path = tmp_path / "heads/medusa_lm_head.pt"
     tensors = torch.load(path, weights_only=True)
@@ -96,4 +89,4 @@ def test_damaged_files_are_named(fault: str, facts: TargetFacts, tmp_path: Path)
     else:
         torch.save({**tensors, "1.0.linear.bias": torch.zeros(3)}, path)
     with pytest.raises(ModelLoadError, match=words[fault]):
-        formats.load(tmp_path / "heads", facts, None)
+        formats.load(tmp_path / "heads", target, None)

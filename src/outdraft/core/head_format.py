@@ -13,21 +13,21 @@ from typing import Generic, TypeVar
 from torch import dtype
 
 Net = TypeVar("Net")
-Facts = TypeVar("Facts")
-Target = TypeVar("Target")
+Target = TypeVar("Target")  # as a network, or as an engine shows it
+Whole = TypeVar("Whole")  # as a network
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeadFormat(Generic[Net, Facts, Target]):
+class HeadFormat(Generic[Net, Target, Whole]):
     """One layout of files for one kind of network.
 
-    read: the directory, what is known of the target, and the type wanted (None: as stored) -> the network.
+    read: the directory, the target, in an engine or not, and the type wanted (None: as stored) -> the network.
     write: the network, its target, the name under which others find that target, and where to.
     """
 
     name: str  # what `outdraft convert --to` calls it
     summary: str
     matches: Callable[[Path], bool]  # by names and keys: reads no weights, raises nothing
-    read: Callable[[Path, Facts, dtype | None], Net]
-    write: Callable[[Net, Target, str, Path], None]
+    read: Callable[[Path, Target, dtype | None], Net]
+    write: Callable[[Net, Whole, str, Path], None]
     served: Mapping[str, str] = field(default_factory=dict)  # server -> the line that serves {target} with {out}

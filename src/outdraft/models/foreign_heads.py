@@ -15,11 +15,12 @@ from torch import Tensor, nn
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.core.registry import find_learner, learner_names
+from outdraft.models.base import Decoder
 from outdraft.models.load import read_json
 from outdraft.models.naming import Entry, stored_shapes
-from outdraft.models.port import TargetFacts
-from outdraft.weights.pickled import read_pickled
-from outdraft.weights.safetensors import TensorStore, read_tensors, save_tensors
+from outdraft.models.port import TargetPort
+from outdraft.weights.pickled import PICKLED, read_pickled
+from outdraft.weights.safetensors import SINGLE, TensorStore, read_tensors, save_tensors
 
 Net = TypeVar("Net", bound=nn.Module)
 _TYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
@@ -55,6 +56,17 @@ def recognise(directory: Path) -> tuple[str, HeadFormat[Any, Any, Any] | None] |
             return kind, one
     told = read_config(directory)
     return next(((kind, None) for kind in learner_names() if find_learner(kind).is_named(told)), None)
+
+
+def tensor_names(directory: Path) -> frozenset[str]:
+    """The names of the tensors in a directory, PyTorch's own file included; none where nothing can be read."""
+    path = directory / PICKLED
+    try:
+        if path.exists() and not (directory / SINGLE).exists():
+            return frozenset(read_pickled(path))
+        return frozenset(TensorStore(directory))
+    except ModelLoadError:
+        return frozenset()
 
 
 def stored_dtype(directory: Path) -> torch.dtype:
@@ -109,8 +121,8 @@ def save_foreign(told: Mapping[str, Any], tensors: Mapping[str, Tensor], path: P
 
 def read_head(
     directory: Path,
-    formats: Seq[HeadFormat[Net, TargetFacts, Any]],
-    facts: TargetFacts,
+    formats: Seq[HeadFormat[Net, Decoder | TargetPort, Any]],
+    target: Decoder | TargetPort,
     dtype: torch.dtype | None,
     *,
     what: str,
@@ -118,6 +130,6 @@ def read_head(
     """The network in a directory of any of the formats. Raises `ModelLoadError` where it is of none."""
     for one in formats:
         if one.matches(directory):
-            return one.read(directory, facts, dtype)
+            return one.read(directory, target, dtype)
     known = "; ".join(f"{one.name}: {one.summary}" for one in formats)
     raise ModelLoadError(f"{directory} holds no {what} in a layout that outdraft reads ({known})")

@@ -51,9 +51,11 @@ class Origin:
     codec: TextCodec | None = None  # for drafters of another vocabulary
 
 
-def facts_of(decoder: Decoder) -> TargetFacts:
-    """Of a network that no engine runs."""
-    config = decoder.config
+def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
+    """Of a target in an engine, or of a network that no engine runs."""
+    if not isinstance(target, Decoder):
+        return target.facts
+    decoder, config = target, target.config
     return TargetFacts(
         vocab_size=config.vocab_size, hidden_size=config.hidden_size, num_layers=config.num_layers,
         num_kv_heads=config.num_kv_heads, head_dim=config.head_dim, max_len=config.max_len, device=decoder.device,

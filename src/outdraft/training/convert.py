@@ -11,7 +11,6 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import find_learner
 from outdraft.models.foreign_heads import all_formats, recognise
 from outdraft.models.load import load_model
-from outdraft.models.port import facts_of
 from outdraft.weights.hub import resolve
 
 
@@ -48,7 +47,7 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} exists: name a new directory")
     model = load_model(resolve(target))
-    net = read.read(directory, facts_of(model), None)
+    net = read.read(directory, model, None)
     write.write(net, model, target, out)
     lines = {
         server: line.replace("{target}", target).replace("{out}", str(out)) for server, line in write.served.items()

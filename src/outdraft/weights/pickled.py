@@ -11,6 +11,8 @@ from torch import Tensor
 
 from outdraft.core.errors import ModelLoadError
 
+PICKLED = "pytorch_model.bin"
+
 
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """Name -> tensor. Raises `ModelLoadError` for a file that is cut, damaged, or holds more than tensors."""

@@ -10,7 +10,7 @@ from outdraft.core.head_format import HeadFormat
 from outdraft.models.base import Decoder
 from outdraft.models.foreign_heads import holds, read_config
 from outdraft.models.load import find_architecture, load_model, save_model
-from outdraft.models.port import TargetFacts
+from outdraft.models.port import TargetPort, facts_of
 from outdraft.weights.hub import TOKENIZER, resolve
 
 _LAYERS = ("model.layers.", "transformer.h.", "h.0.", "gpt_neox.layers.")  # of the architectures that load
@@ -24,8 +24,8 @@ def _is_model(directory: Path) -> bool:
     return any(holds(directory, prefix) for prefix in _LAYERS)  # a head may say model_type: llama too
 
 
-def _read(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> Decoder:
-    return load_model(directory, dtype, str(facts.device))
+def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> Decoder:
+    return load_model(directory, dtype, str(facts_of(target).device))
 
 
 def _write(draft: Decoder, target: Decoder, target_name: str, directory: Path) -> None:
@@ -45,7 +45,7 @@ _SGLANG = (
     "--speculative-num-draft-tokens 5"
 )
 
-FORMATS: tuple[HeadFormat[Decoder, TargetFacts, Decoder], ...] = (
+FORMATS: tuple[HeadFormat[Decoder, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="huggingface", summary="a model directory: config.json, model.safetensors, tokenizer", matches=_is_model,
         read=_read, write=_write,

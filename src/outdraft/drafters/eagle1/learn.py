@@ -9,6 +9,7 @@ from pathlib import Path
 
 from outdraft.core.learner import LearnMethod
 from outdraft.core.ranges import check_range
+from outdraft.drafters.eagle1.formats import FORMATS
 from outdraft.drafters.shared.features.last_feature import ARCHITECTURE, LastFeatureNet, save_last_feature
 from outdraft.drafters.shared.features.last_feature_learn import inflate, last_feature_to_train, new_last_feature
 from outdraft.drafters.shared.features.learn import FeatureLearner
@@ -56,5 +57,6 @@ def load(options: Eagle1Learning, target: Decoder, directory: Path) -> FeatureLe
 LEARN = LearnMethod(
     summary="EAGLE-1: a layer that extrapolates the target's last feature, by the distance of features and one step",
     options=Eagle1Learning, new=new, load=load, drafts={"width": 1, "sample": "match"},
-    loss={"smooth_l1": 1.0, "soft_cross_entropy": 0.1}, model_type=ARCHITECTURE, inflate=inflate,
+    loss={"smooth_l1": 1.0, "soft_cross_entropy": 0.1}, model_type=ARCHITECTURE, formats=FORMATS,
+    inflate=inflate,
 )  # fmt: skip

@@ -20,7 +20,7 @@ from outdraft.drafters.eagle3.spellings import FLAGS, MODEL_TYPE, ORIGINAL, TAPS
 from outdraft.models.base import Decoder
 from outdraft.models.foreign_heads import read_config
 from outdraft.models.load import ARCHITECTURES
-from outdraft.models.port import TargetFacts
+from outdraft.models.port import TargetPort, facts_of
 from outdraft.weights.safetensors import SINGLE, read_tensors, save_tensors
 
 
@@ -35,7 +35,8 @@ def _is_original(directory: Path) -> bool:
     )
 
 
-def _read(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> Eagle3Net:
+def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> Eagle3Net:
+    facts = facts_of(target)
     stored = dtype or read_eagle3(directory, facts.num_layers).tensors["fc.weight"].dtype
     return load_eagle3(directory, facts, stored)
 
@@ -77,7 +78,7 @@ _SGLANG = (
     "--speculative-draft-model-path {out} --speculative-num-steps 3 --speculative-eagle-topk 1 "
     "--speculative-num-draft-tokens 4"
 )
-FORMATS: tuple[HeadFormat[Eagle3Net, TargetFacts, Decoder], ...] = (
+FORMATS: tuple[HeadFormat[Eagle3Net, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="speculators", summary="speculators' EAGLE-3 and 3.1, which is ours too", matches=_is_speculators,
         read=_read, write=_write_speculators, served={"outdraft": _OURS, "vllm": "vllm serve {out}"},

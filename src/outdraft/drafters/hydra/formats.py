@@ -33,7 +33,7 @@ from outdraft.models.foreign_heads import (
 )
 from outdraft.models.llama import layer_entries
 from outdraft.models.naming import Entry, linear
-from outdraft.models.port import TargetFacts
+from outdraft.models.port import TargetFacts, TargetPort, facts_of
 
 FILES = ("hydra_lm_head.safetensors", "hydra_lm_head.pt")
 _PREFIX = "prefix_embeding_layer"
@@ -47,9 +47,9 @@ def _published(directory: Path) -> bool:
     return any((directory / name).exists() for name in FILES)
 
 
-def _read_published(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> HydraNet:
-    """The heads for a target of these facts. The prefix layer has the target's own kind of attention."""
-    told, found = read_config(directory), find_tensors(directory, FILES)
+def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> HydraNet:
+    """The heads, for this target, whose kind of attention the prefix layer has."""
+    facts, told, found = facts_of(target), read_config(directory), find_tensors(directory, FILES)
     for key, known in _KNOWN.items():
         if (value := told.get(key, known[0])) not in known:
             raise CapabilityError(f"{directory}: heads with {key}={value!r} are not read; known: {known}")
@@ -143,13 +143,14 @@ def _is_ours(directory: Path) -> bool:
     return read_config(directory).get("model_type") == MODEL_TYPE
 
 
-def _read_ours(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> HydraNet:
+def _read_ours(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> HydraNet:
+    facts = facts_of(target)
     net = load_hydra(directory, dtype or stored_dtype(directory), facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Hydra heads")
     return net
 
 
-FORMATS: tuple[HeadFormat[HydraNet, TargetFacts, Decoder], ...] = (
+FORMATS: tuple[HeadFormat[HydraNet, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="hydra", summary="the authors' layout: hydra_lm_head.pt", matches=_published, read=_read_published,
         write=_write_published,
@@ -162,6 +163,6 @@ FORMATS: tuple[HeadFormat[HydraNet, TargetFacts, Decoder], ...] = (
 )  # fmt: skip
 
 
-def load(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> HydraNet:
+def load(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> HydraNet:
     """The heads in a directory of any layout. Raises `ModelLoadError`, and `CapabilityError` for another target's."""
-    return read_head(directory, FORMATS, facts, dtype, what="Hydra heads")
+    return read_head(directory, FORMATS, target, dtype, what="Hydra heads")

@@ -18,7 +18,6 @@ from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_
 from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, stem_outputs, widen_into
 from outdraft.drafters.shared.heads.stem import begin_stem, stem_sizes
 from outdraft.models.base import Decoder
-from outdraft.models.port import facts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +74,7 @@ def new(options: HydraLearning, target: Decoder, seed: int) -> HeadLearner:
 
 def load(options: HydraLearning, target: Decoder, directory: Path) -> HeadLearner:
     """Heads that were trained before. Raises `CapabilityError` for those of another target."""
-    net = formats.load(directory, facts_of(target), torch.float32)
+    net = formats.load(directory, target, torch.float32)
     return learner(net.train().requires_grad_(True), target, options)
 
 

@@ -21,7 +21,7 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     """Load the heads. Raises `CapabilityError` for those of another target."""
     if options.model is None:
         raise ConfigError("medusa needs the heads of its target: model=DIR, made by `outdraft train medusa`")
-    net = load(resolve(options.model, also=FILES), port.facts, port.facts.dtype)
+    net = load(resolve(options.model, also=FILES), port, port.facts.dtype)
     make_exact(net)
 
     def say(states: Tensor, head: int) -> Tensor:

@@ -29,7 +29,7 @@ from outdraft.models.foreign_heads import (
     told_apart,
 )
 from outdraft.models.naming import Entry, linear
-from outdraft.models.port import TargetFacts
+from outdraft.models.port import TargetPort, facts_of
 
 FILES, PREFIX = ("medusa_lm_head.safetensors", "medusa_lm_head.pt"), "medusa_head."
 
@@ -40,9 +40,9 @@ def _published(directory: Path) -> bool:
     )
 
 
-def _read_published(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> MedusaNet:
-    """The heads for a target of these facts."""
-    found = find_tensors(directory, FILES, PREFIX)
+def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:
+    """The heads, for this target."""
+    facts, found = facts_of(target), find_tensors(directory, FILES, PREFIX)
     names = [re.fullmatch(r"(\d+)\.(\d+)\.weight", name) for name in found]
     last = {int(one[1]): int(one[2]) for one in names if one is not None}  # head -> index of its projection
     if not last or sorted(last) != list(range(len(last))) or len(set(last.values())) != 1:
@@ -81,7 +81,8 @@ def _write_published(net: MedusaNet, target: Decoder, target_name: str, director
     save_foreign(told, told_apart(net, _table(net.config)), directory / FILES[0])
 
 
-def _read_ours(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> MedusaNet:
+def _read_ours(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:
+    facts = facts_of(target)
     net = load_medusa(directory, dtype or stored_dtype(directory), facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Medusa heads")
     return net
@@ -91,7 +92,7 @@ def _is_ours(directory: Path) -> bool:
     return read_config(directory).get("model_type") == MODEL_TYPE
 
 
-FORMATS: tuple[HeadFormat[MedusaNet, TargetFacts, Decoder], ...] = (
+FORMATS: tuple[HeadFormat[MedusaNet, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="medusa", summary="the authors' layout: medusa_lm_head.safetensors", matches=_published,
         read=_read_published, write=_write_published,
@@ -104,6 +105,6 @@ FORMATS: tuple[HeadFormat[MedusaNet, TargetFacts, Decoder], ...] = (
 )  # fmt: skip
 
 
-def load(directory: Path, facts: TargetFacts, dtype: torch.dtype | None) -> MedusaNet:
+def load(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:
     """The heads in a directory of any layout. Raises `ModelLoadError`, and `CapabilityError` for another target's."""
-    return read_head(directory, FORMATS, facts, dtype, what="Medusa heads")
+    return read_head(directory, FORMATS, target, dtype, what="Medusa heads")

@@ -17,7 +17,6 @@ from outdraft.drafters.medusa import formats
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
 from outdraft.drafters.shared.heads.learn import HeadLearner, begin_as, inflated, widen_into
 from outdraft.models.base import Decoder
-from outdraft.models.port import facts_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +61,7 @@ def new(options: MedusaLearning, target: Decoder, seed: int) -> HeadLearner:
 
 def load(options: MedusaLearning, target: Decoder, directory: Path) -> HeadLearner:
     """Heads that were trained before. Raises `CapabilityError` for those of another target."""
-    net = formats.load(directory, facts_of(target), torch.float32)
+    net = formats.load(directory, target, torch.float32)
     return learner(net.train().requires_grad_(True), target, options)
 
 
