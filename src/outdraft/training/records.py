@@ -50,7 +50,7 @@ def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
                 try:
                     record = json.loads(line)
                 except ValueError as error:
-                    raise ConfigError(f"{where} is not JSON: {error}") from error
+                    raise ConfigError(f"{where} is not JSON ({error}): mend it, or fetch the file again") from error
                 if not isinstance(record, dict):
                     raise ConfigError(f"{where}: {shown(record)} is no table of fields")
                 yield where, record
@@ -59,9 +59,15 @@ def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
 def _read_parquet(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     try:
         from datasets import Dataset  # type: ignore[import-not-found, unused-ignore]
+        from datasets.exceptions import DatasetsError  # type: ignore[import-not-found, unused-ignore]
     except ImportError:
         raise ConfigError(f"{path}: Parquet needs the package datasets: pip install outdraft[train]") from None
-    for number, record in enumerate(Dataset.from_parquet(str(path)), 1):
+    try:
+        table = Dataset.from_parquet(str(path))
+    except (DatasetsError, OSError, ValueError) as error:
+        cause = error.__cause__ or error
+        raise ConfigError(f"{path} is no whole Parquet file ({cause}): fetch or write it again") from error
+    for number, record in enumerate(table, 1):
         yield f"{path}, row {number}", record
 
 

@@ -119,6 +119,6 @@ def _require_same(path: Path, about: Mapping[str, Any]) -> None:
         theirs = told.get(key) if isinstance(told, dict) else None
         if theirs != mine:
             raise ConfigError(
-                f"{path.parent} caches the states of another run: {key} is {shown(theirs)} there and {shown(mine)} here; "
-                "name another place (cache_dir), or delete it"
+                f"{path.parent} caches the states of another run: {key} is {shown(theirs)} there and {shown(mine)} "
+                "here; name another place (cache_dir), or delete it"
             )

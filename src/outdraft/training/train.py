@@ -28,6 +28,7 @@ from outdraft.training.check import promise
 from outdraft.training.corpus import Accounts, Corpus, open_corpus, require_own_texts
 from outdraft.training.costs import Costs, measure_costs
 from outdraft.training.draft import DraftObjective, Exam, Judge
+from outdraft.training.init import require_shape
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT, Loop
 from outdraft.training.losses import mixed
@@ -168,7 +169,9 @@ def _learner(
     plan: TrainPlan, method: LearnMethod[Any, Any], options: Any, target: Decoder, texts: Corpus
 ) -> Learner:  # fmt: skip
     if plan.init is not None:
-        return method.load(options, target, resolve(plan.init))
+        learner = method.load(options, target, resolve(plan.init))
+        require_shape(learner, method, plan.options, target, plan.init)
+        return learner
     learner = method.new(options, target, plan.seed)
     if method.choose_vocab is not None:
         method.choose_vocab(learner, torch.from_numpy(texts.frequencies(target.config.vocab_size)))

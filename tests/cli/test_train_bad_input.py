@@ -1,0 +1,113 @@
+"""What goes wrong in practice: one clear error each, by the command line, and nothing that was there is lost."""
+
+import gzip
+import json
+import shutil
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+
+from outdraft.cli.main import main
+from outdraft.models.load import save_model
+from outdraft.testing.tiny import tiny_model
+from tests.cli.conftest import VOCAB
+
+LOOP = ("--loop", "seq_len=16", "--loop", "batch_tokens=32", "--loop", "micro_tokens=16", "--loop", "steps=2")
+IDS = [[(7 * i + 3 * j) % VOCAB for j in range(20)] for i in range(30)]
+
+
+@pytest.fixture(scope="module")
+def places(tmp_path_factory, tiny):
+    """A target, another one, texts of every kind, and a draft trained for the first."""
+    root = tmp_path_factory.mktemp("bad")
+    shutil.copytree(tiny, root / "target")
+    shutil.copytree(tiny, root / "other")
+    save_model(tiny_model("llama", vocab=VOCAB, seed=4, dtype=torch.float32), root / "other")
+    shutil.copytree(tiny, root / "nan")
+    weights = load_file(root / "nan/model.safetensors")
+    name = next(name for name in weights if "down_proj" in name)
+    save_file({**weights, name: weights[name] * 1e38}, root / "nan/model.safetensors", {"format": "pt"})
+    shutil.copytree(tiny, root / "half")
+    whole = (root / "half/model.safetensors").read_bytes()
+    (root / "half/model.safetensors").write_bytes(whole[: len(whole) // 2])
+    lines = "".join(json.dumps({"token_ids": ids}) + "\n" for ids in IDS)
+    (root / "x.jsonl").write_text(lines)
+    (root / "half.jsonl").write_text(lines[: len(lines) // 2])
+    packed = gzip.compress(lines.encode())
+    (root / "half.jsonl.gz").write_bytes(packed[: len(packed) // 2])
+    (root / "half.parquet").write_bytes(b"PAR1" + b"\x00" * 40)
+    (root / "empty.jsonl").write_text("")
+    (root / "one.jsonl").write_text('{"token_ids": [5]}\n')
+    (root / "recipe.toml").write_text("[loop]\nbatch_token = 3\n")
+    return root
+
+
+@pytest.fixture(scope="module")
+def trained(places):
+    """OUT/: an EAGLE head of the target, with its cache of states."""
+    words = ["train", "eagle", "--target", places / "target", "--data", places / "x.jsonl", "--out", places / "draft",
+             *LOOP, "--cache-bytes", 1 << 22, "--cache-dir", places / "states", "--options", "taps=[0,1]"]  # fmt: skip
+    assert main([str(word) for word in words]) == 0
+    return places
+
+
+NEW = ("--target", "AT/target", "--data", "AT/x.jsonl", "--out", "OUT")
+CASES = {
+    "wrong target, checked": (("check", "AT/draft", "--target", "AT/other"), "was trained for another target"),
+    "wrong target, resumed": (
+        ("eagle", "--target", "AT/other", "--data", "AT/x.jsonl", "--out", "AT/draft", "--options", "taps=[0,1]",
+         "--resume"),
+        "holds a run with target=",
+    ),
+    "wrong taps": (("eagle", *NEW, "--options", "taps=[0,9]"), "tap"),
+    "wrong taps, continued": (("eagle", *NEW, "--init", "AT/draft", "--options", "taps=[0,2]"),
+        "of another shape than taps=[0, 2]:"),
+    "another shape, continued": (
+        ("eagle", *NEW, "--init", "AT/draft", "--options", "taps=[0,1]", "--options", "intermediate_size=8"),
+        "of another shape than intermediate_size=8:",
+    ),
+    "NaN states": (("eagle", "--target", "AT/nan", "--data", "AT/x.jsonl", "--out", "OUT"),
+        "overflow in their number format"),
+    "a cache of another target": (
+        ("eagle", "--target", "AT/other", "--data", "AT/x.jsonl", "--out", "OUT", "--options", "taps=[0,1]",
+         "--cache-bytes", "9999999", "--cache-dir", "AT/states"),
+        "caches the states of another run: target is",
+    ),
+    "a cache of other taps": (
+        ("eagle", *NEW, "--options", "taps=[1,2]", "--cache-bytes", "9999999", "--cache-dir", "AT/states"),
+        "caches the states of another run: taps is",
+    ),
+    "an unknown key": (("eagle", *NEW, "--loop", "batch_token=3"), "did you mean 'batch_tokens'"),
+    "an unknown key of a recipe": (("eagle", *NEW, "--recipe", "AT/recipe.toml"), "did you mean 'batch_tokens'"),
+    "an unknown option": (("eagle", *NEW, "--options", "tap=1"), "did you mean 'taps'"),
+    "an interrupted download of weights": (("eagle", "--target", "AT/half", *NEW[2:]), "model.safetensors"),
+    "an interrupted download of lines": (
+        ("eagle", *NEW[:2], "--data", "AT/half.jsonl", "--out", "OUT"), "is not JSON (",
+    ),
+    "an interrupted download of packed lines": (
+        ("eagle", *NEW[:2], "--data", "AT/half.jsonl.gz", "--out", "OUT"), "half.jsonl.gz",
+    ),
+    "an interrupted download of a table": (
+        ("eagle", *NEW[:2], "--data", "AT/half.parquet", "--out", "OUT"), "half.parquet",
+    ),
+    "an empty data set": (("eagle", *NEW[:2], "--data", "AT/empty.jsonl", "--out", "OUT"), "0 examples"),
+    "a data set of one token": (("eagle", *NEW[:2], "--data", "AT/one.jsonl", "--out", "OUT"), "1 are too short"),
+    "nothing left to judge on": (
+        ("eagle", *NEW[:2], "--data", "AT/x.jsonl", "--valid", "AT/one.jsonl", "--out", "OUT"), "too short",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_bad_input_is_one_clear_error_and_nothing_is_lost(outdraft, trained, tmp_path, case):
+    words, says = CASES[case]
+    before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+    given = [word.replace("AT/", f"{trained}/").replace("OUT", str(tmp_path / "out")) for word in words]
+    ran = outdraft("train", *given, *(() if words[0] == "check" or "--recipe" in words else LOOP))
+    assert ran.code == 2, ran.err
+    last = ran.err.strip().splitlines()
+    assert says in " ".join(" ".join(last).split()), ran.err
+    assert "Traceback" not in ran.err and sum(line.startswith("outdraft train: ") for line in last) == 1, ran.err
+    assert not (tmp_path / "out/model.safetensors").exists()
+    assert before == {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
