@@ -12,6 +12,7 @@ from contracts.rows.early_exit import exit_head
 from contracts.rows.hydra import heads as hydra_heads
 from contracts.rows.hydra import plus as hydra_plus
 from contracts.rows.medusa import heads as medusa_heads
+from contracts.rows.mtp import mtp_net
 from contracts.rows.redrafter import heads as redrafter_head
 from drafters.drafting import make, sequence
 
@@ -47,6 +48,7 @@ def guess(target_dir, name, head_dir, **options):
 @pytest.mark.parametrize(("name", "make_head", "options"), [
     ("eagle", eagle_net, {"width": 3, "nodes": 12}), ("eagle", eagle_net, {"width": 1}), ("early_exit", exit_head, {}),
     ("eagle3", eagle3_net, {"width": 3, "nodes": 12}), ("eagle3", eagle3_trimmed, {"width": 3, "nodes": 12}),
+    ("mtp", mtp_net, {"width": 3, "nodes": 12}),
     ("eagle1", eagle1_net, {"nodes": 12}), ("hass", eagle1_net, {"width": 3, "nodes": 12}),
     ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
     ("hydra", hydra_plus, {"width": 3, "nodes": 12}), ("amphista", amphista_heads, {"width": 3, "nodes": 12}),

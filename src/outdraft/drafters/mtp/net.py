@@ -1,0 +1,173 @@
+"""The network: a decoder layer between norms, over the target's last feature and the next token's embedding.
+
+DeepSeek-AI, "DeepSeek-V3 technical report", 2024, https://arxiv.org/abs/2412.19437, with the names that Qwen3-Next's
+checkpoints have for it (`mtp.*`).
+
+    embedding of x_{i+1} -- norm --+
+                                   cat -- fc --> layers --> g_i -- norm --+-- the target's head --> x_{i+2}
+    f_i, behind the target's       |                                      |
+         final norm -------- norm -+                                      +--> stands in for f_{i+1}
+
+Embedding and head are the target's. What stands in for the next feature is normed, as the true one is.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.drafters.shared.features.network import Embed, FeatureForm
+from outdraft.drafters.shared.features.published import (
+    NamedTensors,
+    fill,
+    open_tensors,
+    tensors_of_net,
+    write_directory,
+)
+from outdraft.models.base import Decoder
+from outdraft.models.block import Block
+from outdraft.models.config import ModelConfig
+from outdraft.models.llama import layer_entries
+from outdraft.models.load import ARCHITECTURES, find_architecture, read_json
+from outdraft.models.naming import Entry
+from outdraft.models.port import TargetFacts, TargetPort, facts_of
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import Linear
+from outdraft.nn.norm import RMSNorm
+from outdraft.nn.rope import Rope
+
+ARCHITECTURE = "OutdraftMTP"
+_PREFIX = "mtp."
+_LAYERS = ("llama", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MtpConfig:
+    """Sizes."""
+
+    layers: ModelConfig  # its own; width and vocabulary are the target's
+    tap: int  # the target's number of layers
+
+    def require(self, known: TargetFacts) -> None:
+        """Raise `CapabilityError` unless it can draft for this target."""
+        if (self.layers.hidden_size, self.layers.vocab_size) != (known.hidden_size, known.vocab_size):
+            raise CapabilityError(
+                f"an MTP layer of width {self.layers.hidden_size} and vocabulary {self.layers.vocab_size} cannot draft "
+                f"for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
+            )
+
+
+class MtpNet(nn.Module):
+    """The network; all rows flat. The target's norm and head are handed over: no parameters of this module."""
+
+    def __init__(
+        self,
+        config: MtpConfig,
+        target: Decoder | TargetPort,
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | None = None,
+    ) -> None:
+        super().__init__()
+        facts = facts_of(target) if isinstance(target, Decoder) else target.facts
+        config.require(facts)
+        device, layers = device or facts.device, config.layers
+        width = layers.hidden_size
+
+        def norm() -> RMSNorm:
+            return RMSNorm(width, layers.norm_eps, dtype, device)
+
+        self.config = config
+        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
+        self.embed: Embed | None = None  # the target's
+        self.vocab: Tensor | None = None  # all of it
+        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden = norm(), norm()
+        self.fc = Linear(2 * width, width, False, dtype, device)
+        self.layers = nn.ModuleList(Block(layers, i, dtype, device) for i in range(layers.num_layers))
+        self.norm = norm()
+        assert layers.rope is not None
+        self.rope = Rope(layers.rope)
+        parts = target if isinstance(target, Decoder) else target.layers
+        self._target_norm, self._target_head = parts.norm, parts.head
+
+    @property
+    def form(self) -> FeatureForm:
+        """What it reads and keeps."""
+        layers = self.config.layers
+        return FeatureForm(
+            taps=(self.config.tap,), num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads,
+            head_dim=layers.head_dim,
+        )  # fmt: skip
+
+    def fuse(self, taps: Seq[Tensor]) -> Tensor:
+        """The target's last states [N, D], normed as its head reads them."""
+        return self._target_norm(taps[0]).to(self.fc.weight.dtype)
+
+    def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
+        told = (self.pre_fc_norm_embedding(embeds.to(f.dtype)), self.pre_fc_norm_hidden(f))
+        g = self.fc(torch.cat(told, -1))
+        rotation = self.rope.at(positions, f.dtype)
+        for layer in self.layers:
+            g = layer(g, rotation, ctx, self.exact)[0]
+        return g  # type: ignore[no-any-return]
+
+    def carry(self, g: Tensor) -> Tensor:
+        """The normed output."""
+        return self.norm(g)  # type: ignore[no-any-return]
+
+    def logits(self, g: Tensor) -> Tensor:
+        """Own norm, the target's head: [N, D] -> [N, V]."""
+        return self._target_head(self.norm(g))
+
+
+def entries_of(config: MtpConfig) -> Iterable[Entry]:
+    """Which of our parameters each published tensor is."""
+    for name in ("pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "fc.weight", "norm.weight"):
+        yield Entry(ours=name, theirs=(_PREFIX + name,))
+    for i in range(config.layers.num_layers):
+        yield from layer_entries(f"layers.{i}", f"{_PREFIX}layers.{i}", config.layers)
+
+
+def save_mtp(net: MtpNet, directory: Path, dtype: torch.dtype | None = None) -> None:
+    """config.json and model.safetensors. `dtype`: of the numbers; their own by default."""
+    layers = net.config.layers
+    kind = ARCHITECTURES[layers.architecture]
+    told: dict[str, Any] = {
+        "architectures": [ARCHITECTURE], "model_type": kind.model_type, **kind.write(layers),
+        "torch_dtype": str(dtype or net.fc.weight.dtype).removeprefix("torch."),
+    }  # fmt: skip
+    write_directory(directory, told, tensors_of_net(net, entries_of(net.config), dtype))
+
+
+def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> MtpNet:
+    """The network in `directory`, or in a whole model there, for this target; in the target's type by default.
+
+    Raises `ModelLoadError` for what holds none or is damaged, `CapabilityError` for another target's.
+    """
+    facts = facts_of(target) if isinstance(target, Decoder) else target.facts
+    raw = read_json(directory / "config.json")
+    source = open_tensors(directory)
+    tensors = NamedTensors(source, {name: name for name in source if name.startswith(_PREFIX)})
+    if f"{_PREFIX}fc.weight" not in tensors:
+        raise ModelLoadError(f"{directory} holds no MTP layer: it has no tensor {_PREFIX}fc.weight")
+    kind = find_architecture(raw)
+    if kind.model_type not in _LAYERS:
+        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {_LAYERS})")
+    layers = kind.read(raw)
+    if any(window is not None for window in layers.windows):
+        raise ModelLoadError(f"{directory}: an MTP layer with sliding windows is not supported")
+    names = [name for name in tensors if name.startswith(f"{_PREFIX}layers.")]
+    config = MtpConfig(
+        layers=replace(layers, num_layers=len({name.split(".")[2] for name in names}), tie_embeddings=False),
+        tap=facts.num_layers,
+    )
+    config.require(facts)
+    return fill(
+        lambda device: MtpNet(config, target, dtype or facts.dtype, device), entries_of(config), tensors,
+        f"MTP layer in {directory}",
+    )  # fmt: skip

@@ -1,0 +1,87 @@
+"""MTP: the logits of the released package at every step, files, weights of steps, which state is read."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from torch.nn.functional import embedding, rms_norm
+
+from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.core.learner import Moment
+from outdraft.core.registry import find_learner
+from outdraft.drafters.mtp.net import load_mtp, save_mtp
+from outdraft.models.port import TargetFacts
+from outdraft.nn.context import CausalContext
+from outdraft.testing.tiny import tiny_model
+from outdraft.training.lessons import Teacher
+from outdraft.training.packing import Rows
+
+PEERS = Path(__file__).parents[1] / "peers/mtp"
+
+
+def target_of(width=16, vocab=24, norm=lambda h: h, head=lambda h: h):
+    facts = TargetFacts(
+        vocab_size=vocab, hidden_size=width, num_layers=6, num_kv_heads=1, head_dim=8, max_len=64,
+        device=torch.device("cpu"), dtype=torch.float32, exact=False,
+    )  # fmt: skip
+    return SimpleNamespace(facts=facts, layers=SimpleNamespace(norm=norm, head=head))
+
+
+@torch.no_grad()
+def test_every_step_has_the_logits_of_the_released_package():
+    """Written once by `tests/peers/mtp_by_speculators.py`, which reads each step's states alone and counts from 0."""
+    numbers = load_file(PEERS / "numbers.safetensors")
+    net = load_mtp(PEERS, target_of(head=lambda h: h @ numbers["head"].T))
+    f, ids, theirs = numbers["states"], numbers["ids"], numbers["logits"]
+    count = theirs.shape[1]
+    f = f[:count]
+    for step, wanted in enumerate(theirs):
+        embeds = embedding(ids[step + 1 : step + 1 + count], numbers["embeddings"])
+        g = net.run(embeds, f, torch.arange(count), CausalContext(1, count))
+        torch.testing.assert_close(net.logits(g), wanted, atol=1e-4, rtol=1e-4)
+        f = net.carry(g)
+    assert len(theirs) == 3
+
+
+def test_a_round_trip_is_bit_equal_also_out_of_a_whole_model(tmp_path):
+    tensors = load_file(PEERS / "model.safetensors")
+    (tmp_path / "config.json").write_text(json.dumps({**json.loads((PEERS / "config.json").read_text()), "eos": 1}))
+    save_file({**tensors, "model.embed_tokens.weight": torch.zeros(24, 16)}, tmp_path / "model.safetensors")
+    save_mtp(load_mtp(tmp_path, target_of()), tmp_path / "again")
+    again = load_file(tmp_path / "again/model.safetensors")
+    assert again.keys() == tensors.keys() and all(torch.equal(again[name], tensors[name]) for name in tensors)
+    assert json.loads((tmp_path / "again/config.json").read_text())["model_type"] == "qwen3"
+
+
+def test_it_reads_the_state_behind_the_final_norm_and_each_step_weighs_beta():
+    target, method = tiny_model(vocab=31, layers=3, seed=1, dtype=torch.float32), find_learner("mtp")
+    learner = method.new(method.options(), target, 0)
+    ids = torch.randint(31, (1, 9), generator=torch.Generator().manual_seed(4))
+    counts = torch.ones(1, 8, dtype=torch.bool)
+    rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=counts, moment=Moment(step=0, steps=9, seed=1))
+    lesson = Teacher(target, learner.taps).lesson(rows)
+    fused = learner.module.fuse([lesson.taps[tap] for tap in learner.taps])
+    torch.testing.assert_close(fused, rms_norm(lesson.states, (32,), target.final_norm.weight, target.final_norm.eps))
+    weights = [guess.weight for guess in learner.look(lesson).guesses]
+    assert weights == pytest.approx([1, 0.6, 0.36])
+    assert [w / sum(weights) for w in weights] == pytest.approx([0.51, 0.31, 0.18], abs=0.005), "as published"
+
+
+@pytest.mark.parametrize(("told", "drop", "more", "error", "words"), [
+    ({}, ("mtp.fc.weight",), {}, ModelLoadError, "no MTP layer"),
+    ({}, ("mtp.norm.weight",), {}, ModelLoadError, "mtp.norm.weight' is missing"),
+    ({}, (), {"mtp.layers.0.mlp.experts.0.up_proj.weight": torch.ones(1)}, ModelLoadError, "no meaning"),
+    ({"model_type": "gpt_neox"}, (), {}, ModelLoadError, "not supported"),
+    ({"vocab_size": 25}, (), {}, CapabilityError, "its own target"),
+    ({"use_sliding_window": True, "sliding_window": 4, "layer_types": ["sliding_attention"]}, (), {}, ModelLoadError,
+     "sliding windows"),
+])  # fmt: skip
+def test_files_that_cannot_be_are_refused(told, drop, more, error, words, tmp_path):
+    tensors = {**load_file(PEERS / "model.safetensors"), **more}
+    (tmp_path / "config.json").write_text(json.dumps({**json.loads((PEERS / "config.json").read_text()), **told}))
+    save_file({name: one for name, one in tensors.items() if name not in drop}, tmp_path / "model.safetensors")
+    with pytest.raises(error, match=words):
+        load_mtp(tmp_path, target_of())

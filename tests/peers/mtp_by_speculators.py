@@ -1,0 +1,78 @@
+"""A tiny MTP layer as the released `speculators` package runs it (`tests/drafters/test_mtp.py`).
+
+Run in an environment that has speculators (0.9.0), once:
+
+    python tests/peers/mtp_by_speculators.py
+
+It writes `tests/peers/mtp/`: the layer under the names that Qwen3-Next's checkpoints have, which are what the package's
+own converter reads, and numbers.safetensors with states, tokens, embeddings, a head and the logits of each step.
+"""
+
+import importlib.util
+import json
+import sys
+from pathlib import Path
+
+find_spec = importlib.util.find_spec
+for name in ("torchvision", "torchaudio"):  # may be built for another torch, and nothing here looks or listens
+    sys.modules[name] = None  # type: ignore[assignment]
+importlib.util.find_spec = lambda name, *rest: None if name in ("torchvision", "torchaudio") else find_spec(name, *rest)
+
+import torch  # noqa: E402
+from safetensors.torch import save_file  # noqa: E402
+from speculators.config import SpeculatorsConfig, VerifierConfig  # noqa: E402
+from speculators.convert.mtp.converter import MTP_EXACT_REMAP, MTP_PREFIX_REMAP  # noqa: E402
+from speculators.models.mtp import MTPDraftModel, MTPSpeculatorConfig  # noqa: E402
+from speculators.proposals.greedy import GreedyTokenProposalConfig  # noqa: E402
+from transformers import Qwen3Config  # noqa: E402
+
+WIDTH, VOCAB, LENGTH, STEPS = 16, 24, 10, 3
+HERE = Path(__file__).parent / "mtp"
+
+
+def published(name: str) -> str:
+    """The name in a checkpoint that ships with its target."""
+    for theirs, ours in MTP_EXACT_REMAP.items():
+        if name == ours:
+            return theirs
+    return next(theirs + name.removeprefix(ours) for theirs, ours in MTP_PREFIX_REMAP if name.startswith(ours))
+
+
+@torch.no_grad()
+def main() -> None:
+    """One layer."""
+    layers = Qwen3Config(
+        vocab_size=VOCAB, hidden_size=WIDTH, intermediate_size=24, num_attention_heads=4, num_key_value_heads=2,
+        head_dim=8, num_hidden_layers=1, max_position_embeddings=64,
+    )  # fmt: skip
+    layers._attn_implementation = "eager"
+    model = MTPDraftModel(
+        MTPSpeculatorConfig(
+            transformer_layer_config=layers,
+            speculators_config=SpeculatorsConfig(
+                algorithm="mtp", proposal_methods=[GreedyTokenProposalConfig(speculative_tokens=STEPS)],
+                default_proposal_method="greedy", verifier=VerifierConfig(name_or_path=None, architectures=[]),
+            ),
+        )
+    ).eval()  # fmt: skip
+    torch.manual_seed(3)
+    for parameter in model.parameters():
+        noise = torch.randn(parameter.shape)
+        parameter.copy_(1 + 0.2 * noise if parameter.dim() == 1 else noise * parameter.shape[1] ** -0.5)
+    states, ids = torch.randn(LENGTH, WIDTH), torch.randint(VOCAB, (LENGTH,))
+    logits, _, _ = model(input_ids=ids[None], hidden_states=states[None])
+    HERE.mkdir(exist_ok=True)
+    told = {**layers.to_dict(), "architectures": ["Qwen3ForCausalLM"]}
+    (HERE / "config.json").write_text(json.dumps(told, indent=1, sort_keys=True) + "\n")
+    own = {name: one for name, one in model.state_dict().items() if name.startswith("mtp_layers.")}
+    save_file({published(name): one.contiguous() for name, one in own.items()}, HERE / "model.safetensors")
+    numbers = {
+        "states": states, "ids": ids, "embeddings": model.embed_tokens.weight, "head": model.lm_head.weight,
+        "logits": torch.cat(logits),
+    }  # fmt: skip
+    save_file({name: one.detach().clone().contiguous() for name, one in numbers.items()}, HERE / "numbers.safetensors")
+    sys.stdout.write(f"{tuple(torch.cat(logits).shape)} logits\n")
+
+
+if __name__ == "__main__":
+    main()
