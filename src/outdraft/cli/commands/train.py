@@ -19,15 +19,16 @@ every batch under torchrun --nproc-per-node 2 -m outdraft.cli.main train ... Exa
   outdraft train draft_model --target MODEL --data chats.jsonl --out DIR --dry-run
   outdraft train eagle --target MODEL --data chats.jsonl --out DIR --resume
   outdraft train answers --target MODEL --data chats.jsonl --out answers.jsonl --temperature 1 --temperature 0.7
-  outdraft train check DIR --target MODEL"""
+  outdraft train check DIR --target MODEL
+  outdraft train tree DIR --target MODEL --data other.jsonl --nodes 24"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """What to train, or what to check."""
 
-    kind: str | None = argument(None, "a drafter that can be trained; or: answers; or: check")
-    directory: str | None = argument(None, "check: what was trained")
+    kind: str | None = argument(None, "a drafter that can be trained; or: answers; check; tree")
+    directory: str | None = argument(None, "check, tree: what was trained")
     target: str | None = flag(None, "the model that it will draft for: a directory, or zoo:NAME")
     data: tuple[str, ...] = flag((), "texts, chats or answers: .jsonl, .parquet, .txt; may be repeated", metavar="FILE")
     valid: tuple[str, ...] = flag((), "what to be judged on, in place of a share of the data", metavar="FILE")
@@ -56,6 +57,7 @@ class Options:
     temperature: tuple[float, ...] = flag((), "answers: of the texts, prompt by prompt in turn; default: 1")
     max_tokens: int = flag(256, "answers: of each text, at most")
     prompt_tokens: int = flag(32, "answers: of a text without a prompt, so many tokens of its beginning are one")
+    nodes: int = flag(63, "tree: draft nodes of the tree that is chosen from measured accuracies")
     resume: bool = flag(False, "go on from the checkpoint in OUT/run")
     dry_run: bool = flag(False, "write the untrained draft, and say what training would cost")
     json: bool = flag(False, "machine output: the record, or the checks")
@@ -65,7 +67,7 @@ def run(options: Options) -> int:
     """Train a draft, let the target write answers, or check a draft."""
     if options.kind is None:
         raise ConfigError("train needs a kind, or check: outdraft train KIND --target DIR --data FILE --out DIR")
-    return {"check": _check, "answers": _answers}.get(options.kind, _train)(options)
+    return {"check": _check, "answers": _answers, "tree": _tree}.get(options.kind, _train)(options)
 
 
 def _train(options: Options) -> int:
@@ -176,3 +178,34 @@ def _check(options: Options) -> int:
         for one in found:
             console.print(one.line, markup=False, highlight=False, soft_wrap=True)
     return 0 if all(one.holds for one in found) else 1
+
+
+def _tree(options: Options) -> int:
+    from outdraft.cli.console import make_console, write_json
+    from outdraft.training.tree import measure_tree
+
+    if options.directory is None or options.target is None:
+        raise ConfigError(
+            "tree needs what was trained, its target and texts: outdraft train tree DIR --target MODEL --data FILE"
+        )
+    console = make_console(stderr=options.json)
+    with console.status("measuring"):
+        found = measure_tree(Path(options.directory), options.target, options.data, nodes=options.nodes)
+    told = found.template
+    if options.json:
+        write_json(
+            {
+                "path": str(found.path), "expected": found.expected, "guesses": found.guesses,
+                "paths": [list(one) for one in told.paths], "accuracies": [list(row) for row in told.accuracies],
+            }
+        )  # fmt: skip
+        return 0
+    for head, row in enumerate(told.accuracies, 1):
+        ranks = " ".join(f"{rate:.3f}" for rate in row)
+        console.print(f"{head} ahead, ranks 1, 2, ...: {ranks}", markup=False, highlight=False, soft_wrap=True)
+    console.print(
+        f"{found.path}: {len(told.paths)} nodes, {max(map(len, told.paths))} deep; {found.expected:.2f} tokens a pass "
+        f"if heads were right independently ({found.guesses} guesses); drafts with --drafter-options tree={found.path}",
+        markup=False, highlight=False, soft_wrap=True,
+    )  # fmt: skip
+    return 0

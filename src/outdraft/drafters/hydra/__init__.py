@@ -5,7 +5,7 @@ Ankner et al., "Hydra: sequentially-dependent draft heads for Medusa decoding", 
 
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.hydra.drafter import build
-from outdraft.drafters.shared.heads.config import HeadOptions
+from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
 
 METHOD = DrafterMethod(
     name="hydra",
@@ -17,6 +17,6 @@ METHOD = DrafterMethod(
         year=2024,
         link="https://arxiv.org/abs/2402.05109",
     ),
-    shape_of=lambda options: "chain" if options.width == 1 else "tree",
+    shape_of=head_shape,
     forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

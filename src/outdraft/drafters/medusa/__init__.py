@@ -6,7 +6,7 @@ https://arxiv.org/abs/2401.10774.
 
 from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.medusa.drafter import build
-from outdraft.drafters.shared.heads.config import HeadOptions
+from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
 
 METHOD = DrafterMethod(
     name="medusa",
@@ -18,6 +18,6 @@ METHOD = DrafterMethod(
         year=2024,
         link="https://arxiv.org/abs/2401.10774",
     ),
-    shape_of=lambda options: "chain" if options.width == 1 else "tree",
+    shape_of=head_shape,
     forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

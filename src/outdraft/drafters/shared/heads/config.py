@@ -1,6 +1,7 @@
 """What every kind of head on the last layer has: its sizes, its options, and a target that it belongs to."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from outdraft.core.errors import CapabilityError
 from outdraft.core.ranges import MOST_NODES, check_range
@@ -34,8 +35,14 @@ class HeadOptions(DrawOptions):
     model: str | None = None  # directory or hub name of the heads, which belong to one target; there is no default
     width: int = 4  # children of an expanded node, and nodes expanded on a level; 1: a chain
     nodes: int = 16  # draft nodes that remain of a tree; the papers': 63
+    tree: str | None = None  # a file of `outdraft train tree`: a tree of one form, whatever width and nodes say
     sample: Sample = "greedy"  # the most probable tokens, or drawn as the request draws ("match")
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)
         check_range(self, "width", "nodes", least=1, most=MOST_NODES)
+
+
+def head_shape(options: HeadOptions) -> Literal["chain", "tree"]:
+    """What is proposed with these options."""
+    return "chain" if options.width == 1 and options.tree is None else "tree"

@@ -13,19 +13,21 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
+from outdraft.core.paths import user_path
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
-from outdraft.drafters.shared.heads.config import HeadConfig, HeadOptions
+from outdraft.drafters.shared.heads.config import HeadConfig, HeadOptions, head_shape
 from outdraft.drafters.shared.heads.last_state import LastStates
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.heads.text_states import TextStates
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam
+from outdraft.drafters.shared.trees.template import Template, read_template
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.port import TargetPort
 
@@ -97,6 +99,7 @@ class HeadDrafter:
         self.traits = Traits(weights=weights)
         self._options, self._config, self._ask = options, config, ask
         self._states = states
+        self._template = None if options.tree is None else read_template(user_path(options.tree)).paths
 
     @property
     def is_empty(self) -> bool:
@@ -114,7 +117,7 @@ class HeadDrafter:
             for seq, budget in zip(seqs, budgets, strict=True)
         ]
         options, cutoffs = self._options, cutoffs_of(budgets, self._options.confidence_threshold)
-        if options.width == 1:
+        if head_shape(options) == "chain":
             paths: list[list[int]] = [[] for _ in seqs]
 
             def feed(step: int, rows: list[int], tokens: list[int], num_open: int) -> Tensor:
@@ -129,9 +132,11 @@ class HeadDrafter:
             asked = [(tree.seq, [tree.seq.pending, *tree.path(node)]) for tree in trees for node in tree.frontier]
             return self._say([seq for seq, _ in asked], [path for _, path in asked])
 
-        shape = Beam(options.width, options.width)
+        template = self._template
+        shape = Beam(options.width, options.width) if template is None else Template(template)
+        most = options.nodes if template is None else len(template)
         trees = [
-            Tree(seq, shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, options.nodes), cutoff=cutoff)
+            Tree(seq, shape, max_depth=depth, max_nodes=usable_nodes(seq, budget, most), cutoff=cutoff)
             for seq, depth, budget, cutoff in zip(seqs, depths, budgets, cutoffs, strict=True)
         ]
         return grow_trees(trees, feed_trees, sample=options.sample)

@@ -1,0 +1,55 @@
+"""Accuracies by head and rank are counted against the text's own tokens."""
+
+import pytest
+import torch
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.learner import Guess, Outlook
+from outdraft.training.lessons import Teacher
+from outdraft.training.tree import measure_tree, rank_accuracies
+from tests.training.toys import VOCAB, lesson_rows, toy_decoder
+
+
+class Knowing:
+    """Head 0 puts the right token second in every second row and first in the others; head 1 always third."""
+
+    taps = ()
+
+    def __init__(self, recurs=False):
+        self.module, self._recurs = torch.nn.Linear(1, 1), recurs
+
+    def look(self, lesson):
+        tokens, guesses = lesson.ids[:, 1:].flatten(), []
+        for head in range(2):
+            rows = torch.arange(len(tokens))
+            place = rows % 2 if head == 0 else torch.full_like(rows, 2)
+            logits = torch.zeros(len(tokens), VOCAB)
+            for ahead in range(4):
+                logits[rows, (tokens + ahead) % VOCAB] = 4.0 - ahead
+            logits[rows, tokens] = 3.5 - place  # among 3, 2, 1
+            guesses.append(Guess(states=logits, head=lambda states: states, rows=rows))
+        return Outlook(guesses=guesses, recurs=self._recurs)
+
+
+def batches():
+    ids = torch.randint(VOCAB, (4, 17), generator=torch.Generator().manual_seed(0))
+    first, second = lesson_rows(ids[:2]), lesson_rows(ids[2:])
+    second.counts[:, 8:] = False
+    return [first, second]
+
+
+def test_ranks_are_counted_where_the_text_counts():
+    found = rank_accuracies(Knowing(), Teacher(toy_decoder(), ()), batches(), ranks=3)
+    assert found == [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+
+
+def test_a_draft_that_is_the_same_at_every_depth_has_no_such_tree():
+    with pytest.raises(ConfigError, match="one for each depth"):
+        rank_accuracies(Knowing(recurs=True), Teacher(toy_decoder(), ()), batches(), ranks=3)
+
+
+def test_what_is_missing_is_named(tmp_path):
+    with pytest.raises(ConfigError, match="--data"):
+        measure_tree(tmp_path, "zoo:target", ())
+    with pytest.raises(ConfigError, match="nodes=0"):
+        measure_tree(tmp_path, "zoo:target", ("x.jsonl",), nodes=0)
