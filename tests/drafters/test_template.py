@@ -37,11 +37,13 @@ def test_no_tree_of_as_many_nodes_accepts_more(accuracies, nodes):
 def test_nodes_come_by_their_product():
     assert best_template([[0.6, 0.2], [0.5, 0.1]], 4) == ((0,), (0, 0), (1,), (1, 0))
     assert best_template([[0.6, 0.2], [0.5, 0.1]], 2) == ((0,), (0, 0))
+    assert best_template([[0.9, 0.85], [0.9, 0.1]], 2) == ((0,), (1,))
     assert expected_tokens([[0.6, 0.2], [0.5, 0.1]], [(0,), (0, 0)]) == pytest.approx(1.9)
 
 
 def test_a_rank_counts_for_no_more_than_a_better_one():
     assert best_template([[0.3, 0.5, 0.0]], 9) == ((0,), (1,)), "what is never right is left out"
+    assert best_template([[0.3, 0.5], [0.9]], 3) == ((0,), (1,), (0, 0)), "the second counts for 0.3, not for 0.5"
 
 
 PATHS = ((0,), (1,), (2,), (0, 0), (0, 1), (2, 0), (0, 0, 0))
