@@ -3,6 +3,7 @@
 import pytest
 import torch
 from contracts.rows.amphista import heads as amphista_heads
+from contracts.rows.blockwise import heads as blockwise_layers
 from contracts.rows.ctc import slots as ctc_slots
 from contracts.rows.eagle import eagle_net
 from contracts.rows.eagle1 import eagle1_net
@@ -53,6 +54,7 @@ def guess(target_dir, name, head_dir, **options):
     ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
     ("hydra", hydra_plus, {"width": 3, "nodes": 12}), ("amphista", amphista_heads, {"width": 3, "nodes": 12}),
     ("redrafter", redrafter_head, {"width": 3, "nodes": 12}), ("ctc", ctc_slots, {"width": 3, "nodes": 12}),
+    ("blockwise", blockwise_layers, {"width": 3, "nodes": 12}),
 ])  # fmt: skip
 def test_guesses_are_the_small_pairs(name, make_head, options, width, depth, tie, tmp_path):
     target = random_decoder(tiny_config(layers=3, tie=tie), dtype=torch.float64)

@@ -1,0 +1,34 @@
+"""The drafter of blockwise parallel decoding: what the layers say on the row that was accepted last.
+
+Stern, Shazeer and Uszkoreit, "Blockwise parallel decoding", 2018, https://arxiv.org/abs/1811.03115. In the paper a pass
+that verifies a block also predicts the next one. Here too: the layers read the state that the verifying pass left at
+the last accepted row, so that a text takes one pass to read its prompt, and one a round.
+"""
+
+from torch import Tensor
+
+from outdraft.core.errors import ConfigError
+from outdraft.drafters.blockwise.net import load_blockwise
+from outdraft.drafters.shared.heads.config import HeadOptions
+from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
+from outdraft.drafters.shared.heads.independent import independent
+from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.models.port import TargetPort
+from outdraft.weights.hub import resolve
+
+
+def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
+    """Load the layers. Raises `CapabilityError` for those of another target."""
+    if options.model is None:
+        raise ConfigError("blockwise needs the layers of its target: model=DIR, made by `outdraft train blockwise`")
+    facts = port.facts
+    net = load_blockwise(resolve(options.model), port.layers.head, facts.dtype, facts.device)
+    net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="blockwise layers")
+    make_exact(net)
+
+    def say(states: Tensor, head: int) -> Tensor:
+        return net.logits(net.states(states, head), head)
+
+    weights = (module_weights(net, native=False),)
+    return HeadDrafter(options, net.config, independent(say), states_of(net.config, port), weights)
