@@ -15,6 +15,7 @@ from outdraft.testing.tiny import tiny_model
 from outdraft.training.on_policy import OnPolicy
 from outdraft.training.packing import Rows
 from outdraft.training.plan import make_plan
+from outdraft.training.team import Team
 from outdraft.training.train import prepare
 from outdraft.training.writing import require_writer
 from tests.training.toys import (
@@ -117,6 +118,14 @@ def test_kinds_that_write_nothing_by_themselves_are_refused(tmp_path):
     ):
         with pytest.raises(ConfigError, match=says):
             prepare(make_plan({"kind": kind, **given, **more}), lambda line: None)
+
+    class Two(Team):
+        def wait(self):
+            pass
+
+    plan = make_plan({"kind": "draft_model", **given, "on_policy": 0.5, "parallel": "fully_shard"})
+    with pytest.raises(ConfigError, match="fully_shard parts it: take parallel=ddp"):
+        prepare(plan, lambda line: None, Two(size=2))
     plan = make_plan({"kind": "draft_model", **given, "loss": {"forward_kl": 1.0, "reinforce": 0.1}, "on_policy": 0.5})
     course = prepare(plan, lambda line: None)
     course.loop.run(until=2)

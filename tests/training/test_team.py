@@ -7,11 +7,13 @@ import random
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
 import pytest
 import torch
+from torch.distributed.checkpoint.format_utils import dcp_to_torch_save
 
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
@@ -48,7 +50,18 @@ def train(place: Path, *about: str | int) -> dict[str, torch.Tensor]:
     """To the end; the weights in the run's checkpoint."""
     done = subprocess.run(command(place, *about), env=ENVIRONMENT, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
-    return load_state(place / about[0] / "run/checkpoint.pt").weights
+    return weights_of(place / about[0])
+
+
+def weights_of(out: Path) -> dict[str, torch.Tensor]:
+    """As the last checkpoint has them, whole or from its parts."""
+    state = load_state(out / "run/checkpoint.pt")
+    if not state.shards:
+        return state.weights
+    with tempfile.TemporaryDirectory() as place:
+        dcp_to_torch_save(out / "run" / state.shards, f"{place}/whole.pt")
+        held = torch.load(f"{place}/whole.pt", weights_only=True)
+    return {name.removeprefix("weights."): one for name, one in held.items() if name.startswith("weights.")}
 
 
 def kill_at_random(place: Path, rng: random.Random, *about: str | int) -> None:
@@ -72,6 +85,37 @@ def test_two_workers_are_one(scene):
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=2e-3, rtol=2e-2)
     assert (scene / "two/training.json").exists()
+
+
+SHARDED = ("--parallel", "fully_shard")
+
+
+@pytest.mark.parametrize("more", [(), ("--loop", "muon_lr=0")])
+def test_two_workers_that_share_the_parameters_are_one(scene, more):
+    name = f"shard{len(more)}"
+    one = train(scene, f"one-{name}", "draft_model", 1, *more)
+    two = train(scene, f"two-{name}", "draft_model", 2, *SHARDED, *more)
+    assert one.keys() == two.keys()
+    for key, weight in one.items():
+        torch.testing.assert_close(two[key], weight, atol=2e-3, rtol=2e-2)
+    promised = [json.loads((scene / f"{n}-{name}/training.json").read_text())["promises"] for n in ("one", "two")]
+    for ours, theirs in zip(*promised, strict=True):
+        assert ours["tau"] == pytest.approx(theirs["tau"], rel=0.02)
+    left = [place.name for place in (scene / f"two-{name}/run").glob("shards-*")]
+    assert left == ["shards-30"]
+
+
+@pytest.mark.parametrize("kind", ["draft_model", "medusa"])
+def test_a_sharded_run_that_is_killed_ends_with_the_same_bits(scene, kind):
+    rng = random.Random(f"shard{kind}")
+    whole = train(scene, f"whole-shard-{kind}", kind, 2, *SHARDED)
+    name, steps = f"killed-shard-{kind}", []
+    for kill in range(3):
+        kill_at_random(scene, rng, name, kind, 2, *SHARDED, *(["--resume"] if kill else []))
+        steps.append(load_state(scene / name / "run/checkpoint.pt").progress.step)
+    parts = train(scene, name, kind, 2, *SHARDED, "--resume")
+    assert steps == sorted(steps) and steps[0] < 30
+    assert all(torch.equal(parts[weight], one) for weight, one in whole.items())
 
 
 @pytest.mark.parametrize("workers", [1, 2])

@@ -35,6 +35,7 @@ class State:
     progress: Progress
     about: dict[str, Any] = field(default_factory=dict)  # of the run: what must be the same when it goes on
     memory: dict[str, Tensor] = field(default_factory=dict)  # of the objective
+    shards: str = ""  # the folder beside it that holds weights and moments in parts; "": they are here
 
 
 def save_state(path: Path, state: State) -> None:
@@ -44,6 +45,7 @@ def save_state(path: Path, state: State) -> None:
             {
                 "weights": state.weights, "optimizer": state.optimizer, "progress": asdict(state.progress),
                 "about": state.about, "memory": state.memory,
+                "shards": state.shards,
             },
             beside,
         )  # fmt: skip

@@ -11,13 +11,14 @@ import json
 import math
 import time
 from collections.abc import Callable, Mapping
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
+from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from outdraft.core.errors import ConfigError, DecodingError
@@ -27,6 +28,7 @@ from outdraft.training.checkpoint import Progress, State, load_state, save_state
 from outdraft.training.config import LoopConfig
 from outdraft.training.optim import Optimizer
 from outdraft.training.schedule import Schedule
+from outdraft.training.sharded import forget_others, gather, load_parts, save_parts, shard, whole
 from outdraft.training.signals import Signals
 from outdraft.training.team import Team
 
@@ -118,19 +120,24 @@ class Loop:
         vocab_size: int = 0,
         about: Mapping[str, Any] | None = None,
         board: Board | None = None,
+        twin: nn.Module | None = None,
     ) -> None:
         self.objective, self.data, self.config = objective, data, config
         self.run_dir, self.report, self.team = run_dir, report, team or Team()
+        self.device = next(p.device for p in objective.module.parameters() if p.requires_grad)
+        loss: nn.Module = _Loss(objective, config.compile)
+        self._twin = twin
+        if twin is not None:
+            shard(loss, self.team, self.device)
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
-        self.device = named[0][1].device
         self.optimizer = Optimizer([p for _, p in named], config, vocab_size)
         self._about, self._stopped, self._skipped, self._judged_at = dict(about or {}), False, 0, -1
         self.schedule = Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
         self._evaluate, self._signals, self._board = evaluate, Signals(listens), board
         self._pace, self._losses = [0.0, 0.0], [0.0, 0.0]  # tokens, seconds here; losses, steps since they were told
-        loss: nn.Module = _Loss(objective, config.compile)
-        self._loss = DistributedDataParallel(loss, find_unused_parameters=True) if self.team.size > 1 else loss
+        replicated = self.team.size > 1 and twin is None
+        self._loss = DistributedDataParallel(loss, find_unused_parameters=True) if replicated else loss
         run_dir.mkdir(parents=True, exist_ok=True)
 
     @property
@@ -157,10 +164,13 @@ class Loop:
                     f"{self.run_dir} holds a run with {key}={shown(state.about.get(key))}, not "
                     f"{shown(self._about.get(key))}: go on with the same settings, or name another place"
                 )
-        if state.weights.keys() != self._weights().keys():
-            raise ConfigError(f"{self.run_dir} holds a run of another network: name another place")
-        self.objective.module.load_state_dict(state.weights, strict=False)
-        self.optimizer.load_state(state.optimizer)
+        if self._twin is not None:
+            load_parts(self.run_dir, state.shards, self.objective.module, self.optimizer)
+        else:
+            if state.weights.keys() != self._weights().keys():
+                raise ConfigError(f"{self.run_dir} holds a run of another network: name another place")
+            self.objective.module.load_state_dict(state.weights, strict=False)
+            self.optimizer.load_state(state.optimizer)
         for name, kept in self.objective.memory.items():
             kept.copy_(state.memory[name])
         self.progress = state.progress
@@ -197,7 +207,7 @@ class Loop:
 
     def _one_step(self) -> float:
         loss = self._gradients()
-        norm = nn.utils.clip_grad_norm_(self.optimizer.parameters, self.config.clip)
+        norm = whole(nn.utils.clip_grad_norm_(self.optimizer.parameters, self.config.clip))
         if math.isfinite(float(norm)):  # a step whose gradient is not finite is left out
             self._skipped = 0
             self.optimizer.step(self.schedule.factor(self.step))
@@ -223,7 +233,11 @@ class Loop:
             count = min(micro, mine - i * micro)
             rows = self.data.rows(step, team.rank * mine + i * micro, count, length + 1)
             is_last = i == passes - 1
-            waits = self._loss.no_sync() if team.size > 1 and not is_last else nullcontext()  # type: ignore[operator]
+            waits: AbstractContextManager[object] = nullcontext()
+            if isinstance(self._loss, DistributedDataParallel) and not is_last:
+                waits = self._loss.no_sync()
+            if isinstance(self._loss, FSDPModule):
+                self._loss.set_requires_gradient_sync(is_last)
             with waits:
                 with self.computing():
                     found = self._loss(rows)
@@ -246,6 +260,8 @@ class Loop:
         if self._evaluate is None or self._judged_at == self.step:
             return None
         self._judged_at = self.step
+        if self._twin is not None:
+            gather(self.objective.module, self._twin)
         with torch.no_grad(), self.computing():
             found = self._evaluate()
         best = self.progress.best
@@ -277,24 +293,30 @@ class Loop:
     def take_best(self) -> None:
         """Go back to the weights of the best evaluation, if there was one."""
         if (self.run_dir / BEST).exists():
-            self.objective.module.load_state_dict(load_state(self.run_dir / BEST).weights, strict=False)
+            module = self.objective.module if self._twin is None else self._twin
+            module.load_state_dict(load_state(self.run_dir / BEST).weights, strict=False)
 
     def save(self) -> None:
-        """Write the checkpoint (first worker only)."""
+        """Write the checkpoint: the first worker all of it, or each its part."""
+        shards = ""
+        if self._twin is not None:
+            shards = save_parts(self.run_dir, self.step, self.objective.module, self.optimizer)
         if self.team.leads:
             self.progress = replace(self.progress, decay_at=self.schedule.decay_at, end=self.schedule.end)
             state = State(
-                weights=self._weights(),
-                optimizer=self.optimizer.state(),
-                progress=self.progress,
-                about=self._about,
-                memory=self.objective.memory,
-            )
+                weights={} if shards else self._weights(), optimizer=[] if shards else self.optimizer.state(),
+                progress=self.progress, about=self._about, memory=self.objective.memory, shards=shards,
+            )  # fmt: skip
             save_state(self.run_dir / CHECKPOINT, state)
+        if shards:
+            self.team.wait()
+            if self.team.leads:
+                forget_others(self.run_dir, shards)
 
     def _weights(self) -> dict[str, Tensor]:
-        """What is trained, by name; tied parameters once."""
-        return {n: p.detach() for n, p in self.objective.module.named_parameters() if p.requires_grad}
+        """What is trained, by name; tied parameters once. Sharded: as they were last gathered."""
+        module = self.objective.module if self._twin is None else self._twin
+        return {n: p.detach() for n, p in module.named_parameters() if p.requires_grad}
 
     def _agree(self) -> bool:
         """Share signals among the team; starts the decay, or says whether to stop."""

@@ -16,7 +16,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from outdraft.core.checked import check_fields, check_value
 from outdraft.core.errors import ConfigError
@@ -60,6 +60,7 @@ class TrainPlan:
     cache_bytes: int = 0  # for the target's states on disk; 0: they are made in every pass
     cache_dir: str = ""  # where they lie; "": OUT/run/states
     same_order: bool = False  # every epoch has the batches of the first, which a cache can serve again
+    parallel: Literal["ddp", "fully_shard"] = "ddp"  # what workers under torchrun share: batches, or parameters too
     tensorboard: str = ""  # a directory for its files; "": none
     loop: LoopConfig = DRAFT
 

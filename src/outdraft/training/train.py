@@ -110,6 +110,13 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     if team.leads:
         team.wait()
     learner = _learner(plan, method, options, target, train)
+    trained, twin = learner, None
+    if plan.parallel == "fully_shard" and team.size > 1:
+        if plan.on_policy:
+            raise ConfigError(
+                f"on_policy={plan.on_policy:g} writes with the whole draft, and fully_shard parts it: take parallel=ddp"
+            )
+        trained, twin = _learner(plan, method, options, target, train), learner.module
     teacher = Teacher(target, learner.taps, _cache(plan, out, target, learner, (train, held_out), team))
     steps = max(1, (plan.tokens or accounts.tokens) // plan.loop.batch_tokens)
     length, most = min(plan.loop.seq_len, target.config.max_len - 1), target.config.max_len - 1
@@ -138,16 +145,16 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
                 f"reward={plan.reinforce.reward!r} compares with the target's text, and on_policy={plan.on_policy:g} "
                 "replaces it: take reward=accepted, or leave on_policy out"
             )
-        draft = require_writer(learner, vocab_size, "loss reinforce")
+        draft = require_writer(trained, vocab_size, "loss reinforce")
         reinforcement = Reinforcement(draft, plan.reinforce, loss.reinforce)
     objective = DraftObjective(
-        learner, teacher, loss.rows, temperature=plan.loss_temperature, features=loss.features,
+        trained, teacher, loss.rows, temperature=plan.loss_temperature, features=loss.features,
         reinforce=reinforcement,
     )  # fmt: skip
     judge = Judge(exam, learner, teacher)
     board = open_board(user_path(plan.tensorboard)) if plan.tensorboard and team.leads else None
     loop = Loop(
-        objective, batches, config, out / "run", tell, evaluate=judge, team=team, board=board,
+        objective, batches, config, out / "run", tell, evaluate=judge, team=team, board=board, twin=twin,
         vocab_size=vocab_size, about=_about(plan, target, train),
     )  # fmt: skip
     return Course(
@@ -193,6 +200,7 @@ def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
     return {
         "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
         "seed": plan.seed, "batch_tokens": plan.loop.batch_tokens, "micro_tokens": plan.loop.micro_tokens,
+        "parallel": plan.parallel,
         "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
         "seq_len": plan.loop.seq_len, "target": fingerprint(target)["weights"], "corpus tokens": len(corpus.ids),
     }  # fmt: skip

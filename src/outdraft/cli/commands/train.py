@@ -47,6 +47,9 @@ class Options:
     reinforce: Mapping[str, Any] = flag({}, "of the loss reinforce: reward=accepted, bleu or rouge; window=4")
     cache_bytes: int | None = flag(None, "for the target's states on disk; default: 0, they are made in every pass")
     cache_dir: str | None = flag(None, "where they lie, for several runs; default: OUT/run/states", metavar="DIR")
+    parallel: str | None = flag(
+        None, "what workers share: batches (ddp), or parameters too (fully_shard); default: ddp"
+    )
     tensorboard: str | None = flag(
         None, "a directory for TensorBoard's files; the JSON log is always written", metavar="DIR"
     )
