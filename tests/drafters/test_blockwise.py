@@ -1,7 +1,9 @@
 """Blockwise parallel decoding: predict and verify are one pass, and the layers stand before the target's own head."""
 
+from dataclasses import replace
+
 import torch
-from contracts.sides import stutterer, untrained_heads
+from contracts.sides import randomise, stutterer, untrained_heads
 
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
@@ -39,3 +41,14 @@ def test_the_layers_have_no_projection_of_their_own():
     h = torch.randn(3, target.config.hidden_size)
     assert torch.equal(net.states(h, 2), h), "untrained it says what the target says"
     torch.testing.assert_close(net.logits(h, 2), target.head(h))
+
+
+def test_every_layer_is_its_own_and_a_scale_is_taken_back():
+    target = tiny_model(vocab=31, layers=3, dtype=torch.float32)
+    net = new(BlockwiseLearning(), target, 0).module
+    randomise(net, 1)
+    h = torch.randn(3, target.config.hidden_size)
+    said = [net.states(h, head) for head in range(4)]
+    assert not any(torch.equal(a, b) for i, a in enumerate(said) for b in said[:i])
+    net.config = replace(net.config, scale=2.0)
+    torch.testing.assert_close(net.logits(2 * h, 0), target.head(h))
