@@ -98,5 +98,5 @@ def test_a_missing_tensor_is_named(target: Decoder, tmp_path: Path):
     tensors = torch.load(PUBLISHED / "hydra/hydra_lm_head.pt", weights_only=True)
     tensors.pop("hydra_mlp.1.0.res_connection.bias")
     torch.save(tensors, tmp_path / "hydra_lm_head.pt")
-    with pytest.raises(ModelLoadError, match=r"hydra_mlp\.1\.0\.res_connection\.bias is missing"):
+    with pytest.raises(ModelLoadError, match=r"hydra_mlp\.1\.0\.res_connection\.bias' is missing"):
         formats.load(tmp_path, target, None)

@@ -9,15 +9,15 @@ from contracts.test_native_drafters import PROMPTS, ROWS, NativeSubject, first_g
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.drafters.draft_model import drafter as draft_model
-from outdraft.drafters.eagle import drafter as eagle
 from outdraft.drafters.early_exit import drafter as early_exit
 from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.features import drafter as features
 from outdraft.drafters.shared.own_layers import own_chain
 from outdraft.kernels.library import library
 from outdraft.models.open_port import Rows
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
-PLACES = (draft_model, eagle, early_exit, own_chain)
+PLACES = (draft_model, features, early_exit, own_chain)
 CHAINS = [row for row in ROWS if row.label != "tree"]
 
 

@@ -4,7 +4,7 @@ Nothing is believed that the files claim: names and shapes are compared with the
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any, TypeVar
@@ -19,11 +19,13 @@ from outdraft.models.base import Decoder
 from outdraft.models.load import read_json
 from outdraft.models.naming import Entry, stored_shapes
 from outdraft.models.port import TargetPort
-from outdraft.weights.pickled import PICKLED, read_pickled
-from outdraft.weights.safetensors import SINGLE, TensorStore, read_tensors, save_tensors
+from outdraft.weights.renamed import open_tensors
+from outdraft.weights.safetensors import SINGLE, save_tensors
+from outdraft.weights.sentinel import require_filled
+from outdraft.weights.source import TensorSource
 
 Net = TypeVar("Net", bound=nn.Module)
-_TYPES = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
+_TABLES = ("rotary_emb.inv_freq",)  # which can be computed
 
 
 def read_config(directory: Path) -> Mapping[str, Any]:
@@ -32,14 +34,6 @@ def read_config(directory: Path) -> Mapping[str, Any]:
         return read_json(directory / "config.json")
     except ModelLoadError:
         return {}
-
-
-def holds(directory: Path, prefix: str) -> bool:
-    """Whether a tensor of the directory's safetensors has a name that begins so."""
-    try:
-        return any(name.startswith(prefix) for name in TensorStore(directory))
-    except ModelLoadError:
-        return False
 
 
 def all_formats() -> Iterator[tuple[str, HeadFormat[Any, Any, Any]]]:
@@ -59,64 +53,65 @@ def recognise(directory: Path) -> tuple[str, HeadFormat[Any, Any, Any] | None] |
 
 
 def tensor_names(directory: Path) -> frozenset[str]:
-    """The names of the tensors in a directory, PyTorch's own file included; none where nothing can be read."""
-    path = directory / PICKLED
+    """The names of the tensors in a directory; none where nothing can be read."""
     try:
-        if path.exists() and not (directory / SINGLE).exists():
-            return frozenset(read_pickled(path))
-        return frozenset(TensorStore(directory))
+        return frozenset(open_tensors(directory))
     except ModelLoadError:
         return frozenset()
 
 
-def stored_dtype(directory: Path) -> torch.dtype:
-    """The type of the first tensor of model.safetensors; float32 where it is none to compute in."""
-    store = TensorStore(directory)
-    return _TYPES.get(store.dtype_name(next(iter(store))), torch.float32)
+def stored_dtype(tensors: TensorSource) -> torch.dtype:
+    """The type of the first tensor that is of real numbers; float32 where none is."""
+    return next((tensors[name].dtype for name in tensors if tensors[name].is_floating_point()), torch.float32)
 
 
-def find_tensors(directory: Path, files: Seq[str], prefix: str = "") -> dict[str, Tensor]:
-    """The tensors of the first of `files` that is there; else those of the model whose names begin with `prefix`,
-    without it. Raises `ModelLoadError`."""
-    for path in (directory / name for name in files):
-        if path.exists():
-            return read_tensors(path) if path.suffix == ".safetensors" else read_pickled(path)
-    store = TensorStore(directory)
-    return {name.removeprefix(prefix): store[name] for name in store if name.startswith(prefix)}
+def fill(
+    make: Callable[[torch.device | None], Net], entries: Iterable[Entry], tensors: TensorSource, what: str, *,
+    beside: Iterable[str] = (),
+) -> Net:  # fmt: skip
+    """A network with the parameters of `tensors`, not to be trained. `make`: lay it out on a device, or where it runs.
 
-
-def fill_head(net: Net, tensors: Mapping[str, Tensor], table: Iterable[Entry], what: str) -> Net:
-    """Copy another project's tensors into the network. Raises `ModelLoadError` for the first that does not fit.
-
-    table: every parameter's name there. what: the head and where it is, for the message.
+    Raises `ModelLoadError` for what is missing, misshapen, NaN or without a meaning; `what`: the network, in words;
+    `beside`: tensors that are no parameters.
     """
-    own, left = dict(net.named_parameters()), dict(tensors)
+    table = list(entries)
+    known = {name for entry in table for name in entry.theirs} | set(beside)
+    unknown = sorted(name for name in set(tensors) - known if not name.endswith(_TABLES))
+    if unknown:
+        raise ModelLoadError(f"{what}: {len(unknown)} tensors have no meaning here ({', '.join(unknown[:3])})")
+    try:
+        plan = dict(make(torch.device("meta")).named_parameters())
+    except (RuntimeError, ZeroDivisionError) as error:  # sizes that PyTorch cannot count, or that do not divide
+        raise ModelLoadError(f"{what}: its config.json asks for what cannot be ({error})") from error
+    for entry in table:
+        for name, shape in zip(entry.theirs, stored_shapes(entry, tuple(plan[entry.ours].shape)), strict=True):
+            if name not in tensors or tensors.shape(name) != shape:
+                found = f"has shape {tensors.shape(name)}" if name in tensors else "is missing"
+                raise ModelLoadError(f"{what}: tensor {name!r} {found}; its config.json asks for {shape}")
+    net = make(None)
+    own = dict(net.named_parameters())
     with torch.no_grad():
         for entry in table:
-            parameter = own.pop(entry.ours)
-            for name, shape in zip(entry.theirs, stored_shapes(entry, tuple(parameter.shape)), strict=True):
-                if name not in left:
-                    raise ModelLoadError(f"{what}: the tensor {name} is missing")
-                if tuple(left[name].shape) != shape:
-                    raise ModelLoadError(f"{what}: {name} has the shape {list(left[name].shape)}, not {list(shape)}")
-            parameter.copy_(entry.join([left.pop(name) for name in entry.theirs]))
-    assert not own, own.keys()
-    if left:
-        raise ModelLoadError(f"{what}: {len(left)} tensors have no meaning here ({', '.join(sorted(left)[:3])})")
+            own[entry.ours].copy_(entry.join([tensors[name] for name in entry.theirs]))
+    require_filled(own.items(), tensors.origin)
     return net.eval().requires_grad_(False)
 
 
-def told_apart(net: nn.Module, table: Iterable[Entry]) -> dict[str, Tensor]:
-    """The network's parameters under another project's names."""
-    own = dict(net.named_parameters())
-    return {name: part for entry in table for name, part in entry.split(own[entry.ours].detach()).items()}
+def tensors_of_net(net: nn.Module, entries: Iterable[Entry], dtype: torch.dtype | None = None) -> dict[str, Tensor]:
+    """A network's parameters under the names of others. `dtype`: of the numbers; their own by default."""
+    own, made = dict(net.named_parameters()), dict[str, Tensor]()
+    for entry in entries:
+        made |= entry.split(own[entry.ours].detach().to(dtype or own[entry.ours].dtype))
+    return made
 
 
-def save_foreign(told: Mapping[str, Any], tensors: Mapping[str, Tensor], path: Path) -> None:
-    """Write a file of tensors, and config.json beside it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    (path.parent / "config.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
-    save_tensors(tensors, path)
+def write_directory(
+    directory: Path, config: Mapping[str, Any], tensors: Mapping[str, Tensor], *, name: str = SINGLE
+) -> None:
+    """config.json, and the tensors in the file `name`."""
+    directory.mkdir(parents=True, exist_ok=True)
+    (directory / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_tensors(tensors, directory / name)
 
 
 def read_head(

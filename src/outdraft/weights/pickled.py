@@ -5,6 +5,7 @@
 
 from pathlib import Path
 from pickle import UnpicklingError
+from zipfile import is_zipfile
 
 import torch
 from torch import Tensor
@@ -17,7 +18,7 @@ PICKLED = "pytorch_model.bin"
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """Name -> tensor. Raises `ModelLoadError` for a file that is cut, damaged, or holds more than tensors."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
     except UnpicklingError as error:
         raise ModelLoadError(
             f"{path} is a pickle of more than tensors, which could run anything, and is refused "

@@ -8,7 +8,7 @@ import torch
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import holds, read_config
+from outdraft.models.foreign_heads import read_config, tensor_names
 from outdraft.models.load import find_architecture, load_model, save_model
 from outdraft.models.port import TargetPort, facts_of
 from outdraft.weights.hub import TOKENIZER, resolve
@@ -21,7 +21,7 @@ def _is_model(directory: Path) -> bool:
         find_architecture(dict(read_config(directory)))
     except ModelLoadError:
         return False
-    return any(holds(directory, prefix) for prefix in _LAYERS)  # a head may say model_type: llama too
+    return any(name.startswith(_LAYERS) for name in tensor_names(directory))  # a head may say model_type: llama too
 
 
 def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> Decoder:

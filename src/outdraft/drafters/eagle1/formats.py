@@ -18,10 +18,10 @@ from outdraft.drafters.shared.features.last_feature import (
     load_last_feature,
     save_last_feature,
 )
-from outdraft.drafters.shared.features.published import open_tensors
 from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import read_config, tensor_names
+from outdraft.models.foreign_heads import read_config, stored_dtype, tensor_names
 from outdraft.models.port import TargetPort
+from outdraft.weights.renamed import open_tensors
 
 _OURS = "outdraft generate {target} --drafter eagle1 --drafter-options model={out}"
 _VLLM = """vllm serve {target} --speculative-config \
@@ -44,13 +44,8 @@ def _is_sglangs(directory: Path) -> bool:
     return ARCHITECTURE in str(read_config(directory).get("architectures")) and _is_eagle1(directory)
 
 
-def _stored(directory: Path) -> torch.dtype:
-    tensors = open_tensors(directory)
-    return next(tensors[name] for name in tensors if name.endswith("fc.weight")).dtype
-
-
 def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> LastFeatureNet:
-    return load_last_feature(directory, target, dtype or _stored(directory))
+    return load_last_feature(directory, target, dtype or stored_dtype(open_tensors(directory)))
 
 
 def _write(net: LastFeatureNet, target: Decoder, target_name: str, directory: Path) -> None:

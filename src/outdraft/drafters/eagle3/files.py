@@ -6,8 +6,8 @@ import torch
 
 from outdraft.drafters.eagle3.net import Eagle3Net, entries_of
 from outdraft.drafters.eagle3.spellings import read_eagle3, written
-from outdraft.drafters.shared.features.published import fill, tensors_of_net, write_directory
 from outdraft.drafters.shared.learning.vocab import differences, membership
+from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.port import TargetFacts
 
 

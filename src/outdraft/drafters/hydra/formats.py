@@ -22,18 +22,11 @@ from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_hydra, save_hydra
 from outdraft.drafters.shared.heads.stem import shape_of
 from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import (
-    fill_head,
-    find_tensors,
-    read_config,
-    read_head,
-    save_foreign,
-    stored_dtype,
-    told_apart,
-)
+from outdraft.models.foreign_heads import fill, read_config, read_head, stored_dtype, tensors_of_net, write_directory
 from outdraft.models.llama import layer_entries
 from outdraft.models.naming import Entry, linear
 from outdraft.models.port import TargetFacts, TargetPort, facts_of
+from outdraft.weights.renamed import HeldTensors, open_tensors
 
 FILES = ("hydra_lm_head.safetensors", "hydra_lm_head.pt")
 _PREFIX = "prefix_embeding_layer"
@@ -49,7 +42,7 @@ def _published(directory: Path) -> bool:
 
 def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> HydraNet:
     """The heads, for this target, whose kind of attention the prefix layer has."""
-    facts, told, found = facts_of(target), read_config(directory), find_tensors(directory, FILES)
+    facts, told, found = facts_of(target), read_config(directory), dict(open_tensors(directory, FILES))
     for key, known in _KNOWN.items():
         if (value := told.get(key, known[0])) not in known:
             raise CapabilityError(f"{directory}: heads with {key}={value!r} are not read; known: {known}")
@@ -73,8 +66,11 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
     if all(name in found and torch.equal(found[name], tensor.to(found[name])) for name, tensor in plain.items()):
         found = {name: tensor for name, tensor in found.items() if name not in plain}  # h is handed through: no bypass
         config = replace(config, bypass=False, projection_bias=False)
-    net = HydraNet(config, dtype or projection.dtype, facts.device)
-    return fill_head(net, found, _table(config), f"Hydra heads in {directory}")
+    wanted = dtype or projection.dtype
+    return fill(
+        lambda device: HydraNet(config, wanted, device or facts.device), _table(config),
+        HeldTensors(found, directory), f"Hydra heads in {directory}",
+    )  # fmt: skip
 
 
 def _stem(found: Mapping[str, Tensor], told: Mapping[str, Any], facts: TargetFacts) -> dict[str, Any]:
@@ -113,7 +109,7 @@ def _write_published(net: HydraNet, target: Decoder, target_name: str, directory
         raise CapabilityError("heads of an inflated target scale its states, which the published layout cannot say")
     if config.num_stem_layers and not config.stem_norm:
         raise CapabilityError("the published prefix layer has a norm behind it, and that of these heads has none")
-    made = told_apart(net, _table(config))
+    made = tensors_of_net(net, _table(config))
     if not config.bypass:
         dtype = next(net.parameters()).dtype
         made |= {name: tensor.to(dtype) for name, tensor in _straight(config).items()}
@@ -124,7 +120,7 @@ def _write_published(net: HydraNet, target: Decoder, target_name: str, directory
     }  # fmt: skip
     if config.num_stem_layers:
         told |= {"rope_theta": config.stem_rope_theta, "rms_norm_eps": config.stem_norm_eps}
-    save_foreign(told, made, directory / FILES[0])
+    write_directory(directory, told, made, name=FILES[0])
 
 
 def _straight(config: HydraConfig) -> dict[str, Tensor]:
@@ -145,7 +141,7 @@ def _is_ours(directory: Path) -> bool:
 
 def _read_ours(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> HydraNet:
     facts = facts_of(target)
-    net = load_hydra(directory, dtype or stored_dtype(directory), facts.device)
+    net = load_hydra(directory, dtype or stored_dtype(open_tensors(directory)), facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Hydra heads")
     return net
 

@@ -19,30 +19,31 @@ from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
 from outdraft.models.base import Decoder
 from outdraft.models.foreign_heads import (
-    fill_head,
-    find_tensors,
-    holds,
+    fill,
     read_config,
     read_head,
-    save_foreign,
     stored_dtype,
-    told_apart,
+    tensor_names,
+    tensors_of_net,
+    write_directory,
 )
 from outdraft.models.naming import Entry, linear
 from outdraft.models.port import TargetPort, facts_of
+from outdraft.weights.renamed import open_tensors
 
 FILES, PREFIX = ("medusa_lm_head.safetensors", "medusa_lm_head.pt"), "medusa_head."
 
 
 def _published(directory: Path) -> bool:
     return any((directory / name).exists() for name in FILES) or (
-        "medusa_num_heads" in read_config(directory) and holds(directory, PREFIX)
+        "medusa_num_heads" in read_config(directory)
+        and any(name.startswith(PREFIX) for name in tensor_names(directory))
     )
 
 
 def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:
     """The heads, for this target."""
-    facts, found = facts_of(target), find_tensors(directory, FILES, PREFIX)
+    facts, found = facts_of(target), open_tensors(directory, FILES, PREFIX)
     names = [re.fullmatch(r"(\d+)\.(\d+)\.weight", name) for name in found]
     last = {int(one[1]): int(one[2]) for one in names if one is not None}  # head -> index of its projection
     if not last or sorted(last) != list(range(len(last))) or len(set(last.values())) != 1:
@@ -57,8 +58,11 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
         tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(last),
         num_layers=last[0],
     )  # fmt: skip
-    net = MedusaNet(config, dtype or projection.dtype, facts.device)
-    return fill_head(net, found, _table(config), f"Medusa heads in {directory}")
+    wanted = dtype or projection.dtype
+    return fill(
+        lambda device: MedusaNet(config, wanted, device or facts.device), _table(config), found,
+        f"Medusa heads in {directory}",
+    )  # fmt: skip
 
 
 def _table(config: MedusaConfig) -> Iterator[Entry]:
@@ -78,12 +82,12 @@ def _write_published(net: MedusaNet, target: Decoder, target_name: str, director
         "medusa_num_layers": net.config.num_layers, "hidden_size": net.config.hidden_size,
         "vocab_size": net.config.vocab_size,
     }  # fmt: skip
-    save_foreign(told, told_apart(net, _table(net.config)), directory / FILES[0])
+    write_directory(directory, told, tensors_of_net(net, _table(net.config)), name=FILES[0])
 
 
 def _read_ours(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:
     facts = facts_of(target)
-    net = load_medusa(directory, dtype or stored_dtype(directory), facts.device)
+    net = load_medusa(directory, dtype or stored_dtype(open_tensors(directory)), facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Medusa heads")
     return net
 

@@ -22,16 +22,10 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.drafters.shared.features.network import Embed, FeatureForm
-from outdraft.drafters.shared.features.published import (
-    NamedTensors,
-    fill,
-    open_tensors,
-    tensors_of_net,
-    write_directory,
-)
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.models.config import ModelConfig
+from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.llama import layer_entries
 from outdraft.models.load import ARCHITECTURES, find_architecture, read_json
 from outdraft.models.naming import Entry
@@ -40,6 +34,7 @@ from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope
+from outdraft.weights.renamed import NamedTensors, open_tensors
 
 ARCHITECTURE = "OutdraftMTP"
 _PREFIX = "mtp."

@@ -28,7 +28,6 @@ from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.drafters.shared.features.options import FeatureOptions
 from outdraft.drafters.shared.features.pairs import Pairs
-from outdraft.drafters.shared.features.published import PICKLED
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
@@ -37,6 +36,7 @@ from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Shape, Tree
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
+from outdraft.weights.pickled import PICKLED
 
 
 class FeatureDrafter:
