@@ -12,6 +12,7 @@ from contracts.rows.eagle3 import fewer_tokens as eagle3_trimmed
 from contracts.rows.early_exit import exit_head
 from contracts.rows.hydra import heads as hydra_heads
 from contracts.rows.hydra import plus as hydra_plus
+from contracts.rows.medusa import borrowed as medusa_borrowed
 from contracts.rows.medusa import heads as medusa_heads
 from contracts.rows.mtp import mtp_net
 from contracts.rows.redrafter import heads as redrafter_head
@@ -51,6 +52,7 @@ def guess(target_dir, name, head_dir, **options):
     ("eagle3", eagle3_net, {"width": 3, "nodes": 12}), ("eagle3", eagle3_trimmed, {"width": 3, "nodes": 12}),
     ("mtp", mtp_net, {"width": 3, "nodes": 12}),
     ("eagle1", eagle1_net, {"nodes": 12}), ("hass", eagle1_net, {"width": 3, "nodes": 12}),
+    ("medusa", medusa_borrowed, {"width": 3, "nodes": 12}),
     ("medusa", medusa_heads, {"width": 3, "nodes": 12}), ("hydra", hydra_heads, {"width": 3, "nodes": 12}),
     ("hydra", hydra_plus, {"width": 3, "nodes": 12}), ("amphista", amphista_heads, {"width": 3, "nodes": 12}),
     ("redrafter", redrafter_head, {"width": 3, "nodes": 12}), ("ctc", ctc_slots, {"width": 3, "nodes": 12}),

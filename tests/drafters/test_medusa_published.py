@@ -90,3 +90,17 @@ def test_damaged_files_are_named(fault: str, target: Decoder, tmp_path: Path):
         torch.save({**tensors, "1.0.linear.bias": torch.zeros(3)}, path)
     with pytest.raises(ModelLoadError, match=words[fault]):
         formats.load(tmp_path / "heads", target, None)
+
+
+def test_heads_that_borrow_the_targets_head_are_written_with_copies_of_it(target: Decoder, tmp_path: Path):
+    from outdraft.core.registry import find_learner
+    from outdraft.drafters.medusa.net import MedusaNet
+
+    method = find_learner("medusa")
+    learner = method.new(method.options(num_heads=2, own_projections=False), target, 0)
+    net = learner.module
+    assert isinstance(net, MedusaNet) and not [name for name, _ in net.named_parameters() if "projections" in name]
+    AUTHORS.write(net, target, "t", tmp_path)
+    read, h = formats.load(tmp_path, target, None), torch.randn(4, 16)
+    for head in range(2):
+        assert torch.allclose(read.logits(read.states(h, head), head), net.logits(net.states(h, head), head), atol=1e-6)

@@ -11,4 +11,4 @@ ROWS = [
     DrafterRow(drafter="amphista", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
 GROUNDS = [DrafterRow(drafter="amphista", target=stutterer, side=untrained_heads("amphista"))]
-LEARNING = {"alone": {"bidirectional": False}}
+LEARNING = {"alone": {"bidirectional": False, "own_projections": False}}

@@ -17,4 +17,4 @@ GROUNDS = [
     DrafterRow(drafter="hydra", target=stutterer, side=untrained_heads("hydra")),
     DrafterRow(drafter="hydra", label="plus", target=stutterer, side=untrained_heads("hydra", **PLUS)),
 ]
-LEARNING = {"plus": {**PLUS, "noise": 0.1}}
+LEARNING = {"plus": {**PLUS, "noise": 0.1, "own_projections": False}}

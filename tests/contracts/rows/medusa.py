@@ -4,10 +4,11 @@ from contracts.sides import random_heads, stutterer, untrained_heads
 
 from outdraft.testing.spec_table import DrafterRow
 
-heads = random_heads("medusa")
+heads, borrowed = random_heads("medusa"), random_heads("medusa", own_projections=False)
 
 ROWS = [
     DrafterRow(drafter="medusa", side=heads),
     DrafterRow(drafter="medusa", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
 GROUNDS = [DrafterRow(drafter="medusa", target=stutterer, side=untrained_heads("medusa"))]
+LEARNING = {"borrowed": {"own_projections": False}}

@@ -11,3 +11,4 @@ ROWS = [
     DrafterRow(drafter="redrafter", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
 GROUNDS = [DrafterRow(drafter="redrafter", target=stutterer, side=untrained_heads("redrafter"))]
+LEARNING = {"borrowed": {"own_projections": False}}

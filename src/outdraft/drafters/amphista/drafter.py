@@ -24,6 +24,7 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     facts = port.facts
     net = load_amphista(resolve(options.model), facts.dtype, facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Amphista heads")
+    net.projections.borrow(port)
     make_exact(net)
     net.slots.exact = True
     count = net.config.num_heads

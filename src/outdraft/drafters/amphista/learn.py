@@ -27,6 +27,7 @@ class AmphistaLearning:
     num_heads: int = 4  # tokens that are guessed
     num_layers: int = 2  # that adapt the target's states; the last one reads the pending token
     bidirectional: bool = True  # the slots see each other; false: each itself alone, with as many parameters
+    own_projections: bool = True  # False: the target's head stands in for them, and the heads are small
     decay: float = 0.8  # weight of a head against the one before
     noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
 
@@ -55,7 +56,8 @@ def new(options: AmphistaLearning, target: Decoder, seed: int) -> HeadLearner:
     known = target.config
     config = AmphistaConfig(
         tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_heads,
-        bidirectional=options.bidirectional, **stem_sizes(known, options.num_layers),
+        bidirectional=options.bidirectional, own_projections=options.own_projections,
+        **stem_sizes(known, options.num_layers),
     )  # fmt: skip
     net = AmphistaNet(config, torch.float32, target.device)
     begin_as(net, target)

@@ -11,10 +11,10 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
+from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.drafters.shared.heads.slots import Slots
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.models.head_files import load_head, save_head
-from outdraft.nn.linear import Linear
 
 MODEL_TYPE = "outdraft_amphista"
 
@@ -37,14 +37,11 @@ class AmphistaNet(nn.Module):
         self.config = config
         self.stem = Stem(config, dtype, place, told=(config.num_stem_layers - 1,))
         self.slots = Slots(config, config.num_heads, dtype, place, bidirectional=config.bidirectional)
-        self.projections = nn.ModuleList(
-            Linear(config.hidden_size, config.vocab_size, False, dtype, place) for _ in range(config.num_heads)
-        )
+        self.projections = Projections(config, config.num_heads, dtype, place)
 
     def logits(self, states: Tensor, head: int) -> Tensor:
         """Slot `head` [N, D] -> [N, V]."""
-        out: Tensor = self.projections[head](states)
-        return out
+        return self.projections.project(states, head)
 
 
 def save_amphista(net: AmphistaNet, directory: Path, dtype: torch.dtype | None = None) -> None:

@@ -23,8 +23,9 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     if options.model is None:
         raise ConfigError("blockwise needs the layers of its target: model=DIR, made by `outdraft train blockwise`")
     facts = port.facts
-    net = load_blockwise(resolve(options.model), port.layers.head, facts.dtype, facts.device)
+    net = load_blockwise(resolve(options.model), facts.dtype, facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="blockwise layers")
+    net.projections.borrow(port)
     make_exact(net)
 
     def say(states: Tensor, head: int) -> Tensor:

@@ -51,9 +51,9 @@ def new(options: BlockwiseLearning, target: Decoder, seed: int) -> HeadLearner:
     known = target.config
     config = BlockwiseConfig(
         tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_heads,
-        inner_size=options.inner_size or known.intermediate_size,
+        inner_size=options.inner_size or known.intermediate_size, own_projections=False,
     )  # fmt: skip
-    net = BlockwiseNet(config, target.head, torch.float32, target.device)
+    net = BlockwiseNet(config, torch.float32, target.device)
     begin_as(net, target)
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():
@@ -65,7 +65,7 @@ def new(options: BlockwiseLearning, target: Decoder, seed: int) -> HeadLearner:
 
 def load(options: BlockwiseLearning, target: Decoder, directory: Path) -> HeadLearner:
     """Layers that were trained before. Raises `CapabilityError` for those of another target."""
-    net, known = load_blockwise(directory, target.head, torch.float32, target.device), target.config
+    net, known = load_blockwise(directory, torch.float32, target.device), target.config
     net.config.require(known.num_layers, known.hidden_size, known.vocab_size, whose="blockwise layers")
     return learner(net.train().requires_grad_(True), target, options)
 
@@ -73,9 +73,9 @@ def load(options: BlockwiseLearning, target: Decoder, directory: Path) -> HeadLe
 @torch.no_grad()
 def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: int) -> None:
     """The layers of `target` inflated by `width` and `depth`, which guess the same."""
-    net = load_blockwise(head_dir, target.head, target.dtype)
+    net = load_blockwise(head_dir, target.dtype)
     config = replace(inflated(net.config, target, width, depth), inner_size=net.config.inner_size * width)
-    big = BlockwiseNet(config, target.head, target.dtype)
+    big = BlockwiseNet(config, target.dtype)
     for name, parameter in big.named_parameters():
         parameter.copy_(widen(net.get_parameter(name), width))
     save_blockwise(big, out_dir)

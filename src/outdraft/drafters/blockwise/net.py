@@ -7,7 +7,6 @@ Stern, Shazeer and Uszkoreit, "Blockwise parallel decoding for deep autoregressi
 https://arxiv.org/abs/1811.03115. W begins as zeros, so that untrained every one says what the target said before.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,6 +16,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.heads.config import HeadConfig
+from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.models.head_files import load_head, save_head
 from outdraft.nn.activation import rowwise
 from outdraft.nn.linear import Linear
@@ -32,22 +32,17 @@ class BlockwiseConfig(HeadConfig):
 
 
 class BlockwiseNet(nn.Module):
-    """The feed-forward layers. `head`: the target's own, normed states [N, D] -> logits [N, V]."""
+    """The feed-forward layers, before the target's own head."""
 
     def __init__(
-        self,
-        config: BlockwiseConfig,
-        head: Callable[[Tensor], Tensor],
-        dtype: torch.dtype = torch.float32,
-        device: torch.device | str | None = None,
+        self, config: BlockwiseConfig, dtype: torch.dtype = torch.float32, device: torch.device | str | None = None
     ) -> None:
         super().__init__()
         place = torch.device(device or "cpu")
         self.config, width = config, config.hidden_size
         self.up = nn.ModuleList(Linear(width, config.inner_size, True, dtype, place) for _ in range(config.num_heads))
         self.down = nn.ModuleList(Linear(config.inner_size, width, True, dtype, place) for _ in range(config.num_heads))
-        self.projections = nn.ModuleList()  # none of its own
-        self._target_head = head  # a bound method: the target's weights are not parameters of this module
+        self.projections = Projections(config, config.num_heads, dtype, place)
 
     def states(self, h: Tensor, head: int) -> Tensor:
         """The target's normed last states [N, D] -> what its head reads [N, D]."""
@@ -56,8 +51,8 @@ class BlockwiseNet(nn.Module):
         return out
 
     def logits(self, states: Tensor, head: int) -> Tensor:
-        """[N, D] -> [N, V]. The scale of an inflated target's states is taken back."""
-        return self._target_head(states / self.config.scale)
+        """[N, D] -> [N, V]."""
+        return self.projections.project(states, head)
 
 
 def save_blockwise(net: BlockwiseNet, directory: Path, dtype: torch.dtype | None = None) -> None:
@@ -65,11 +60,9 @@ def save_blockwise(net: BlockwiseNet, directory: Path, dtype: torch.dtype | None
     save_head(net, net.config, directory, model_type=MODEL_TYPE, dtype=dtype)
 
 
-def load_blockwise(
-    directory: Path, head: Callable[[Tensor], Tensor], dtype: torch.dtype, device: torch.device | None = None
-) -> BlockwiseNet:
-    """The layers in `directory`, before this head of their target."""
+def load_blockwise(directory: Path, dtype: torch.dtype, device: torch.device | None = None) -> BlockwiseNet:
+    """The layers in `directory`."""
     return load_head(
-        directory, BlockwiseConfig, lambda config, place: BlockwiseNet(config, head, dtype, place or device),
+        directory, BlockwiseConfig, lambda config, place: BlockwiseNet(config, dtype, place or device),
         model_type=MODEL_TYPE, what="blockwise network",
     )  # fmt: skip

@@ -24,6 +24,7 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     if options.model is None:
         raise ConfigError("hydra needs the heads of its target: model=DIR, made by `outdraft train hydra`")
     net = load(resolve(options.model, also=FILES), port, port.facts.dtype)
+    net.projections.borrow(port)
     make_exact(net)
 
     def ask(states: Tensor, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:

@@ -96,7 +96,8 @@ def _table(config: HydraConfig) -> Iterator[Entry]:
             yield from linear(f"bypasses.{head}", [f"{layer}.res_connection"], True)
         for i in range(1, config.num_layers):
             yield from linear(f"layers.{head}.{i - 1}.linear", [f"hydra_mlp.{head}.{first + step * i}.linear"], True)
-        yield from linear(f"projections.{head}", [f"hydra_lm_head.{head}{behind}"], config.projection_bias)
+        if config.own_projections:
+            yield from linear(f"projections.{head}", [f"hydra_lm_head.{head}{behind}"], config.projection_bias)
     if config.num_stem_layers:
         yield from layer_entries("stem.blocks.0", f"{_PREFIX}.layers.0", shape_of(config))
         yield Entry(ours="stem.norm.weight", theirs=(f"{_PREFIX}.norm.weight",))
@@ -109,10 +110,13 @@ def _write_published(net: HydraNet, target: Decoder, target_name: str, directory
         raise CapabilityError("heads of an inflated target scale its states, which the published layout cannot say")
     if config.num_stem_layers and not config.stem_norm:
         raise CapabilityError("the published prefix layer has a norm behind it, and that of these heads has none")
-    made = tensors_of_net(net, _table(config))
+    made, dtype = tensors_of_net(net, _table(config)), next(net.parameters()).dtype
     if not config.bypass:
-        dtype = next(net.parameters()).dtype
         made |= {name: tensor.to(dtype) for name, tensor in _straight(config).items()}
+    if not config.own_projections:
+        behind = ".1" if config.num_stem_layers else ""
+        projection = target.lm_head.matrix().detach().to(dtype)
+        made |= {f"hydra_lm_head.{head}{behind}.weight": projection for head in range(config.num_heads)}
     told: dict[str, Any] = {
         "base_model_name_or_path": target_name, "hydra_num_heads": config.num_heads,
         "hydra_num_layers": config.num_layers, "hydra_head_arch": "prefix-mlp" if config.num_stem_layers else "mlp",

@@ -27,6 +27,7 @@ class HydraLearning:
     num_heads: int = 4  # tokens that are guessed
     num_layers: int = 1  # of a head: one that mixes, and residual ones behind it; Hydra++: 4
     prefix_layer: bool = False  # a decoder layer over the target's last states, below the heads; Hydra++: true
+    own_projections: bool = True  # False: the target's head stands in for them, and the heads are small
     decay: float = 0.8  # weight of a head against the one before
     noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
 
@@ -63,7 +64,8 @@ def new(options: HydraLearning, target: Decoder, seed: int) -> HeadLearner:
     known = target.config
     config = HydraConfig(
         tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_heads,
-        num_layers=options.num_layers, **stem_sizes(known, int(options.prefix_layer)),
+        num_layers=options.num_layers, own_projections=options.own_projections,
+        **stem_sizes(known, int(options.prefix_layer)),
     )  # fmt: skip
     net = HydraNet(config, torch.float32, target.device)
     begin_as(net, target)

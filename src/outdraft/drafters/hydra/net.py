@@ -18,6 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.drafters.shared.heads.residual import residuals
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.models.head_files import load_head, save_head
@@ -55,9 +56,7 @@ class HydraNet(nn.Module):
         self.layers = nn.ModuleList(
             residuals(max(0, config.num_layers - 1), width, dtype, place) for _ in range(config.num_heads)
         )
-        self.projections = nn.ModuleList(
-            Linear(width, config.vocab_size, config.projection_bias, dtype, place) for _ in range(config.num_heads)
-        )
+        self.projections = Projections(config, config.num_heads, dtype, place, bias=config.projection_bias)
 
     def states(self, h: Tensor, embeds: Seq[Tensor]) -> Tensor:
         """States [N, D] and embeddings [N, D] of the tokens since -> what the next projection reads.
@@ -74,8 +73,7 @@ class HydraNet(nn.Module):
 
     def logits(self, states: Tensor, head: int) -> Tensor:
         """[N, D] -> [N, V]."""
-        out: Tensor = self.projections[head](states)
-        return out
+        return self.projections.project(states, head)
 
 
 def save_hydra(net: HydraNet, directory: Path, dtype: torch.dtype | None = None) -> None:

@@ -22,6 +22,7 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     if options.model is None:
         raise ConfigError("medusa needs the heads of its target: model=DIR, made by `outdraft train medusa`")
     net = load(resolve(options.model, also=FILES), port, port.facts.dtype)
+    net.projections.borrow(port)
     make_exact(net)
 
     def say(states: Tensor, head: int) -> Tensor:

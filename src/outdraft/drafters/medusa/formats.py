@@ -70,7 +70,8 @@ def _table(config: MedusaConfig) -> Iterator[Entry]:
     for head in range(config.num_heads):
         for layer in range(config.num_layers):
             yield from linear(f"layers.{head}.{layer}.linear", [f"{head}.{layer}.linear"], True)
-        yield from linear(f"projections.{head}", [f"{head}.{config.num_layers}"], False)
+        if config.own_projections:
+            yield from linear(f"projections.{head}", [f"{head}.{config.num_layers}"], False)
 
 
 def _write_published(net: MedusaNet, target: Decoder, target_name: str, directory: Path) -> None:
@@ -82,7 +83,11 @@ def _write_published(net: MedusaNet, target: Decoder, target_name: str, director
         "medusa_num_layers": net.config.num_layers, "hidden_size": net.config.hidden_size,
         "vocab_size": net.config.vocab_size,
     }  # fmt: skip
-    write_directory(directory, told, tensors_of_net(net, _table(net.config)), name=FILES[0])
+    made, dtype = tensors_of_net(net, _table(net.config)), next(net.parameters()).dtype
+    if not net.config.own_projections:
+        head = target.lm_head.matrix().detach().to(dtype)
+        made |= {f"{one}.{net.config.num_layers}.weight": head for one in range(net.config.num_heads)}
+    write_directory(directory, told, made, name=FILES[0])
 
 
 def _read_ours(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MedusaNet:

@@ -25,6 +25,7 @@ class MedusaLearning:
 
     num_heads: int = 4  # tokens that are guessed; the paper's: 5
     num_layers: int = 1  # residual layers of a head
+    own_projections: bool = True  # False: the target's head stands in for them, and the heads are small
     decay: float = 0.8  # weight of a head against the one before
     noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
 
@@ -52,7 +53,7 @@ def new(options: MedusaLearning, target: Decoder, seed: int) -> HeadLearner:
     known = target.config
     config = MedusaConfig(
         tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_heads,
-        num_layers=options.num_layers,
+        num_layers=options.num_layers, own_projections=options.own_projections,
     )  # fmt: skip
     net = MedusaNet(config, torch.float32, target.device)
     begin_as(net, target)

@@ -9,15 +9,14 @@ head, so that untrained every head says what the target said before.
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.heads.config import HeadConfig
+from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.drafters.shared.heads.residual import residuals
 from outdraft.models.head_files import load_head, save_head
-from outdraft.nn.linear import Linear
 
 MODEL_TYPE = "outdraft_medusa"
 
@@ -40,19 +39,16 @@ class MedusaNet(nn.Module):
         self.config = config
         width = config.hidden_size
         self.layers = nn.ModuleList(residuals(config.num_layers, width, dtype, place) for _ in range(config.num_heads))
-        self.projections = nn.ModuleList(
-            Linear(width, config.vocab_size, False, dtype, place) for _ in range(config.num_heads)
-        )
+        self.projections = Projections(config, config.num_heads, dtype, place)
 
     def states(self, h: Tensor, head: int) -> Tensor:
         """The target's normed last states [N, D] -> what projection `head` reads [N, D]."""
-        x: Tensor = self.layers[head](h.to(cast(Linear, self.projections[head]).weight.dtype))
+        x: Tensor = self.layers[head](h.to(next(self.parameters()).dtype))
         return x
 
     def logits(self, states: Tensor, head: int) -> Tensor:
         """[N, D] -> [N, V]."""
-        out: Tensor = self.projections[head](states)
-        return out
+        return self.projections.project(states, head)
 
 
 def save_medusa(net: MedusaNet, directory: Path, dtype: torch.dtype | None = None) -> None:

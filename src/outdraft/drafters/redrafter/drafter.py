@@ -26,6 +26,7 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     facts = port.facts
     net = load_redrafter(resolve(options.model), facts.dtype, facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="a ReDrafter head")
+    net.projections.borrow(port)
     make_exact(net)
 
     def ask(states: Tensor, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:

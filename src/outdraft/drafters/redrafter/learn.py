@@ -24,6 +24,7 @@ class ReDrafterLearning:
 
     num_steps: int = 5  # tokens that are guessed
     num_layers: int = 2  # behind the recurrence: one that mixes, and residual ones
+    own_projections: bool = True  # False: the target's head stands in for them, and the heads are small
     decay: float = 0.8  # weight of a step against the one before
     noise: float = 0.0  # half the width of the uniform noise that is added to the states in training
 
@@ -57,7 +58,7 @@ def new(options: ReDrafterLearning, target: Decoder, seed: int) -> HeadLearner:
     known = target.config
     config = ReDrafterConfig(
         tap=known.num_layers, hidden_size=known.hidden_size, vocab_size=known.vocab_size, num_heads=options.num_steps,
-        num_layers=options.num_layers,
+        num_layers=options.num_layers, own_projections=options.own_projections,
     )  # fmt: skip
     net = ReDrafterNet(config, torch.float32, target.device)
     begin_as(net, target)

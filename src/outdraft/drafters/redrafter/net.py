@@ -10,13 +10,13 @@ as zeros and the projection as the target's own head, so that untrained every st
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from outdraft.drafters.shared.heads.config import HeadConfig
+from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.drafters.shared.heads.residual import residuals
 from outdraft.models.head_files import load_head, save_head
 from outdraft.nn.activation import rowwise
@@ -45,7 +45,7 @@ class ReDrafterNet(nn.Module):
         self.token = Linear(width, width, False, dtype, place)
         self.mixer = Linear(2 * width, width, True, dtype, place)
         self.layers = residuals(max(0, config.num_layers - 1), width, dtype, place)
-        self.projections = nn.ModuleList([Linear(width, config.vocab_size, False, dtype, place)])
+        self.projections = Projections(config, 1, dtype, place)
 
     def step(self, s: Tensor, embeds: Tensor) -> Tensor:
         """The state [N, D] after one more token, whose embeddings are [N, D]."""
@@ -67,7 +67,7 @@ class ReDrafterNet(nn.Module):
 
     def logits(self, states: Tensor, head: int = 0) -> Tensor:
         """[N, D] -> [N, V], whatever the step."""
-        return cast(Tensor, self.projections[0](states))
+        return self.projections.project(states, 0)
 
 
 def save_redrafter(net: ReDrafterNet, directory: Path, dtype: torch.dtype | None = None) -> None:

@@ -17,6 +17,7 @@ class HeadConfig:
     hidden_size: int
     vocab_size: int
     num_heads: int  # tokens that are guessed
+    own_projections: bool = True  # False: the target's head stands in for all of them
     scale: float = 1.0  # of the states: an inflated target with a tied head has narrower ones
 
     def require(self, num_layers: int, hidden_size: int, vocab_size: int, *, whose: str) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from outdraft.core.learner import Guess, Lesson, Outlook
 from outdraft.drafters.shared.heads.config import HeadConfig
+from outdraft.drafters.shared.heads.projections import Projections
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.learning.inflate import widen
 from outdraft.drafters.shared.learning.noise import with_noise
@@ -28,7 +29,7 @@ Sizes = TypeVar("Sizes", bound=HeadConfig)
 class HeadNet(Protocol):
     """What the networks have in common; each is a module."""
 
-    projections: nn.ModuleList
+    projections: Projections
 
     @property
     def config(self) -> HeadConfig:
@@ -61,6 +62,7 @@ class HeadLearner:
         noise: float = 0.0,
     ) -> None:
         assert isinstance(net, nn.Module)
+        net.projections.borrow(target)
         self._noise = noise
         self.module: nn.Module = net
         self.taps = (net.config.tap,)
