@@ -23,10 +23,25 @@ def moment(seed, step, first):
     return _Batches(Packing(_corpus(), seed), 64, 10).rows(step, first, 2, 17).moment
 
 
-def test_every_batch_has_a_seed_of_its_own_that_comes_again():
+def test_every_row_has_numbers_of_its_own_that_come_again():
     assert moment(0, 3, 2) == moment(0, 3, 2)
     assert (moment(0, 3, 2).step, moment(0, 3, 2).steps) == (3, 10)
-    assert len({moment(*place).seed for place in [(0, 3, 2), (0, 3, 0), (0, 4, 2), (1, 3, 2)]}) == 4
+    of = [(0, 3, 2, 0, 0), (0, 3, 2, 1, 0), (0, 3, 0, 0, 0), (0, 4, 2, 0, 0), (1, 3, 2, 0, 0), (0, 3, 2, 0, 1)]
+    drawn = {float(torch.rand((), generator=moment(*place).generator(row, use))) for *place, row, use in of}
+    assert len(drawn) == len(of)
+
+
+def test_neither_passes_nor_workers_change_the_noise_of_a_row():
+    """Rows 2 and 3 of a batch, in one pass, and in one each."""
+
+    def noise(first, count):
+        made = _Batches(Packing(_corpus(), 0), 64, 10).rows(3, first, count, 17)
+        lesson = Teacher(toy_decoder(), ()).lesson(made)
+        return with_noise(torch.zeros(count * 16, 8), lesson, 0.5)
+
+    whole = noise(2, 2)
+    assert torch.equal(whole, torch.cat((noise(2, 1), noise(3, 1))))
+    assert not torch.equal(whole[:16], whole[16:])
 
 
 def test_noise_fills_its_width_and_belongs_to_its_batch():

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
+import torch
 from torch import Tensor, nn
 
 from outdraft.core.head_format import HeadFormat
@@ -23,6 +24,7 @@ from outdraft.core.method import Options
 
 Head = Callable[[Tensor], Tensor]  # states [n, W] -> logits [n, V], or of the draft's own vocabulary
 Target = TypeVar("Target", contravariant=True)
+_PRIME = 1_000_003  # between the seeds of steps, of rows and of purposes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +33,16 @@ class Moment:
 
     step: int
     steps: int  # of the whole run, as planned
-    seed: int  # of this batch, for noise
+    seed: int  # of this step, for noise
+    first: int = 0  # the number of the first of these rows in the batch of the step
+
+    def generator(self, row: int, purpose: int = 0) -> torch.Generator:
+        """Random numbers of one row, however the batch is cut into passes and shared among workers.
+
+        `row`: counted from the first of these; `purpose`: tells several uses in one step apart.
+        """
+        number = (self.seed * _PRIME + self.first + row) * _PRIME + purpose
+        return torch.Generator().manual_seed(number % (1 << 63))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,6 +9,7 @@ where a reward depends on q itself, as the accepted length does (`rewards.py`); 
 expected reward, exactly in expectation. H: the entropy, so that q does not collapse. An extra term beside NLL and KL.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -26,7 +27,7 @@ from outdraft.training.rewards import accepted, of_windows
 from outdraft.training.writing import write_on
 
 _MEMORY = 0.99  # of the mean rewards, once there are enough of them
-_PURPOSE = 0x5EED  # tells these coins from other noise of the same batch
+_PURPOSE = 0x5EED  # tells these coins from other noise of the same rows
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -92,6 +93,7 @@ class Windows:
 
     rows: Rows  # only them, cut behind the last window
     cuts: Tensor  # [n] the first token of each window
+    numbers: list[int]  # [n] of these rows among those given
     weights: Tensor  # [n] how many tokens count in the whole row
     beginnings: list[Tensor]
 
@@ -104,8 +106,8 @@ class Windows:
         return replace(self.rows, ids=ids, documents=documents, own=True)
 
 
-def choose(rows: Rows, window: int, generator: torch.Generator) -> Windows | None:
-    """One window a row, evenly among those that count from end to end; None where there is none."""
+def choose(rows: Rows, window: int, coins: Seq[torch.Generator]) -> Windows | None:
+    """One window a row, evenly among those that count from end to end; None where there is none. `coins`: of each row."""
     whole = rows.counts.unfold(1, window, 1).all(-1)  # [B, T - G + 1]: token t + 1 and the next ones count
     chosen = [i for i in range(len(whole)) if bool(whole[i].any())]
     if not chosen:
@@ -113,13 +115,13 @@ def choose(rows: Rows, window: int, generator: torch.Generator) -> Windows | Non
     cuts = []
     for i in chosen:
         places = whole[i].nonzero()[:, 0] + 1
-        cuts.append(int(places[torch.randint(len(places), (), generator=generator)]))
+        cuts.append(int(places[torch.randint(len(places), (), generator=coins[i])]))
     stop, some = max(cuts) + window, torch.tensor(chosen)
     cut = replace(
         rows, ids=rows.ids[some, :stop], documents=rows.documents[some, :stop], counts=rows.counts[some, : stop - 1]
     )
     return Windows(
-        rows=cut, cuts=torch.tensor(cuts), weights=rows.counts[some].sum(1).double(),
+        rows=cut, cuts=torch.tensor(cuts), numbers=chosen, weights=rows.counts[some].sum(1).double(),
         beginnings=[beginning(cut, row, at) for row, at in enumerate(cuts)],
     )  # fmt: skip
 
@@ -139,14 +141,14 @@ class Reinforcement:
     def total(self, learner: Learner, teacher: Teacher, rows: Rows) -> Tensor:
         """[]: a row's window weighs as much as all of the row's tokens that count."""
         assert rows.moment is not None
-        generator = torch.Generator().manual_seed(rows.moment.seed ^ _PURPOSE)
+        coins = [rows.moment.generator(row, _PURPOSE) for row in range(len(rows.ids))]
         size = self.options.window
-        windows = None if rows.own and self.options.reward != "accepted" else choose(rows, size, generator)
+        windows = None if rows.own and self.options.reward != "accepted" else choose(rows, size, coins)
         if windows is None:
             return torch.zeros((), device=self.draft.device)
-        coins = torch.rand(len(windows.cuts), size, generator=generator, dtype=torch.float64)
+        uniforms = [torch.rand(size, generator=coins[i], dtype=torch.float64) for i in windows.numbers]
         texts = torch.stack([windows.rows.ids[row, at : at + size] for row, at in enumerate(windows.cuts.tolist())])
-        drawn = write_on(self.draft, windows.beginnings, list(coins), ends=False)
+        drawn = write_on(self.draft, windows.beginnings, uniforms, ends=False)
         lesson = teacher.lesson(windows.filled(torch.stack(drawn)))
         (guess,) = learner.look(lesson).guesses
         tokens = torch.stack(drawn).to(lesson.states.device)

@@ -43,7 +43,7 @@ from outdraft.training.writing import require_writer
 from outdraft.weights.hub import resolve
 
 Tell = Callable[[str], None]
-_PRIME = 1_000_003  # between the seeds of runs, of steps and of a step's batches
+_PRIME = 1_000_003  # between the seeds of runs and of steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,8 +76,8 @@ class _Batches:
         if self._same_order:
             place %= max(1, self._packing.an_epoch(length - 1) // a_step)
         made = self._packing.rows(place * a_step + first, count, length - 1)
-        seed = ((self._packing.seed * _PRIME + step) * _PRIME + first) % (1 << 63)
-        return replace(made, moment=Moment(step=step, steps=self._steps, seed=seed))
+        seed = (self._packing.seed * _PRIME + step) % (1 << 63)
+        return replace(made, moment=Moment(step=step, steps=self._steps, seed=seed, first=first))
 
 
 def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
