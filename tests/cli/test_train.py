@@ -57,6 +57,9 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path):
     (out / "training.json").write_text(json.dumps(told))
     broken = outdraft("train", "check", out, "--target", tiny)
     assert broken.code == 1 and "BROKEN" in broken.out and "holds" in broken.out
+    (out / "training.json").write_text(json.dumps({**told, "promises": []}))
+    nothing = outdraft("train", "check", out, "--target", tiny)
+    assert nothing.code == 2 and "without a promise" in nothing.err
 
 
 @pytest.mark.parametrize(

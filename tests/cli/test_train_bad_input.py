@@ -60,6 +60,22 @@ CASES = {
          "--resume"),
         "holds a run with target=",
     ),
+    "other settings, resumed": (
+        ("eagle", *NEW[:4], "--out", "AT/draft", "--options", "taps=[0,1]", "--resume", "--loop", "lr=0.5"),
+        "holds a run with lr=0.002, not 0.5",
+    ),
+    "a flag that a check does not read": (
+        ("check", "AT/draft", "--target", "AT/target", "--nodes", "5"), "train check does not take --nodes",
+    ),
+    "a flag that training does not read": (
+        ("eagle", *NEW, "--max-tokens", "5"), "train eagle does not take --max-tokens",
+    ),
+    "a loss for a kind that has its own": (
+        ("ctc", *NEW, "--loss", "total_variation=1"), "learns by a loss of its own",
+    ),
+    "heads that cannot share their keys": (
+        ("mtp", *NEW, "--options", "num_heads=3", "--options", "num_kv_heads=2"), "the first must be a multiple",
+    ),
     "wrong taps": (("eagle", *NEW, "--options", "taps=[0,9]"), "tap"),
     "wrong taps, continued": (("eagle", *NEW, "--init", "AT/draft", "--options", "taps=[0,2]"),
         "of another shape than taps=[0, 2]:"),

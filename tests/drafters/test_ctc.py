@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from outdraft.core.errors import ConfigError
 from outdraft.drafters.ctc.collapse import collapse, likeliest, trie_of
-from outdraft.drafters.ctc.learn import CtcLearning, new, next_tokens
+from outdraft.drafters.ctc.learn import CtcLearning, load, new, next_tokens
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows
@@ -154,6 +154,14 @@ def test_training_makes_it_spell_the_text(tmp_path):
         own = guess.rows % 16 >= 4
         right = guess.head(guess.states[own]).argmax(-1) == ids[:, 1:].flatten()[guess.rows[own]]
         assert own.sum() > 100 and right.float().mean() > 0.9
+
+
+def test_a_network_of_too_few_slots_does_not_go_on(tmp_path):
+    target = toy_decoder()
+    new(CtcLearning(num_slots=3, num_tokens=2), target, 0).save(tmp_path)
+    assert load(CtcLearning(num_tokens=2), target, tmp_path).module.config.num_heads == 3
+    with pytest.raises(ConfigError, match=r"num_slots=3 cannot spell num_tokens=3 .* or num_tokens=2"):
+        load(CtcLearning(), target, tmp_path)
 
 
 def test_options_out_of_range_are_refused():

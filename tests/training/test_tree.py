@@ -6,6 +6,7 @@ import torch
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, Outlook
 from outdraft.training.lessons import Teacher
+from outdraft.training.record import write_record
 from outdraft.training.tree import measure_tree, rank_accuracies
 from tests.training.toys import VOCAB, lesson_rows, toy_decoder
 
@@ -47,6 +48,14 @@ def test_ranks_are_counted_where_the_text_counts():
 def test_a_draft_that_is_the_same_at_every_depth_has_no_such_tree():
     with pytest.raises(ConfigError, match="one for each depth"):
         rank_accuracies(Knowing(recurs=True), Teacher(toy_decoder(), ()), batches(), ranks=3)
+
+
+@pytest.mark.parametrize("kind", ["eagle1", "draft_model"])
+def test_a_kind_that_is_no_head_is_refused(kind, tmp_path):
+    """EAGLE-1 has an option `tree` too, which is another one."""
+    write_record(tmp_path, {"kind": kind, "dtype": "float32", "target": {}, "promises": []})
+    with pytest.raises(ConfigError, match=f"{kind} takes no tree of ranks"):
+        measure_tree(tmp_path, "zoo:target", ("x.jsonl",))
 
 
 def test_what_is_missing_is_named(tmp_path):

@@ -131,7 +131,8 @@ class LearnMethod(Generic[Options, Target]):
     load: Callable[[Options, Target, Path], Learner]  # one that was saved
     drafts: Mapping[str, Any] = field(default_factory=dict)  # the drafter's options under which it writes chains
     drafter: str | None = None  # who drafts with it; None: the method in whose folder it lies
-    loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})  # where the user asks for none
+    # Where the user asks for none; {}: it learns by a loss of its own (`Outlook.extra`), and none can be asked for
+    loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})
     # A kind that can draft some of the target's tokens only: told once, before a new draft learns, how often each token
     # is to be guessed in the texts [V], it chooses. (`new` alone does not see the texts, and must not need them.)
     choose_vocab: Callable[[Any, Tensor], None] | None = None

@@ -13,6 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from outdraft.core.errors import ConfigError
 from outdraft.models.config import ModelConfig
 from outdraft.nn.activation import Bend
 from outdraft.nn.context import AttentionContext
@@ -41,10 +42,15 @@ def make_linear(
 
 
 class Block(nn.Module):
-    """Attention and feed-forward of layer `index`."""
+    """Attention and feed-forward of layer `index`. Raises `ConfigError` for heads that cannot share their keys."""
 
     def __init__(self, config: ModelConfig, index: int, dtype: torch.dtype, device: torch.device) -> None:
         super().__init__()
+        if config.num_heads % config.num_kv_heads:
+            raise ConfigError(
+                f"num_heads={config.num_heads}, num_kv_heads={config.num_kv_heads}: heads share keys and values in "
+                "equal groups, so the first must be a multiple of the second"
+            )
         self.index = index
         self.window = config.window(index)
         self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim

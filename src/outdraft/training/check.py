@@ -81,6 +81,8 @@ def check_directory(
     """
     place, source = user_path(directory), resolve(target)
     record = read_record(place)
+    if not record.promises:
+        raise ConfigError(f"{directory} was saved without a promise, so there is nothing to check: train it to the end")
     method = find_learner(record.kind)
     dtype = dtype or record.dtype
     known = fingerprint(load_model(source, dtype))

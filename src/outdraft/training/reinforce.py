@@ -107,7 +107,7 @@ class Windows:
 
 
 def choose(rows: Rows, window: int, coins: Seq[torch.Generator]) -> Windows | None:
-    """One window a row, evenly among those that count from end to end; None where there is none. `coins`: of each row."""
+    """One window a row, evenly among those that count from end to end, by the row's coins; None where there is none."""
     whole = rows.counts.unfold(1, window, 1).all(-1)  # [B, T - G + 1]: token t + 1 and the next ones count
     chosen = [i for i in range(len(whole)) if bool(whole[i].any())]
     if not chosen:

@@ -31,7 +31,7 @@ from outdraft.training.draft import DraftObjective, Exam, Judge
 from outdraft.training.init import require_shape
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT, Loop
-from outdraft.training.losses import mixed
+from outdraft.training.losses import OWN, mixed
 from outdraft.training.on_policy import OnPolicy, RowSource
 from outdraft.training.packing import Packing, Rows, example_rows
 from outdraft.training.plan import TrainPlan
@@ -44,6 +44,7 @@ from outdraft.weights.hub import resolve
 
 Tell = Callable[[str], None]
 _PRIME = 1_000_003  # between the seeds of runs and of steps
+_WATCHING = ("compile", "eval_every", "eval_tokens", "patience", "save_every", "seed")  # changes no step of a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,8 +85,10 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     """Load and check everything. Raises `ConfigError`, `ModelLoadError` before any work is done."""
     method = find_learner(plan.kind)
     options = read_options(method.options, plan.options, f"kind {plan.kind!r}")
+    if plan.loss and not method.loss:
+        raise ConfigError(f"kind {plan.kind!r} learns by a loss of its own: leave out loss ({', '.join(plan.loss)})")
     plan = replace(plan, loss=plan.loss or method.loss)
-    loss = mixed(plan.loss)
+    loss = mixed(plan.loss) if plan.loss else OWN
     out, source = user_path(plan.out), resolve(plan.target)
     _require_room(out, source, plan.init)
     if not plan.data:
@@ -199,10 +202,11 @@ def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
     """What must be the same when a run goes on, so that it ends with the same bits."""
     return {
         "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
-        "seed": plan.seed, "batch_tokens": plan.loop.batch_tokens, "micro_tokens": plan.loop.micro_tokens,
-        "parallel": plan.parallel,
+        "seed": plan.seed, "loss_temperature": plan.loss_temperature, "tokens": plan.tokens, "parallel": plan.parallel,
         "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
-        "seq_len": plan.loop.seq_len, "target": fingerprint(target)["weights"], "corpus tokens": len(corpus.ids),
+        "target": fingerprint(target)["weights"], "dtype": str(target.dtype).removeprefix("torch."),
+        "corpus tokens": len(corpus.ids),
+        **{name: value for name, value in asdict(plan.loop).items() if name not in _WATCHING},
     }  # fmt: skip
 
 

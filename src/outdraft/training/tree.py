@@ -16,6 +16,7 @@ from outdraft.core.learner import Learner
 from outdraft.core.paths import user_path
 from outdraft.core.ranges import MOST_NODES
 from outdraft.core.registry import find, find_learner
+from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.drafters.shared.trees.template import TemplateFile, best_template, expected_tokens
 from outdraft.models.load import load_model
@@ -81,7 +82,7 @@ def measure_tree(
     place, source = user_path(directory), resolve(target)
     record = read_record(place)
     method = find_learner(record.kind)
-    if "tree" not in find("drafter", method.drafter or record.kind).options.__dataclass_fields__:
+    if not issubclass(find("drafter", method.drafter or record.kind).options, HeadOptions):
         raise ConfigError(f"{record.kind} takes no tree of ranks: such a tree is for heads, one for each depth")
     decoder = load_model(source, record.dtype)
     known = fingerprint(decoder)

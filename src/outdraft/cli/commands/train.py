@@ -4,7 +4,7 @@ The command reads flags and shows; the work is `training/train.py` and `training
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
@@ -66,10 +66,32 @@ class Options:
     json: bool = flag(False, "machine output: the record, or the checks")
 
 
+_TAKES = {  # of the options, beside the kind itself
+    "check": {"directory", "target", "dtype", "device", "json"},
+    "answers": {
+        "target", "data", "out", "dtype", "device", "seed", "temperature", "max_tokens", "prompt_tokens", "json",
+    },
+    "tree": {"directory", "target", "data", "nodes", "json"},
+}  # fmt: skip
+_NOT_A_KINDS = {"max_tokens", "prompt_tokens", "nodes"}
+
+
+def _require_meant(options: Options) -> None:
+    """Raise `ConfigError` for a flag that what was asked for does not read."""
+    known = {one.name for one in fields(options)} - {"kind"}
+    takes = _TAKES.get(options.kind or "", known - _NOT_A_KINDS)
+    unasked = Options()
+    for name in sorted(known - takes):
+        if getattr(options, name) != getattr(unasked, name):
+            said = repr(options.directory) if name == "directory" else "--" + name.replace("_", "-")
+            raise ConfigError(f"train {options.kind} does not take {said}: leave it out (outdraft train --help)")
+
+
 def run(options: Options) -> int:
     """Train a draft, let the target write answers, or check a draft."""
     if options.kind is None:
         raise ConfigError("train needs a kind, or check: outdraft train KIND --target DIR --data FILE --out DIR")
+    _require_meant(options)
     return {"check": _check, "answers": _answers, "tree": _tree}.get(options.kind, _train)(options)
 
 

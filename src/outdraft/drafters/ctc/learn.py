@@ -40,11 +40,16 @@ class CtcLearning:
     def __post_init__(self) -> None:
         check_range(self, "num_slots", "num_tokens", least=1, most=64)
         check_range(self, "noise", least=0.0)
-        if self.num_slots < 2 * self.num_tokens - 1:
-            raise ConfigError(
-                f"num_slots={self.num_slots} cannot spell num_tokens={self.num_tokens} equal tokens, which need blanks "
-                f"between them: give at least {2 * self.num_tokens - 1} slots"
-            )
+        _require_room(self.num_slots, self.num_tokens)
+
+
+def _require_room(num_slots: int, num_tokens: int) -> None:
+    """Raise `ConfigError` unless so many slots can spell every text of so many tokens."""
+    if num_slots < 2 * num_tokens - 1:
+        raise ConfigError(
+            f"num_slots={num_slots} cannot spell num_tokens={num_tokens} equal tokens, which need blanks between them: "
+            f"take at least {2 * num_tokens - 1} slots, or num_tokens={(num_slots + 1) // 2}"
+        )
 
 
 class CtcLearner:
@@ -149,6 +154,7 @@ def load(options: CtcLearning, target: Decoder, directory: Path) -> CtcLearner:
     """A network that was trained before. Raises `CapabilityError` for one of another target."""
     net, known = load_ctc(directory, torch.float32, target.device), target.config
     net.config.require(known.num_layers, known.hidden_size, known.vocab_size, whose="a CTC network")
+    _require_room(net.config.num_heads, options.num_tokens)
     return CtcLearner(net.train().requires_grad_(True), target, options)
 
 
@@ -162,5 +168,5 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
 
 LEARN = LearnMethod(
     summary="slots over the vocabulary and a blank that are to spell the next tokens", options=CtcLearning, new=new,
-    load=load, drafts={"width": 1}, model_type=MODEL_TYPE, inflate=inflate,
+    load=load, drafts={"width": 1}, loss={}, model_type=MODEL_TYPE, inflate=inflate,
 )  # fmt: skip

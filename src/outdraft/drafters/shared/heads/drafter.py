@@ -26,8 +26,8 @@ from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.heads.text_states import TextStates
 from outdraft.drafters.shared.limits import cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Beam
-from outdraft.drafters.shared.trees.template import Template, read_template
+from outdraft.drafters.shared.trees.shapes import Beam, Template
+from outdraft.drafters.shared.trees.template import read_template
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.models.port import TargetPort
 

@@ -1,14 +1,15 @@
 """Noise on the states that a draft learns from, so that it forgives its own at drafting.
 
 Li et al., "EAGLE", 2024, https://arxiv.org/abs/2401.15077; Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109
-(Hydra++). A function of the run's seed, the step and the row, so that a resumed run ends with the same bits, and neither
-passes nor workers change what a row reads.
+(Hydra++). A function of the run's seed, the step and the row, so that a resumed run ends with the same bits, and
+neither passes nor workers change what a row reads.
 """
 
 import torch
 from torch import Tensor
 
 from outdraft.core.learner import Lesson
+
 
 def with_noise(states: Tensor, lesson: Lesson, width: float, *, stream: int = 0) -> Tensor:
     """`states` plus numbers drawn uniformly from [-width, width), in training; as they are in an exam.

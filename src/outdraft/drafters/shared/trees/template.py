@@ -8,7 +8,7 @@ r"""A tree of one form for every round, chosen from how often each rank of each 
 
 A node is added while there is room: the one with the largest product. Since no accuracy is over 1, that is the tree of
 the most accepted tokens. Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774. Data in: accuracies by head and
-rank; data out: a shape.
+rank; data out: paths, which `shapes.Template` grows, and their file.
 """
 
 import heapq
@@ -20,7 +20,6 @@ from pathlib import Path
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
 from outdraft.core.ranges import MOST_NODES
-from outdraft.drafters.shared.trees.tree import Shape, Tree
 
 Ranks = tuple[int, ...]  # the rank of each node on the way
 
@@ -58,32 +57,6 @@ def expected_tokens(accuracies: Seq[Seq[float]], paths: Seq[Ranks]) -> float:
             product *= accuracies[head][rank]
         total += product
     return total
-
-
-class Template(Shape):
-    """These paths, whatever the text."""
-
-    def __init__(self, paths: Seq[Ranks]) -> None:
-        self._children: dict[Ranks, int] = {}
-        for path in paths:
-            self._children[path[:-1]] = max(self._children.get(path[:-1], 0), path[-1] + 1)
-
-    def width(self, tree: Tree, node: int) -> int:
-        return self._children.get(_ranks(tree, node), 0)
-
-    def expand(self, tree: Tree, new: range) -> list[int]:
-        """Those that have children in the template."""
-        return [node for node in new if _ranks(tree, node) in self._children and not tree.is_unsure(node)]
-
-
-def _ranks(tree: Tree, node: int) -> Ranks:
-    """Which child of its parent each node on the way is."""
-    ranks: list[int] = []
-    while node > 0:
-        parent = tree.parents[node]
-        ranks.append(tree.parents[:node].count(parent))
-        node = parent
-    return tuple(reversed(ranks))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
