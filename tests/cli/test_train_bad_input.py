@@ -115,6 +115,15 @@ CASES = {
 }  # fmt: skip
 
 
+def test_a_draft_that_learned_another_template_is_refused(outdraft, trained, tmp_path):
+    place = tmp_path / "target"
+    shutil.copytree(trained / "target", place)
+    (place / "chat_template.jinja").write_text("{% for m in messages %}<|x|>{{ m['content'] }}{% endfor %}")
+    ran = outdraft("train", "check", trained / "draft", "--target", place)
+    assert ran.code == 2 and "another template" in ran.err, ran.err + ran.out
+    assert outdraft("train", "check", trained / "draft", "--target", trained / "target").code == 0
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_bad_input_is_one_clear_error_and_nothing_is_lost(outdraft, trained, tmp_path, case):
     words, says = CASES[case]

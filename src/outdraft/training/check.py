@@ -25,10 +25,11 @@ from outdraft.core.registry import find_learner
 from outdraft.engine.llm import LLM
 from outdraft.engine.writer import Result, all_whole
 from outdraft.models.load import load_model
+from outdraft.models.load_codec import load_codec
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows
-from outdraft.training.record import Promise, Terms, fingerprint, read_record
+from outdraft.training.record import Promise, Terms, fingerprint, read_record, template_digest
 from outdraft.training.walk import Walk
 from outdraft.weights.hub import resolve
 
@@ -89,6 +90,11 @@ def check_directory(
     if known != record.target:
         raise ConfigError(
             f"{directory} was trained for another target ({record.target}) than {target} ({known}): name its own"
+        )
+    if record.chat_template is not None and record.chat_template != template_digest(load_codec(source)):
+        raise ConfigError(
+            f"{directory} learned from chats of another template than that of {target}: put the template back "
+            "(tokenizer_config.json, chat_template.jinja), or train again"
         )
     options = {"model": str(place), **method.drafts}
     return [

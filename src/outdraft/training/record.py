@@ -9,6 +9,7 @@ from typing import Any
 
 from torch import Tensor
 
+from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
 from outdraft.models.base import Decoder
@@ -44,6 +45,7 @@ class Record:
     dtype: str  # of the target in training
     target: Mapping[str, Any]
     promises: tuple[Promise, ...]
+    chat_template: str | None = None  # its digest when the texts were encoded; None: nobody wrote it down
 
 
 def read_record(directory: Path) -> Record:
@@ -52,7 +54,10 @@ def read_record(directory: Path) -> Record:
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
         promises = tuple(_promise(one) for one in raw["promises"])
-        return Record(kind=raw["kind"], dtype=raw["dtype"], target=raw["target"], promises=promises)
+        return Record(
+            kind=raw["kind"], dtype=raw["dtype"], target=raw["target"], promises=promises,
+            chat_template=raw.get("chat_template"),
+        )  # fmt: skip
     except OSError as error:
         raise ConfigError(f"{directory} holds no {RECORD}: it was not trained by `outdraft train` ({error})") from error
     except (ValueError, KeyError, TypeError) as error:
@@ -70,6 +75,12 @@ def _promise(raw: Mapping[str, Any]) -> Promise:
     return Promise(
         terms=terms, tau=raw["tau"], standard_error=raw["standard_error"], conditional=tuple(raw["conditional"])
     )
+
+
+def template_digest(codec: TextCodec | None) -> str:
+    """Of the chat template that chats are written by; "" where there is none."""
+    template = codec.chat_template if codec is not None else None
+    return "" if template is None else hashlib.sha256(template.source.encode()).hexdigest()[:16]
 
 
 def fingerprint(target: Decoder) -> dict[str, Any]:

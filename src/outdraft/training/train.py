@@ -35,7 +35,7 @@ from outdraft.training.losses import OWN, mixed
 from outdraft.training.on_policy import OnPolicy, RowSource
 from outdraft.training.packing import Packing, Rows, example_rows
 from outdraft.training.plan import TrainPlan
-from outdraft.training.record import RECORD, Promise, Terms, fingerprint, write_record
+from outdraft.training.record import RECORD, Promise, Terms, fingerprint, template_digest, write_record
 from outdraft.training.reinforce import Reinforcement
 from outdraft.training.states import StateCache, identity
 from outdraft.training.team import Team
@@ -282,6 +282,7 @@ def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
         "dtype": str(course.teacher.target.dtype).removeprefix("torch."),
         "plan": asdict(course.plan),
         "target": fingerprint(course.teacher.target),
+        "chat_template": template_digest(load_codec(course.source)),
         "taps": list(course.learner.taps),
         "examples": asdict(course.accounts),
         "steps": progress.step,
