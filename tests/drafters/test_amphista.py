@@ -67,9 +67,10 @@ def test_untrained_every_slot_is_the_state():
     assert torch.equal(net.slots(g), g[:, None].expand(3, 4, 32))
 
 
-def test_a_chain_is_what_the_slots_say_in_training(tmp_path):
-    """Slot by slot; only the last layer knows the pending token."""
-    target = tiny_model(vocab=31, layers=3, dtype=torch.float64)
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_a_chain_is_what_the_slots_say_in_training(architecture, tmp_path):
+    """Slot by slot; only the last layer knows the pending token. Also where an embedding depends on its position."""
+    target = tiny_model(architecture, vocab=31, layers=3, dtype=torch.float64)
     learner = new(AmphistaLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     learner.save(tmp_path)

@@ -20,8 +20,10 @@ def guesses(learner, target, ids):
     return [guess.head(guess.states[AT : AT + 1])[0] for guess in outlook.guesses]
 
 
-def test_a_chain_is_what_training_unrolls(tmp_path):
-    target = tiny_model(vocab=31, layers=3, dtype=torch.float64)
+@pytest.mark.parametrize("architecture", ["llama", "gpt2"])
+def test_a_chain_is_what_training_unrolls(architecture, tmp_path):
+    """Also where an embedding depends on its position."""
+    target = tiny_model(architecture, vocab=31, layers=3, dtype=torch.float64)
     learner = new(ReDrafterLearning(), target, 0)
     randomise(learner.module.to(torch.float64), 3)
     learner.save(tmp_path)
