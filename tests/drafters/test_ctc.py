@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from outdraft.core.errors import ConfigError
 from outdraft.drafters.ctc.collapse import collapse, likeliest, trie_of
 from outdraft.drafters.ctc.learn import CtcLearning, load, new, next_tokens
+from outdraft.drafters.shared.heads.learn import last_states, stem_outputs
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows
@@ -114,6 +115,23 @@ def test_a_row_is_to_spell_what_stands_behind_its_next_token():
     tokens, counts = next_tokens(lesson, torch.tensor([0, 6, 7, 9, 10, 13]), 3)
     said = [row[:count].tolist() for row, count in zip(tokens, counts.tolist(), strict=True)]
     assert said == [[2, 3, 4], [8, 9], [9], [12, 13], [13], [16, 17, 18]]
+
+
+def test_the_loss_is_a_mean_over_rows_of_the_nats_a_token():
+    """Rows with three tokens to spell weigh as much as the last one, which has one."""
+    target = toy_decoder(1)
+    learner = new(CtcLearning(), target, 0)
+    randomise(learner.module, 3)
+    lesson = Teacher(target, learner.taps).lesson(lesson_rows(torch.arange(12).view(2, 6)))
+    net, rows = learner.module, torch.tensor([0, 1, 2, 3, 5, 6, 7, 8])
+    slots = net.slots(stem_outputs(net.stem, last_states(target, lesson, net.config), lesson, target))[rows]
+    log_probs = net.logits(slots).log_softmax(-1)
+    nats = []
+    for row, own in zip(rows.tolist(), log_probs, strict=True):
+        text = lesson.ids[row // 5, row % 5 + 2 : row % 5 + 5]
+        lengths = torch.tensor(len(own)), torch.tensor(len(text))
+        nats.append(torch.nn.functional.ctc_loss(own, text, *lengths, blank=net.blank, reduction="none") / len(text))
+    torch.testing.assert_close(learner.look(lesson).extra, torch.stack(nats).mean())
 
 
 def test_a_chain_is_the_best_alignment_collapsed_and_the_promise_is_about_it(tmp_path):

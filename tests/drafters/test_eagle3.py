@@ -14,6 +14,7 @@ from outdraft.core.learner import Lesson
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning, new
 from outdraft.drafters.eagle3.spellings import read_eagle3
+from outdraft.drafters.shared.features.network import whole_logits
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.base import Decoder
 from outdraft.models.config import llama_config
@@ -225,3 +226,8 @@ def test_what_is_said_outside_the_vocabulary_has_no_share_in_a_guess():
     for guess in learner.look(lesson).guesses:
         assert guess.head(guess.states).shape[1] == 20
         assert guess.vocab.tolist() == list(range(11, 31))
+
+
+def test_a_token_outside_the_drafts_vocabulary_has_no_probability():
+    told = whole_logits(torch.tensor([[0.0, 1.0]]), torch.tensor([1, 3]), 5).softmax(-1)[0]
+    assert told[[0, 2, 4]].tolist() == [0, 0, 0] and told[3] > told[1] > 0

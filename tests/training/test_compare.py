@@ -150,6 +150,17 @@ def test_states_count_where_guesses_do_beside_what_they_say(scene):
     assert not grad[~kept].any() and grad[kept].any()
 
 
+def test_a_distance_of_features_weighs_as_much_as_its_guess(scene):
+    lesson, logits_of, head, states, rows = scene
+    made = torch.Generator().manual_seed(5)
+    far = [Features(guessed=torch.randn(14, WIDTH, generator=made), true=torch.zeros(14, WIDTH)) for _ in range(2)]
+    two = [Guess(states=states[0], head=head, rows=rows[0], features=one, weight=w)
+           for one, w in zip(far, (1.0, 0.25), strict=True)]  # fmt: skip
+    plain, both = (compare(Outlook(guesses=two), lesson, logits_of, forward_kl, features=w).loss for w in (0.0, 0.3))
+    first, second = (smooth_l1(one.guessed[lesson.counts], one.true[lesson.counts]).mean() for one in far)
+    torch.testing.assert_close(both - plain, 0.3 * (first + 0.25 * second) / 1.25)
+
+
 def test_a_loss_beside_the_guesses_is_a_mean_over_them(scene):
     lesson, logits_of, head, states, rows = scene
     extra = torch.tensor(0.7)
