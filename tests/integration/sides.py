@@ -13,7 +13,7 @@ def untrained_heads(directory: Path) -> dict[str, dict[str, Any]]:
     options = {}
     for name in learner_names():
         method, drafter = find_learner(name), find("drafter", name)
-        if method.model_type is not None and drafter.options().model is None:
+        if drafter.options().model is None:
             method.new(method.options(), load_model(zoo.path("target")), 0).save(directory / name)
             options[name] = {"model": str(directory / name)}
     return options
