@@ -94,10 +94,8 @@ def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: A
     course.loop.evaluate()
     course.loop.take_best()
     course.learner.save(Path(plan.out))
-    learner = course.learner
-    if judge:
-        options = read_options(course.method.options, {**plan.options, **judge}, f"arm {name!r}")
-        learner = course.method.load(options, course.teacher.target, Path(plan.out))
+    options = read_options(course.method.options, {**plan.options, **judge}, f"arm {name!r}")
+    learner = course.method.load(options, course.teacher.target, Path(plan.out))  # as everybody will find it
     codec, vocab_size = load_codec(course.source), course.teacher.target.config.vocab_size
     test, _, _ = open_corpus(find_files(trial.test), codec, vocab_size, work / "texts", held_out=0.0)
     scores = {}

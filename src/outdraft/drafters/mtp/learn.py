@@ -11,6 +11,7 @@ import torch
 
 from outdraft.core.learner import LearnMethod
 from outdraft.core.ranges import check_range
+from outdraft.drafters.mtp.formats import FORMATS
 from outdraft.drafters.mtp.inflate import inflate
 from outdraft.drafters.mtp.net import ARCHITECTURE, MtpConfig, MtpNet, load_mtp, save_mtp
 from outdraft.drafters.shared.features.learn import FeatureLearner, falling
@@ -63,5 +64,6 @@ def load(options: MtpLearning, target: Decoder, directory: Path) -> FeatureLearn
 
 LEARN = LearnMethod(
     summary="a multi-token-prediction layer, trained to be applied to its own output", options=MtpLearning, new=new,
-    load=load, drafts={"width": 1, "sample": "match"}, model_type=ARCHITECTURE, inflate=inflate,
+    load=load, drafts={"width": 1, "sample": "match"}, model_type=ARCHITECTURE, formats=FORMATS,
+    inflate=inflate,
 )  # fmt: skip

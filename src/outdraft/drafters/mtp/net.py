@@ -38,6 +38,11 @@ from outdraft.weights.renamed import NamedTensors, open_tensors
 
 ARCHITECTURE = "OutdraftMTP"
 _PREFIX = "mtp."
+SPECULATORS = "mtp_layers.0."
+_SPECULATORS = {
+    "fc.": "input_proj.", "norm.": "final_layernorm.", "pre_fc_norm_hidden.": "hidden_layernorm.",
+    "pre_fc_norm_embedding.": "token_layernorm.", "layers.0.": "",
+}  # fmt: skip
 _LAYERS = ("llama", "qwen2", "qwen3")
 
 
@@ -139,6 +144,28 @@ def save_mtp(net: MtpNet, directory: Path, dtype: torch.dtype | None = None) -> 
     write_directory(directory, told, tensors_of_net(net, entries_of(net.config), dtype))
 
 
+def theirs(name: str) -> str:
+    """The name that speculators has for a tensor."""
+    own = name.removeprefix(_PREFIX)
+    for ours, word in _SPECULATORS.items():
+        if own.startswith(ours):
+            return f"{SPECULATORS}{word}{own.removeprefix(ours)}"
+    raise ModelLoadError(f"speculators' layout has no name for {name}: it knows one layer")
+
+
+def _ours(name: str) -> str | None:
+    """The name that Qwen3-Next's checkpoints have for a tensor; None: it is no part of the layer."""
+    if name.startswith(_PREFIX):
+        return name
+    if not name.startswith(SPECULATORS):
+        return None
+    own = name.removeprefix(SPECULATORS)
+    for ours, word in _SPECULATORS.items():
+        if word and own.startswith(word):
+            return f"{_PREFIX}{ours}{own.removeprefix(word)}"
+    return f"{_PREFIX}layers.0.{own}"
+
+
 def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> MtpNet:
     """The network in `directory`, or in a whole model there, for this target; in the target's type by default.
 
@@ -147,7 +174,9 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
     facts = facts_of(target) if isinstance(target, Decoder) else target.facts
     raw = read_json(directory / "config.json")
     source = open_tensors(directory)
-    tensors = NamedTensors(source, {name: name for name in source if name.startswith(_PREFIX)})
+    tensors = NamedTensors(source, {ours: name for name in source if (ours := _ours(name)) is not None})
+    whole = raw.get("transformer_layer_config")
+    raw = whole if isinstance(whole, dict) else raw
     if f"{_PREFIX}fc.weight" not in tensors:
         raise ModelLoadError(f"{directory} holds no MTP layer: it has no tensor {_PREFIX}fc.weight")
     kind = find_architecture(raw)
