@@ -15,6 +15,7 @@ ASK = Request(prompt_token_ids=(5, 6, 7, 8) * 3, params=SamplingParams(max_token
 DECIDED = {  # recipe -> what of its budgets must take several values
     "draft_and_verify": lambda budget: budget.confidence,
     "draft_on_the_fly": lambda budget: budget.confidence,
+    "calibrated": lambda budget: (budget.calibration, budget.survival),
     "draft_review": lambda budget: budget.depth,
     "draft_review_lossy": lambda budget: budget.depth,
     "sequoia": lambda budget: budget.nodes,

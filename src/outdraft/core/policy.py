@@ -5,6 +5,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
+from outdraft.core.calibration import Calibration
 from outdraft.core.draft import Draft
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
@@ -18,12 +19,17 @@ class Budget:
     nodes: int | None = None  # draft nodes in all; None: the drafter's own choice
     confidence: float = 0.0  # a token of which the drafter is less sure is kept and ends its branch; 0: never
     survival: float = 0.0  # the same for a path: it ends where the product of its tokens' probabilities falls below
+    calibration: Calibration | None = None  # what `survival` multiplies instead of bare probabilities; None: these
     arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
 
     @property
     def wants_confidence(self) -> bool:
         """Whether the drafter is to say how sure it is."""
         return self.confidence > 0 or self.survival > 0
+
+    def chance(self, sure: float) -> float:
+        """What a token of this confidence counts in its path's survival."""
+        return sure if self.calibration is None else self.calibration(sure)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

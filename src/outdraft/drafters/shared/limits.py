@@ -7,6 +7,7 @@ tree must not have more nodes than there is room for rows. Data in: a sequence a
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
+from outdraft.core.calibration import Calibration
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import MOST_NODES
 from outdraft.core.sequence import Sequence
@@ -32,13 +33,18 @@ class Cutoff:
 
     token: float = 0.0
     path: float = 0.0
+    calibration: Calibration | None = None  # of the probabilities that `path` multiplies; None: they are taken as told
 
     @property
     def is_asked(self) -> bool:
         """Whether confidences are wanted at all."""
         return self.token > 0 or self.path > 0
 
+    def chance(self, sure: float) -> float:
+        """What a token of this probability counts in its path."""
+        return sure if self.calibration is None else self.calibration(sure)
+
 
 def cutoffs_of(budgets: Seq[Budget], own: float = 0.0) -> list[Cutoff]:
     """One for each budget: the drafter's own threshold, or the budget's where that is higher."""
-    return [Cutoff(max(own, budget.confidence), budget.survival) for budget in budgets]
+    return [Cutoff(max(own, budget.confidence), budget.survival, budget.calibration) for budget in budgets]

@@ -21,14 +21,19 @@ def grow_chains(
 ) -> list[Draft]:
     """A chain of at most `depths[i]` draft tokens for `seqs[i]`; depth 0 is node 0 alone and is never fed.
 
-    If any of the `cutoffs` asks for confidences, every draft tells them.
+    If any of the `cutoffs` asks for confidences, every draft tells them. Kernels know bare probabilities only: chains that
+    end by calibrated ones are stepped, so that no token is drawn behind their end.
     """
     asked = any(cutoff.is_asked for cutoff in cutoffs)
     if network.record is not None and not asked and all(takes_plain_argmax(seq, sample) for seq in seqs):
         return recorded_chains(seqs, depths, network.record)
     if network.chain is None:
         return stepped_chains(seqs, depths, network, cutoffs, sample=sample)
-    own = [i for i, seq in enumerate(seqs) if depths[i] > 0 and chooses_natively(seq, sample)]
+    own = [
+        i
+        for i, seq in enumerate(seqs)
+        if depths[i] > 0 and cutoffs[i].calibration is None and chooses_natively(seq, sample)
+    ]
     drafts: list[Draft] = []
     if len(own) < len(seqs):
         rest = [0 if i in own else depth for i, depth in enumerate(depths)]

@@ -48,7 +48,7 @@ def stepped_chains(
             if distribution is not None:
                 distributions[i].append(distribution)
             surenesses[i].append(sure)
-            survivals[i] *= sure
+            survivals[i] *= cutoffs[i].chance(sure)
             if step < depths[i] and sure >= cutoffs[i].token and survivals[i] >= cutoffs[i].path:
                 open_rows.append(i)
                 open_tokens.append(token)

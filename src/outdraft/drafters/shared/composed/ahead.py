@@ -41,15 +41,14 @@ class Guess:
     others: list[list[int]] = field(default_factory=list)  # what the drafter also guessed in each one's place
     confidences: list[float] = field(default_factory=list)  # the drafter's probability of each; 1 where nobody asked
 
-    @property
-    def survival(self) -> float:
-        """How probable the drafter thinks all of it is."""
-        return prod(self.confidences)
+    def survival(self, budget: Budget) -> float:
+        """How probable all of it is, as the drafter thinks, or as the budget's calibration corrects it."""
+        return prod(budget.chance(sure) for sure in self.confidences)
 
     def is_cut(self, budget: Budget) -> bool:
         """Whether the chain ends here, as the budget has it: at an unsure token, or on an unlikely path."""
         unsure = bool(self.confidences) and self.confidences[-1] < budget.confidence
-        return unsure or self.survival < budget.survival
+        return unsure or self.survival(budget) < budget.survival
 
     def draft(self, pending: int, budget: Budget) -> Draft:
         """As much as the budget allows."""
@@ -120,7 +119,7 @@ class Standing:
 
     def piece(self, count: int) -> Budget:
         """For `count` tokens more. The path's survival goes on from what stands, it does not begin anew."""
-        least = self.budget.survival and min(1.0, self.budget.survival / self.guess.survival)
+        least = self.budget.survival and min(1.0, self.budget.survival / max(self.guess.survival(self.budget), 1e-30))
         return replace(self.budget, depth=count, nodes=None, survival=least)
 
     def follow(self, seq: Sequence) -> None:

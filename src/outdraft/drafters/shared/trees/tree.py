@@ -114,6 +114,6 @@ class Tree:
             return True
         path = 1.0  # by the guesser's own probabilities: scores may be of another temperature, and decay
         while node > 0 and self.cutoff.path > 0:
-            path *= self.probs[node]
+            path *= self.cutoff.chance(self.probs[node])
             node = self.parents[node]
         return path < self.cutoff.path
