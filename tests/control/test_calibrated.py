@@ -110,8 +110,9 @@ def played(policy, rounds, dice, depth=None):
         drafted = len(sures)
         times = StepTimes(draft=DRAFT * drafted, target=PASS + ROW * drafted)
         event = StepEvent(
-            seq_id=0, tokens=(1,) * (accepted + 1), num_draft_tokens=drafted, draft_depth=drafted, num_nodes=drafted + 1,
-            num_accepted=accepted, rejected=accepted < drafted, confidences=tuple(sures[: accepted + 1]), times=times,
+            seq_id=0, tokens=(1,) * (accepted + 1), num_draft_tokens=drafted, draft_depth=drafted,
+            num_nodes=drafted + 1, num_accepted=accepted, rejected=accepted < drafted,
+            confidences=tuple(sures[: accepted + 1]), times=times,
         )  # fmt: skip
         if policy:
             policy.update([event])

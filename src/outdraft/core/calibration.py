@@ -21,7 +21,10 @@ class Knot(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """Linear between its knots, constant outside them. Raises `ConfigError` unless `said` rises and `found` never falls."""
+    """Linear between its knots, constant outside them.
+
+    Raises `ConfigError` unless `said` rises and `found` never falls, both in 0 .. 1.
+    """
 
     knots: tuple[Knot, ...]
 

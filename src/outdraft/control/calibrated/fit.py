@@ -1,9 +1,9 @@
 """Fit a calibration as tokens are judged: shares of acceptance by confidence, made to rise by pooling neighbors.
 
 Isotonic regression by pooling adjacent violators (Zadrozny and Elkan, "Transforming classifier scores into accurate
-multiclass probability estimates", 2002, https://doi.org/10.1145/775047.775151), over bins of equal width in the log odds
-of the confidence, so that 0.99 and 0.999 are told apart. Every bin leans on what the drafter says until tokens have been
-seen, and forgets. Data in: (confidence, accepted); data out: a `Calibration`.
+multiclass probability estimates", 2002, https://doi.org/10.1145/775047.775151), over bins of equal width in the log
+odds of the confidence, so that 0.99 and 0.999 are told apart. Every bin leans on what the drafter says until tokens
+have been seen, and forgets. Data in: (confidence, accepted); data out: a `Calibration`.
 """
 
 from math import exp, log

@@ -21,8 +21,8 @@ def grow_chains(
 ) -> list[Draft]:
     """A chain of at most `depths[i]` draft tokens for `seqs[i]`; depth 0 is node 0 alone and is never fed.
 
-    If any of the `cutoffs` asks for confidences, every draft tells them. Kernels know bare probabilities only: chains that
-    end by calibrated ones are stepped, so that no token is drawn behind their end.
+    If any of the `cutoffs` asks for confidences, every draft tells them. Kernels know bare probabilities only:
+    chains that end by calibrated ones are stepped, so that no token is drawn behind their end.
     """
     asked = any(cutoff.is_asked for cutoff in cutoffs)
     if network.record is not None and not asked and all(takes_plain_argmax(seq, sample) for seq in seqs):
