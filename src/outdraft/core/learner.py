@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +24,7 @@ from outdraft.core.method import Options
 
 Head = Callable[[Tensor], Tensor]  # states [n, W] -> logits [n, V], or of the draft's own vocabulary
 Target = TypeVar("Target", contravariant=True)
+TARGET = "target"  # the folder of a target that was taught along, beside its draft
 _PRIME = 1_000_003  # between the seeds of steps, of rows and of purposes
 
 
@@ -97,6 +98,9 @@ class Outlook:
     recurs: bool = False
     extra: Tensor | None = None  # a loss beside those of the guesses: a mean over those that count
     extra_rows: int = 0  # the rows that it is a mean over, where no guess weighs anything: it is the only loss then
+    # [B * T, D] final states, not normed, of the target that will verify, where the learner changes it (its norm and
+    # head stay); None: the lesson's
+    states: Tensor | None = None
 
 
 class Learner(Protocol):
@@ -118,6 +122,23 @@ class Learner(Protocol):
 
     def save(self, directory: Path) -> None:
         """Write what the drafter loads."""
+        ...
+
+
+@runtime_checkable
+class TargetLearner(Learner, Protocol):
+    """One that teaches its target too. It works on a copy, which `save` writes into the folder `TARGET`, complete but
+    for the tokenizer; whatever it promises is about that target.
+    """
+
+    @property
+    def modifies_target(self) -> bool:
+        """True."""
+        ...
+
+    @property
+    def rates(self) -> Mapping[nn.Parameter, float]:
+        """Parameters that learn at a share of the others' rate."""
         ...
 
 

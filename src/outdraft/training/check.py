@@ -18,7 +18,7 @@ from typing import Any
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Learner
+from outdraft.core.learner import TARGET, Learner
 from outdraft.core.params import SamplingParams
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find_learner
@@ -87,6 +87,11 @@ def check_directory(
     method = find_learner(record.kind)
     dtype = dtype or record.dtype
     known = fingerprint(load_model(source, dtype))
+    if known != record.target and record.modifies_target:
+        raise ConfigError(
+            f"{directory} was trained together with its target ({record.target}), and {target} ({known}) is another: "
+            f"name the one that was taught along, --target {directory / TARGET}"
+        )
     if known != record.target:
         raise ConfigError(
             f"{directory} was trained for another target ({record.target}) than {target} ({known}): name its own"

@@ -59,6 +59,7 @@ def compare(
     """
     total = lesson.states.new_zeros((), dtype=torch.float32)
     weight, tokens, rates = 0.0, lesson.ids[:, 1:].flatten(), []
+    judged = lesson.states if outlook.states is None else outlook.states
     for guess in outlook.guesses:
 
         def judge(own: Tensor, theirs: Tensor, x: Tensor, guess: Guess = guess) -> Tensor:
@@ -74,7 +75,7 @@ def compare(
         sums = torch.zeros(2, device=guess.states.device)
         for part in _parts(kept, logits_of, lesson, chunk):
             rows = guess.rows[part]
-            sums = sums + checkpoint(judge, guess.states[part], lesson.states[rows], tokens[rows], use_reentrant=False)
+            sums = sums + checkpoint(judge, guess.states[part], judged[rows], tokens[rows], use_reentrant=False)
         total, weight = total + guess.weight * sums[0], weight + guess.weight * len(kept)
         if features and guess.features is not None:
             states = guess.features
@@ -94,12 +95,13 @@ def accepted(
 ) -> list[Accepted]:
     """Depth by depth, at a temperature; 0: greedy, where the text is what the target's best tokens spell."""
     tokens, found = lesson.ids[:, 1:].flatten(), []
+    judged = lesson.states if outlook.states is None else outlook.states
     for guess in outlook.guesses:
         guessed = torch.zeros_like(lesson.counts)
         ratio = torch.zeros(len(guessed), device=guessed.device)
         for part in _parts(torch.arange(len(guess.rows), device=guessed.device), logits_of, lesson, chunk):
             rows = guess.rows[part]
-            p_logits, q_logits = logits_of(lesson.states[rows]), guess.head(guess.states[part])
+            p_logits, q_logits = logits_of(judged[rows]), guess.head(guess.states[part])
             log_p, log_q = logs(p_logits / (temperature or 1)), logs(q_logits / (temperature or 1))
             guessed[rows] = lesson.counts[rows]
             of_text = _whole(log_q, guess, log_p.shape[-1])

@@ -118,9 +118,9 @@ class Judge:
     """An exam for the loop. `costs`: set when they have been measured."""
 
     def __init__(self, exam: Exam, learner: Learner, teacher: Teacher) -> None:
-        self._exam, self._learner, self._teacher = exam, learner, teacher
+        self.exam, self._learner, self._teacher = exam, learner, teacher
         self.costs: Costs | None = None
 
     def __call__(self) -> Evaluation:
         """How good the draft is now."""
-        return self._exam.judge(self._learner, self._teacher, self.costs)
+        return self.exam.judge(self._learner, self._teacher, self.costs)

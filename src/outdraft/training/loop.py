@@ -121,6 +121,7 @@ class Loop:
         about: Mapping[str, Any] | None = None,
         board: Board | None = None,
         twin: nn.Module | None = None,
+        rates: Mapping[nn.Parameter, float] | None = None,
     ) -> None:
         self.objective, self.data, self.config = objective, data, config
         self.run_dir, self.report, self.team = run_dir, report, team or Team()
@@ -130,7 +131,7 @@ class Loop:
         if twin is not None:
             shard(loss, self.team, self.device)
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
-        self.optimizer = Optimizer([p for _, p in named], config, vocab_size)
+        self.optimizer = Optimizer([p for _, p in named], config, vocab_size, rates)
         self._about, self._stopped, self._skipped, self._judged_at = dict(about or {}), False, 0, -1
         self.schedule = Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)

@@ -6,7 +6,7 @@ AdamW's step (Liu et al. 2025, https://arxiv.org/abs/2502.16982). Embeddings, he
 float32, as the parameters are; what computes in bfloat16 does so under autocast.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import torch
@@ -17,9 +17,15 @@ from outdraft.training.config import LoopConfig
 
 
 class Optimizer:
-    """One step for parameters that have their gradients."""
+    """One step for parameters that have their gradients. `rates`: parameters that learn at a share of the rate."""
 
-    def __init__(self, parameters: Iterable[nn.Parameter], config: LoopConfig, vocab_size: int = 0) -> None:
+    def __init__(
+        self,
+        parameters: Iterable[nn.Parameter],
+        config: LoopConfig,
+        vocab_size: int = 0,
+        rates: Mapping[nn.Parameter, float] | None = None,
+    ) -> None:
         self.parameters = list(parameters)
         matrices = [
             p for p in self.parameters if config.muon_lr > 0 and p.dim() == 2 and vocab_size not in p.shape
@@ -34,21 +40,22 @@ class Optimizer:
                     f"muon_lr={config.muon_lr:g} needs PyTorch 2.9 or later, and this is {torch.__version__}: set it "
                     "to 0, so that AdamW trains everything"
                 )
-            muon = torch.optim.Muon(matrices, lr=config.muon_lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
+            alike = _alike([{"params": matrices}], rates)
+            muon = torch.optim.Muon(alike, lr=config.muon_lr, weight_decay=decay, adjust_lr_fn="match_rms_adamw")
             self._parts.append((muon, config.muon_lr))
         if rest:
             groups = [
                 {"params": [p for p in rest if p.dim() > 1], "weight_decay": decay},
                 {"params": [p for p in rest if p.dim() <= 1], "weight_decay": 0.0},
             ]
-            adam = torch.optim.AdamW([group for group in groups if group["params"]], lr=config.lr, betas=(0.9, 0.95))
+            adam = torch.optim.AdamW(_alike(groups, rates), lr=config.lr, betas=(0.9, 0.95))
             self._parts.append((adam, config.lr))
 
     def step(self, factor: float) -> None:
         """One update; `factor` in 0..1 is the schedule's share of the peak rates."""
         for part, rate in self._parts:
             for group in part.param_groups:
-                group["lr"] = rate * factor
+                group["lr"] = rate * factor * group.get("share", 1.0)
             part.step()
 
     def clear(self) -> None:
@@ -64,3 +71,14 @@ class Optimizer:
         """Take over a saved state."""
         for (part, _), saved in zip(self._parts, state, strict=True):
             part.load_state_dict(saved)
+
+
+def _alike(groups: list[dict[str, Any]], rates: Mapping[nn.Parameter, float] | None) -> list[dict[str, Any]]:
+    """The groups that are not empty, cut into parts of one share of the rate; whole ones say nothing of it."""
+    found: dict[tuple[int, float], dict[str, Any]] = {}
+    for number, group in enumerate(groups):
+        for parameter in group["params"]:
+            share = (rates or {}).get(parameter, 1.0)
+            told = {**group, "params": []} if share == 1.0 else {**group, "params": [], "share": share}
+            found.setdefault((number, share), told)["params"].append(parameter)
+    return list(found.values())

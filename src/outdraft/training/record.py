@@ -45,6 +45,7 @@ class Record:
     dtype: str  # of the target in training
     target: Mapping[str, Any]
     promises: tuple[Promise, ...]
+    modifies_target: bool = False  # the draft's target is the one in the folder beside it
     chat_template: str | None = None  # its digest when the texts were encoded; None: nobody wrote it down
 
 
@@ -56,7 +57,7 @@ def read_record(directory: Path) -> Record:
         promises = tuple(_promise(one) for one in raw["promises"])
         return Record(
             kind=raw["kind"], dtype=raw["dtype"], target=raw["target"], promises=promises,
-            chat_template=raw.get("chat_template"),
+            chat_template=raw.get("chat_template"), modifies_target=bool(raw.get("modifies_target", False)),
         )  # fmt: skip
     except OSError as error:
         raise ConfigError(f"{directory} holds no {RECORD}: it was not trained by `outdraft train` ({error})") from error

@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Learner, LearnMethod, Moment
+from outdraft.core.learner import TARGET, Learner, LearnMethod, Moment, TargetLearner
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find_learner, read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
@@ -32,6 +32,7 @@ from outdraft.training.init import require_shape
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT, Loop
 from outdraft.training.losses import OWN, mixed
+from outdraft.training.modified import copy_beside, own_nats
 from outdraft.training.on_policy import OnPolicy, RowSource
 from outdraft.training.packing import Packing, Rows, example_rows
 from outdraft.training.plan import TrainPlan
@@ -115,6 +116,8 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     learner = _learner(plan, method, options, target, train)
     trained, twin = learner, None
     if plan.parallel == "fully_shard" and team.size > 1:
+        if isinstance(learner, TargetLearner):
+            raise ConfigError("fully_shard does not part a target that is taught along: take parallel=ddp")
         if plan.on_policy:
             raise ConfigError(
                 f"on_policy={plan.on_policy:g} writes with the whole draft, and fully_shard parts it: take parallel=ddp"
@@ -159,6 +162,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     loop = Loop(
         objective, batches, config, out / "run", tell, evaluate=judge, team=team, board=board, twin=twin,
         vocab_size=vocab_size, about=_about(plan, target, train),
+        rates=learner.rates if isinstance(learner, TargetLearner) else None,
     )  # fmt: skip
     return Course(
         plan=plan, method=method, source=source, learner=learner, teacher=teacher, corpus=train, held_out=held_out,
@@ -228,12 +232,32 @@ def train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
     loop.evaluate()
     loop.take_best()
     if loop.team.leads:
-        course.learner.save(out)
+        save_draft(course, out)
+        if isinstance(course.learner, TargetLearner):
+            tell(f"modifies_target: the draft is for the target in {out / TARGET}, not for {course.plan.target}")
         tell(f"saved to {out}; asking the target for texts, to promise something about them")
         record = make_record(course, promises(course))
         write_record(out, record)
+        if (told := record.get("target_nats")) is not None:
+            tell(
+                f"the target's own loss on held-out text: {told['before']:.4f} nats a token before, "
+                f"{told['after']:.4f} after"
+            )
         return record
     return {}
+
+
+def save_draft(course: Course, out: Path) -> None:
+    """The draft; and a target that was taught along, with the tokenizer of the one that it was."""
+    course.learner.save(out)
+    if isinstance(course.learner, TargetLearner):
+        copy_beside(course.source, out / TARGET)
+
+
+def _verifier(course: Course) -> Path:
+    """The target that the draft is for."""
+    taught = isinstance(course.learner, TargetLearner)
+    return user_path(course.plan.out) / TARGET if taught else course.source
 
 
 def _costs(course: Course) -> Costs:
@@ -266,7 +290,7 @@ def promises(course: Course, *, texts: int = 256, prompt: int = 32, max_tokens: 
             prompts=tuple(chosen), max_tokens=min(max_tokens, room), depth=course.plan.depth,
             temperature=temperature,
         )  # fmt: skip
-        seen = promise(course.learner, course.teacher, course.source, terms)
+        seen = promise(course.learner, course.teacher, _verifier(course), terms)
         terms = replace(terms, depth=len(seen.kept))  # a draft may know fewer
         made.append(
             Promise(terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional))
@@ -281,7 +305,7 @@ def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
         "kind": course.plan.kind,
         "dtype": str(course.teacher.target.dtype).removeprefix("torch."),
         "plan": asdict(course.plan),
-        "target": fingerprint(course.teacher.target),
+        **_target_told(course),
         "chat_template": template_digest(load_codec(course.source)),
         "taps": list(course.learner.taps),
         "examples": asdict(course.accounts),
@@ -296,13 +320,28 @@ def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
     }
 
 
+def _target_told(course: Course) -> dict[str, Any]:
+    """Which target the draft is for; and of one that was taught along, what it was and what it lost or won."""
+    target, learner = course.teacher.target, course.learner
+    if not isinstance(learner, TargetLearner):
+        return {"target": fingerprint(target)}
+    name = str(target.dtype).removeprefix("torch.")
+    before, after = own_nats(learner, course.teacher, course.judge.exam)
+    return {
+        "target": fingerprint(load_model(_verifier(course), name)),
+        "modifies_target": True,
+        "original_target": fingerprint(target),
+        "target_nats": {"before": before, "after": after},
+    }
+
+
 def dry_run(course: Course) -> dict[str, Any]:
     """Write the untrained draft, and say what training would cost, by three steps that are not kept."""
     out, config = user_path(course.plan.out), course.loop.config
     if (out / RECORD).exists() or (course.loop.run_dir / CHECKPOINT).exists():
         raise ConfigError(f"{out} holds a draft that was trained: a dry run would write an untrained one over it")
     if course.loop.team.leads:
-        course.learner.save(out)
+        save_draft(course, out)
     weights = {name: list(p.shape) for name, p in course.learner.module.named_parameters() if p.requires_grad}
     began = time.perf_counter()
     for _ in range(3):

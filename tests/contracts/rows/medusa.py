@@ -11,4 +11,4 @@ ROWS = [
     DrafterRow(drafter="medusa", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
 GROUNDS = [DrafterRow(drafter="medusa", target=stutterer, side=untrained_heads("medusa"))]
-LEARNING = {"borrowed": {"own_projections": False}}
+LEARNING = {"borrowed": {"own_projections": False}, "joint": {"joint": True}}

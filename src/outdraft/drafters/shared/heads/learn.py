@@ -92,7 +92,10 @@ class HeadLearner:
 
 def last_states(target: Decoder, lesson: Lesson, config: HeadConfig, noise: float = 0.0) -> Tensor:
     """What heads read of all rows: the target's last states behind its norm, and noise in training: [B * T, D]."""
-    return with_noise(target.norm(lesson.states).detach() * config.scale, lesson, noise)
+    normed = target.norm(lesson.states)
+    if not lesson.states.requires_grad:  # a target that is not taught along
+        normed = normed.detach()
+    return with_noise(normed * config.scale, lesson, noise)
 
 
 @torch.no_grad()

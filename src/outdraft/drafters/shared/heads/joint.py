@@ -1,0 +1,95 @@
+"""Heads and their target that learn together: the target through low-rank changes, kept near to what it said before.
+
+    warm-up      the heads alone, on the target as it is: they begin as noise, whose gradients would harm it
+    then         both: the heads' loss, and the target's own (its divergence from the original, or the text's tokens)
+
+Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774 (Medusa-2: a joint loss, a higher rate for the heads than
+for the target, heads first, and self-distillation). What verifies is the changed target, so the heads are compared with
+its distribution, and every promise is about it.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from outdraft.core.learner import TARGET, Lesson, Outlook
+from outdraft.drafters.shared.heads.learn import HeadLearner
+from outdraft.models.base import Decoder
+from outdraft.models.load import save_model
+from outdraft.models.lora import Lora, changed, merge, save_lora
+from outdraft.nn.packed import PackedContext
+
+_CHUNK = 1 << 22  # logits that are held at once
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Joint:
+    """How a target learns along."""
+
+    warmup_share: float  # of all steps, in which only the heads learn
+    target_weight: float  # of the target's own loss beside that of the heads
+    target_lr_share: float  # of the heads' rate
+    distil: bool  # its own loss is the divergence from the original target; False: the text's own tokens
+
+
+class JointLearner:
+    """Heads over a changed copy of `target`, which stays as it is itself."""
+
+    modifies_target = True
+
+    def __init__(self, heads: HeadLearner, target: Decoder, lora: Lora, joint: Joint) -> None:
+        self._heads, self._target, self._lora, self._joint = heads, target, lora, joint
+        self._changed = changed(target, lora)
+        self.module: nn.Module = nn.ModuleDict({"heads": heads.module, "lora": lora})
+        self.taps = heads.taps
+
+    @property
+    def rates(self) -> Mapping[nn.Parameter, float]:
+        """The share of the rate that each of the target's changes learns at."""
+        return dict.fromkeys(self._lora.parameters(), self._joint.target_lr_share)
+
+    def look(self, lesson: Lesson) -> Outlook:
+        """What the heads guess behind the changed target's states; and its own loss, where something is learned."""
+        moment = lesson.moment
+        warm = moment is not None and moment.step < self._joint.warmup_share * moment.steps
+        with torch.set_grad_enabled(torch.is_grad_enabled() and not warm):
+            states = self._run(lesson)
+        outlook = self._heads.look(replace(lesson, states=states))
+        extra = self._own_loss(states, lesson) if states.requires_grad else None
+        return replace(outlook, states=states.detach(), extra=extra)
+
+    def save(self, directory: Path) -> None:
+        """What the drafter loads, the changed target in a folder of its own, and the changes alone."""
+        self._heads.save(directory)
+        save_lora(self._lora, directory)
+        save_model(merge(self._target, self._lora), directory / TARGET)
+
+    def _run(self, lesson: Lesson) -> Tensor:
+        """The changed target's states over the texts: [B * T, D], not normed."""
+        batch, length = lesson.shape
+        context = PackedContext(batch, length, lesson.documents[:, :-1])
+        read = lesson.ids[:, :-1].flatten()
+        target = self._changed
+        return target.run(target.embed(read, lesson.positions), lesson.positions, context).hidden
+
+    def _own_loss(self, states: Tensor, lesson: Lesson) -> Tensor:
+        """The mean over counted rows, times its weight; logits are made in chunks, and again for the gradient."""
+        kept, tokens = lesson.counts.nonzero()[:, 0], lesson.ids[:, 1:].flatten()
+        total = states.sum() * 0.0
+
+        def judge(own: Tensor, theirs: Tensor, x: Tensor) -> Tensor:
+            log_q = self._target.logits(own).float().log_softmax(-1)
+            if not self._joint.distil:
+                return -log_q.gather(-1, x[:, None]).sum()
+            with torch.no_grad():
+                log_p = self._target.logits(theirs).float().log_softmax(-1)
+            return (log_p.exp() * (log_p - log_q)).sum()
+
+        for rows in kept.split(max(1, _CHUNK // self._target.config.vocab_size)):  # type: ignore[no-untyped-call]
+            if len(rows):
+                total = total + checkpoint(judge, states[rows], lesson.states[rows], tokens[rows], use_reentrant=False)
+        return self._joint.target_weight * total / max(1, len(kept))
