@@ -9,7 +9,7 @@ import torch
 from outdraft.core.learner import TARGET, Moment
 from outdraft.core.registry import find_learner
 from outdraft.models.load import load_model
-from outdraft.models.lora import changed, load_lora, merge
+from outdraft.models.lora import changed, load_lora, merged
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.compare import accepted, compare
 from outdraft.training.config import LoopConfig
@@ -77,7 +77,7 @@ def test_untrained_changes_change_nothing_and_trained_ones_are_what_is_merged(ta
     learner.save(tmp_path)
     served = Teacher(load_model(tmp_path / TARGET, "float32"), ()).lesson(rows())
     torch.testing.assert_close(served.states, states, atol=1e-5, rtol=0)
-    again = merge(target, load_lora(tmp_path, target))
+    again = merged(target, load_lora(tmp_path, target))
     assert torch.equal(again.layers[1].down.weight, load_model(tmp_path / TARGET, "float32").layers[1].down.weight)
 
 
@@ -86,7 +86,7 @@ def test_the_passes_of_a_narrow_target_use_the_matrices_that_are_written():
     learner, _ = joint(narrow)
     bend(learner)
     lora = learner.module["lora"]
-    passes, written = changed(narrow, lora), merge(narrow, lora)
+    passes, written = changed(narrow, lora), merged(narrow, lora)
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(passes.layers[0].qkv.matrix(), written.layers[0].qkv.weight)
 

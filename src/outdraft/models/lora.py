@@ -4,7 +4,7 @@
 
 Hu et al., "LoRA: low-rank adaptation of large language models", 2021, https://arxiv.org/abs/2106.09685. Every matrix of
 attention and feed-forward has its own pair; embeddings, norms and the head stay. A pass rounds the sum to the target's
-own number format, so it computes with the very matrices that `merge` writes.
+own number format, so it computes with the very matrices that `merged` writes.
 """
 
 import copy
@@ -112,7 +112,7 @@ def changed(target: Decoder, lora: Lora) -> Decoder:
 
 
 @torch.no_grad()
-def merge(target: Decoder, lora: Lora) -> Decoder:
+def merged(target: Decoder, lora: Lora) -> Decoder:
     """A target of its own whose matrices are the changed ones, in the target's number format."""
     made = copy.deepcopy(target, _packed(target))
     student = changed(target, lora)

@@ -20,7 +20,7 @@ from outdraft.core.learner import TARGET, Lesson, Outlook
 from outdraft.drafters.shared.heads.learn import HeadLearner
 from outdraft.models.base import Decoder
 from outdraft.models.load import save_model
-from outdraft.models.lora import Lora, changed, merge, save_lora
+from outdraft.models.lora import Lora, changed, merged, save_lora
 from outdraft.nn.packed import PackedContext
 
 _CHUNK = 1 << 22  # logits that are held at once
@@ -66,7 +66,7 @@ class JointLearner:
         """What the drafter loads, the changed target in a folder of its own, and the changes alone."""
         self._heads.save(directory)
         save_lora(self._lora, directory)
-        save_model(merge(self._target, self._lora), directory / TARGET)
+        save_model(merged(self._target, self._lora), directory / TARGET)
 
     def _run(self, lesson: Lesson) -> Tensor:
         """The changed target's states over the texts: [B * T, D], not normed."""
