@@ -64,6 +64,17 @@ def weights_of(out: Path) -> dict[str, torch.Tensor]:
     return {name.removeprefix("weights."): one for name, one in held.items() if name.startswith("weights.")}
 
 
+def below(process: int) -> list[int]:
+    """The children of a process, and theirs."""
+    listed = subprocess.run(["ps", "-e", "-o", "pid=,ppid="], capture_output=True, text=True, check=True).stdout
+    parents = dict(tuple(map(int, line.split())) for line in listed.splitlines())
+    found, new = [], [process]
+    while new:
+        new = [one for one, parent in parents.items() if parent in new]
+        found += new
+    return found
+
+
 def kill_at_random(place: Path, rng: random.Random, *about: str | int) -> None:
     """Begin, or go on, and be killed a moment after another checkpoint was written."""
     checkpoint = place / about[0] / "run/checkpoint.pt"
@@ -75,8 +86,9 @@ def kill_at_random(place: Path, rng: random.Random, *about: str | int) -> None:
     while running.poll() is None and (not checkpoint.exists() or checkpoint.stat().st_mtime_ns == before):
         time.sleep(0.01)
     time.sleep(rng.random() * 0.2)
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(running.pid, signal.SIGKILL)
+    for process in [running.pid, *below(running.pid)]:  # workers have sessions of their own and outlive their launcher
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(process, signal.SIGKILL)
     running.wait()
 
 

@@ -8,6 +8,7 @@ OUT/run/                             checkpoint, best weights, log.jsonl, the en
 import platform
 import time
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, replace
 from itertools import pairwise
 from pathlib import Path
@@ -23,6 +24,7 @@ from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
+from outdraft.training.alone import alone
 from outdraft.training.board import open_board
 from outdraft.training.check import promise
 from outdraft.training.corpus import Accounts, Corpus, open_corpus, require_own_texts
@@ -216,6 +218,11 @@ def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
 
 def train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
     """Run, save, promise; returns the record. Interrupted, the run stands in its checkpoint and nothing is saved."""
+    with alone(course.loop.run_dir) if course.loop.team.leads else nullcontext():
+        return _train(course, resume=resume, tell=tell)
+
+
+def _train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
     loop, out = course.loop, user_path(course.plan.out)
     if resume:
         loop.resume()

@@ -1,0 +1,31 @@
+"""One process trains in a folder. Two would write each other's checkpoints over.
+
+The lock is the operating system's and ends with its process, however that ends. A launcher that is killed may leave its
+workers running: they are found here by whoever resumes the run.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from outdraft.core.errors import ConfigError
+
+
+@contextmanager
+def alone(run_dir: Path) -> Iterator[None]:
+    """Hold the folder. Raises `ConfigError` where another process trains in it; no lock where the system has none."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        yield
+        return
+    run_dir.mkdir(parents=True, exist_ok=True)
+    with (run_dir / "lock").open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise ConfigError(
+                f"another process trains in {run_dir}: wait until it ends, or stop it (a launcher that was killed may "
+                "have left its workers running)"
+            ) from error
+        yield
