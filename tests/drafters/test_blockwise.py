@@ -8,6 +8,7 @@ from contracts.sides import randomise, stutterer, untrained_heads
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.drafters.blockwise.learn import BlockwiseLearning, new
+from outdraft.drafters.blockwise.net import BlockwiseNet
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import tiny_model
@@ -50,5 +51,6 @@ def test_every_layer_is_its_own_and_a_scale_is_taken_back():
     h = torch.randn(3, target.config.hidden_size)
     said = [net.states(h, head) for head in range(4)]
     assert not any(torch.equal(a, b) for i, a in enumerate(said) for b in said[:i])
-    net.config = replace(net.config, scale=2.0)
-    torch.testing.assert_close(net.logits(2 * h, 0), target.head(h))
+    scaled = BlockwiseNet(replace(net.config, scale=2.0))
+    scaled.projections.borrow(target)
+    torch.testing.assert_close(scaled.logits(2 * h, 0), target.head(h))
