@@ -10,7 +10,7 @@ import torch
 from outdraft.core.errors import ConfigError
 from outdraft.models.load import save_model
 from outdraft.training.trial import RECORD, main, read_runs, read_trial
-from outdraft.training.trial_table import Claim, Run, chosen, difference, tables, verdict
+from outdraft.training.trial_table import TAU, Claim, Run, chosen, difference, tables, verdict
 
 from .toys import toy_decoder, toy_ids
 
@@ -33,6 +33,11 @@ CLAIM = Claim(says="a over b", better="a", worse="b", measure="tau")
 
 def test_the_rate_is_chosen_where_nothing_is_judged():
     assert [(one.rate, one.seed) for one in chosen(RUNS, "a", CLAIM)] == [(1.0, 0), (1.0, 1), (1.0, 2)]
+
+
+def test_a_rate_is_judged_where_all_of_them_were_tried():
+    more = [*RUNS[:1], RUNS[3], run("a", 1.0, 1, 0.1, 5.0), run("a", 1.0, 2, 0.1, 4.0)]
+    assert [(one.rate, one.seed) for one in chosen(more, "a", CLAIM)] == [(1.0, 0), (1.0, 1), (1.0, 2)]
 
 
 def test_a_difference_is_that_of_equal_seeds():
@@ -114,6 +119,21 @@ def test_a_trial_runs_each_arm_once(trial: Path, tmp_path: Path, capsys: pytest.
     assert "| Unrolled over one step | depth 2 |" in before
     assert main(words) == 0 and capsys.readouterr().out == before
     assert len(read_runs(tmp_path / "out" / RECORD)) == len(runs)
+
+
+def test_later_seeds_take_the_rate_that_the_first_one_chose(trial: Path, tmp_path: Path):
+    trial.write_text(trial.read_text().replace("seeds =", "tuned_on = 1\nseeds ="))
+    assert main([str(trial), "--out", str(tmp_path / "out")]) == 0
+    runs = read_runs(tmp_path / "out" / RECORD)
+    assert sorted((one.arm, one.rate) for one in runs if one.seed == 0) == [
+        (arm, rate) for arm in ("one_step", "unrolled") for rate in (1.0, 2.0)
+    ]
+    first = [one for one in runs if one.seed == 0]
+    for arm in ("one_step", "unrolled"):
+        best = {
+            chosen(first, arm, claim)[0].rate for claim in (TAU, Claim(says="", better="", worse="", measure="depth 2"))
+        }
+        assert {one.rate for one in runs if one.arm == arm and one.seed == 1} == best
 
 
 def test_unknown_arms_and_keys_are_named(trial: Path):

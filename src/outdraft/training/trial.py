@@ -6,6 +6,7 @@
     target = "..."  data = [...]  tune = [...]  test = [...]  tokens = 500_000
     rates = [0.5, 1, 2]          multiply lr and muon_lr: every arm is tuned over the same ones
     seeds = [0, 1, 2]
+    tuned_on = 1                 all rates are tried with the first seed, the others take the best; 0: with every seed
     [loop]                       of all arms
     [arms.NAME]                  kind, options, loss, ... of a plan; `judge`: options that are others when it is judged
     [[claims]]                   says, better, worse, measure
@@ -19,6 +20,7 @@ import json
 import platform
 import sys
 from collections.abc import Mapping
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -33,7 +35,7 @@ from outdraft.training.loop import CHECKPOINT
 from outdraft.training.packing import example_rows
 from outdraft.training.plan import make_plan, read_plan
 from outdraft.training.train import Course, prepare
-from outdraft.training.trial_table import Claim, Run, tables
+from outdraft.training.trial_table import TAU, Claim, Run, chosen, tables
 
 RECORD = "trial.jsonl"
 
@@ -50,6 +52,7 @@ class Trial:
     arms: Mapping[str, Any]
     rates: tuple[float, ...] = (1.0,)
     seeds: tuple[int, ...] = (0,)
+    tuned_on: int = 0
     depth: int = 4
     texts: int = 256  # of tune and of test that are looked at
     loop: Mapping[str, Any] = field(default_factory=dict)
@@ -71,6 +74,15 @@ def read_trial(path: Path) -> Trial:
 def claims_of(trial: Trial) -> list[Claim]:
     """The claims, checked."""
     return [read_options(Claim, dict(one), "a claim") for one in trial.claims]
+
+
+def rates_for(trial: Trial, name: str, seed: int, runs: Seq[Run]) -> Seq[float]:
+    """Which rates this seed takes: all of them, or those that some figure of this arm chose with the seeds before."""
+    if not trial.tuned_on or seed in trial.seeds[: trial.tuned_on]:
+        return trial.rates
+    asked = [claim for claim in claims_of(trial) if name in (claim.better, claim.worse)]
+    best = {chosen(runs, name, claim)[0].rate for claim in [TAU, *asked]}
+    return [rate for rate in trial.rates if rate in best]
 
 
 def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: Any) -> Run:
@@ -136,7 +148,7 @@ def main(words: list[str] | None = None) -> int:
         done = {(run.arm, run.rate, run.seed) for run in read_runs(record)}
         for seed in () if asked.table else trial.seeds:
             for name in asked.only or trial.arms:
-                for rate in trial.rates:
+                for rate in rates_for(trial, name, seed, read_runs(record)):
                     if (name, rate, seed) in done:
                         continue
                     sys.stderr.write(f"{name}, rates x {rate:g}, seed {seed}\n")

@@ -1,7 +1,8 @@
 """What a trial found, as tables: each claim with the standard error of its difference, and each arm at its best rate.
 
-Every arm's rate is the one with the best mean over seeds on the texts `tune`; figures are of the texts `test`. A
-claim's difference is that of two runs of the same seed, which had the same texts in the same order.
+Every arm's rate is the one with the best mean on the texts `tune`, over the seeds with which every rate was tried;
+figures are of the texts `test`. A claim's difference is that of two runs of the same seed, which had the same texts in
+the same order.
 """
 
 from collections.abc import Sequence as Seq
@@ -52,13 +53,21 @@ class Claim:
             raise ConfigError(f"measure {self.measure!r}: write tau, depth 3, or depths 2 to 4") from error
 
 
+TAU = Claim(says="", better="", worse="")  # a rate chosen by tokens a pass, whatever is claimed
+
+
 def chosen(runs: Seq[Run], arm: str, claim: Claim) -> list[Run]:
     """The runs of an arm at its best rate, by seed."""
     own = [run for run in runs if run.arm == arm]
     rates = {run.rate for run in own}
     if not rates:
         return []
-    best = max(rates, key=lambda rate: mean(claim.of(run.scores["tune"]) for run in own if run.rate == rate))
+    tried = set.intersection(*({run.seed for run in own if run.rate == rate} for rate in rates))
+    judged = [run for run in own if run.seed in tried] or own
+    best = max(
+        {run.rate for run in judged},
+        key=lambda rate: mean(claim.of(run.scores["tune"]) for run in judged if run.rate == rate),
+    )
     return sorted((run for run in own if run.rate == best), key=lambda run: run.seed)
 
 
@@ -93,9 +102,8 @@ def tables(runs: Seq[Run], claims: Seq[Claim]) -> str:
         "| arm | rates x | parameters | seconds | tokens a pass | accepted at 1, 2, ... |",
         "| --- " * 6 + "|",
     ]
-    anyhow = Claim(says="", better="", worse="")
     for arm in dict.fromkeys(run.arm for run in runs):
-        own = chosen(runs, arm, anyhow)
+        own = chosen(runs, arm, TAU)
         by_depth = [mean(column) for column in zip(*(run.scores["test"]["conditional"] for run in own), strict=True)]
         lines.append(
             f"| {arm} | {own[0].rate:g} | {own[0].parameters:,} | {mean(run.seconds for run in own):.0f} | "
