@@ -36,6 +36,9 @@ class EvaluateOptions:
     ngram_seed: int = 1  # the target's seed, steps and batch: the same windows
     ngram_steps: int = 1000
     ngram_rows: int = 24
+    num_texts: int = 16  # openings of each source, behind which the target writes
+    prompt_tokens: int = 33
+    text_tokens: int = 128
 
 
 def evaluate_losses(

@@ -1,19 +1,27 @@
-"""The zoo's models in one folder, judged by source: the recipe kind "evaluate"."""
+"""The zoo's models in one folder, judged by source: the recipe kind "evaluate".
+
+Data out: OUT/evaluate/report.json (losses, the share of greedy texts that loop), OUT/evaluate/samples.md.
+"""
 
 from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer
 
+from outdraft import zoo
 from outdraft.core.errors import ConfigError
+from outdraft.engine.llm import LLM
 from outdraft.models.load import load_model
 from outdraft.training.config import TrainingRecipe, build
+from outdraft.training.data import Sampler, open_streams
 from outdraft.training.evaluate import EvaluateOptions, evaluate_losses, write_report
 from outdraft.training.loop import Report
+from outdraft.training.repeats import share_that_loops
+from outdraft.training.samples import samples_page
 
 
 def measure_zoo(recipe: TrainingRecipe, out: Path, report: Report) -> None:
-    """Loss of the target and of its draft, if there is one."""
+    """Loss of the target and of its draft, if there is one; how the target's own text is."""
     options = build(EvaluateOptions, recipe.task, "[task]")
     found = [name for name in ("target", "draft") if (out / name / "config.json").exists()]
     if "target" not in found:
@@ -21,5 +29,12 @@ def measure_zoo(recipe: TrainingRecipe, out: Path, report: Report) -> None:
     models = {name: load_model(out / name, torch.bfloat16) for name in found}
     tokenizer = Tokenizer.from_file(str(out / "tokenizer" / "tokenizer.json"))
     losses = evaluate_losses(recipe.data, out / "data", tokenizer, models, options)
-    write_report(out / recipe.name, {"losses": losses})
-    report(f"mixture: {losses['mixture']}")
+    llm = LLM(out / "target")
+    openings = {
+        stream.name: Sampler([stream], 1).rows(0, 0, options.num_texts, options.prompt_tokens).tolist()
+        for stream in open_streams(recipe.data, out / "data", "valid")
+    }
+    looping = share_that_loops(llm, openings, options.text_tokens)
+    write_report(out / recipe.name, {"losses": losses, "looping": looping})
+    (out / recipe.name / "samples.md").write_text(samples_page(llm, zoo.heldout_prompts()), encoding="utf-8")
+    report(f"mixture: {losses['mixture']}; of {options.text_tokens} greedy tokens loop: {looping['all']:.2f}")

@@ -1,0 +1,31 @@
+"""A page of texts that a model writes after held-out openings: what it knows, and what it does not.
+
+Data in: a model, kind of prompt -> prompt; data out: Markdown, for each prompt the greedy text and a sampled one.
+"""
+
+from collections.abc import Mapping
+
+from outdraft.core.params import SamplingParams
+from outdraft.engine.llm import LLM
+from outdraft.engine.writer import all_whole
+
+WAYS = {
+    "greedy": SamplingParams(max_tokens=128),
+    "T = 0.8, seed 0": SamplingParams(max_tokens=128, temperature=0.8, seed=0),
+}
+
+
+def samples_page(llm: LLM, prompts: Mapping[str, str]) -> str:
+    """Each prompt, and what comes after it."""
+    parts: list[str] = []
+    written = {way: all_whole(llm.generate(list(prompts.values()), params)) for way, params in WAYS.items()}
+    for number, (name, prompt) in enumerate(prompts.items()):
+        parts += [f"## {name}", "", *fenced(prompt)]
+        for way, texts in written.items():
+            parts += [f"{way}:", "", *fenced(texts[number].text)]
+    return "\n".join(parts)
+
+
+def fenced(text: str) -> list[str]:
+    """As a block that Markdown leaves alone, whatever is in it."""
+    return ["~~~~text", text.strip("\n").replace("~~~~", "~~~ ~"), "~~~~", ""]
