@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from outdraft import zoo
 from outdraft.core.registry import KINDS, names
 from outdraft.engine.assembly.recipe import recipe_names
+from outdraft.engine.assembly.roles import read_companions
 
 
 def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
@@ -119,6 +122,16 @@ def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):
     ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0)
     assert ran.code == 0 and "\x1b" not in ran.out
     assert "class Stack" in ran.out and "identical" in ran.out and "left out: draft_model" in ran.out
+
+
+def test_demo_shows_the_family_of_a_model(outdraft):
+    ran = outdraft("demo", "--all", "--no-live", "--max-tokens", 8, "--seconds", 0)
+    assert ran.code == 0
+    drawn = {line.split()[0]: line for line in ran.out.splitlines() if "|" in line and " yes " in line}
+    assert {"none", "ngram"} | set(read_companions(zoo.path("target"))["head"]) <= set(drawn)
+    speeds = [float(re.search(r"([\d.]+)x", line)[1]) for line in drawn.values()]
+    assert speeds == sorted(speeds, reverse=True)
+    assert re.search(r"[█#]+\|$", drawn["none"].rstrip()), "plain decoding's bar ends at the stroke"
 
 
 def test_reader_of_a_pipe_may_leave(tiny: Path):

@@ -11,9 +11,6 @@ from torch import nn
 
 from outdraft.codecs.text import TextCodec
 from outdraft.core.registry import find_learner
-from outdraft.drafters.shared.features.last_feature import save_last_feature
-from outdraft.drafters.shared.features.last_feature_learn import new_last_feature
-from outdraft.drafters.shared.features.new import like_target
 from outdraft.drafters.shared.look_up.datastore.build import IdsOnly, build_datastore
 from outdraft.models.base import Decoder
 from outdraft.models.load import load_model, save_model
@@ -74,19 +71,10 @@ def quiet_middle(vocab_size: int, dtype: torch.dtype) -> Decoder:
     return made
 
 
-def quiet_start(vocab_size: int, dtype: torch.dtype) -> Decoder:
-    """A target of two layers, the first of which adds next to nothing: what it writes is the second one's."""
-    return _quiet(0, vocab_size, dtype)
-
-
 def quiet_end(vocab_size: int, dtype: torch.dtype) -> Decoder:
     """A target of two layers, the second of which adds next to nothing."""
-    return _quiet(1, vocab_size, dtype)
-
-
-def _quiet(layer: int, vocab_size: int, dtype: torch.dtype) -> Decoder:
     made = tiny_model(vocab=vocab_size, dtype=dtype, seed=1, exact=False)
-    for part in (made.layers[layer].out, made.layers[layer].down):
+    for part in (made.layers[1].out, made.layers[1].down):
         part.weight.mul_(0.03)
     made.set_exact(True)
     return made
@@ -203,19 +191,6 @@ def untrained_heads(kind: str, **options: Any) -> Side:
         return {"model": str(directory)}
 
     return side
-
-
-def token_again(target: Decoder, directory: Path) -> Mapping[str, Any]:
-    """Its feature is the embedding of the token that came: it says tokens again."""
-    net = new_last_feature(target, 0, bias=True, layers=like_target(target.config))
-    width = target.config.hidden_size
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.zero_()
-        net.fc.weight[:, :width] = torch.eye(width)
-        net.layers[0].mlp_norm.weight.fill_(1)
-    save_last_feature(net, directory, target.dtype)
-    return {"model": str(directory)}
 
 
 def inside(side: Side, **options: Any) -> Side:

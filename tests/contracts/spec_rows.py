@@ -3,7 +3,8 @@
 Adding a drafter is a file in `src/outdraft/drafters`, a page in `docs/methods`, and a file of rows. A method without
 rows fails.
 
-`GROUNDS` in such a file are rows for the matrix of recipes alone: on them the drafter is mostly right. `LEARNING` says
+`GROUNDS` in such a file are rows for the matrix of recipes: on them the drafter is mostly right. Those of a learned
+drafter have trained weights, and slow tests ask the contract of them too. `LEARNING` says
 with which options a learner is tried beside its defaults.
 """
 
@@ -14,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from outdraft.core.registry import learner_names
 from outdraft.testing.spec_table import DrafterRow
 
 FILES = sorted(path.stem for path in (Path(__file__).parent / "rows").glob("*.py"))
@@ -21,6 +23,7 @@ MODULES = [import_module(f"contracts.rows.{file}") for file in FILES]
 ROWS: list[DrafterRow] = [row for module in MODULES for row in module.ROWS]
 FIRST = {row.drafter: row.name for row in reversed(ROWS)}  # of each drafter; its other shapes are mostly slow tests
 GROUNDS: list[DrafterRow] = [row for module in MODULES for row in getattr(module, "GROUNDS", ())]
+TAUGHT = [row for row in GROUNDS if row.drafter in learner_names()]
 
 
 def learning(drafter: str) -> Mapping[str, Mapping[str, Any]]:

@@ -7,7 +7,7 @@ for the cache, and the rest where slow tests run.
 from dataclasses import replace
 
 import pytest
-from contracts.spec_rows import ROWS, quick
+from contracts.spec_rows import ROWS, TAUGHT, quick
 
 from outdraft.core.drafter import arm_of, forget
 from outdraft.core.events import StepTimes
@@ -24,6 +24,10 @@ ASKED = [
         row, check, id=f"{row.name}-{check.__name__}", marks=() if check is cache_equals_recompute else quick(row)
     )
     for row in ROWS
+    for check in CHECKS
+] + [
+    pytest.param(row, check, id=f"taught-{row.name}-{check.__name__}", marks=pytest.mark.slow)
+    for row in TAUGHT
     for check in CHECKS
 ]
 OTHERS = [pytest.param(row, id=row.name) for row in ROWS if quick(row)]
@@ -45,7 +49,11 @@ def test_another_shape_writes_the_same(subject):
     greedy_equals_reference(subject, depths=(1, 4), penalised=(5,))
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=row.name, marks=quick(row)) for row in ROWS])
+@pytest.mark.parametrize(
+    "row",
+    [pytest.param(row, id=row.name, marks=quick(row)) for row in ROWS]
+    + [pytest.param(row, id=f"taught-{row.name}", marks=pytest.mark.slow) for row in TAUGHT],
+)
 def test_sampled_distribution(row, tmp_path):
     sampled_distribution_is_the_targets(Subject(row, tmp_path, vocab_size=7))
 

@@ -13,12 +13,13 @@ from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 from itertools import accumulate, pairwise
+from pathlib import Path
 from typing import Any
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.registry import names
 from outdraft.engine.assembly.recipe import read_recipe, recipe_names
-from outdraft.engine.assembly.roles import ROLES
+from outdraft.engine.assembly.roles import ROLES, read_companions
 
 ZOO_TARGET = "zoo:target"
 ZOO_OPTIONS: Mapping[str, dict[str, Any]] = {"early_exit": {"model": "zoo:early_exit"}}
@@ -76,6 +77,13 @@ _LINE_UP = (
     Rival(name="eagle", num_speculative_tokens=5),
 )
 RIVALS = tuple(rival for rival in _LINE_UP if rival.name in names("drafter"))
+
+
+def family(directory: Path) -> list[Rival]:
+    """The line-up, and every head that the model's directory names as its own, each as its recipe drafts with it."""
+    heads = [name for name in read_companions(directory).get("head", {}) if name in recipe_names()]
+    known = {rival.name for rival in RIVALS}
+    return [*RIVALS, *(Rival(name=name, is_recipe=True) for name in sorted(heads) if name not in known)]
 
 
 def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) -> Rival:

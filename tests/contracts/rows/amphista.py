@@ -1,6 +1,7 @@
 """Heads that see each other: trees, and chains that are drawn."""
 
-from contracts.sides import random_heads, stutterer, untrained_heads
+from contracts.sides import random_heads, stutterer
+from contracts.taught import taught
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -10,5 +11,5 @@ ROWS = [
     DrafterRow(drafter="amphista", side=heads),
     DrafterRow(drafter="amphista", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="amphista", target=stutterer, side=untrained_heads("amphista"))]
+GROUNDS = [DrafterRow(drafter="amphista", target=stutterer, side=taught("amphista"))]
 LEARNING = {"alone": {"bidirectional": False, "own_projections": False}}

@@ -1,6 +1,7 @@
 """Layers before the target's own head: trees, and chains that are drawn."""
 
-from contracts.sides import random_heads, stutterer, untrained_heads
+from contracts.sides import random_heads, stutterer
+from contracts.taught import taught
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -10,4 +11,4 @@ ROWS = [
     DrafterRow(drafter="blockwise", side=heads),
     DrafterRow(drafter="blockwise", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="blockwise", target=stutterer, side=untrained_heads("blockwise"))]
+GROUNDS = [DrafterRow(drafter="blockwise", target=stutterer, side=taught("blockwise"))]

@@ -1,6 +1,7 @@
 """Slots that collapse: trees, and the chain of each slot's best token."""
 
-from contracts.sides import random_heads, stutterer, untrained_heads
+from contracts.sides import random_heads, stutterer
+from contracts.taught import taught
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -10,4 +11,4 @@ ROWS = [
     DrafterRow(drafter="ctc", side=slots),
     DrafterRow(drafter="ctc", label="chain", side=slots, options={"width": 1}),
 ]
-GROUNDS = [DrafterRow(drafter="ctc", target=stutterer, side=untrained_heads("ctc"))]
+GROUNDS = [DrafterRow(drafter="ctc", target=stutterer, side=taught("ctc"))]

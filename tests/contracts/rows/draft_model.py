@@ -1,6 +1,7 @@
 """A draft model: one that agrees now and then, one that is mostly right, and trees of the latter."""
 
-from contracts.sides import smaller_model, twin
+from contracts.sides import smaller_model, stutterer, twin
+from contracts.taught import taught
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -10,3 +11,4 @@ ROWS = [
     DrafterRow(drafter="draft_model", label="tree", side=twin, options={"width": 2}),
     DrafterRow(drafter="draft_model", label="beam", side=twin, options={"beam": 3}),
 ]
+GROUNDS = [DrafterRow(drafter="draft_model", label="draft_model", target=stutterer, side=taught("draft_model"))]

@@ -1,6 +1,7 @@
 """A network on the target's last feature: static and dynamic trees, chains that are drawn."""
 
-from contracts.sides import random_heads, stutterer, token_again
+from contracts.sides import random_heads, stutterer
+from contracts.taught import taught
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -12,4 +13,4 @@ ROWS = [
     DrafterRow(drafter="eagle1", label="sampled", side=eagle1_net, options={"sample": "match"}),
     DrafterRow(drafter="eagle1", label="chain", side=eagle1_net, options={"width": 1, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="eagle1", target=stutterer, side=token_again)]
+GROUNDS = [DrafterRow(drafter="eagle1", target=stutterer, side=taught("eagle1"))]

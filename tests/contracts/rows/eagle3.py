@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from contracts.sides import randomise, stutterer
+from contracts.taught import taught
 
 from outdraft.drafters.eagle3.files import save_eagle3
 from outdraft.drafters.eagle3.learn import Eagle3Learning, new
@@ -33,27 +34,13 @@ def fewer_tokens(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"model": str(directory)}
 
 
-def token_copy(target: Decoder, directory: Path) -> Mapping[str, Any]:
-    """It says a token again: every head looks at its own pair, and brings its embedding in place of the feature."""
-    width = target.config.hidden_size
-    options = Eagle3Learning(taps=(0,), num_heads=4, num_kv_heads=4, head_dim=width // 4, norm_before_residual=True)
-    net = new(options, target, 0).net
-    with torch.no_grad():
-        for parameter in net.parameters():
-            parameter.fill_(1) if parameter.dim() == 1 else parameter.zero_()
-        same, nothing = torch.eye(width), torch.zeros(width, width)
-        net.first.qkv.weight.copy_(
-            torch.cat([torch.cat(pair, 1) for pair in ((3 * same, nothing), (3 * same, nothing), (same, -same))])
-        )
-        net.first.out.weight.copy_(same)
-        net.lm_head.weight.copy_(0.3 * target.embedding)
-    save_eagle3(net, directory, target.dtype)
-    return {"model": str(directory)}
-
-
 ROWS = [
     DrafterRow(drafter="eagle3", side=eagle3_net),
     DrafterRow(drafter="eagle3", label="chain", side=eagle3_net, options={"width": 1, "sample": "match"}),
     DrafterRow(drafter="eagle3", label="sampled", side=fewer_tokens, options={"width": 2, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="eagle3", target=stutterer, side=token_copy)]
+GROUNDS = [
+    DrafterRow(
+        drafter="eagle3", target=stutterer, side=taught("eagle3", taps=(0, 2), num_heads=2, num_kv_heads=1, head_dim=8)
+    )
+]

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import torch
 from contracts.sides import quiet_end, randomise
+from contracts.taught import taught
 
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
 from outdraft.models.base import Decoder
@@ -21,22 +21,11 @@ def exit_head(target: Decoder, directory: Path) -> Mapping[str, Any]:
     return {"model": str(directory)}
 
 
-def slight_head(target: Decoder, directory: Path) -> Mapping[str, Any]:
-    """An exit head that changes little."""
-    width = target.config.hidden_size
-    head = EarlyExitHead(EarlyExitConfig(exit_layer=1, hidden_size=width, inner_size=24), target.embedding.dtype)
-    randomise(head, seed=7)
-    with torch.no_grad():
-        head.down.weight.mul_(0.1)
-    save_exit_head(head, directory)
-    return {"model": str(directory)}
-
-
 ROWS = [
     DrafterRow(drafter="early_exit", side=exit_head),
     DrafterRow(drafter="early_exit", label="plain", options={"confidence_threshold": 0.2}),
 ]
 GROUNDS = [
-    DrafterRow(drafter="early_exit", target=quiet_end, side=slight_head),
+    DrafterRow(drafter="early_exit", target=quiet_end, side=taught("early_exit", exit_layer=1)),
     DrafterRow(drafter="early_exit", label="layerskip", target=quiet_end),
 ]

@@ -1,6 +1,7 @@
 """Heads on the target's last state: trees, and chains that are drawn; with a layer below them, and more of them."""
 
-from contracts.sides import random_heads, stutterer, untrained_heads
+from contracts.sides import random_heads, stutterer
+from contracts.taught import taught
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -14,7 +15,7 @@ ROWS = [
     DrafterRow(drafter="hydra", label="plus-chain", side=plus, options={"width": 1, "sample": "match"}),
 ]
 GROUNDS = [
-    DrafterRow(drafter="hydra", target=stutterer, side=untrained_heads("hydra")),
-    DrafterRow(drafter="hydra", label="plus", target=stutterer, side=untrained_heads("hydra", **PLUS)),
+    DrafterRow(drafter="hydra", target=stutterer, side=taught("hydra")),
+    DrafterRow(drafter="hydra", label="plus", target=stutterer, side=taught("hydra", **PLUS)),
 ]
 LEARNING = {"plus": {**PLUS, "noise": 0.1, "own_projections": False}}

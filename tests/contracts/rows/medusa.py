@@ -1,6 +1,7 @@
 """Heads on the target's last state: trees, and chains that are drawn."""
 
-from contracts.sides import random_heads, stutterer, untrained_heads
+from contracts.sides import random_heads, stutterer
+from contracts.taught import taught
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -10,5 +11,5 @@ ROWS = [
     DrafterRow(drafter="medusa", side=heads),
     DrafterRow(drafter="medusa", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="medusa", target=stutterer, side=untrained_heads("medusa"))]
+GROUNDS = [DrafterRow(drafter="medusa", target=stutterer, side=taught("medusa"))]
 LEARNING = {"borrowed": {"own_projections": False}, "joint": {"joint": True}}

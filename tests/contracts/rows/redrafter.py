@@ -1,6 +1,7 @@
 """A recurrent head: beams, and chains that are drawn."""
 
-from contracts.sides import random_heads, stutterer, untrained_heads
+from contracts.sides import random_heads, stutterer
+from contracts.taught import taught
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -10,5 +11,5 @@ ROWS = [
     DrafterRow(drafter="redrafter", side=heads),
     DrafterRow(drafter="redrafter", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="redrafter", target=stutterer, side=untrained_heads("redrafter"))]
+GROUNDS = [DrafterRow(drafter="redrafter", target=stutterer, side=taught("redrafter"))]
 LEARNING = {"borrowed": {"own_projections": False}}

@@ -1,14 +1,15 @@
 """`outdraft demo`: watch it, then read the figures.
 
 First a few texts, each written plain and speculatively; then five drafters on prose, Python and a prompt that repeats
-itself, measured in turn in the same run. Exit code 1 if any drafter's text is not the plain one.
+itself, measured in turn in the same run; with --all, every head trained for this model beside them. Exit code 1
+if any drafter's text is not the plain one.
 """
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
-from outdraft.bench.lineup import RIVALS, ZOO_TARGET
+from outdraft.bench.lineup import RIVALS, ZOO_TARGET, family
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError
 
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 SUMMARY = "the same text twice, plain and speculative; then five drafters compared"
 EPILOG = "exit code 1 if a drafter's text differs from plain decoding's"
 BARS = " ▁▂▃▄▅▆▇█"
+WIDTH = 20  # of the longest bar
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,6 +34,7 @@ class Options:
     device: str = flag("cpu", "where to compute: cpu, cuda, ...", metavar="NAME")
     max_tokens: int = flag(64, "tokens of each text")
     seconds: float = flag(12.0, "about how long to measure (at least three rounds)")
+    all: bool = flag(False, "every head that was trained for this model beside the five, the fastest first")
     live: bool = flag(True, "show the texts being written before the table")
     json: bool = flag(False, "machine output: plain_tps, drafters [name, identical, tau, speedup, ...]")
 
@@ -46,6 +49,7 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console, write_json
     from outdraft.engine.llm import LLM
     from outdraft.testing.prompts import CODE, COPIES, PROSE
+    from outdraft.weights.hub import resolve
 
     console = make_console(stderr=options.json)
     plain = LLM(options.model, dtype=options.dtype, device=options.device)
@@ -57,7 +61,7 @@ def run(options: Options) -> int:
     with console.status("measuring") as status:
         contest = hold(
             plain,
-            RIVALS,
+            family(resolve(options.model)) if options.all else RIVALS,
             {kind: plain.codec.encode(text) for kind, text in kinds.items()},
             max_tokens=options.max_tokens,
             seconds=options.seconds,
@@ -99,7 +103,7 @@ def show_table(console: "Console", contest: "Contest", options: Options) -> None
     """One row for each drafter."""
     from rich.table import Table
 
-    kinds = list(contest.scores[0].by_kind)
+    kinds, shown = list(contest.scores[0].by_kind), [] if options.all else list(contest.scores[0].by_kind)
     title = (
         f"{options.max_tokens} tokens after each of {len(kinds)} prompts, greedy; median of {contest.num_rounds} rounds"
     )
@@ -107,18 +111,22 @@ def show_table(console: "Console", contest: "Contest", options: Options) -> None
     table.add_column("drafter", no_wrap=True)
     table.add_column("tokens\nper pass", justify="right", no_wrap=True)
     table.add_column("speed-up", justify="right", no_wrap=True)
-    for kind in kinds:
+    for kind in shown:
         table.add_column(f"on\n{kind}", justify="right", style="dim", no_wrap=True)
     table.add_column("accepted\nby position", no_wrap=True)
     table.add_column("identical", no_wrap=True)
-    for score in contest.scores:
+    if options.all:
+        table.add_column("speed (plain: |)", no_wrap=True)
+    fastest = max(score.speedup for score in contest.scores)
+    for score in sorted(contest.scores, key=lambda one: -one.speedup) if options.all else contest.scores:
         table.add_row(
             score.name,
             f"{score.tau:.2f}",
             f"{score.speedup:.2f}x",
-            *(f"{score.by_kind[kind]['speedup']:.2f}x" for kind in kinds),
+            *(f"{score.by_kind[kind]['speedup']:.2f}x" for kind in shown),
             _bars(score, console),
             "[green]yes[/]" if score.identical else "[bold red]NO[/]",
+            *([_length(score.speedup, fastest, console)] if options.all else []),
         )
     console.print(table)
     console.print()
@@ -135,6 +143,17 @@ def _bars(score: "Score", console: "Console") -> str:
     if console.encoding.startswith("utf"):
         return "".join(BARS[round(rate * (len(BARS) - 1))] for rate in rates)
     return " ".join(f"{rate:.1f}" for rate in rates)
+
+
+def _length(speedup: float, fastest: float, console: "Console") -> str:
+    """A bar as long as the drafter is fast; where plain decoding's would end there is a stroke."""
+    full, blank = ("█", "·") if console.encoding.startswith("utf") else ("#", ".")
+    scale = WIDTH / max(fastest, 1.0)
+    ends, plain = max(1, round(speedup * scale)), max(1, round(scale))
+    cells = [full if i < ends else blank if i < plain else "" for i in range(max(ends, plain))]
+    cells.insert(plain, "|")
+    colour = "green" if speedup > 1 else "red"
+    return f"[{colour}]{''.join(cells)}[/]"
 
 
 def _teller(update: Callable[[str], None] | None) -> Callable[[str], None]:
