@@ -117,7 +117,10 @@ def test_a_trial_runs_each_arm_once(trial: Path, tmp_path: Path, capsys: pytest.
     ]
     assert all(len(one.scores["test"]["conditional"]) == 2 for one in runs), "judged as deep, whatever it learned"
     assert "| Unrolled over one step | depth 2 |" in before
-    assert main(words) == 0 and capsys.readouterr().out == before
+    assert main([*words, "--plot", str(tmp_path / "arms.png")]) == 0 and capsys.readouterr().out == before
+    assert (tmp_path / "arms.png").stat().st_size > 10_000
+    assert main([str(trial), "--out", str(tmp_path / "none"), "--table", "--plot", str(tmp_path / "none.png")]) == 2
+    assert "arm 'unrolled' has no run yet" in capsys.readouterr().err
     assert len(read_runs(tmp_path / "out" / RECORD)) == len(runs)
 
 

@@ -2,6 +2,7 @@
 
     python -m outdraft.training.trial FILE.toml --out DIR            runs what is lacking, and prints the tables
     python -m outdraft.training.trial FILE.toml --out DIR --table    prints them from what is there
+        --plot PICTURE.png       draws what drafts were worth while they learned; --only ARM: of these arms
 
     target = "..."  data = [...]  tune = [...]  test = [...]  tokens = 500_000
     rates = [0.5, 1, 2]          multiply lr and muon_lr: every arm is tuned over the same ones
@@ -35,6 +36,7 @@ from outdraft.training.loop import CHECKPOINT
 from outdraft.training.packing import example_rows
 from outdraft.training.plan import make_plan, read_plan
 from outdraft.training.train import Course, prepare
+from outdraft.training.trial_plot import plot_trial
 from outdraft.training.trial_table import TAU, Claim, Run, chosen, tables
 
 RECORD = "trial.jsonl"
@@ -141,6 +143,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", action="append", default=[], help="an arm; may be repeated")
     parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--plot", type=Path, help="a picture of tokens a pass by tokens learned from")
     asked = parser.parse_args(words)
     try:
         trial = read_trial(asked.file)
@@ -155,7 +158,11 @@ def main(words: list[str] | None = None) -> int:
                     run = run_arm(trial, name, rate, seed, asked.out, lambda line: sys.stderr.write(f"  {line}\n"))
                     with record.open("a", encoding="utf-8") as out:
                         out.write(json.dumps(run.told()) + "\n")
-        sys.stdout.write(tables(read_runs(record), claims_of(trial)))
+        runs = read_runs(record)
+        sys.stdout.write(tables(runs, claims_of(trial)))
+        if asked.plot is not None:
+            arms = asked.only or list(trial.arms)
+            plot_trial(asked.plot, runs, arms, asked.out, depth=trial.depth, target=trial.target)
     except OutdraftError as error:
         sys.stderr.write(f"{error}\n")
         return 2

@@ -26,6 +26,11 @@ class Run:
     parameters: int
     machine: str
 
+    @property
+    def place(self) -> str:
+        """The folder of this run in that of its trial."""
+        return f"{self.arm}-{self.rate:g}-{self.seed}"
+
     def told(self) -> dict[str, Any]:
         """As plain data for JSON."""
         return asdict(self)
