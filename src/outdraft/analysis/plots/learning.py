@@ -37,7 +37,7 @@ def draw_learning(path: Path, lines: Mapping[str, Seq[Point]], *, depth: int, ti
         axes.set_xlabel("tokens that it has learned from")
         axes.xaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / 1e6:g} M" if value else "0"))
         axes.set_xlim(left=0)
-    figure.axes[0].legend(fontsize=8, frameon=False, loc="lower right")
+    figure.axes[0].legend(fontsize=8, frameon=False, loc="upper left")
     figure.text(0.012, 0.97, title, fontsize=12.5, fontweight="bold", color=INK, va="top")
     figure.text(0.012, 0.9, under, fontsize=8.5, color=QUIET, va="top")
     figure.savefig(path)
