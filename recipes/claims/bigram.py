@@ -1,0 +1,74 @@
+"""Claim: a draft that is cut from its target and not yet trained accepts more than a bigram of the target's own texts.
+
+    cd recipes/claims; python bigram.py
+
+Both are judged on thirds of the texts of `test.jsonl.gz`, as a trial's arms are: chains of 4, temperature 1. The bigram
+is an interpolated Kneser-Ney model of all 545,357 tokens of `train.jsonl.gz`; the cut draft has seen none of them.
+"""
+
+import sys
+from math import sqrt
+from pathlib import Path
+from statistics import mean, stdev
+from tempfile import TemporaryDirectory
+
+import torch
+
+from outdraft.core.registry import find_learner
+from outdraft.models.load import load_model
+from outdraft.models.load_codec import load_codec
+from outdraft.training.compare import logs
+from outdraft.training.corpus import open_corpus
+from outdraft.training.draft import Exam
+from outdraft.training.lessons import Teacher
+from outdraft.training.ngram import NgramModel
+from outdraft.training.packing import Rows, example_rows
+from outdraft.training.walk import Walk, walk
+
+HOME, DEPTH, TEXTS, LENGTH = Path(__file__).parent, 4, 255, 256
+
+
+def bigram_walk(batches: list[Rows], teacher: Teacher, bigram: NgramModel) -> Walk:
+    """The rounds of a drafter that draws each token by the one before it."""
+    total = None
+    for rows in batches:
+        lesson = teacher.lesson(rows)
+        log_p = logs(teacher.logits(lesson.states)).gather(-1, rows.ids[:, 1:].flatten()[:, None])[:, 0]
+        log_q = -torch.from_numpy(bigram.nats(rows.ids.numpy())).flatten()
+        counts = rows.counts.flatten()
+        ratio = (log_q - log_p).exp().clamp_max(1) * counts
+        shape = (DEPTH, *lesson.shape)
+        one = walk(ratio.view(lesson.shape).expand(shape), rows.counts, counts.view(lesson.shape).expand(shape))
+        total = one if total is None else total + one
+    assert total is not None
+    return total
+
+
+def main() -> None:
+    """Print both figures for each third, and the difference with its standard error."""
+    target = load_model(HOME / "small")
+    method = find_learner("draft_model")
+    cut = method.new(method.options(), target, 0)
+    teacher = Teacher(target, cut.taps)
+    with TemporaryDirectory() as place, torch.no_grad(), teacher.computing():
+        learned, judged = (
+            open_corpus(
+                [HOME / f"{name}.jsonl.gz"], load_codec(HOME / "small"), 4096, Path(place) / name, held_out=0.0
+            )[0]
+            for name in ("train", "test")
+        )
+        bigram = NgramModel(learned.ids[None].astype("int64"), 2, 4096)
+        batches = example_rows(judged, TEXTS, LENGTH, 5 * LENGTH)  # of five texts
+        third, far = len(batches) // 3, []
+        for n in range(3):
+            part = batches[n * third : (n + 1) * third]
+            ours = Exam(batches=part, depth=DEPTH).walk(cut, teacher)
+            theirs = bigram_walk(part, teacher, bigram)
+            far.append(ours.tau - theirs.tau)
+            sys.stdout.write(f"third {n + 1}: cut {ours.tau:.3f} tokens a pass ({ours.conditional[0]:.3f} accepted), "
+                  f"bigram {theirs.tau:.3f} ({theirs.conditional[0]:.3f})\n")  # fmt: skip
+    sys.stdout.write(f"difference {mean(far):+.4f} ± {stdev(far) / sqrt(3):.4f} tokens a pass\n")
+
+
+if __name__ == "__main__":
+    main()
