@@ -5,7 +5,6 @@ its options, a tiny target; data out: a saved draft. Equal questions are answere
 """
 
 from collections.abc import Mapping
-from copy import deepcopy
 from pathlib import Path
 from shutil import copytree
 from tempfile import mkdtemp
@@ -44,8 +43,10 @@ def taught(kind: str, **options: Any) -> Side:
 
 def teach(kind: str, options: Mapping[str, Any], target: Decoder, directory: Path) -> None:
     """Train a draft and save it."""
-    method, own = find_learner(kind), deepcopy(target).float()
-    own.set_exact(False)
+    method, own = find_learner(kind), Decoder(target.config)
+    with torch.no_grad():
+        for ours, theirs in zip(own.parameters(), target.parameters(), strict=True):
+            ours.copy_(theirs)
     learner = method.new(method.options(**options), own, 0)
     teacher = Teacher(own, learner.taps)
     loss = mixed(method.loss) if method.loss else OWN
