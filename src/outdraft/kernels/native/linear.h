@@ -41,16 +41,19 @@ static inline void tile_int8(const Matrix& m, int block, const Operand& x, int r
         for (int s = 0; s < S; s++) {
             const std::uint8_t* from = w + std::size_t(s) * part * kBlock;
             for (int line = 0; line < 4 * kBlock; line += 64) __builtin_prefetch(from + kAhead / 2 + line);
-            i8x64 weight[4];
-            std::memcpy(weight, from, 4 * kBlock);
+            const i8x64 weight[4] = {load_bytes(from), load_bytes(from + 64), load_bytes(from + 128), load_bytes(from + 192)};
+#pragma GCC unroll 16
             for (int r = 0; r < R; r++) {
                 const u8x64 word = repeat_word(x.bytes + std::size_t(row + r) * k_size + s * part + k);
+#pragma GCC unroll 4
                 for (int c = 0; c < 4; c++) acc[r][c] = dot_bytes(acc[r][c], word, weight[c]);
             }
         }
     const float* scales = m.scales.get() + std::size_t(block) * kBlock;
     const std::int32_t* correction = m.correction.get() + std::size_t(block) * kBlock;
+#pragma GCC unroll 16  // sums that are told apart while it runs would lie in memory
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
         for (int c = 0; c < 4; c++) {
             const f32x16 whole = to_float(acc[r][c] - load(correction + 16 * c));
             store(out + r * stride + 16 * c, whole * load(scales + 16 * c) * x.scales[row + r]);
