@@ -71,7 +71,7 @@ def test_a_place_that_cannot_be_written_is_one_line(outdraft, tiny: Path, tmp_pa
                   ("datastore", "build", tmp_path, "--model", tiny, "--text", __file__)):  # fmt: skip
         ran = outdraft(*words)
         assert ran.code == 2 and ran.err.startswith(f"outdraft {words[0]}: ") and ran.err.count("\n") == 1
-        assert str(tmp_path) in ran.err and "another place" in ran.err
+        assert str(tmp_path) in ran.err and "another path" in ran.err
 
 
 def test_input_that_is_no_text(tiny: Path):

@@ -1,4 +1,4 @@
-"""The front door: streams, async, cancelling, statistics, and errors before any work."""
+"""`LLM`: streams, async, cancelling, statistics, and errors before any work."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""References from the front door to the drafter: what a request may copy from makes it quick, never different."""
+"""References from `LLM` to the drafter: what a request may copy from makes it quick, never different."""
 
 from outdraft import LLM, SamplingParams
 

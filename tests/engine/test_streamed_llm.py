@@ -1,4 +1,4 @@
-"""`weights_memory` at the front door: the same text from a streamed target, whatever drafts, and clear refusals."""
+"""`weights_memory` of `LLM`: the same text from a streamed target, whatever drafts, and clear refusals."""
 
 import pytest
 import torch

@@ -19,39 +19,57 @@ class EngineFlags:
     """Which model, who guesses, which rule judges."""
 
     model: str = flag("zoo:target", "a Hugging Face directory or a name in its local cache, a GGUF file, or zoo:NAME")
-    recipe: str | None = flag(None, "drafter, rule and policy by a paper's name (`outdraft methods --kind recipe`), or "
-                              "a TOML file of yours; what is given beside it overrides it", metavar="NAME")  # fmt: skip
-    draft_model: str | None = flag(None, "a smaller model that drafts; with --recipe, what fills its role",
-                                   metavar="DIR")  # fmt: skip
-    head: str | None = flag(None, "what fills the recipe's role: a head that was trained for the model", metavar="DIR")
-    datastore: str | None = flag(None, "what fills the recipe's role: a file of `outdraft datastore build`",
-                                 metavar="FILE")  # fmt: skip
-    drafter: str | None = flag(None, "who guesses: see `outdraft methods`; nobody by default: plain decoding",
+    recipe: str | None = flag(
+        None,
+        "drafter, acceptance rule and policy by a paper's name (`outdraft methods --kind recipe`), or a TOML file of "
+        "yours; other flags override it",
+        metavar="NAME",
+    )
+    draft_model: str | None = flag(
+        None, "a smaller model that drafts; with --recipe, the draft model that the recipe needs", metavar="DIR"
+    )
+    head: str | None = flag(None, "with --recipe, the head that it needs, trained for the model", metavar="DIR")
+    datastore: str | None = flag(
+        None, "with --recipe, the datastore that it needs: a file of `outdraft datastore build`", metavar="FILE"
+    )
+    drafter: str | None = flag(None, "the method that drafts: see `outdraft methods`; by default none (plain decoding)",
                                metavar="NAME")  # fmt: skip
     drafter_options: Mapping[str, Any] = flag({}, "an option of the drafter; may be repeated; or one JSON object")
-    verifier: str | None = flag(None, "which rule judges: see `outdraft methods`; auto by default", metavar="NAME")
+    verifier: str | None = flag(None, "the acceptance rule: see `outdraft methods`; auto by default", metavar="NAME")
     verifier_options: Mapping[str, Any] = flag({}, "an option of the verifier")
-    policy: str | None = flag(None, "who decides how much to guess; auto, or fixed with -k", metavar="NAME")
+    policy: str | None = flag(
+        None, "decides how many tokens to draft; by default auto, or fixed if -k is given", metavar="NAME"
+    )
     policy_options: Mapping[str, Any] = flag({}, "an option of the policy")
-    num_speculative_tokens: int | None = flag(None, "draft tokens for each pass, at most", short="-k", metavar="K")
+    num_speculative_tokens: int | None = flag(None, "the most draft tokens for each pass", short="-k", metavar="K")
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
-    exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
-    guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
-                               "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
-    enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
+    exact: bool | None = flag(
+        None, "compute each row independently of its pass: bit-identical text; on by default on a CPU"
+    )
+    guard: float | None = flag(
+        None,
+        "with --no-exact: recompute a decision as plain decoding does if a logit difference of at most this decides "
+        "it; 0 is off; default: 0.001 in float32, else off",
+        metavar="GAP",
+    )
+    enforce_eager: bool = flag(False, "on a GPU, launch every kernel from Python instead of using CUDA graphs")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
     weights_memory: str | None = flag(
         None,
-        "at most so much memory for the weights, as 512MiB; the rest is read from disk in every pass",
+        "the most memory for the weights, e.g. 512MiB; the rest is read from disk in every pass",
         metavar="SIZE",
     )
-    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache: str = flag("static", "layout of the key/value cache: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
-        "auto", "what they are stored in: auto (as computed), int8 (another distribution)", metavar="NAME"
+        "auto",
+        "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",
+        metavar="NAME",
     )
 
-    precision: str = flag("full", "of the weights: full, mixed, draft-int4 or elastic (by free memory)", metavar="NAME")
+    precision: str = flag(
+        "full", "precision of the weights: full, mixed, draft-int4 or elastic (by free memory)", metavar="NAME"
+    )
     precision_options: Mapping[str, Any] = flag({}, "an option of elastic precision: min_free or margin")
 
     def load(self) -> "LLM":
@@ -61,7 +79,7 @@ class EngineFlags:
         return LLM(**{one.name: getattr(self, one.name) for one in fields(self)})
 
     def load_plain(self) -> "LLM":
-        """The same engine with nobody who guesses."""
+        """The same engine without a drafter."""
         return replace(self, **{one.name: default_of(one) for one in fields(self) if one.name in SPECULATION}).load()
 
     def speculate(self, plain: "LLM", **changes: Any) -> "LLM":
@@ -92,20 +110,20 @@ def read_references(paths: Seq[str]) -> list[str]:
 class SamplingFlags:
     """How to choose the next token."""
 
-    max_tokens: int = flag(128, "the longest answer, in tokens")
-    min_tokens: int = flag(0, "no end of text before so many tokens")
+    max_tokens: int = flag(128, "the most tokens of an answer")
+    min_tokens: int = flag(0, "the fewest tokens of an answer")
     temperature: float = flag(0.0, "0 is greedy")
     top_k: int = flag(0, "only the K most probable tokens; 0 is off")
     top_p: float = flag(1.0, "only the most probable tokens that make up P; 1 is off")
     min_p: float = flag(0.0, "only tokens at least P times as probable as the best; 0 is off")
-    seed: int | None = flag(None, "same seed, same text, whatever drafts it")
+    seed: int | None = flag(None, "the same seed gives the same text, with any drafter or none")
     stop: tuple[str, ...] = flag((), "end before this text; may be repeated")
     stop_token_ids: tuple[int, ...] = flag((), "end after this token id; may be repeated")
-    ignore_eos: bool = flag(False, "write on after an end-of-text token")
+    ignore_eos: bool = flag(False, "continue after an end-of-text token")
     logit_bias: Mapping[str, Any] = flag({}, "ID=BIAS added to a token's logit; may be repeated")
     repetition_penalty: float = flag(1.0, "above 1 discourages tokens of prompt and output")
     presence_penalty: float = flag(0.0, "discourages tokens of the output")
-    frequency_penalty: float = flag(0.0, "the same, times how often they occur")
+    frequency_penalty: float = flag(0.0, "discourages tokens of the output, times how often they occur")
 
     def params(self, **changes: Any) -> SamplingParams:
         """As the engine takes them. Raises `RequestError` naming what is out of range."""

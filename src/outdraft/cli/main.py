@@ -92,7 +92,7 @@ def main(words: Seq[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not fail again
         return 141
     except OSError as error:
-        _complain(f"outdraft {command.name}: {error}; choose another place, or make room there")
+        _complain(f"outdraft {command.name}: {error}; choose another path, or free space there")
         return 2
     except KeyboardInterrupt:
         _complain("")

@@ -35,7 +35,7 @@ def new_file(path: str | Path, *, error: type[OutdraftError] = ConfigError) -> I
         finally:
             beside.unlink(missing_ok=True)
     except OSError as reason:
-        raise error(f"{path} cannot be written: {reason}; choose another place, or make room there") from reason
+        raise error(f"{path} cannot be written: {reason}; choose another path, or free space there") from reason
 
 
 def require_regular(path: str | Path, *, error: type[OutdraftError] = ConfigError) -> Path:
@@ -43,5 +43,5 @@ def require_regular(path: str | Path, *, error: type[OutdraftError] = ConfigErro
     place = Path(os.path.realpath(path))
     if place.exists() and not stat.S_ISREG(place.stat().st_mode):
         kind = "a directory" if place.is_dir() else "a device or a pipe"
-        raise error(f"{path} is {kind}, and no regular file that could be replaced: name another place")
+        raise error(f"{path} is {kind}, and no regular file that could be replaced: name another path")
     return place

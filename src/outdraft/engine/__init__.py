@@ -1,1 +1,1 @@
-"""Layer 6: requests over time. `llm.LLM` is the front door, `loop.Engine` the loop behind it."""
+"""Layer 6: requests over time. `llm.LLM` is the public interface, `loop.Engine` the loop behind it."""

@@ -1,4 +1,4 @@
-"""The front door: a model, a drafter and a rule behind `generate`, `stream` and their async twins.
+"""The public interface: a model, a drafter and a rule behind `generate`, `stream` and their async twins.
 
 What a prompt may be is in `engine/prompts.py`, how several callers share the engine in `engine/thread.py`.
 """
@@ -36,7 +36,8 @@ class LLM:
 
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
-        drafter: who guesses (`outdraft methods` lists them); nobody by default. `drafter_options` are its own.
+        drafter: the method that drafts (`outdraft methods` lists them); by default none: plain decoding.
+            `drafter_options` are its options.
         verifier: which rule judges. "auto", the default: the target's own keyed draw where a request names a seed (the
             text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
         policy, num_speculative_tokens: how much to guess (docs/policies.md). Default: "auto", by measured cost and

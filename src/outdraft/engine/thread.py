@@ -1,12 +1,12 @@
-"""The door to an engine. A thread owns the engine (`engine/worker.py`), and callers, from threads or from asyncio, talk
+"""The way to an engine. A thread owns the engine (`engine/worker.py`), and callers, from threads or from asyncio, talk
 to it through messages only.
 
     callers          inbox                   engine's thread                    outboxes
     submit  ------>  Join, Leave, Ask  --->  what came in, a step, what ...  -->  events of each request
 
-Nobody waits for anybody's step, and nobody gets a stranger's error. The thread begins with the first request and ends
-with its `EngineThread`: while it has no work it knows the engine by a weak reference alone. However it ends, everybody
-who waits is answered, and the next request begins another thread.
+No caller waits for another's step, and none gets the error of another's request. The thread begins with the first
+request and ends with its `EngineThread`: while it has no work it knows the engine by a weak reference alone. However
+it ends, every waiting caller is answered, and the next request begins another thread.
 
 A forked process has none of its parent's threads. Where no request ran at the fork, the next one starts a thread anew;
 where one did, nobody knows what the half of a step has left behind, and every request is refused.
@@ -44,7 +44,7 @@ _ITSELF = (
 
 
 class EngineThread:
-    """An engine's only door. `native`: PyTorch has little to do beside the kernels, and keeps one thread."""
+    """The only way to reach an engine. `native`: PyTorch has little to do beside the kernels, and keeps one thread."""
 
     def __init__(self, engine: Engine, codec: Codec | None, *, native: bool) -> None:
         self.engine = engine

@@ -97,7 +97,7 @@ def _make(place: Path, stored: StoredWeights) -> None:
     except OSError as error:
         raise ModelLoadError(
             f"the packed weights of {stored.source.origin.name} cannot be written to {place.parent} ({error}): they "
-            "take about as much as the model; free space there, or name another place in XDG_CACHE_HOME"
+            "take about as much as the model; free space there, or name another directory in XDG_CACHE_HOME"
         ) from error
     finally:
         beside.unlink(missing_ok=True)

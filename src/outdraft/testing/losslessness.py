@@ -7,7 +7,7 @@
     token distribution    tokens of so many long texts against what a plain pass recomputes: one-sample test
 
 Plain and speculative run in batches of different sizes, so that identity is also independence of the batch. What is
-tested is the whole engine through its front door, not a part of it. Data in: two `LLM`s; data out: `Check`s.
+tested is the whole engine through its public interface, not a part of it. Data in: two `LLM`s; data out: `Check`s.
 """
 
 from collections.abc import Mapping

@@ -163,13 +163,13 @@ class Loop:
             if self._about.get(key) != state.about.get(key):
                 raise ConfigError(
                     f"{self.run_dir} holds a run with {key}={shown(state.about.get(key))}, not "
-                    f"{shown(self._about.get(key))}: go on with the same settings, or name another place"
+                    f"{shown(self._about.get(key))}: continue with the same settings, or name another directory"
                 )
         if self._twin is not None:
             load_parts(self.run_dir, state.shards, self.objective.module, self.optimizer)
         else:
             if state.weights.keys() != self._weights().keys():
-                raise ConfigError(f"{self.run_dir} holds a run of another network: name another place")
+                raise ConfigError(f"{self.run_dir} holds a run of another network: name another directory")
             self.objective.module.load_state_dict(state.weights, strict=False)
             self.optimizer.load_state(state.optimizer)
         for name, kept in self.objective.memory.items():
@@ -217,7 +217,7 @@ class Loop:
             if self._skipped >= _MOST_SKIPPED:
                 raise DecodingError(
                     f"the gradient was no number {self._skipped} steps in a row, at step {self.step}: lower the rates "
-                    "(lr, muon_lr), or take another loss; the last checkpoint stands"
+                    "(lr, muon_lr), or take another loss; the last checkpoint is kept"
                 )
         return loss
 

@@ -113,12 +113,12 @@ def _require_same(path: Path, about: Mapping[str, Any]) -> None:
         told = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise ConfigError(
-            f"{path} cannot be read ({error}): delete the cache beside it, or name another place"
+            f"{path} cannot be read ({error}): delete the cache beside it, or name another directory"
         ) from error
     for key, mine in about.items():
         theirs = told.get(key) if isinstance(told, dict) else None
         if theirs != mine:
             raise ConfigError(
                 f"{path.parent} caches the states of another run: {key} is {shown(theirs)} there and {shown(mine)} "
-                "here; name another place (cache_dir), or delete it"
+                "here; name another directory (cache_dir), or delete it"
             )

@@ -66,7 +66,7 @@ class AdaptiveDraftModel:
         Raises `ConfigError` for a draft model that there is not, for less than one token, and for a time that is none.
         """
         if not 0 <= draft < len(self._arms):
-            raise ConfigError(f"draft={draft}: must be between 0 and {len(self._arms) - 1}, a place in draft_models")
+            raise ConfigError(f"draft={draft}: must be between 0 and {len(self._arms) - 1}, an index into draft_models")
         if num_tokens < 1:
             raise ConfigError(f"num_tokens={num_tokens}: must be at least 1, which every round emits")
         if not 0 < seconds < math.inf:

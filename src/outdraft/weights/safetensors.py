@@ -77,7 +77,7 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
         try:
             save_file(whole, beside, metadata={"format": "pt"})
         except SafetensorError as error:  # of the library's own code, which knows no error numbers
-            raise ConfigError(f"{path} cannot be written: {error}; choose another place, or make room there") from error
+            raise ConfigError(f"{path} cannot be written: {error}; choose another path, or free space there") from error
 
 
 def _files(directory: Path) -> list[Path]:

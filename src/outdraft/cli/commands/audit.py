@@ -36,10 +36,10 @@ class Options:
     prompts: int = flag(50, "prompts of the identity checks")
     tokens: int = flag(128, "tokens written for each of them")
     samples: int | None = flag(
-        None, "texts of the distribution check, for each prompt and side: 400, or 100 with --all"
+        None, "texts of the distribution check, for each prompt, plain and speculative: 400, or 100 with --all"
     )
     all: bool = flag(False, "every drafter, chain and tree, with five ways to sample")
-    plant_bias: bool = flag(False, "put a lossy rule in the verifier's place: the audit must then fail")
+    plant_bias: bool = flag(False, "use a lossy rule instead of the verifier: the audit must then fail")
     json: bool = flag(False, "machine output: passed, checks [name, passed, detail]")
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "talk with a model"
 EPILOG = """in the conversation:
-  /reset  forget it      /stats  of the last answer      /quit  leave (or Ctrl-D)
+  /reset  begin anew     /stats  of the last answer      /quit  leave (or Ctrl-D)
   Ctrl-C ends an answer; twice, or at the prompt, it leaves"""
 HELP = "/reset forgets the conversation, /stats tells about the last answer, /quit leaves"
 

@@ -51,7 +51,7 @@ def run(options: Options) -> int:
                 table.add_row(entry["name"], lossless, _what(entry), _paper(entry["paper"]))
         console.print(table)
         console.print()
-    for one in installed():  # what cannot be used is said, and stands in nobody's way
+    for one in installed():  # a plug-in that cannot be used is reported, and the others are listed
         if isinstance(one.found, ConfigError):
             console.print(f"left out: {one.found}", style="dim", markup=False, soft_wrap=True)
     return 0

@@ -18,8 +18,9 @@ if TYPE_CHECKING:
     from torch import Tensor
 
 SUMMARY = "write a model with weights of 8 or 4 bits"
-EPILOG = """A quantized model is another model with another distribution: what is decoded with it equals plain decoding
-with it. The last quarter of the calibration text measures how far it is from the original; gptq learns from the rest.
+EPILOG = """A quantized model is another model with another distribution; decoding it speculatively keeps *its*
+distribution. The last quarter of the calibration text measures how far that is from the original's; gptq learns from
+the rest.
 Examples:
   outdraft quantize zoo:target --out target-int4
   outdraft quantize MODEL --out DIR --bits 8 --group-size 0 --head
@@ -54,7 +55,7 @@ def run(options: Options) -> int:
     from outdraft.nn.quant.config import QuantConfig
 
     if options.model is None or options.out is None:
-        raise ConfigError("quantize needs a model and a place: outdraft quantize MODEL --out DIR")
+        raise ConfigError("quantize needs a model and a new directory: outdraft quantize MODEL --out DIR")
     out = user_path(options.out)
     if out.exists():
         raise ConfigError(f"--out {out} exists already: name a new directory, or remove it first")

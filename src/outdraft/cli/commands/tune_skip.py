@@ -59,7 +59,7 @@ def run(options: Options) -> int:
     from outdraft.engine.llm import LLM
 
     if options.model is None or options.out is None:
-        raise ConfigError("tune-skip needs a model and a place: outdraft tune-skip MODEL --out FILE")
+        raise ConfigError("tune-skip needs a model and a file to write: outdraft tune-skip MODEL --out FILE")
     for name in ("num_prompts", "max_tokens", "trials", "num_speculative_tokens"):
         if getattr(options, name) < 1:
             raise ConfigError(f"--{name.replace('_', '-')} {getattr(options, name)}: must be at least 1")

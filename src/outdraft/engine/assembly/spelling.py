@@ -108,7 +108,7 @@ class Words:
         given = [name for name in ours if getattr(self, name) not in (None, {})]
         if given:
             raise ConfigError(
-                f"{given[0]}={getattr(self, given[0])!r} stands beside speculative_config: say it in one place; "
+                f"{given[0]}={getattr(self, given[0])!r} is given beside speculative_config: give it once; "
                 "speculative_config takes num_speculative_tokens, rejection_sample_method, policy and the options "
                 "of its method"
             )
