@@ -26,11 +26,21 @@ KINDS = ("amx", "avx512", "avx2", "portable")
 
 
 class CLinear(Structure):
-    """od_linear of native/api.cpp."""
+    """od_linear of native/api.h."""
 
     _fields_ = (
         ("bits", c_int), ("num_out", c_int), ("num_in", c_int), ("group", c_int),
         ("weight", c_void_p), ("scales", c_void_p), ("bias", c_void_p),
+    )  # fmt: skip
+
+
+class CEntrance(Structure):
+    """od_entrance of native/api.h."""
+
+    _fields_ = (
+        ("fusion", CLinear), ("join", CLinear), ("tap_norms", c_void_p), ("token_norm", c_void_p),
+        ("feature_norm", c_void_p), ("taps", c_int), ("tap_width", c_int), ("one_tap_norm", c_int), ("origin", c_int),
+        ("norms_carried", c_int), ("tap_eps", c_float),
     )  # fmt: skip
 
 
@@ -61,7 +71,7 @@ class CPass(Structure):
         ("hidden", c_void_p), ("positions", POINTER(c_int32)), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int),
         ("spans", POINTER(CSpan)), ("num_spans", c_int), ("layers", POINTER(c_int32)), ("num_layers", c_int),
         ("taps", POINTER(c_void_p)), ("middles", POINTER(c_void_p)), ("queries", POINTER(c_void_p)),
-        ("skipped", c_char_p),
+        ("skipped", c_char_p), ("beside", c_void_p),
     )  # fmt: skip
 
 
@@ -112,9 +122,10 @@ _SIGNATURES = {
     "od_matrix_free": (None, [c_void_p]),
     "od_matrix_bytes": (c_int64, [c_void_p]),
     "od_matrix_multiply": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_int, c_char_p]),
-    "od_guesser_new": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_float]),
+    "od_guesser_new": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_float, c_int]),
     "od_guesser_free": (None, [c_void_p]),
-    "od_guesser_set_entrance": (c_void_p, [c_void_p, POINTER(CLinear), c_int, *[c_void_p] * 3]),
+    "od_guesser_set_entrance": (c_void_p, [c_void_p, POINTER(CEntrance)]),
+    "od_guesser_set_ids": (c_void_p, [c_void_p, POINTER(c_int32), c_int, c_int]),
     "od_guesser_set_exit": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
     "od_guesser_feed": (c_void_p, [c_void_p, POINTER(CFeed)]),
     "od_guesser_chain": (c_void_p, [c_void_p, POINTER(CFeed), POINTER(CGuessChain)]),
@@ -127,7 +138,7 @@ _SIGNATURES = {
 
 
 _STRUCTURES: dict[str, type[Structure]] = {
-    "od_linear": CLinear, "Shape": CShape, "Span": CSpan, "Pass": CPass, "Feed": CFeed, "Distribution": CDistribution,
+    "od_linear": CLinear, "od_entrance": CEntrance, "Shape": CShape, "Span": CSpan, "Pass": CPass, "Feed": CFeed, "Distribution": CDistribution,
     "GuessChain": CGuessChain, **INDEX_STRUCTURES,
 }  # fmt: skip
 

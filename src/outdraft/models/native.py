@@ -187,7 +187,7 @@ def parts_of(layer: Block) -> LayerParts:
         out=weight_of(layer.out),
         up=weight_of(layer.up),
         down=weight_of(layer.down),
-        attn_norm=norm_of(layer.attn_norm),
+        attn_norm=None if isinstance(layer.attn_norm, nn.Identity) else norm_of(layer.attn_norm),
         mlp_norm=norm_of(layer.mlp_norm),
         q_norm=norm_of(layer.q_norm) if layer.q_norm is not None else None,
         k_norm=norm_of(layer.k_norm) if layer.k_norm is not None else None,

@@ -137,6 +137,9 @@ def pack_guesser(net: EagleNet, target: NativeDecoder) -> NativeGuesser:
     body = Stack(shape_of(net.shape), 1, threads=target.stack.threads, kind=target.kernels)
     body.set_layer(0, parts_of(net.block))
     entrance = Entrance(
+        num_taps=len(config.taps),
+        tap_width=config.hidden_size,
+        tap_eps=config.norm_eps,
         fusion=weight_of(net.fusion),
         join=weight_of(net.join),
         tap_norms=torch.stack([norm_of(norm) for norm in net.tap_norms]),

@@ -2,14 +2,15 @@
 
     token -> [entrance] -> layers -> state -> [exit] -> norm -> head -> logits -> next token
 
-A target and a draft model have neither entrance nor exit; a network on another model's features has an entrance and
-that model's head; a model that leaves its own layers early has an exit. Data in: rows and where they stand in their
+A target and a draft model have neither entrance nor exit; a network on another model's features has an entrance, and
+that model's head or one of its own; a model that leaves its own layers early has an exit. Data in: rows and where they stand in their
 caches; data out: states, logits, chosen tokens and the distributions that they were drawn from.
 """
 
 import ctypes
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from enum import Enum
 
 import torch
 from torch import Tensor
@@ -19,18 +20,46 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.distributions import Warp
 from outdraft.kernels.decoder.matrix import Weight
 from outdraft.kernels.decoder.stack import Span, Stack, describe, ints, pointer
-from outdraft.kernels.library import CDistribution, CFeed, CGuessChain, CLinear, check, require_library
+from outdraft.kernels.library import CDistribution, CEntrance, CFeed, CGuessChain, CLinear, check, require_library
+
+
+class Origin(Enum):
+    """What the layers' state begins with."""
+
+    ZERO = 0
+    FEATURE = 1
+    NORMED_FEATURE = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entrance:
-    """Embedding e, feature f -> f + join [norm(e) | norm(f)]; taps -> f = fusion [norm(t0) | norm(t1) ...]."""
+    """What the layers start from, of an embedding e and a feature f. A norm that is None changes nothing.
 
-    fusion: Weight  # [D, taps * D]
-    join: Weight  # [D, 2 * D]
-    tap_norms: Tensor  # [taps, D] float32
-    token_norm: Tensor  # [D] float32
-    feature_norm: Tensor  # [D] float32
+    f         fusion [norm(t0) | norm(t1) ...] of the taps; without a fusion the one tap there is, normed
+    join      state = origin + join [norm(e) | norm(f)]
+    no join   state = origin, and the first layer's attention reads [norm(e) | norm(f)] in place of its normed state
+    """
+
+    num_taps: int
+    tap_width: int
+    fusion: Weight | None = None  # [D, taps * Dt]
+    join: Weight | None = None  # [D, 2 * D]
+    tap_norms: Tensor | None = None  # [taps, Dt] float32
+    one_tap_norm: bool = False  # it is over all taps side by side, not over each
+    tap_eps: float = 0.0
+    token_norm: Tensor | None = None  # [D] float32
+    feature_norm: Tensor | None = None  # [D] float32
+    origin: Origin = Origin.FEATURE
+    norms_carried: bool = False  # a state that stands in for a feature goes through the guesser's own norm first
+
+    def describe(self) -> CEntrance:
+        """For the C interface."""
+        fusion, join = (CLinear() if one is None else one.describe() for one in (self.fusion, self.join))
+        norms = [pointer(norm) for norm in (self.tap_norms, self.token_norm, self.feature_norm)]
+        return CEntrance(
+            fusion, join, *norms, self.num_taps, self.tap_width, self.one_tap_norm, self.origin.value,
+            self.norms_carried, self.tap_eps,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +106,11 @@ class Chains:
 
 
 class Guesser:
-    """`norm`: in place of the head's own. Body and head may be one stack."""
+    """Body and head may be one stack.
+
+    norm: in place of the head's own; None: that, or with `bare_head` none.
+    ids: which of `num_ids` tokens the head's outputs are, each once; None: all, in order. The others are never guessed.
+    """
 
     def __init__(
         self,
@@ -88,6 +121,9 @@ class Guesser:
         num_layers: int,
         norm: Tensor | None = None,
         eps: float = 0.0,
+        bare_head: bool = False,
+        ids: Seq[int] | None = None,
+        num_ids: int = 0,
         entrance: Entrance | None = None,
         exit: Residual | None = None,
     ) -> None:
@@ -96,15 +132,16 @@ class Guesser:
         self._kept = (body, head, embedding)  # the library points at them
         self._num_layers = num_layers
         self._num_ids = embedding.shape[0]
-        self._width, self._vocab = body.shape.hidden, head.shape.vocab
+        self._width, self._vocab = body.shape.hidden, head.shape.vocab if ids is None else num_ids
         self._handle = check(
-            self._native.od_guesser_new(body.handle, head.handle, num_layers, embedding.data_ptr(), pointer(norm), eps)
+            self._native.od_guesser_new(
+                body.handle, head.handle, num_layers, embedding.data_ptr(), pointer(norm), eps, bare_head
+            )
         )
+        if ids is not None:
+            check(self._native.od_guesser_set_ids(self._handle, ints(ids), len(ids), num_ids))
         if entrance is not None:
-            matrices = (CLinear * 2)(entrance.fusion.describe(), entrance.join.describe())
-            norms = [pointer(norm) for norm in (entrance.tap_norms, entrance.token_norm, entrance.feature_norm)]
-            taps = entrance.tap_norms.shape[0]
-            check(self._native.od_guesser_set_entrance(self._handle, matrices, taps, *norms))
+            check(self._native.od_guesser_set_entrance(self._handle, ctypes.byref(entrance.describe())))
         if exit is not None:
             matrices = (CLinear * 2)(exit.up.describe(), exit.down.describe())
             check(self._native.od_guesser_set_exit(self._handle, matrices, pointer(exit.norm)))

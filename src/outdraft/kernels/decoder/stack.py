@@ -60,7 +60,7 @@ class LayerParts:
     out: Weight
     up: Weight  # gate | up
     down: Weight
-    attn_norm: Tensor
+    attn_norm: Tensor | None  # None: attention reads the state as it is, or what an entrance puts in its place
     mlp_norm: Tensor
     q_norm: Tensor | None
     k_norm: Tensor | None

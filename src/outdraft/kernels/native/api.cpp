@@ -46,13 +46,15 @@ OD_API Model* od_model_new(const Shape* shape, int num_layers, int threads, cons
 
 OD_API void od_model_free(Model* model) { delete model; }
 
-// The parts are qkv, out, up (gate | up) and down; q_norm and k_norm may be null. Returns null on failure.
+// The parts are qkv, out, up (gate | up) and down; q_norm and k_norm may be null. Without an attn_norm attention reads the
+// state as it is, or two side by side, which are given beside (Pass). Returns null on failure.
 OD_API Model* od_model_set_layer(Model* model, int index, const od_linear* parts, const float* attn_norm, const float* mlp_norm,
                           const float* q_norm, const float* k_norm, int window) {
     return alone(model, [&] {
         LayerWeights& layer = model->layers.at(index);
         const Shape& shape = model->shape;
-        const Sizes sizes = layer_sizes(shape);
+        Sizes sizes = layer_sizes(shape);
+        if (!attn_norm && parts[0].num_in == 2 * shape.hidden) sizes[0].num_in = 2 * shape.hidden;
         each_matrix(layer, [&](Matrix& m, int i) { m = pack(parts[i], sizes[i]); });
         layer.attn_norm = copy(attn_norm, shape.hidden), layer.mlp_norm = copy(mlp_norm, shape.hidden);
         layer.q_norm = copy(q_norm, shape.head_dim), layer.k_norm = copy(k_norm, shape.head_dim);
@@ -102,7 +104,12 @@ OD_API std::uint64_t od_model_read(Model* model) {
 
 OD_API Model* od_model_run(Model* model, const Pass* pass) {
     return alone(model, [&] {
-        for (int i = 0; i < pass->num_layers; i++) require_weights(model->layers.at(pass->layers[i]), "of a layer");
+        for (int i = 0; i < pass->num_layers; i++) {
+            const LayerWeights& layer = model->layers.at(pass->layers[i]);
+            require_weights(layer, "of a layer");
+            if (!(i == 0 && pass->beside) && layer.qkv.num_in != model->shape.hidden)
+                throw std::runtime_error("a layer reads two states side by side, and is given one");
+        }
         model->kernels->run(*model, *pass);
     });
 }

@@ -16,6 +16,13 @@ extern "C" struct od_linear {  // what a matrix is made from
     const float* bias;                 // [N] or null
 };
 
+extern "C" struct od_entrance {  // Entrance of guesser.h; what is null is not there
+    od_linear fusion, join;      // no weight: none
+    const float *tap_norms, *token_norm, *feature_norm;
+    int taps, tap_width, one_tap_norm, origin, norms_carried;
+    float tap_eps;
+};
+
 namespace outdraft {
 
 inline thread_local std::string last_error;

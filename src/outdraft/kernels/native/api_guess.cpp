@@ -10,6 +10,9 @@ namespace {
 template <class Work>
 Guesser* alone(Guesser* guesser, Work work) {
     return guarded([&] {
+        const int reads = guesser->entrance && !guesser->entrance->join.data ? 2 : 1;
+        if (guesser->num_layers && guesser->body->layers[0].qkv.num_in != reads * guesser->body->shape.hidden)
+            throw std::runtime_error("the first layer reads another number of states than the entrance makes");
         std::unique_lock<std::mutex> body(guesser->body->one_pass, std::defer_lock);
         std::unique_lock<std::mutex> head(guesser->head->one_pass, std::defer_lock);
         if (guesser->body == guesser->head) body.lock();
@@ -23,32 +26,50 @@ Guesser* alone(Guesser* guesser, Work work) {
 
 extern "C" {
 
-// The models and the embedding must outlive it; `norm` may be null: then the head's own.
-OD_API Guesser* od_guesser_new(Model* body, Model* head, int num_layers, const std::uint16_t* embedding, const float* norm, float eps) {
+// The models and the embedding must outlive it; `norm` may be null: then the head's own, or with `bare_head` none.
+OD_API Guesser* od_guesser_new(Model* body, Model* head, int num_layers, const std::uint16_t* embedding, const float* norm, float eps,
+                               int bare_head) {
     return guarded([&] {
         if (num_layers < 0 || num_layers > int(body->layers.size()) || body->shape.hidden != head->shape.hidden)
             throw std::runtime_error("body and head do not fit: layers that are not there, or another width");
         auto guesser = std::make_unique<Guesser>();
         guesser->body = body, guesser->head = head, guesser->num_layers = num_layers;
         guesser->embedding = embedding, guesser->eps = eps;
-        guesser->norm = copy(norm, body->shape.hidden);
+        guesser->norm = copy(norm, body->shape.hidden), guesser->bare_head = bare_head != 0;
+        guesser->num_ids = head->shape.vocab;
         return guesser.release();
     });
 }
 
 OD_API void od_guesser_free(Guesser* guesser) { delete guesser; }
 
-// Matrices: fusion, join.
-OD_API Guesser* od_guesser_set_entrance(Guesser* guesser, const od_linear* matrices, int taps, const float* tap_norms,
-                                        const float* token_norm, const float* feature_norm) {
+OD_API Guesser* od_guesser_set_entrance(Guesser* guesser, const od_entrance* from) {
     return guarded([&] {
-        const int size = guesser->body->shape.hidden;
+        const int size = guesser->body->shape.hidden, all = from->taps * from->tap_width;
+        if (from->tap_width % 16) throw std::runtime_error("taps have a width in steps of 16");
+        if (!from->fusion.weight && all != size) throw std::runtime_error("several taps, or of another width, need a fusion");
+        if (from->norms_carried && !guesser->norm) throw std::runtime_error("a carried state is normed by a norm that is not there");
         auto entrance = std::make_unique<Entrance>();
-        entrance->taps = taps;
-        entrance->fusion = pack(matrices[0], {size, taps * size}), entrance->join = pack(matrices[1], {size, 2 * size});
-        entrance->tap_norms = copy(tap_norms, taps * size);
-        entrance->token_norm = copy(token_norm, size), entrance->feature_norm = copy(feature_norm, size);
+        entrance->taps = from->taps, entrance->tap_width = from->tap_width;
+        if (from->fusion.weight) entrance->fusion = pack(from->fusion, {size, all});
+        if (from->join.weight) entrance->join = pack(from->join, {size, 2 * size});
+        entrance->tap_norms = copy(from->tap_norms, all), entrance->tap_eps = from->tap_eps;
+        entrance->one_tap_norm = from->one_tap_norm && from->tap_norms;
+        entrance->token_norm = copy(from->token_norm, size), entrance->feature_norm = copy(from->feature_norm, size);
+        entrance->origin = Origin(from->origin), entrance->norms_carried = from->norms_carried != 0;
         guesser->entrance = std::move(entrance);
+        return guesser;
+    });
+}
+
+// Output i of the head is token ids[i] of `num_ids`; each id once.
+OD_API Guesser* od_guesser_set_ids(Guesser* guesser, const std::int32_t* ids, int count, int num_ids) {
+    return guarded([&] {
+        if (count != guesser->head->shape.vocab) throw std::runtime_error("not an id for each output of the head");
+        for (int i = 0; i < count; i++)
+            if (ids[i] < 0 || ids[i] >= num_ids) throw std::runtime_error("an id that is not one of the vocabulary");
+        guesser->ids = make_buffer<std::int32_t>(count), guesser->num_ids = num_ids;
+        std::memcpy(guesser->ids.get(), ids, sizeof(std::int32_t) * count);
         return guesser;
     });
 }

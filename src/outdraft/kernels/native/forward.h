@@ -47,7 +47,7 @@ public:
             const int index = pass_.layers[i];
             const LayerWeights& layer = model_.layers[index];
             const int skipped = pass_.skipped ? pass_.skipped[i] : 0;
-            if (!(skipped & 1)) attention(layer, index, pass_.queries ? pass_.queries[i] : nullptr);
+            if (!(skipped & 1)) attention(layer, index, i ? nullptr : pass_.beside, pass_.queries ? pass_.queries[i] : nullptr);
             if (pass_.middles) keep_hidden(pass_.middles[i]);
             if (!(skipped & 2)) feed_forward(layer);
             if (pass_.taps) keep_hidden(pass_.taps[i]);
@@ -79,9 +79,13 @@ private:
             prepare(m, line, operand_, r);
         });
     }
+    void take_in(const float* lines, const Matrix& m) {  // [rows, inputs], as they are
+        each_row([&](int r) { prepare(m, lines + std::size_t(r) * m.num_in, operand_, r); });
+    }
 
-    void attention(const LayerWeights& layer, int index, float* queries) {
-        norm_into(layer.attn_norm.get(), layer.qkv);
+    void attention(const LayerWeights& layer, int index, const float* beside, float* queries) {
+        if (beside || !layer.attn_norm) take_in(beside ? beside : pass_.hidden, layer.qkv);
+        else norm_into(layer.attn_norm.get(), layer.qkv);
         barrier_.wait();
         product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, share_);
         barrier_.wait();
@@ -219,7 +223,7 @@ private:
 };
 
 static void run(Model& model, const Pass& pass) {
-    model.space->reserve(model.shape, pass.rows);
+    model.space->reserve(model.shape, pass.rows, pass.beside ? model.layers[pass.layers[0]].qkv.num_in : 0);
     model.team->run([&](int id) { Worker(model, pass, id).run(); });
 }
 

@@ -13,6 +13,7 @@ using outdraft::Feed;
 using outdraft::GuessChain;
 using outdraft::Guesser;
 using outdraft::GuessSpace;
+using outdraft::Origin;
 using outdraft::Residual;
 using outdraft::make_buffer;
 
@@ -24,7 +25,7 @@ static inline void make_room(Guesser& g, int rows, int scored) {
     const std::size_t size = g.body->shape.hidden, n = rows;
     int widest = int(size);
     const auto widen_to = [&](int wanted) { widest = wanted > widest ? wanted : widest; };
-    if (g.entrance) widen_to(g.entrance->join.num_in), widen_to(g.entrance->fusion.num_in);
+    if (g.entrance) widen_to(2 * int(size)), widen_to(g.entrance->taps * g.entrance->tap_width);
     if (g.exit) widen_to(g.exit->up.num_out);
     if (rows > space.rows) {
         space.hidden = make_buffer<float>(n * size);
@@ -38,6 +39,7 @@ static inline void make_room(Guesser& g, int rows, int scored) {
     if (scored > space.scored) {
         space.states = make_buffer<float>(scored * size);
         space.fine = make_buffer<float>(scored * size);
+        if (g.ids) space.own_logits = make_buffer<float>(scored * std::size_t(g.head->shape.vocab));
         space.tokens = make_buffer<std::int32_t>(scored);
         space.positions = make_buffer<std::int32_t>(scored);
         space.scored = scored;
@@ -48,44 +50,81 @@ static inline void make_room(Guesser& g, int rows, int scored) {
     }
 }
 
-// hidden [rows, hidden] = what the layers start from.
-static inline void enter(Guesser& g, const Feed& feed) {
+// x through a norm, if there is one.
+static inline void norm_or_copy(const float* x, const float* weight, float* out, int size, float eps) {
+    if (weight) rms_norm(x, weight, out, size, eps);
+    else std::memcpy(out, x, sizeof(float) * size);
+}
+
+// features [rows, hidden] of the taps.
+static inline void fuse(Guesser& g, const Feed& feed) {
     GuessSpace& space = g.space;
-    Team& team = *g.body->team;
+    const Entrance& in = *g.entrance;
+    const int width = in.tap_width, all = in.taps * width;
+    float* to = in.fusion.data ? space.wide.get() : space.features.get();
+    for (int r = 0; r < feed.rows; r++) {
+        float* row = to + std::size_t(r) * all;
+        for (int t = 0; t < in.taps; t++) {
+            const float* norm = in.tap_norms && !in.one_tap_norm ? line(in.tap_norms, t, width) : nullptr;
+            norm_or_copy(feed.taps[t] + std::size_t(r) * width, norm, row + t * width, width, in.tap_eps);
+        }
+        if (in.one_tap_norm) rms_norm(row, in.tap_norms.get(), row, all, in.tap_eps);
+    }
+    if (in.fusion.data) multiply(*g.body->team, space.products, in.fusion, to, feed.rows, space.features.get());
+}
+
+// hidden [rows, hidden] = what the layers start from. Returns what the first of them reads in its place, or null.
+static inline const float* enter(Guesser& g, const Feed& feed) {
+    GuessSpace& space = g.space;
     const int size = g.body->shape.hidden;
     for (int r = 0; r < feed.rows; r++) {
         const bf16* from = g.embedding + std::size_t(feed.tokens[r] < 0 ? 0 : feed.tokens[r]) * size;
         for (int i = 0; i < size; i += 16) store(line(space.hidden, r, size) + i, widen(from + i));
     }
-    if (!g.entrance) return;
+    if (!g.entrance) return nullptr;
     const Entrance& in = *g.entrance;
-    const float* features = feed.features;
-    if (!features) {
+    const float* features = space.features.get();
+    if (!feed.features) fuse(g, feed);
+    else if (!in.norms_carried) features = feed.features;
+    else
         for (int r = 0; r < feed.rows; r++)
-            for (int t = 0; t < in.taps; t++)
-                rms_norm(feed.taps[t] + std::size_t(r) * size, line(in.tap_norms, t, size),
-                         line(space.wide, r, in.fusion.num_in) + t * size, size, g.eps);
-        multiply(team, space.products, in.fusion, space.wide.get(), feed.rows, space.features.get());
-        features = space.features.get();
-    }
+            rms_norm(feed.features + std::size_t(r) * size, g.norm.get(), line(space.features, r, size), size, g.eps);
     for (int r = 0; r < feed.rows; r++) {
         float* both = line(space.wide, r, 2 * size);
-        rms_norm(line(space.hidden, r, size), in.token_norm.get(), both, size, g.eps);
-        rms_norm(features + std::size_t(r) * size, in.feature_norm.get(), both + size, size, g.eps);
+        norm_or_copy(line(space.hidden, r, size), in.token_norm.get(), both, size, g.eps);
+        norm_or_copy(features + std::size_t(r) * size, in.feature_norm.get(), both + size, size, g.eps);
     }
-    multiply(team, space.products, in.join, space.wide.get(), feed.rows, space.hidden.get());
-    for (std::size_t i = 0; i < std::size_t(feed.rows) * size; i += 16)
-        store(space.hidden.get() + i, load(space.hidden.get() + i) + load(features + i));
+    if (in.join.data) multiply(*g.body->team, space.products, in.join, space.wide.get(), feed.rows, space.hidden.get());
+    else std::memset(space.hidden.get(), 0, sizeof(float) * feed.rows * size);
+    for (int r = 0; r < feed.rows && in.origin != Origin::zero; r++) {
+        const bool normed = in.origin == Origin::normed_feature;
+        const float* from = normed ? line(space.wide, r, 2 * size) + size : features + std::size_t(r) * size;
+        float* to = line(space.hidden, r, size);
+        for (int i = 0; i < size; i += 16) store(to + i, load(to + i) + load(from + i));
+    }
+    return in.join.data ? nullptr : space.wide.get();
 }
 
 // hidden [rows, hidden] = the states after the layers.
 static inline void advance(Guesser& g, const Feed& feed) {
-    enter(g, feed);
+    const float* beside = enter(g, feed);
     run(*g.body, Pass{g.space.hidden.get(), feed.positions, feed.cos, feed.sin, feed.rows, feed.spans, feed.num_spans,
-                      g.space.layers.get(), g.num_layers, nullptr, nullptr, nullptr, feed.skipped});
+                      g.space.layers.get(), g.num_layers, nullptr, nullptr, nullptr, feed.skipped, beside});
 }
 
-// states [rows, hidden] -> logits [rows, vocab].
+// own [rows, head's vocab] -> out [rows, ids]: negative infinity for what the head does not know.
+static inline void spread(const Guesser& g, const float* own, int rows, float* out) {
+    const int known = g.head->shape.vocab;
+    g.body->team->run([&](int id) {
+        for (int r = id; r < rows; r += g.body->team->size()) {
+            float* row = out + std::size_t(r) * g.num_ids;
+            std::fill(row, row + g.num_ids, -INFINITY);
+            for (int i = 0; i < known; i++) row[g.ids[i]] = own[std::size_t(r) * known + i];
+        }
+    });
+}
+
+// states [rows, hidden] -> logits [rows, ids].
 static inline void score(Guesser& g, const float* states, int rows, float* out) {
     GuessSpace& space = g.space;
     const int size = g.body->shape.hidden;
@@ -110,7 +149,9 @@ static inline void score(Guesser& g, const float* states, int rows, float* out) 
         norm_states(g.norm.get());
         states = space.fine.get();
     }
-    logits(*g.head, states, rows, !g.norm, out);
+    float* to = g.ids ? space.own_logits.get() : out;
+    logits(*g.head, states, rows, !g.norm && !g.bare_head, to);
+    if (g.ids) spread(g, to, rows, out);
 }
 
 static void feed(Guesser& g, const Feed& from) {
@@ -125,7 +166,7 @@ static void feed(Guesser& g, const Feed& from) {
 
 static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
     const std::size_t size = g.body->shape.hidden;
-    const int n = from.num_spans, vocab = g.head->shape.vocab;
+    const int n = from.num_spans, vocab = g.num_ids;
     make_room(g, from.rows, n);
     if (n > g.space.chains) g.space.logits = make_buffer<float>(n * std::size_t(vocab)), g.space.chains = n;
     std::int32_t *tokens = g.space.tokens.get(), *positions = g.space.positions.get();

@@ -2,19 +2,30 @@
 //
 //   token -> [entrance] -> layers -> state -> [exit] -> norm -> head -> logits -> next token
 //
-// A target and a draft model have neither entrance nor exit. A network on another model's features has an entrance and that model's
-// head; a model that leaves its own layers early has an exit. Plain data: what `guess.h` computes with.
+// A target and a draft model have neither entrance nor exit. A network on another model's features has an entrance, and that model's
+// head or one of its own; a model that leaves its own layers early has an exit. Plain data: what `guess.h` computes with.
 #pragma once
 #include "model.h"
 #include "workspace.h"
 
 namespace outdraft {
 
-// Embedding e and feature f of a row -> f + join [norm(e) | norm(f)]; taps -> f = fusion [norm(t0) | norm(t1) ...].
+enum class Origin : int { zero, feature, normed_feature };
+
+// What the layers start from, of a row's embedding e and feature f. A norm that is not there changes nothing.
+//
+//   f    fusion [norm(t0) | norm(t1) ...] of the taps; without a fusion the one tap there is, normed
+//   join      hidden = origin + join [norm(e) | norm(f)]
+//   no join   hidden = origin, and the first layer reads [norm(e) | norm(f)] in place of its normed state
 struct Entrance {
-    int taps = 0;
-    Matrix fusion, join;
-    Buffer<float> tap_norms, token_norm, feature_norm;  // [taps, hidden], [hidden], [hidden]
+    int taps = 0, tap_width = 0;
+    Matrix fusion, join;          // may have no data
+    Buffer<float> tap_norms;      // [taps, tap_width]
+    bool one_tap_norm = false;    // over all taps side by side, not over each
+    float tap_eps = 0;
+    Buffer<float> token_norm, feature_norm;  // [hidden]
+    Origin origin = Origin::feature;
+    bool norms_carried = false;   // a state that stands in for a feature is normed by the guesser's own norm
 };
 
 // State h -> h + down silu(up norm(h)).
@@ -26,18 +37,21 @@ struct Residual {
 struct GuessSpace {  // buffers of a pass, grown on demand (guess.h)
     Workspace products;
     int rows = 0, scored = 0, chains = 0;
-    Buffer<float> hidden, features, wide, states, fine, logits;
+    Buffer<float> hidden, features, wide, states, fine, logits, own_logits;
     Buffer<std::int32_t> layers, tokens, positions;
 };
 
 struct Guesser {
-    Model *body, *head;  // whose layers; whose head, and whose final norm unless `norm` is there
+    Model *body, *head;  // whose layers; whose head
     int num_layers = 0;
     const std::uint16_t* embedding = nullptr;  // [vocab, hidden] bf16
     float eps = 0;                             // of the norms here
     std::unique_ptr<Entrance> entrance;
     std::unique_ptr<Residual> exit;
-    Buffer<float> norm;
+    Buffer<float> norm;         // before the head; null: the head's own, or
+    bool bare_head = false;     // none
+    int num_ids = 0;            // tokens that logits are of: the head's, unless there are `ids`
+    Buffer<std::int32_t> ids;   // [head's vocab] which of them the head's outputs are; the others are never guessed
     GuessSpace space;
 };
 

@@ -18,7 +18,7 @@ struct Shape {
 
 struct LayerWeights {  // the head is a layer with one matrix, qkv, and one norm, attn_norm
     Matrix qkv, out, up, down;
-    Buffer<float> attn_norm, mlp_norm, q_norm, k_norm;  // the last two may be null
+    Buffer<float> attn_norm, mlp_norm, q_norm, k_norm;  // all but mlp_norm may be null; attn_norm: the state as it is
     int window = 0;                                      // keys that a row sees; 0: all
 };
 
@@ -71,6 +71,7 @@ struct Pass {
     float* const* middles;  // the same, after its attention
     float* const* queries;  // of layers[i], turned: [rows, heads * head_dim] or null
     const std::uint8_t* skipped;  // of layers[i]: 1 without attention, 2 without feed-forward; null: all run
+    const float* beside;  // [rows, inputs] what the first layer's attention reads in place of `hidden`; null: that
 };
 
 struct Feed;

@@ -5,21 +5,22 @@
 namespace outdraft {
 
 struct Workspace {
-    int rows = 0, line = 0;
+    int rows = 0, line = 0, inputs = 0;
     Buffer<float> qkv, mixed, normed, wide, narrow, scales;
     Buffer<std::uint16_t> half;
     Buffer<std::uint8_t> bytes;
     Buffer<std::int32_t> offsets;
 
     float* normed_row(int row) { return normed.get() + std::size_t(row) * line; }
-    // Room for `count` rows of a pass.
-    void reserve(const Shape& shape, int count) {
-        if (count <= rows) return;
-        rows = count, line = shape.hidden;
-        const std::size_t n = std::size_t(count);
+    // Room for `count` rows of a pass, and for products of `least` inputs.
+    void reserve(const Shape& shape, int count, int least = 0) {
+        if (count <= rows && least <= inputs) return;
+        rows = count > rows ? count : rows, line = shape.hidden;
+        const std::size_t n = std::size_t(rows);
         const int heads = shape.heads * shape.head_dim;
         int widest = shape.hidden > shape.inner ? shape.hidden : shape.inner;
         widest = widest > heads ? widest : heads;
+        widest = inputs = widest > least ? widest : least;
         qkv = make_buffer<float>(n * (heads + 2 * shape.kv_heads * shape.head_dim));
         mixed = make_buffer<float>(n * heads);
         normed = make_buffer<float>(n * shape.hidden);
