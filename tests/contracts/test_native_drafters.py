@@ -4,6 +4,8 @@ The tiny targets of the suite are float64 and stay with PyTorch, so the native c
 Guesses are compared with those of the same networks through PyTorch, too.
 """
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,13 @@ from outdraft.core.registry import find, make_options
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
+from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.eagle3.files import save_eagle3
+from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.drafters.early_exit.net import EarlyExitConfig, EarlyExitHead, save_exit_head
+from outdraft.drafters.mtp.net import MtpConfig, MtpNet, save_mtp
+from outdraft.drafters.shared.features.last_feature import LastFeatureConfig, LastFeatureNet, save_last_feature
+from outdraft.drafters.shared.features.new import like_target
 from outdraft.engine.runner import Runner
 from outdraft.kernels.library import library
 from outdraft.kernels.threads import torch_threads
@@ -72,14 +80,66 @@ def eagle_net(target, directory: Path):
     return {"model": str(directory / "eagle")}
 
 
+def last_feature_net(target, directory: Path, *, bias=True, own_embedding=False):
+    """EAGLE-1's, of two layers, with another norm's epsilon than the target's."""
+    layers = replace(like_target(target.config, num_layers=2), norm_eps=1e-3)
+    config = LastFeatureConfig(layers=layers, tap=3, bias=bias, own_embedding=own_embedding)
+    net = LastFeatureNet(config, small(target.config.vocab_size), torch.bfloat16)
+    randomise(net, seed=11)
+    save_last_feature(net, directory / "last")
+    return {"model": str(directory / "last")}
+
+
+def mtp_net(target, directory: Path):
+    layers = replace(like_target(target.config, num_layers=2, qk_norm=True), norm_eps=1e-3)
+    net = MtpNet(MtpConfig(layers=layers, tap=3), small(target.config.vocab_size), torch.bfloat16)
+    randomise(net, seed=12)
+    save_mtp(net, directory / "mtp")
+    return {"model": str(directory / "mtp")}
+
+
+def eagle3_net(target, directory: Path, *, share=1.0, num_layers=1, width=64, **flags):
+    """EAGLE-3's in the published layout. `share`: of the target's tokens that it knows. `width`: of its own."""
+    size = max(2, int(target.config.vocab_size * share))
+    layers = replace(like_target(target.config, num_layers=num_layers), hidden_size=width, norm_eps=1e-3)
+    config = Eagle3Config(
+        layers=layers, taps=(0, 2), draft_vocab_size=size, target_hidden_size=64, own_embedding=width != 64, **flags
+    )
+    vocab = None if share == 1 else torch.arange(target.config.vocab_size)[-size:]
+    net = Eagle3Net(config, torch.bfloat16, torch.device("cpu"), vocab)
+    randomise(net, seed=13)
+    save_eagle3(net, directory / "eagle3")
+    return {"model": str(directory / "eagle3")}
+
+
+def published(**flags):
+    return partial(eagle3_net, **flags)
+
+
+CHAIN = {"width": 1, "sample": "match", "quantization": "none"}
+TREE = {"width": 2, "sample": "match", "quantization": "none"}
+FEATURES = [
+    DrafterRow(drafter="eagle", label="chain", side=eagle_net, options=CHAIN),
+    DrafterRow(drafter="eagle", label="tree", side=eagle_net, options=TREE),
+    DrafterRow(drafter="mtp", label="chain", side=mtp_net, options=CHAIN),
+    DrafterRow(drafter="mtp", label="tree", side=mtp_net, options=TREE),
+    DrafterRow(drafter="eagle1", label="chain", side=last_feature_net, options=CHAIN),
+    DrafterRow(drafter="eagle1", label="tree", side=partial(last_feature_net, own_embedding=True), options=TREE),
+    DrafterRow(drafter="hass", label="chain", side=partial(last_feature_net, bias=False), options=CHAIN),
+    DrafterRow(drafter="eagle3", label="chain", side=published(), options=CHAIN),
+    DrafterRow(drafter="eagle3", label="tree", side=published(num_layers=2, norm_before_residual=True), options=TREE),
+    DrafterRow(drafter="eagle3", label="chain of 3.1, fewer tokens",
+               side=published(share=0.7, fc_norm=True, norm_output=True), options=CHAIN),
+    DrafterRow(drafter="eagle3", label="tree of another width, one tap norm",
+               side=published(width=96, norm_before_fc=True, norm_output=True), options=TREE),
+]  # fmt: skip
 ROWS = [
     DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),
     DrafterRow(drafter="early_exit", side=exit_head),
     DrafterRow(drafter="early_exit", label="plain", options={"exit_layer": 2}),
     DrafterRow(drafter="draft_verify", options={"skip_attention": (1,), "skip_mlp": (2,)}),
     DrafterRow(drafter="magicdec", options={"select": "snapkv", "budget": 6, "observe": 3, "refresh": 4}),
-    DrafterRow(drafter="eagle", label="chain", side=eagle_net, options={"width": 1, "sample": "match"}),
-    DrafterRow(drafter="eagle", label="tree", side=eagle_net, options={"width": 2, "sample": "match"}),
+    *FEATURES,
 ]
 
 
@@ -212,7 +272,7 @@ def test_an_unsure_chain_is_the_beginning_of_a_sure_one(subject):
         cut = first_guesses(subject, PROMPTS, params, budget=Budget(depth=4, confidence=0.2))
         for long, short in zip(whole, cut, strict=True):
             n = short.num_nodes
-            if subject.row.label == "tree":
+            if "tree" in subject.row.label:
                 continue
             low = [i for i, sure in enumerate(long.confidence.tolist()) if sure < 0.2]
             assert n == (low[0] + 1 if low else 5)

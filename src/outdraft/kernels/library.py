@@ -111,6 +111,7 @@ _SIGNATURES = {
     "od_model_free": (None, [c_void_p]),
     "od_model_set_layer": (c_void_p, [c_void_p, c_int, POINTER(CLinear), *[c_void_p] * 4, c_int]),
     "od_model_set_head": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
+    "od_model_read_head": (c_void_p, [c_void_p, c_void_p]),
     "od_model_bytes": (c_int64, [c_void_p]),
     "od_model_unit_bytes": (c_int64, [c_void_p, c_int]),
     "od_model_write_unit": (c_void_p, [c_void_p, c_int, c_void_p]),
@@ -138,8 +139,8 @@ _SIGNATURES = {
 
 
 _STRUCTURES: dict[str, type[Structure]] = {
-    "od_linear": CLinear, "od_entrance": CEntrance, "Shape": CShape, "Span": CSpan, "Pass": CPass, "Feed": CFeed, "Distribution": CDistribution,
-    "GuessChain": CGuessChain, **INDEX_STRUCTURES,
+    "od_linear": CLinear, "od_entrance": CEntrance, "Shape": CShape, "Span": CSpan, "Pass": CPass, "Feed": CFeed,
+    "Distribution": CDistribution, "GuessChain": CGuessChain, **INDEX_STRUCTURES,
 }  # fmt: skip
 
 

@@ -7,7 +7,7 @@
 Queries, keys and values are one matrix product; so are the gate and the up projection. Data: h [N, D] -> [N, D].
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import torch
 import torch.nn.functional as F
@@ -105,6 +105,15 @@ class Block(nn.Module):
 
     def _mlp(self, x: Tensor, ctx: AttentionContext, exact: bool) -> Tensor:
         return self.down(self.bend(self.up(x, ctx.bulk), exact), ctx.bulk)  # type: ignore[no-any-return]
+
+
+def blocks_of(layers: Iterable[nn.Module]) -> list[Block]:
+    """Layers that are all blocks, by their type."""
+    found = []
+    for layer in layers:
+        assert isinstance(layer, Block)
+        found.append(layer)
+    return found
 
 
 def embedding_rows(weight: Tensor, ids: Tensor) -> Tensor:

@@ -61,7 +61,7 @@ class NativeDecoder:
         self.num_parameters = decoder.num_parameters
         self.embedding = decoder.embedding.detach()
         self.rope = decoder.rope
-        self._norm = deepcopy(decoder.final_norm).float()
+        self.final_norm = deepcopy(decoder.final_norm).float()
         self.stack = _pack(decoder, release)
 
     @property
@@ -106,7 +106,7 @@ class NativeDecoder:
 
     def norm(self, h: Tensor) -> Tensor:
         """The final norm alone: [M, D] -> [M, D] float32."""
-        return self._norm(h.float())  # type: ignore[no-any-return]
+        return self.final_norm(h.float())  # type: ignore[no-any-return]
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V] float32."""

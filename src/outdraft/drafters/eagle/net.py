@@ -19,14 +19,13 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError
 from outdraft.drafters.shared.features.network import Embed, FeatureForm
-from outdraft.kernels.decoder.guesser import Entrance, Guesser
-from outdraft.kernels.decoder.stack import Stack
+from outdraft.drafters.shared.features.parts import NativeParts
+from outdraft.kernels.decoder.guesser import Entrance
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block
 from outdraft.models.config import llama_config
-from outdraft.models.guess import NativeGuesser
 from outdraft.models.head_files import load_head, save_head
-from outdraft.models.native import NativeDecoder, norm_of, parts_of, shape_of, weight_of
+from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.models.port import TargetPort
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
@@ -130,28 +129,15 @@ class EagleNet(nn.Module):
         """Own norm, the target's head: [N, D] -> [N, V]."""
         return self._target_head(self.norm(g))
 
-
-def pack_guesser(net: EagleNet, target: NativeDecoder) -> NativeGuesser:
-    """The network on the native kernels, before the target's head; takes the large matrices out of the PyTorch one."""
-    config, rope = net.config, net.rope
-    body = Stack(shape_of(net.shape), 1, threads=target.stack.threads, kind=target.kernels)
-    body.set_layer(0, parts_of(net.block))
-    entrance = Entrance(
-        num_taps=len(config.taps),
-        tap_width=config.hidden_size,
-        tap_eps=config.norm_eps,
-        fusion=weight_of(net.fusion),
-        join=weight_of(net.join),
-        tap_norms=torch.stack([norm_of(norm) for norm in net.tap_norms]),
-        token_norm=norm_of(net.token_norm),
-        feature_norm=norm_of(net.feature_norm),
-    )
-    guesser = Guesser(
-        body, target.stack, target.embedding, num_layers=1, norm=norm_of(net.norm), eps=config.norm_eps,
-        entrance=entrance,
-    )  # fmt: skip
-    del net.block, net.fusion, net.join
-    return NativeGuesser(guesser, rope)
+    def native_parts(self, target: NativeDecoder) -> NativeParts:
+        """The same for the kernels."""
+        config = self.config
+        entrance = Entrance(
+            num_taps=len(config.taps), tap_width=config.hidden_size, tap_eps=config.norm_eps,
+            tap_norms=torch.stack([norm_of(norm) for norm in self.tap_norms]), fusion=weight_of(self.fusion),
+            token_norm=norm_of(self.token_norm), feature_norm=norm_of(self.feature_norm), join=weight_of(self.join),
+        )  # fmt: skip
+        return NativeParts(layers=[parts_of(self.block)], rope=self.rope, entrance=entrance, norm=self.norm)
 
 
 def save_eagle(net: EagleNet, directory: Path, dtype: torch.dtype | None = None) -> None:

@@ -14,16 +14,21 @@ embeddings, unless the network brings some.
 
 from collections.abc import Iterable
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 
 from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.shared.features.network import Embed, FeatureForm
+from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.drafters.shared.features.wide_block import WideBlock
-from outdraft.models.block import Block, embedding_rows
+from outdraft.kernels.decoder.guesser import Entrance, Origin
+from outdraft.models.block import Block, blocks_of, embedding_rows
+from outdraft.models.config import ModelConfig
 from outdraft.models.llama import layer_entries
 from outdraft.models.naming import Entry
+from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
@@ -103,6 +108,31 @@ class Eagle3Net(nn.Module):
     def logits(self, g: Tensor) -> Tensor:
         """Own norm and head: [N, D] -> [N, V']."""
         return self.lm_head(self.norm(g))  # type: ignore[no-any-return]
+
+    @property
+    def shape(self) -> ModelConfig:
+        """Of its layers."""
+        return self.config.layers
+
+    def native_parts(self, target: NativeDecoder) -> NativeParts:
+        """The same for the kernels."""
+        config, first = self.config, self.first
+        tap_norms = None
+        if self.input_norm is not None:
+            tap_norms = norm_of(self.input_norm).view(len(config.taps), -1)
+        elif self.fc_norm is not None:
+            tap_norms = torch.stack([norm_of(norm) for norm in self.fc_norm])
+        entrance = Entrance(
+            num_taps=len(config.taps), tap_width=config.target_hidden_size, tap_eps=self.shape.norm_eps,
+            tap_norms=tap_norms, one_tap_norm=self.input_norm is not None, fusion=weight_of(self.fc),
+            token_norm=norm_of(first.attn_norm), feature_norm=norm_of(first.hidden_norm),
+            origin=Origin.NORMED_FEATURE if first.normed else Origin.FEATURE, norms_carried=config.norm_output,
+        )  # fmt: skip
+        layers = [replace(parts_of(first), attn_norm=None), *map(parts_of, blocks_of(self.others))]
+        return NativeParts(
+            layers=layers, rope=self.rope, entrance=entrance, norm=self.norm, head=self.lm_head,
+            embedding=self.embedding,
+        )  # fmt: skip
 
 
 def entries_of(config: Eagle3Config) -> Iterable[Entry]:

@@ -22,13 +22,16 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.drafters.shared.features.network import Embed, FeatureForm
+from outdraft.drafters.shared.features.parts import NativeParts
+from outdraft.kernels.decoder.guesser import Entrance, Origin
 from outdraft.models.base import Decoder
-from outdraft.models.block import Block
+from outdraft.models.block import Block, blocks_of
 from outdraft.models.config import ModelConfig
 from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.llama import layer_entries
 from outdraft.models.load import ARCHITECTURES, find_architecture, read_json
 from outdraft.models.naming import Entry
+from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.models.port import TargetFacts, TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
@@ -123,6 +126,22 @@ class MtpNet(nn.Module):
     def logits(self, g: Tensor) -> Tensor:
         """Own norm, the target's head: [N, D] -> [N, V]."""
         return self._target_head(self.norm(g))
+
+    @property
+    def shape(self) -> ModelConfig:
+        """Of its layers."""
+        return self.config.layers
+
+    def native_parts(self, target: NativeDecoder) -> NativeParts:
+        """The same for the kernels."""
+        entrance = Entrance(
+            num_taps=1, tap_width=self.shape.hidden_size, tap_eps=target.config.norm_eps,
+            tap_norms=norm_of(target.final_norm), token_norm=norm_of(self.pre_fc_norm_embedding),
+            feature_norm=norm_of(self.pre_fc_norm_hidden), join=weight_of(self.fc), origin=Origin.ZERO,
+            norms_carried=True,
+        )  # fmt: skip
+        layers = [parts_of(layer) for layer in blocks_of(self.layers)]
+        return NativeParts(layers=layers, rope=self.rope, entrance=entrance, norm=self.norm)
 
 
 def entries_of(config: MtpConfig) -> Iterable[Entry]:

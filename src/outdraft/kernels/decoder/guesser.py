@@ -3,8 +3,8 @@
     token -> [entrance] -> layers -> state -> [exit] -> norm -> head -> logits -> next token
 
 A target and a draft model have neither entrance nor exit; a network on another model's features has an entrance, and
-that model's head or one of its own; a model that leaves its own layers early has an exit. Data in: rows and where they stand in their
-caches; data out: states, logits, chosen tokens and the distributions that they were drawn from.
+that model's head or one of its own; a model that leaves its own layers early has an exit. Data in: rows and where they
+stand in their caches; data out: states, logits, chosen tokens and the distributions that they were drawn from.
 """
 
 import ctypes

@@ -102,8 +102,14 @@ class Stack:
             )
         )
 
-    def set_head(self, head: Weight, final_norm: Tensor) -> None:
+    def set_head(self, head: Weight, final_norm: Tensor | None) -> None:
+        """`final_norm`: None for a head that is never asked to norm."""
         check(self._native.od_model_set_head(self.handle, ctypes.byref(head.describe()), pointer(final_norm)))
+
+    def read_head(self) -> Tensor | None:
+        """The head's matrix [V, D] bf16 as it was packed; None where it was rounded to integers or has a bias."""
+        out = torch.empty(self.shape.vocab, self.shape.hidden, dtype=torch.bfloat16)
+        return out if self._native.od_model_read_head(self.handle, out.data_ptr()) else None
 
     def unit_bytes(self, unit: int) -> int:
         """The size of a unit as one block of bytes. Unit i is layer i, the one behind the last layer is the head."""

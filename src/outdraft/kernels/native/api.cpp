@@ -69,6 +69,16 @@ OD_API Model* od_model_set_head(Model* model, const od_linear* head, const float
     });
 }
 
+// The head's matrix as it was before it was packed, [vocab, hidden] bf16; null where it holds integers or has a bias.
+OD_API Model* od_model_read_head(Model* model, std::uint16_t* out) {
+    return alone(model, [&] {
+        require_weights(model->head, "of the head");
+        if (model->head.qkv.kind != Kind::bf16 || model->head.qkv.bias)
+            throw std::runtime_error("the head is no matrix of bf16 alone");
+        unpack_bf16(model->head.qkv, out);
+    });
+}
+
 // What the products of a pass read: the layers' and the head's packed weights.
 OD_API std::int64_t od_model_bytes(Model* model) {
     std::lock_guard<std::mutex> lock(model->one_pass);

@@ -36,6 +36,16 @@ Matrix pack_bf16(const std::uint16_t* weight, int num_out, int num_in) {
     return m;
 }
 
+void unpack_bf16(const Matrix& matrix, std::uint16_t* weight) {
+    const int num_in = matrix.num_in;
+    const auto* from = reinterpret_cast<const std::uint16_t*>(matrix.data.get());
+    for (int n = 0; n < matrix.num_out; n++) {
+        const std::uint16_t* block = from + std::size_t(n / kBlock) * kBlock * num_in;
+        for (int k = 0; k < num_in; k++)
+            weight[std::size_t(n) * num_in + k] = block[std::size_t(k / 2) * 2 * kBlock + (n % kBlock) * 2 + k % 2];
+    }
+}
+
 Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, int num_in) {
     Matrix m;
     m.kind = Kind::int8, m.num_out = num_out, m.num_in = num_in;

@@ -25,15 +25,18 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.features.native import pack_network
 from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.drafters.shared.features.options import FeatureOptions
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
 from outdraft.drafters.shared.networks.exact import make_exact
 from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
 from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Shape, Tree
+from outdraft.models.native import can_pack
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 from outdraft.weights.pickled import PICKLED
@@ -115,12 +118,23 @@ class FeatureDrafter:
 def draft_with(
     net: FeatureNet, options: FeatureOptions, port: TargetPort, *, shape: Shape | None = None
 ) -> FeatureDrafter:
-    """A drafter whose network runs through PyTorch. `shape`: of its trees; None: the dynamic one."""
+    """A drafter over the network: on the native kernels where they run the target and know its layers, else through
+    PyTorch. `shape`: of its trees; None: the dynamic one.
+    """
     assert isinstance(net, nn.Module)
-    weights = module_weights(net, native=False)
-    make_exact(net)
-    net.exact = True
-    return FeatureDrafter(options, Pairs(net, port, max_len=port.facts.max_len), (weights,), shape=shape)
+    target = port.layers.native
+    if target is not None and not can_pack(net.shape, target.dtype, target.device):
+        target = None
+    grid = grid_of(options.quantization, auto="none" if target is None else "int4")
+    if grid is not None:
+        round_linears(net, grid)
+    weights = module_weights(net, native=target is not None, grid=grid)
+    if target is None:
+        make_exact(net)
+        net.exact, native = True, None
+    else:
+        native = pack_network(net, target, grid)
+    return FeatureDrafter(options, Pairs(net, port, max_len=port.facts.max_len, native=native), (weights,), shape=shape)
 
 
 def chosen_model(options: FeatureOptions, kind: str) -> Path:

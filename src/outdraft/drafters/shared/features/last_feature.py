@@ -21,14 +21,17 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.drafters.shared.features.network import Embed, FeatureForm
+from outdraft.drafters.shared.features.parts import NativeParts
+from outdraft.kernels.decoder.guesser import Entrance, Origin
 from outdraft.models.base import Decoder
-from outdraft.models.block import Block, embedding_rows
+from outdraft.models.block import Block, blocks_of, embedding_rows
 from outdraft.models.config import ModelConfig
 from outdraft.models.fields import Fields
 from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.llama import layer_entries
 from outdraft.models.load import ARCHITECTURES, find_architecture, read_json
 from outdraft.models.naming import Entry
+from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.models.port import TargetFacts, TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
@@ -120,6 +123,20 @@ class LastFeatureNet(nn.Module):
     def logits(self, g: Tensor) -> Tensor:
         """The target's head alone: [N, D] -> [N, V]."""
         return self._target_head(g)
+
+    @property
+    def shape(self) -> ModelConfig:
+        """Of its layers."""
+        return self.config.layers
+
+    def native_parts(self, target: NativeDecoder) -> NativeParts:
+        """The same for the kernels."""
+        entrance = Entrance(
+            num_taps=1, tap_width=self.shape.hidden_size, tap_eps=target.config.norm_eps,
+            tap_norms=norm_of(target.final_norm), join=weight_of(self.fc), origin=Origin.ZERO,
+        )  # fmt: skip
+        layers = [parts_of(layer) for layer in blocks_of(self.layers)]
+        return NativeParts(layers=layers, rope=self.rope, entrance=entrance, embedding=self.embedding)
 
 
 def entries_of(config: LastFeatureConfig) -> Iterable[Entry]:

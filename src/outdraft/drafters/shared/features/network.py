@@ -16,6 +16,9 @@ from typing import Protocol
 
 from torch import Tensor
 
+from outdraft.drafters.shared.features.parts import NativeParts
+from outdraft.models.config import ModelConfig
+from outdraft.models.native import NativeDecoder
 from outdraft.nn.context import AttentionContext
 
 Embed = Callable[[Tensor, Tensor], Tensor]  # ids [N], their positions [N] -> [N, D]
@@ -42,6 +45,11 @@ class FeatureNet(Protocol):
         ...
 
     @property
+    def shape(self) -> ModelConfig:
+        """Of its layers."""
+        ...
+
+    @property
     def embed(self) -> Embed | None:
         """Its own token embeddings; None: the target's."""
         ...
@@ -65,6 +73,10 @@ class FeatureNet(Protocol):
 
     def logits(self, g: Tensor) -> Tensor:
         """Outputs [N, D] -> [N, V], or [N, V'] of its own vocabulary."""
+        ...
+
+    def native_parts(self, target: NativeDecoder) -> NativeParts:
+        """The same network for the kernels, as its weights are now."""
         ...
 
 

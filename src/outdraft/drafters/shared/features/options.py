@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
+from outdraft.core.options import RoundedOptions
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FeatureOptions(DrawOptions):
+class FeatureOptions(DrawOptions, RoundedOptions):
     """Which network, which shape. Raises `ConfigError` naming what is out of range."""
 
     model: str | None = None  # directory or hub name of the network, which belongs to one target; there is no default
@@ -18,4 +19,5 @@ class FeatureOptions(DrawOptions):
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)
+        RoundedOptions.__post_init__(self)
         check_range(self, "width", "nodes", least=1, most=MOST_NODES)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError
 from outdraft.core.options import RoundedOptions
@@ -16,6 +16,8 @@ from outdraft.drafters.shared.networks.rounding import is_ours, rounding_of
 from outdraft.models.load import load_network
 from outdraft.models.network import Network
 from outdraft.models.port import TargetPort
+from outdraft.nn.quant.config import QuantConfig
+from outdraft.nn.quant.linear import QuantLinear
 from outdraft.weights.hub import resolve
 
 
@@ -57,14 +59,17 @@ def weights_of(network: Network) -> Weights:
     )
 
 
-def module_weights(module: nn.Module, *, native: bool) -> Weights:
-    """The same of a head that is not a whole network."""
-    numbers = list(module.parameters())
+def module_weights(module: nn.Module, *, native: bool, grid: QuantConfig | None = None) -> Weights:
+    """The same of a head that is not a whole network. `grid`: what its maps were rounded to when it was loaded."""
+    numbers: list[Tensor] = list(module.parameters())
+    maps = [one for one in module.modules() if isinstance(one, QuantLinear)]
+    numbers += [integers for one in maps for integers in (one.qweight, one.scales)]
     return Weights(
         kernels="native" if native else "pytorch",
-        variant="",
-        bits=8 * numbers[0].element_size(),
+        variant="" if grid is None else grid.variant,
+        bits=8 * numbers[0].element_size() if grid is None else grid.bits,
         pass_bytes=sum(one.numel() * one.element_size() for one in numbers),
+        rounded_at_load=grid is not None,
     )
 
 

@@ -5,10 +5,16 @@ less time there for hardly fewer tokens a pass, at 1.6 and at 28 million paramet
 some of the tokens (docs/quantization.md). Through PyTorch rounding saves nothing.
 """
 
+import torch
+from torch import nn
+
+from outdraft.core.options import Quantization
 from outdraft.models.base import Decoder
 from outdraft.models.load import Rounding
 from outdraft.models.native import can_pack
+from outdraft.nn.linear import Linear
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.nn.quant.linear import QuantLinear
 
 _GRIDS = {
     "int8": QuantConfig(bits=8, keep=()),
@@ -18,9 +24,41 @@ _GRIDS = {
 }
 
 
+@torch.no_grad()
+def round_linears(module: nn.Module, config: QuantConfig) -> None:
+    """Put integers in place of every linear map of the module that the rounding covers.
+
+    Raises `ConfigError` naming a map whose inputs do not come in groups.
+    """
+    for path, linear in list(module.named_modules()):
+        if isinstance(linear, Linear) and config.covers(path):
+            parent, _, name = path.rpartition(".")
+            setattr(module.get_submodule(parent), name, rounded(linear, config, path))
+
+
+@torch.no_grad()
+def rounded(linear: Linear, config: QuantConfig, name: str) -> QuantLinear:
+    """The nearest map of integers to this one, called `name`."""
+    num_out, num_in = linear.shape
+    bias = linear.bias
+    small = QuantLinear(
+        num_in, num_out, bias is not None, linear.dtype, linear.device, bits=config.bits_at(name),
+        group_size=config.group_size, name=name,
+    )  # fmt: skip
+    small.round(linear.weight)
+    if bias is not None and small.bias is not None:
+        small.bias.copy_(bias)
+    return small.requires_grad_(False)
+
+
 def is_ours(config: QuantConfig | None) -> bool:
     """Whether this very rounding was chosen here, not read from the model's files."""
     return any(config is grid for grid in _GRIDS.values())
+
+
+def grid_of(quantization: str, *, auto: Quantization) -> QuantConfig | None:
+    """The rounding of this name; "auto" is that of the name `auto`. None: nothing is rounded."""
+    return _GRIDS.get(auto if quantization == "auto" else quantization)
 
 
 def rounding_of(quantization: str) -> Rounding:
