@@ -110,7 +110,7 @@ class EagleNet(nn.Module):
 
     def fuse(self, taps: Sequence[Tensor]) -> Tensor:
         """The target's hidden states, one [N, D] a tap -> features [N, D]."""
-        own = self.fusion.weight.dtype  # native kernels hand over float32
+        own = self.fusion.dtype  # native kernels hand over float32
         normed = [norm(tap.to(own)) for norm, tap in zip(self.tap_norms, taps, strict=True)]
         fused: Tensor = self.fusion(torch.cat(normed, -1))
         return fused

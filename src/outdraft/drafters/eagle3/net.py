@@ -84,7 +84,7 @@ class Eagle3Net(nn.Module):
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:
         """The target's states, one [N, Dt] a tap -> features [N, D]."""
-        told = [tap.to(self.fc.weight.dtype) for tap in taps]  # native kernels hand over float32
+        told = [tap.to(self.fc.dtype) for tap in taps]  # native kernels hand over float32
         if self.fc_norm is not None:
             told = [norm(tap) for norm, tap in zip(self.fc_norm, told, strict=True)]
         beside = torch.cat(told, -1)

@@ -108,7 +108,7 @@ class MtpNet(nn.Module):
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:
         """The target's last states [N, D], normed as its head reads them."""
-        return self._target_norm(taps[0]).to(self.fc.weight.dtype)
+        return self._target_norm(taps[0]).to(self.fc.dtype)
 
     def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
