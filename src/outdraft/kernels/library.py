@@ -126,7 +126,7 @@ _SIGNATURES = {
     "od_guesser_new": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_float, c_int]),
     "od_guesser_free": (None, [c_void_p]),
     "od_guesser_set_entrance": (c_void_p, [c_void_p, POINTER(CEntrance)]),
-    "od_guesser_set_ids": (c_void_p, [c_void_p, POINTER(c_int32), c_int, c_int]),
+    "od_guesser_set_ids": (c_void_p, [c_void_p, c_void_p, c_int, c_int]),
     "od_guesser_set_exit": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
     "od_guesser_feed": (c_void_p, [c_void_p, POINTER(CFeed)]),
     "od_guesser_chain": (c_void_p, [c_void_p, POINTER(CFeed), POINTER(CGuessChain)]),

@@ -122,12 +122,12 @@ class Guesser:
         norm: Tensor | None = None,
         eps: float = 0.0,
         bare_head: bool = False,
-        ids: Seq[int] | None = None,
+        ids: Tensor | None = None,
         num_ids: int = 0,
         entrance: Entrance | None = None,
         exit: Residual | None = None,
     ) -> None:
-        """embedding [V, D] bf16."""
+        """embedding [V, D] bf16; ids [V']."""
         self._native = require_library()
         self._kept = (body, head, embedding)  # the library points at them
         self._num_layers = num_layers
@@ -139,7 +139,8 @@ class Guesser:
             )
         )
         if ids is not None:
-            check(self._native.od_guesser_set_ids(self._handle, ints(ids), len(ids), num_ids))
+            known = ids.int().contiguous()
+            check(self._native.od_guesser_set_ids(self._handle, known.data_ptr(), len(known), num_ids))
         if entrance is not None:
             check(self._native.od_guesser_set_entrance(self._handle, ctypes.byref(entrance.describe())))
         if exit is not None:

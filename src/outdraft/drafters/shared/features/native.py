@@ -45,7 +45,7 @@ def pack_network(net: FeatureNet, target: NativeDecoder, grid: QuantConfig | Non
         norm=None if parts.norm is None else norm_of(parts.norm),
         eps=config.norm_eps,
         bare_head=parts.norm is None,
-        ids=None if net.vocab is None else net.vocab.tolist(),
+        ids=net.vocab,
         num_ids=target.config.vocab_size,
         entrance=parts.entrance,
     )
