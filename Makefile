@@ -15,7 +15,7 @@ PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --dist workste
 # A build of our own package is pinned too.
 export PIP_CONSTRAINT := $(CURDIR)/constraints.txt
 
-.PHONY: help venv demo test lint check sanitize format docs-cli clean
+.PHONY: help venv demo test lint check sanitize format docs docs-cli wheel clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' Makefile | expand -t 12
@@ -43,6 +43,13 @@ format: $(VENV)/.dev  ## rewrite the source in the house style
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
+docs: $(VENV)/.docs  ## the documentation site in build/site, with an API reference and search; fails on a warning
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict
+
+wheel: $(BIN)/python  ## a wheel of this platform for every Python 3, and a source distribution, in dist
+	$(BIN)/python -m pip install --disable-pip-version-check -q build
+	$(BIN)/python -m build
+
 docs-cli: $(VENV)/.dev  ## rewrite docs/cli.md from the options, and the README's table from the catalogue
 	$(BIN)/python tests/test_readme.py
 	NO_COLOR=1 COLUMNS=100 $(BIN)/python -m outdraft.cli.docs > docs/cli.md
@@ -65,4 +72,9 @@ $(VENV)/.runtime: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	@echo "installing outdraft and its development tools into $(VENV) (once; torch is the large part)"
 	$(PIP_INSTALL) -e '.[dev]'
+	@touch $@ $(VENV)/.runtime
+
+$(VENV)/.docs: pyproject.toml constraints.txt | $(BIN)/python
+	@echo "installing outdraft and mkdocs into $(VENV) (once)"
+	$(PIP_INSTALL) -e '.[docs]'
 	@touch $@ $(VENV)/.runtime

@@ -37,35 +37,41 @@ class LLM:
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
         drafter: the method that drafts (`outdraft methods` lists them); by default none: plain decoding.
-            `drafter_options` are its options.
-        verifier: which rule judges. "auto", the default: the target's own keyed draw where a request names a seed (the
-            text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
-        policy, num_speculative_tokens: how much to guess (docs/policies.md). Default: "auto", by measured cost and
-            acceptance; with a num_speculative_tokens and no policy "fixed", so many in every round. With another policy
-            num_speculative_tokens is the deepest guess.
-        recipe: all of these by a paper's name, or a TOML file of yours; excludes `drafter`, whatever else is given
+        drafter_options: the drafter's options, by name.
+        verifier: the acceptance rule. "auto", the default: the target's own keyed draw where a request names a seed
+            (the text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
+        verifier_options: the rule's options.
+        policy: how much to guess (docs/policies.md). "auto", the default, decides by measured cost and acceptance;
+            where only num_speculative_tokens is given it is "fixed".
+        policy_options: the policy's options.
+        num_speculative_tokens: draft tokens of every round; with a policy, the most that it may ask for.
+        recipe: all of these by a paper's name, or a TOML file of yours; excludes `drafter`, and whatever else is given
             beside it overrides the recipe's.
         speculative_config: the same in vLLM's words; excludes `drafter`.
-        draft_model: a draft model's directory; short for drafter="draft_model" with that model. Beside a recipe: what
-            fills its role of this name.
-        head, datastore: what fills a recipe's roles of these names (docs/recipes.md). A role that nobody fills is
-            filled by the model's own `companions.json`, if there is one.
-        speculative_model: the same in vLLM's older words; "[ngram]" names a drafter.
-        exact: rows are computed so that a token's logits do not depend on the pass it was scored in. Greedy and seeded
-            text is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
+        draft_model: a draft model's directory; short for drafter="draft_model" with that model. Beside a recipe: the
+            draft model that the recipe needs.
+        head: beside a recipe, the trained head that it needs (docs/recipes.md). What a recipe needs and is not given is
+            taken from the model's own `companions.json`, if there is one.
+        datastore: beside a recipe, the datastore that it needs.
+        speculative_model: `draft_model` in vLLM's older words; "[ngram]" names a drafter.
+        dtype: number format of the weights: "auto" (as stored), "float32", "bfloat16", "float16".
+        device: "cpu", "cuda", "cuda:1", ...
+        exact: compute rows so that a token's logits do not depend on the pass it was scored in. Greedy and seeded text
+            is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
         guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
             is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
         enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
         max_model_len: a shorter context than the model's own.
-        kv_cache: where keys and values lie. "static": a block for each sequence; "paged": one pool of pages for all.
+        max_num_seqs: the most requests that are decoded together.
+        weights_memory: the most memory for the target's weights ("512MiB", or bytes); layers that do not fit are read
+            from disk in every pass, the text is the same (docs/streaming.md). None: all weights are held.
+        kv_cache: layout of the key/value cache. "static": a block for each sequence; "paged": one pool of pages.
         kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, another distribution than the
             model's own: `config["variant"]` says so.
         precision: of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the same text.
             "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of these that
             leaves memory free, chosen when a request is admitted and never changed within it. Results name their
             `variant`.
-        weights_memory: at most so much memory for the target's weights ("512MiB", or bytes); layers that do not fit are
-            read from disk in every pass, the text is the same (docs/streaming.md). None: all weights are held.
         precision_options: of "elastic": `min_free` and `margin`, shares of all memory.
 
     Raises:
