@@ -11,8 +11,7 @@ from outdraft.drafters.amphista.net import load_amphista
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.heads.independent import independent
-from outdraft.drafters.shared.networks.exact import make_exact
-from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
@@ -25,7 +24,7 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     net = load_amphista(resolve(options.model), facts.dtype, facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="Amphista heads")
     net.projections.borrow(port)
-    make_exact(net)
+    weights = prepare(net, port, options.quantization)
     net.slots.exact = True
     count = net.config.num_heads
 
@@ -33,4 +32,4 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
         return net.logits(slots.view(len(slots), count, -1)[:, head], head)
 
     states = states_of(net.config, port, net.stem, lambda g: net.slots(g).flatten(1))
-    return HeadDrafter(options, net.config, independent(say), states, (module_weights(net, native=False),))
+    return HeadDrafter(options, net.config, independent(say), states, (weights,))

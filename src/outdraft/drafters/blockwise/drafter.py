@@ -12,8 +12,7 @@ from outdraft.drafters.blockwise.net import load_blockwise
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.heads.independent import independent
-from outdraft.drafters.shared.networks.exact import make_exact
-from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
@@ -26,10 +25,9 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     net = load_blockwise(resolve(options.model), facts.dtype, facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="blockwise layers")
     net.projections.borrow(port)
-    make_exact(net)
+    weights = prepare(net, port, options.quantization)
 
     def say(states: Tensor, head: int) -> Tensor:
         return net.logits(net.states(states, head), head)
 
-    weights = (module_weights(net, native=False),)
-    return HeadDrafter(options, net.config, independent(say), states_of(net.config, port), weights)
+    return HeadDrafter(options, net.config, independent(say), states_of(net.config, port), (weights,))

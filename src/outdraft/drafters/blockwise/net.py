@@ -46,7 +46,7 @@ class BlockwiseNet(nn.Module):
 
     def states(self, h: Tensor, head: int) -> Tensor:
         """The target's normed last states [N, D] -> what its head reads [N, D]."""
-        own = h.to(cast(Linear, self.up[head]).weight.dtype)
+        own = h.to(cast(Linear, self.up[head]).dtype)
         out: Tensor = own + self.down[head](rowwise(F.relu, self.up[head](own)))
         return out
 

@@ -13,22 +13,23 @@ import torch
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import ConfigError, NumericsError
+from outdraft.core.options import RoundedOptions
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
+from outdraft.core.weights import Weights
 from outdraft.drafters.ctc.collapse import Trie, collapse, likeliest, trie_of
 from outdraft.drafters.ctc.net import CtcNet, load_ctc
 from outdraft.drafters.shared.heads.drafter import states_of
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
-from outdraft.drafters.shared.networks.exact import make_exact
-from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CtcOptions:
+class CtcOptions(RoundedOptions):
     """Which network, how many candidates. Raises `ConfigError` naming what is out of range."""
 
     model: str | None = None  # directory or hub name of the network, which belongs to one target; there is no default
@@ -38,6 +39,7 @@ class CtcOptions:
     confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
 
     def __post_init__(self) -> None:
+        RoundedOptions.__post_init__(self)
         check_range(self, "width", "beams", "nodes", least=1, most=MOST_NODES)
         check_range(self, "confidence_threshold", least=0, most=1)
 
@@ -45,9 +47,9 @@ class CtcOptions:
 class CtcDrafter:
     """One pass of the network a round, whatever the depth."""
 
-    def __init__(self, options: CtcOptions, net: CtcNet, port: TargetPort) -> None:
+    def __init__(self, options: CtcOptions, net: CtcNet, port: TargetPort, weights: Weights) -> None:
         self.needs = Needs(taps=(net.config.tap,))
-        self.traits = Traits(weights=(module_weights(net, native=False),))
+        self.traits = Traits(weights=(weights,))
         self._options, self._net = options, net
         self._states = states_of(net.config, port, net.stem, lambda g: net.slots(g).flatten(1))
 
@@ -130,6 +132,6 @@ def build(options: CtcOptions, port: TargetPort) -> CtcDrafter:
     facts = port.facts
     net = load_ctc(resolve(options.model), facts.dtype, facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="a CTC network")
-    make_exact(net)
+    weights = prepare(net, port, options.quantization)
     net.slots.exact = True
-    return CtcDrafter(options, net, port)
+    return CtcDrafter(options, net, port, weights)

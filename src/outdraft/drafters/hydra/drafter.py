@@ -13,8 +13,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.hydra.formats import FILES, load
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, embedded_paths, states_of
-from outdraft.drafters.shared.networks.exact import make_exact
-from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
@@ -25,12 +24,10 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
         raise ConfigError("hydra needs the heads of its target: model=DIR, made by `outdraft train hydra`")
     net = load(resolve(options.model, also=FILES), port, port.facts.dtype)
     net.projections.borrow(port)
-    make_exact(net)
+    weights = prepare(net, port, options.quantization)
 
     def ask(states: Tensor, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
         """The head behind each path, which reads the embeddings of all of it."""
         return net.logits(net.states(states, embedded_paths(port, seqs, paths)), len(paths[0]) - 1)
 
-    return HeadDrafter(
-        options, net.config, ask, states_of(net.config, port, net.stem), (module_weights(net, native=False),)
-    )
+    return HeadDrafter(options, net.config, ask, states_of(net.config, port, net.stem), (weights,))

@@ -65,7 +65,7 @@ class HydraNet(nn.Module):
         """
         head = len(embeds) - 1
         mixer = cast(Linear, self.mixers[head])
-        own = h.to(mixer.weight.dtype)
+        own = h.to(mixer.dtype)
         known = torch.cat([own, *(one.to(own.dtype) for one in embeds)], -1)
         straight = self.bypasses[head](known) if self.config.bypass else own
         out: Tensor = self.layers[head](straight + rowwise(F.silu, mixer(known)))

@@ -11,8 +11,7 @@ from outdraft.drafters.medusa.formats import FILES, load
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.heads.independent import independent
-from outdraft.drafters.shared.networks.exact import make_exact
-from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
@@ -23,11 +22,9 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
         raise ConfigError("medusa needs the heads of its target: model=DIR, made by `outdraft train medusa`")
     net = load(resolve(options.model, also=FILES), port, port.facts.dtype)
     net.projections.borrow(port)
-    make_exact(net)
+    weights = prepare(net, port, options.quantization)
 
     def say(states: Tensor, head: int) -> Tensor:
         return net.logits(net.states(states, head), head)
 
-    return HeadDrafter(
-        options, net.config, independent(say), states_of(net.config, port), (module_weights(net, native=False),)
-    )
+    return HeadDrafter(options, net.config, independent(say), states_of(net.config, port), (weights,))

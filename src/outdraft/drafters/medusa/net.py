@@ -36,14 +36,15 @@ class MedusaNet(nn.Module):
     ) -> None:
         super().__init__()
         place = torch.device(device or "cpu")
-        self.config = config
+        self.config, self._dtype = config, dtype
         width = config.hidden_size
         self.layers = nn.ModuleList(residuals(config.num_layers, width, dtype, place) for _ in range(config.num_heads))
         self.projections = Projections(config, config.num_heads, dtype, place)
 
     def states(self, h: Tensor, head: int) -> Tensor:
         """The target's normed last states [N, D] -> what projection `head` reads [N, D]."""
-        x: Tensor = self.layers[head](h.to(next(self.parameters()).dtype))
+        own = next((one.dtype for one in self.parameters()), self._dtype)  # packed for drafting it has none
+        x: Tensor = self.layers[head](h.to(own))
         return x
 
     def logits(self, states: Tensor, head: int) -> Tensor:

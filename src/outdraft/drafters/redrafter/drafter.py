@@ -13,8 +13,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.redrafter.net import load_redrafter
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, embedded_paths, states_of
-from outdraft.drafters.shared.networks.exact import make_exact
-from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
@@ -27,11 +26,10 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     net = load_redrafter(resolve(options.model), facts.dtype, facts.device)
     net.config.require(facts.num_layers, facts.hidden_size, facts.vocab_size, whose="a ReDrafter head")
     net.projections.borrow(port)
-    make_exact(net)
+    weights = prepare(net, port, options.quantization)
 
     def ask(states: Tensor, seqs: Seq[Sequence], paths: Seq[list[int]]) -> Tensor:
         """The recurrence over each path's tokens, from the beginning: a few small products."""
         return net.logits(net.states(states, embedded_paths(port, seqs, paths)))
 
-    weights = (module_weights(net, native=False),)
-    return HeadDrafter(options, net.config, ask, states_of(net.config, port), weights)
+    return HeadDrafter(options, net.config, ask, states_of(net.config, port), (weights,))

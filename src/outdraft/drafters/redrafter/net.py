@@ -49,12 +49,12 @@ class ReDrafterNet(nn.Module):
 
     def step(self, s: Tensor, embeds: Tensor) -> Tensor:
         """The state [N, D] after one more token, whose embeddings are [N, D]."""
-        own = self.state.weight.dtype
+        own = self.state.dtype
         return rowwise(F.silu, self.state(s.to(own)) + self.token(embeds.to(own)))
 
     def mixed(self, h: Tensor, s: Tensor) -> Tensor:
         """What the projection reads: the target's last state, normed, and the recurrent one, [N, D] each -> [N, D]."""
-        h = h.to(self.mixer.weight.dtype)
+        h = h.to(self.mixer.dtype)
         out: Tensor = self.layers(h + rowwise(F.silu, self.mixer(torch.cat((h, s), -1))))
         return out
 

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from outdraft.core.errors import CapabilityError
+from outdraft.core.options import RoundedOptions
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.drafters.shared.choose import Sample
 from outdraft.drafters.shared.draw_options import DrawOptions
@@ -30,7 +31,7 @@ class HeadConfig:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class HeadOptions(DrawOptions):
+class HeadOptions(DrawOptions, RoundedOptions):
     """Which heads, which shape. Raises `ConfigError` naming what is out of range."""
 
     model: str | None = None  # directory or hub name of the heads, which belong to one target; there is no default
@@ -41,6 +42,7 @@ class HeadOptions(DrawOptions):
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)
+        RoundedOptions.__post_init__(self)
         check_range(self, "width", "nodes", least=1, most=MOST_NODES)
 
 

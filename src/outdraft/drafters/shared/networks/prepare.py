@@ -1,0 +1,38 @@
+"""A drafter's own network, made ready to draft beside its target.
+
+Where the native kernels run the target they compute the linear maps too, rounded to integers as the options say; else
+PyTorch does, as it is stored. Either way no row's bits depend on the rows beside it. Data in: a network as it was
+loaded; afterwards it can only be used for inference.
+"""
+
+from dataclasses import replace
+
+import torch
+from torch import nn
+
+from outdraft.core.weights import Weights
+from outdraft.drafters.shared.networks.exact import make_exact
+from outdraft.drafters.shared.networks.load_draft import module_weights
+from outdraft.drafters.shared.networks.rounding import grid_of, round_linears
+from outdraft.models.packed_map import pack_maps
+from outdraft.models.port import TargetPort
+
+
+def prepare(net: nn.Module, port: TargetPort, quantization: str) -> Weights:
+    """Round, pack and tell what came of it. "auto": bytes on the kernels; int4 leaves projections on 8 bits.
+
+    Raises `ConfigError` where a map's inputs do not come in groups.
+    """
+    target = port.layers.native
+    if target is not None and port.facts.dtype != torch.bfloat16:
+        target = None
+    grid = grid_of(quantization, auto="none" if target is None else "int8")
+    if grid is not None and grid.bits == 4:
+        grid = replace(grid, layer_bits=(("projections.*", 8),))
+    if grid is not None:
+        round_linears(net, grid)
+    weights = module_weights(net, native=target is not None, grid=grid)
+    if target is not None:
+        pack_maps(net, target)
+    make_exact(net)
+    return weights

@@ -1,0 +1,107 @@
+"""Heads beside a target on the native kernels: their maps are packed there, rounded or not, and say what PyTorch
+says."""
+
+import pytest
+import torch
+from contracts.sides import random_heads
+from contracts.test_native_drafters import PROMPTS, NativeSubject, first_guesses, small
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.params import SamplingParams
+from outdraft.core.registry import make_options
+from outdraft.engine.runner import Runner
+from outdraft.kernels.library import library
+from outdraft.models.native import NativeDecoder
+from outdraft.models.packed_map import PackedMap, pack_maps
+from outdraft.nn.linear import Linear
+from outdraft.testing.contract import CHECKS
+from outdraft.testing.spec_table import DrafterRow
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
+
+
+def heads(kind, **options):
+    """Random ones for the small target, in its type."""
+    made = random_heads(kind, **options)
+
+    def side(target, directory):
+        return made(small(target.config.vocab_size), directory)
+
+    return side
+
+
+ROWS = [
+    DrafterRow(drafter=kind, label=label, side=heads(kind), options=options)
+    for kind in ("medusa", "hydra", "amphista", "redrafter", "blockwise")
+    for label, options in (("chain", {"width": 1, "sample": "match"}), ("tree", {"width": 2, "sample": "match"}))
+] + [DrafterRow(drafter="ctc", side=heads("ctc"), options={"width": 2, "nodes": 8})]
+
+
+@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.name)
+def subject(request, tmp_path_factory):
+    return NativeSubject(request.param, tmp_path_factory.mktemp("side"))
+
+
+@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+def test_contract(subject, check):
+    check(subject)
+
+
+def rounded(subject, quantization):
+    """The same row, its weights rounded so."""
+    made = NativeSubject.__new__(NativeSubject)
+    made.__dict__ |= subject.__dict__
+    options = {**subject.row.side(subject.decoder, subject.directory), **subject.row.options}
+    made.options = make_options(subject.method, {**options, "quantization": quantization})
+    return made
+
+
+@pytest.mark.parametrize(("quantization", "most"), [("none", 0.05), ("int8", 0.06), ("int4", 0.08)])
+@pytest.mark.parametrize("params", [SamplingParams(), SamplingParams(temperature=0.8)], ids=["greedy", "sampled"])
+def test_guesses_are_pytorchs_and_do_not_depend_on_the_batch(subject, quantization, most, params):
+    one = rounded(subject, quantization)
+    found = first_guesses(one, PROMPTS, params)
+    for prompt, draft in zip(PROMPTS, found, strict=True):
+        (alone,) = first_guesses(one, [prompt], params)
+        assert torch.equal(alone.tokens, draft.tokens) and torch.equal(alone.parents, draft.parents)
+        assert alone.q is None or torch.equal(alone.q, draft.q)
+    wide = small(subject.vocab_size).float()
+    wide.set_exact(True)
+    exact = first_guesses(rounded(subject, quantization), PROMPTS, params, runner=Runner(wide))
+    for native, twin in zip(found, exact, strict=True):
+        assert native.num_nodes > 1
+        if native.q is not None:
+            same = 1
+            while same < min(native.num_nodes, twin.num_nodes) and native.tokens[same] == twin.tokens[same]:
+                same += 1
+            rows = same if "chain" in subject.row.label else 1  # a node's row tells of the same path only in a chain
+            rows = min(rows, len(native.q), len(twin.q))
+            off = (native.q[:rows] - twin.q[:rows]).abs().sum(-1) / 2
+            assert float(off.max()) < most
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_a_packed_map_is_the_map(bias, dtype):
+    target = NativeDecoder(small(61))
+    net = torch.nn.Sequential(Linear(64, 40, bias, dtype, torch.device("cpu")))
+    with torch.no_grad():
+        for parameter in net.parameters():
+            parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    x = torch.randn(3, 2, 64, generator=torch.Generator().manual_seed(2))[:, 1].to(dtype)  # not contiguous
+    if dtype == torch.float32:
+        net[0].weight.data = net[0].weight.data.bfloat16().float()
+    wanted = net(x.bfloat16().to(dtype))
+    if dtype == torch.float32:
+        net = net.bfloat16()
+    pack_maps(net, target)
+    assert isinstance(net[0], PackedMap)
+    found = net(x)
+    assert found.dtype == dtype and found.shape == (3, 40)
+    torch.testing.assert_close(found, wanted, atol=0.05, rtol=0.02)
+    assert torch.equal(net(x[1:2]), found[1:2])
+
+
+def test_a_rounding_that_is_not_known_is_an_error(subject):
+    with pytest.raises(ConfigError, match="quantization='int3'"):
+        make_options(subject.method, {"quantization": "int3"})
