@@ -19,9 +19,10 @@ import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import TARGET, Learner
+from outdraft.core.options import RoundedOptions
 from outdraft.core.params import SamplingParams
 from outdraft.core.paths import user_path
-from outdraft.core.registry import find_learner
+from outdraft.core.registry import find, find_learner
 from outdraft.engine.llm import LLM
 from outdraft.engine.writer import Result, all_whole
 from outdraft.models.load import load_model
@@ -101,16 +102,21 @@ def check_directory(
             f"{directory} learned from chats of another template than that of {target}: put the template back "
             "(tokenizer_config.json, chat_template.jinja), or train again"
         )
-    options = {"model": str(place), **method.drafts}
+    drafter = method.drafter or record.kind
+    options = {"model": str(place), **as_saved(drafter), **method.drafts}
     return [
         Checked(
             promise=one,
-            measured=measure(
-                method.drafter or record.kind, options, source, one.terms, dtype=dtype, device=device or "cpu"
-            ),
+            measured=measure(drafter, options, source, one.terms, dtype=dtype, device=device or "cpu"),
         )
         for one in record.promises
     ]
+
+
+def as_saved(drafter: str) -> dict[str, Any]:
+    """The drafter's options by which its weights are not rounded: a promise is of those that were trained."""
+    rounds = issubclass(find("drafter", drafter).options, RoundedOptions)
+    return {"quantization": "none"} if rounds else {}
 
 
 def promise(learner: Learner, teacher: Teacher, target: Path, terms: Terms, *, seed: int = 0) -> Walk:
