@@ -20,13 +20,17 @@ static inline void tile_bf16(const Matrix& m, int block, const Operand& x, int r
     f32x16 acc[R][4] = {};
     for (int k = 0; k < k_size; k += 2, w += 2 * kBlock) {
         for (int line = 0; line < 2 * kBlock; line += 32) __builtin_prefetch(w + kAhead / 2 + line);
+#pragma GCC unroll 16
         for (int r = 0; r < R; r++) {
             std::uint32_t pair;
             std::memcpy(&pair, x.half + std::size_t(row + r) * k_size + k, 4);
+#pragma GCC unroll 4
             for (int c = 0; c < 4; c++) acc[r][c] = dot_pair(acc[r][c], w + 32 * c, pair);
         }
     }
+#pragma GCC unroll 16  // sums that are told apart while it runs would lie in memory
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
         for (int c = 0; c < 4; c++) store(out + r * stride + 16 * c, acc[r][c]);
 }
 
@@ -51,7 +55,7 @@ static inline void tile_int8(const Matrix& m, int block, const Operand& x, int r
         }
     const float* scales = m.scales.get() + std::size_t(block) * kBlock;
     const std::int32_t* correction = m.correction.get() + std::size_t(block) * kBlock;
-#pragma GCC unroll 16  // sums that are told apart while it runs would lie in memory
+#pragma GCC unroll 16
     for (int r = 0; r < R; r++)
 #pragma GCC unroll 4
         for (int c = 0; c < 4; c++) {
