@@ -8,18 +8,15 @@
 
 namespace OD_ISA {
 
-// 32 inputs of a strip of 16 outputs: 8 words of 4 inputs each.
-template <bool Nibbles>
-static inline const std::uint8_t* read_group(const std::uint8_t* w, u8x64* words) {
-    if (!Nibbles) {
-        std::memcpy(words, w, 512);
-        return w + 512;
-    }
-    for (int j = 0; j < 4; j++, w += 64) {
-        u32x16 pair;
-        std::memcpy(&pair, w, 64);
-        words[j] = (u8x64)(pair & 0x0f0f0f0fu);
-        words[j + 4] = (u8x64)((pair >> 4) & 0x0f0f0f0fu);
+// Calls use(j, word) for the 8 words of 4 inputs each that 32 inputs of a strip of 16 outputs are; returns what follows.
+template <bool Nibbles, class Use>
+static inline const std::uint8_t* each_word(const std::uint8_t* w, Use use) {
+#pragma GCC unroll 8
+    for (int j = 0; j < (Nibbles ? 4 : 8); j++, w += 64) {
+        u32x16 word;
+        std::memcpy(&word, w, 64);
+        if (!Nibbles) use(j, (u8x64)word);
+        else use(j, (u8x64)(word & 0x0f0f0f0fu)), use(j + 4, (u8x64)((word >> 4) & 0x0f0f0f0fu));
     }
     return w;
 }
@@ -44,24 +41,42 @@ static inline void tile_strips(const Matrix& m, int first, const Operand& x, int
     f32x16 acc[R][S] = {};
     for (int g = 0; g < steps; g++)
         for (int c = 0; c < S; c++) {
+            const f32x16 scale = widen_half(scales[c] + 16 * g);
+            const auto add = [&](int r, i32x16 whole) {
+                acc[r][c] = fma(to_float(whole), scale * line_scales[std::size_t(r) * steps + g], acc[r][c]);
+            };
+            if constexpr (Parts == 1) {  // a row's sum is scaled while the next row's is made
+                for (int line = 0; line < (Nibbles ? 256 : 512); line += 64) __builtin_prefetch(w[c] + kAhead / S + line);
+                u8x64 words[8];
+                w[c] = each_word<Nibbles>(w[c], [&](int j, u8x64 word) { words[j] = word; });
+#pragma GCC unroll 16
+                for (int r = 0; r < R; r++) {
+                    const std::uint8_t* bytes = lines + std::size_t(r) * k_size + g * kGroup;
+                    i32x16 whole = set1(offsets[std::size_t(r) * steps + g]);
+#pragma GCC unroll 8
+                    for (int j = 0; j < 8; j++) whole = dot_bytes(whole, words[j], (i8x64)repeat_word(bytes + 4 * j));
+                    add(r, whole);
+                }
+                continue;
+            }
             i32x16 whole[R];
+#pragma GCC unroll 16
             for (int r = 0; r < R; r++) whole[r] = set1(offsets[std::size_t(r) * steps + g]);
             for (int part = 0; part < Parts; part++) {
                 for (int line = 0; line < (Nibbles ? 256 : 512); line += 64) __builtin_prefetch(w[c] + kAhead / S + line);
-                u8x64 words[8];
-                w[c] = read_group<Nibbles>(w[c], words);
+                const std::uint8_t* bytes = lines + (g * Parts + part) * kGroup;
+                w[c] = each_word<Nibbles>(w[c], [&](int j, u8x64 word) {
 #pragma GCC unroll 16
-                for (int r = 0; r < R; r++) {
-                    const std::uint8_t* bytes = lines + std::size_t(r) * k_size + (g * Parts + part) * kGroup;
-                    for (int j = 0; j < 8; j++) whole[r] = dot_bytes(whole[r], words[j], (i8x64)repeat_word(bytes + 4 * j));
-                }
+                    for (int r = 0; r < R; r++)
+                        whole[r] = dot_bytes(whole[r], word, (i8x64)repeat_word(bytes + std::size_t(r) * k_size + 4 * j));
+                });
             }
-            const f32x16 scale = widen_half(scales[c] + 16 * g);
 #pragma GCC unroll 16
-            for (int r = 0; r < R; r++)
-                acc[r][c] = fma(to_float(whole[r]), scale * line_scales[std::size_t(r) * steps + g], acc[r][c]);
+            for (int r = 0; r < R; r++) add(r, whole[r]);
         }
+#pragma GCC unroll 16
     for (int r = 0; r < R; r++)
+#pragma GCC unroll 4
         for (int c = 0; c < S; c++) store(out + r * stride + 16 * c, acc[r][c]);
 }
 

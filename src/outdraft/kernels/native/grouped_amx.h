@@ -40,12 +40,10 @@ private:
         std::uint8_t* to = bytes_[buffer];
         for (int part = 0; part < 4; part++, to += 512) {
             for (int line = 0; line < (Nibbles ? 256 : 512); line += 64) __builtin_prefetch(w_ + kSoon + line);
-            u8x64 words[8];
-            w_ = read_group<Nibbles>(w_, words);
-            for (int j = 0; j < 8; j++) {
-                const u8x64 plain = Nibbles ? words[j] - 8 : words[j] ^ 0x80;
+            w_ = each_word<Nibbles>(w_, [&](int j, u8x64 word) {
+                const u8x64 plain = Nibbles ? word - 8 : word ^ 0x80;
                 std::memcpy(to + 64 * j, &plain, 64);
-            }
+            });
         }
     }
 
