@@ -77,10 +77,10 @@ static inline void scale_bytes(const Matrix& m, int block, const Operand& x, int
 // One block of 64 outputs for up to 32 rows from `row` on -> sums [32, 64]; returns how many rows were done.
 template <bool Bytes>
 static inline int amx_block(const Matrix& m, int block, const Operand& x, int row, int left, float* sums) {
-    const std::size_t stride = std::size_t(m.num_in) * (Bytes ? 1 : 2);
+    const std::size_t stride = line_bytes(m), depth = std::size_t(m.num_in) * (Bytes ? 1 : 2);
     const std::uint8_t* lines = Bytes ? x.bytes : reinterpret_cast<const std::uint8_t*>(x.half);
-    const std::uint8_t* w = m.data.get() + std::size_t(block) * kBlock * stride;
-    const int steps = int(stride / 64), rows = left < 2 * kTileRows ? left : 2 * kTileRows;
+    const std::uint8_t* w = m.data.get() + std::size_t(block) * kBlock * depth;
+    const int steps = int(depth / 64), rows = left < 2 * kTileRows ? left : 2 * kTileRows;
     lines += row * stride;
     if (rows <= kTileRows) {
         multiply_tiles<Bytes, false>(lines, stride, w, steps);

@@ -32,10 +32,11 @@ constexpr int kTallGrouped = 2;
 template <bool Nibbles, int Parts, int R, int S>
 static inline void tile_strips(const Matrix& m, int first, const Operand& x, int row, float* out, std::size_t stride) {
     const int k_size = m.num_in, steps = k_size / (Parts * kGroup);
+    const std::size_t line = line_bytes(m);
     const std::uint8_t* w[S];
     const std::uint16_t* scales[S];
     for (int c = 0; c < S; c++) w[c] = m.strip(first + c), scales[c] = m.strip_scales(first + c);
-    const std::uint8_t* lines = x.bytes + std::size_t(row) * k_size;
+    const std::uint8_t* lines = x.bytes + row * line;
     const float* line_scales = x.scales + std::size_t(row) * steps;
     const std::int32_t* offsets = x.offsets + std::size_t(row) * steps;
     f32x16 acc[R][S] = {};
@@ -46,12 +47,12 @@ static inline void tile_strips(const Matrix& m, int first, const Operand& x, int
                 acc[r][c] = fma(to_float(whole), scale * line_scales[std::size_t(r) * steps + g], acc[r][c]);
             };
             if constexpr (Parts == 1) {  // a row's sum is scaled while the next row's is made
-                for (int line = 0; line < (Nibbles ? 256 : 512); line += 64) __builtin_prefetch(w[c] + kAhead / S + line);
+                for (int i = 0; i < (Nibbles ? 256 : 512); i += 64) __builtin_prefetch(w[c] + kAhead / S + i);
                 u8x64 words[8];
                 w[c] = each_word<Nibbles>(w[c], [&](int j, u8x64 word) { words[j] = word; });
 #pragma GCC unroll 16
                 for (int r = 0; r < R; r++) {
-                    const std::uint8_t* bytes = lines + std::size_t(r) * k_size + g * kGroup;
+                    const std::uint8_t* bytes = lines + r * line + g * kGroup;
                     i32x16 whole = set1(offsets[std::size_t(r) * steps + g]);
 #pragma GCC unroll 8
                     for (int j = 0; j < 8; j++) whole = dot_bytes(whole, words[j], (i8x64)repeat_word(bytes + 4 * j));
@@ -63,12 +64,12 @@ static inline void tile_strips(const Matrix& m, int first, const Operand& x, int
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++) whole[r] = set1(offsets[std::size_t(r) * steps + g]);
             for (int part = 0; part < Parts; part++) {
-                for (int line = 0; line < (Nibbles ? 256 : 512); line += 64) __builtin_prefetch(w[c] + kAhead / S + line);
+                for (int i = 0; i < (Nibbles ? 256 : 512); i += 64) __builtin_prefetch(w[c] + kAhead / S + i);
                 const std::uint8_t* bytes = lines + (g * Parts + part) * kGroup;
                 w[c] = each_word<Nibbles>(w[c], [&](int j, u8x64 word) {
 #pragma GCC unroll 16
                     for (int r = 0; r < R; r++)
-                        whole[r] = dot_bytes(whole[r], word, (i8x64)repeat_word(bytes + std::size_t(r) * k_size + 4 * j));
+                        whole[r] = dot_bytes(whole[r], word, (i8x64)repeat_word(bytes + r * line + 4 * j));
                 });
             }
 #pragma GCC unroll 16

@@ -20,14 +20,13 @@ template <bool Nibbles, bool Wide, int R>
 class StripProduct {
 public:
     StripProduct(const Matrix& m, int strip, const Operand& x, int row)
-        : k_size_(m.num_in), steps_(k_size_ / m.step), w_(m.strip(strip)), scales_(m.strip_scales(strip)),
-          lines_(x.bytes + std::size_t(row) * k_size_), line_scales_(x.scales + std::size_t(row) * steps_) {}
+        : apart_(line_bytes(m)), count_(m.num_in / kWideGroup), steps_(m.num_in / m.step), w_(m.strip(strip)), scales_(m.strip_scales(strip)),
+          lines_(x.bytes + row * line_bytes(m)), line_scales_(x.scales + std::size_t(row) * steps_) {}
 
     void run(float* out, std::size_t stride, int rows) {
-        const int count = k_size_ / kWideGroup;
-        for (int t = 0; t < count + 2; t++) {
-            if (t < count) open(t & 1);
-            if (t > 0 && t <= count) multiply(t - 1);
+        for (int t = 0; t < count_ + 2; t++) {
+            if (t < count_) open(t & 1);
+            if (t > 0 && t <= count_) multiply(t - 1);
             if (t > 1) add(t - 2);
         }
         for (int r = 0; r < rows; r++) store(out + r * stride, acc_[r]);
@@ -52,10 +51,10 @@ private:
         std::int32_t* to = sums_[t & 1];
         _tile_zero(0);
         if constexpr (Wide) {
-            _tile_loadd(4, x, k_size_);
+            _tile_loadd(4, x, apart_);
             _tile_loadd(6, w, 64);
             _tile_dpbssd(0, 4, 6);
-            _tile_loadd(5, x + 64, k_size_);
+            _tile_loadd(5, x + 64, apart_);
             _tile_loadd(7, w + 1024, 64);
             _tile_dpbssd(0, 5, 7);
             _tile_stored(0, to, 64);
@@ -65,7 +64,7 @@ private:
         _tile_zero(2);
         _tile_zero(3);
 #define OD_DOT(sum, a, b)                           \
-    _tile_loadd(a, x + sum * kGroup, k_size_);      \
+    _tile_loadd(a, x + sum * kGroup, apart_);       \
     _tile_loadd(b, w + sum * 512, 64);              \
     _tile_dpbssd(sum, a, b);
         OD_DOT(0, 4, 6)
@@ -89,7 +88,8 @@ private:
         }
     }
 
-    const int k_size_, steps_;
+    const std::size_t apart_;  // bytes between two rows of activations
+    const int count_, steps_;
     const std::uint8_t* w_;
     const std::uint16_t* scales_;
     const std::uint8_t* lines_;

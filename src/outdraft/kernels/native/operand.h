@@ -2,6 +2,7 @@
 #pragma once
 #include "packed.h"
 #include "simd.h"
+#include "workspace.h"
 
 namespace OD_ISA {
 
@@ -17,7 +18,14 @@ constexpr int kTall = 6;
 constexpr int kTall = 2;
 #endif
 
-// Activations of some rows in the form that one matrix wants; each part is [R, K] or [R, K / step].
+// Bytes from one row of activations to the next. Rows a power of two apart would share a few lines of the first cache.
+constexpr int kApart = 1024;
+static inline std::size_t line_bytes(const Matrix& m) {
+    const std::size_t bytes = std::size_t(m.num_in) * (m.kind == Kind::bf16 ? 2 : 1);
+    return bytes % kApart ? bytes : bytes + outdraft::kFill;
+}
+
+// Activations of some rows in the form that one matrix wants; parts are [R, line] or [R, K / step].
 struct Operand {
     bf16* half = nullptr;            // bf16
     std::uint8_t* bytes = nullptr;   // int8: x / scale + 128; int8g, int4: x / scale, signed
@@ -32,11 +40,12 @@ static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) 
     const Kind kind = m.kind;
     const int k_size = m.num_in;
     if (kind == Kind::bf16) {
-        for (int k = 0; k < k_size; k += 16) narrow(to.half + std::size_t(r) * k_size + k, load(x + k));
+        bf16* line = to.half + r * line_bytes(m) / 2;
+        for (int k = 0; k < k_size; k += 16) narrow(line + k, load(x + k));
         return;
     }
     const int span = kind == Kind::int8 ? k_size : m.step;
-    std::uint8_t* bytes = to.bytes + std::size_t(r) * k_size;
+    std::uint8_t* bytes = to.bytes + r * line_bytes(m);
     for (int first = 0; first < k_size; first += span) {
         f32x16 top = {};
         for (int k = first; k < first + span; k += 16) top = max(top, magnitude(load(x + k)));

@@ -4,6 +4,8 @@
 
 namespace outdraft {
 
+constexpr int kFill = 64;  // bytes at most that are left free between two rows of a product's activations
+
 struct Workspace {
     int rows = 0, line = 0, inputs = 0;
     Buffer<float> qkv, mixed, normed, wide, narrow, scales;
@@ -27,8 +29,8 @@ struct Workspace {
         wide = make_buffer<float>(n * 2 * shape.inner);
         narrow = make_buffer<float>(n * shape.hidden);
         const std::size_t whole = (n + 31) / 32 * 32;  // the matrix unit reads whole tiles
-        half = make_buffer<std::uint16_t>(whole * widest);
-        bytes = make_buffer<std::uint8_t>(whole * widest);
+        half = make_buffer<std::uint16_t>(whole * (widest + kFill / 2));
+        bytes = make_buffer<std::uint8_t>(whole * (widest + kFill));
         scales = make_buffer<float>(whole * (widest / kGroup + 1));
         offsets = make_buffer<std::int32_t>(whole * (widest / kGroup + 1));
     }
