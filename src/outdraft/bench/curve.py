@@ -2,7 +2,7 @@
 
 Rows of one pass share the reading of the weights, so a pass costs nearly the same until arithmetic, not memory, is the
 limit. Measured on the engine's own target, after a prompt; and beside it the roof: how fast this machine reads memory
-and how fast it multiplies matrices of this number format.
+and how fast it multiplies numbers of this format.
 """
 
 from collections.abc import Callable
@@ -21,6 +21,7 @@ from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.llm import LLM
+from outdraft.kernels.decoder.peak import dot_peak
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.native import NativeDecoder
 
@@ -41,7 +42,7 @@ class Curve:
     kv_bytes: int  # of one cached token
     flops: int  # of one row, attention to the past included
     bandwidth: float  # bytes a second that this machine reads
-    peak_flops: float  # operations a second in matrices of the model's number format
+    peak_flops: float  # operations a second in dot products of the model's number format
 
 
 def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: float = 6.0) -> Curve:
@@ -62,7 +63,7 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: 
         kv_bytes=2 * config.num_layers * config.num_kv_heads * config.head_dim * network.dtype.itemsize,
         flops=2 * multiplied + attention,
         bandwidth=bandwidth,
-        peak_flops=_peak_flops(runner.device, runner.dtype),
+        peak_flops=_peak_flops(llm),
     )
 
 
@@ -120,10 +121,15 @@ def _interleaved(works: Seq[Callable[[], object]], device: torch.device, budget:
     return [median(times[1:]) for times in taken]
 
 
-def _peak_flops(device: torch.device, dtype: torch.dtype) -> float:
-    side = _ROOF_SIDE * (8 if device.type == "cuda" else 1)
-    one = torch.ones(side, side, device=device, dtype=dtype)
-    return 2 * side**3 / _interleaved([lambda: one @ one], device, 0.2)[0]
+def _peak_flops(llm: LLM) -> float:
+    """Of the kernels' dot products in the weights' number format; through PyTorch, of a large product of matrices."""
+    network, runner = decoder_of(llm), runner_of(llm)
+    if isinstance(network, NativeDecoder):
+        bits = 16 if network.config.quant is None else 8
+        return dot_peak(bits, threads=network.stack.threads, kind=network.stack.kind)
+    side = _ROOF_SIDE * (8 if runner.device.type == "cuda" else 1)
+    one = torch.ones(side, side, device=runner.device, dtype=runner.dtype)
+    return 2 * side**3 / _interleaved([lambda: one @ one], runner.device, 0.2)[0]
 
 
 def _wait(device: torch.device) -> None:

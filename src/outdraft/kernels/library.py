@@ -8,7 +8,7 @@ PyTorch computes, and the log has a warning; whoever cannot do without the kerne
 import ctypes
 import logging
 import os
-from ctypes import POINTER, Structure, c_char_p, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
+from ctypes import POINTER, Structure, c_char_p, c_double, c_float, c_int, c_int32, c_int64, c_uint64, c_void_p
 from functools import cache
 from pathlib import Path
 
@@ -119,6 +119,7 @@ _SIGNATURES = {
     "od_model_read": (c_uint64, [c_void_p]),
     "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),
     "od_model_logits": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_void_p]),
+    "od_dot_work": (c_double, [c_int, c_int64, c_int, c_char_p]),
     "od_matrix_new": (c_void_p, [POINTER(CLinear)]),
     "od_matrix_free": (None, [c_void_p]),
     "od_matrix_bytes": (c_int64, [c_void_p]),

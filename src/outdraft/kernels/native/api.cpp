@@ -131,6 +131,19 @@ OD_API Model* od_model_logits(Model* model, const float* hidden, int rows, int n
     });
 }
 
+// Operations in `turns` turns of a loop of dot products, on every thread: bits 16, or bytes; 0 on failure.
+OD_API double od_dot_work(int bits, std::int64_t turns, int threads, const char* kind) {
+    double done = 0;
+    guarded([&] {
+        const Kernels& kernels = chosen(kind);
+        std::vector<double> each(threads);
+        team_of(threads)->run([&](int id) { each[id] = kernels.dot_work(bits != 16, turns); });
+        for (const double one : each) done += one;
+        return &done;
+    });
+    return done;
+}
+
 OD_API Matrix* od_matrix_new(const od_linear* from) {
     return guarded([&] { return new Matrix(pack(*from)); });
 }

@@ -90,6 +90,7 @@ struct Kernels {  // one instruction set's code
     bool (*top_tokens)(const float* x, int rows, int size, int count, std::int32_t* tokens, float* log_probs);
     bool (*warp)(const float* x, int rows, int size, const Distribution& how, float* distribution);
     int (*race)(const float* distribution, int size, std::uint64_t key, int count, std::int32_t* winners);
+    double (*dot_work)(bool bytes, std::int64_t turns);  // peak.h
 };
 const Kernels& best_kernels();                  // for this machine
 const Kernels* find_kernels(const char* name);  // null: not built, or this machine cannot run it

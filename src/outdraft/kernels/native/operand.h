@@ -14,6 +14,8 @@ using outdraft::kWideGroup;
 
 #if defined(__AVX512F__)
 constexpr int kTall = 6;
+#elif defined(__AVX2__)
+constexpr int kTall = 4;
 #else
 constexpr int kTall = 2;
 #endif
