@@ -83,7 +83,7 @@ static inline void narrow(std::int8_t* p, i32x16 v) {  // within -128..127
     std::memcpy(p, &out, 16);
 }
 
-static inline f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
+__attribute__((always_inline)) static inline f32x16 fma(f32x16 a, f32x16 b, f32x16 c) {
 #if defined(__AVX512F__)
     return _mm512_fmadd_ps(a, b, c);
 #elif defined(__FMA__)
