@@ -139,6 +139,14 @@ def test_later_seeds_take_the_rate_that_the_first_one_chose(trial: Path, tmp_pat
         assert {one.rate for one in runs if one.arm == arm and one.seed == 1} == best
 
 
+def test_a_target_in_bfloat16_is_judged_as_it_was_trained_under(trial: Path, tmp_path: Path):
+    save_model(toy_decoder().bfloat16(), tmp_path / "target")
+    text = trial.read_text()
+    trial.write_text(text[: text.index("[arms.unrolled]")] + '[arms.last]\nkind = "eagle1"\n')
+    assert main([str(trial), "--out", str(tmp_path / "out")]) == 0
+    assert len(read_runs(tmp_path / "out" / RECORD)) == 4
+
+
 def test_unknown_arms_and_keys_are_named(trial: Path):
     text = trial.read_text()
     trial.write_text(text.replace('better = "unrolled"', 'better = "unroled"'))

@@ -26,6 +26,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.registry import read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
@@ -114,7 +116,8 @@ def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: A
     test, _, _ = open_corpus(find_files(trial.test), codec, vocab_size, work / "texts", held_out=0.0)
     scores = {}
     for words, texts in (("tune", course.held_out), ("test", test)):
-        seen = _exam(trial, course, texts).walk(learner, course.teacher)
+        with torch.no_grad(), course.teacher.computing():  # as in training
+            seen = _exam(trial, course, texts).walk(learner, course.teacher)
         scores[words] = {"tau": seen.tau, "conditional": seen.conditional, "joint": seen.joint}
     return Run(
         arm=name, rate=rate, seed=seed, scores=scores, seconds=round(course.loop.progress.seconds, 1),
