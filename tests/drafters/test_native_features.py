@@ -27,6 +27,7 @@ from outdraft.kernels.library import library
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
 from outdraft.models.native import NativeDecoder
+from outdraft.nn.linear import Linear
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 LOADERS = {
@@ -169,6 +170,38 @@ def test_a_head_that_is_borrowed_is_rounded_as_a_copy(tied, tmp_path):
     (weights,) = drafter.traits.weights
     assert (weights.kernels, weights.bits, weights.rounded_at_load) == ("native", 4, True)
     assert torch.equal(target.head(states), before)
+
+
+@pytest.mark.parametrize(("quantization", "most"), [("int8", 0.6), ("int4", 0.4)])
+@torch.inference_mode()
+def test_rounding_saves_what_a_pass_reads_and_changes_what_is_said(quantization, most, tmp_path):
+    row = next(row for row in FEATURES if row.drafter == "mtp")
+    whole = sides(row, tmp_path)[1]
+    rounded = sides(row, tmp_path, quantization)[1]
+    said = []
+    for side in (whole, rounded):
+        side.learn(0, 99)
+        said.append(side.pairs.read([seq.id for seq in side.seqs])[1])
+    assert 0.005 < float((said[0] - said[1]).norm() / said[0].norm()) < 0.3
+    port = Runner(NativeDecoder(small(V))).port
+    method, model = find("drafter", "mtp"), row.side(small(V), tmp_path)
+    sizes = [
+        method.build(make_options(method, {**model, "quantization": one}), port).traits.weights[0].pass_bytes
+        for one in ("none", quantization)
+    ]
+    assert sizes[1] < most * sizes[0]
+
+
+@torch.no_grad()
+def test_a_rounded_map_is_nearly_the_map_its_bias_too():
+    net = torch.nn.Sequential(Linear(64, 40, True, torch.float32, torch.device("cpu")))
+    for parameter in net.parameters():
+        parameter.copy_(torch.randn(parameter.shape, generator=torch.Generator().manual_seed(1)))
+    x = torch.randn(3, 64, generator=torch.Generator().manual_seed(2))
+    wanted = net(x)
+    round_linears(net, grid_of("int8", auto="none"))
+    assert not isinstance(net[0], Linear)
+    torch.testing.assert_close(net(x), wanted, atol=0.3, rtol=0.02)
 
 
 def test_a_rounding_that_is_not_known_is_an_error():
