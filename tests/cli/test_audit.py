@@ -65,7 +65,13 @@ def test_identity_names_the_first_difference(plain: LLM):
 
 def test_nothing_drafted_is_no_proof(plain: LLM):
     check = auditor(plain).identity(plain.with_drafter("ngram", num_speculative_tokens=0), SETTINGS[0])
-    assert not check.passed and "no proof" in check.detail
+    assert not check.passed and "no proof" in check.detail and not check.conclusive
+
+
+def test_too_few_tokens_are_inconclusive(plain: LLM):
+    audit = auditor(plain, num_prompts=1, max_tokens=4)
+    check = audit.tokens(plain.with_drafter("ngram"), Setting(name="T", sampling={"temperature": 1.0}))
+    assert not check.passed and not check.conclusive and "too few to judge" in check.detail
 
 
 @pytest.mark.slow

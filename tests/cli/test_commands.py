@@ -45,8 +45,8 @@ def test_generate_json(outdraft, tiny: Path):
         (("generate", "x", "--logit-bias", "a=b"), "logit_bias"),
         (("generate", "x", "--tempreature", "1"), "did you mean '--temperature'"),
         (("generate", "x", "y"), "unrecognized argument 'y'"),
-        (("tune-skip", "--model", "x"), "give MODEL by its place, without a flag"),
-        (("quantize", "--model", "x"), "give MODEL by its place, without a flag"),
+        (("tune-skip", "--model", "x"), "give MODEL by its position, without a flag"),
+        (("quantize", "--model", "x"), "give MODEL by its position, without a flag"),
         (("tune-skip", "x", "--prompt", "y"), "did you mean '--prompts'"),
         (("generate", "x", "--drafter", "ngram", "--drafter-options", "max_ngram=two"), "must be a whole number"),
         (("generate", "x", "--device", "gpu"), "device='gpu' cannot be used here"),
@@ -55,7 +55,13 @@ def test_generate_json(outdraft, tiny: Path):
         (("audit", "--drafter", "ngram", "--samples", "1"), "at least"),
         (("demo", "--max-tokens", "1"), "max_tokens=1"),
         (("demo", "--seconds", "nan"), "seconds=nan"),
-        (("nothing",), "invalid choice"),
+        (("nothing",), "'nothing' is no command; commands: audit, bench"),
+        (("genrate", "x"), "'genrate' is no command, did you mean 'generate'?"),
+        (("datastore", "biuld"), "'biuld' is no action, did you mean 'build'?; actions: build, info, bench"),
+        (("datastore", "info", "--json", "x", "--quieries", "1"), "unrecognized argument '--quieries'"),
+        (("methods", "ngarm"), "there is no method 'ngarm', did you mean 'ngram'?"),
+        (("methods", "coupled", "--kind", "drafter"), "there is no drafter 'coupled'"),
+        (("completion", "bsh"), "did you mean 'bash'?"),
     ],
 )
 def test_errors_are_one_line_and_exit_2(outdraft, tiny: Path, words: tuple[str, ...], says: str):
@@ -70,7 +76,7 @@ def test_a_place_that_cannot_be_written_is_one_line(outdraft, tiny: Path, tmp_pa
     for words in (("quantize", tiny, "--out", tmp_path / "file" / "new", "--group-size", 0),
                   ("datastore", "build", tmp_path, "--model", tiny, "--text", __file__)):  # fmt: skip
         ran = outdraft(*words)
-        assert ran.code == 2 and ran.err.startswith(f"outdraft {words[0]}: ") and ran.err.count("\n") == 1
+        assert ran.code == 2 and ran.err.startswith(f"outdraft {words[0]}") and ran.err.count("\n") == 1
         assert str(tmp_path) in ran.err and "another path" in ran.err
 
 

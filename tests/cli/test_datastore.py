@@ -45,9 +45,10 @@ def test_the_bench(outdraft, store: Path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "needs an action and a file"),
-        (("make", "HERE/new"), "needs an action and a file"),
-        (("build",), "needs an action and a file"),
+        ((), "it needs an action: build, info, bench"),
+        (("make", "HERE/new"), "'make' is no action"),
+        (("build",), "needs a file: outdraft datastore build FILE"),
+        (("info", "HERE/none", "--model", "TINY"), "unrecognized argument '--model'"),
         (("build", "HERE/new"), "needs --model"),
         (("build", "HERE/new", "--model", "TINY"), "needs texts"),
         (("build", "HERE/new", "--model", "TINY", "--text", "HERE/none.txt"), "none.txt: no such file"),

@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from outdraft.cli import docs
+from outdraft.cli.command import all_commands
 from outdraft.cli.flags import EngineFlags, SamplingFlags
-from outdraft.cli.main import command_names, find_command, main
+from outdraft.cli.main import main
 from outdraft.cli.options import add_flags, argument, build, default_of, flag, flag_name
 from outdraft.core.params import SamplingParams
 
@@ -80,12 +81,12 @@ def test_flags_agree_with_the_api():
 
 
 def test_every_command_answers_help_from_its_options(capsys: pytest.CaptureFixture[str]):
-    for name in command_names():
+    for name, command in all_commands():
         with pytest.raises(SystemExit) as left:
-            main([name, "--help"])
+            main([*name.split(), "--help"])
         assert left.value.code == 0
         shown = capsys.readouterr().out
-        for one in fields(find_command(name).options):
+        for one in fields(command.options):
             assert "title" in one.metadata or one.metadata.get("positional") or flag_name(one.name) in shown.lower()
 
 

@@ -5,6 +5,7 @@
 
 import os
 import platform
+import time
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +37,40 @@ def load_average() -> float | None:
         return round(os.getloadavg()[0], 2)
     except OSError:
         return None
+
+
+def busy_cores(seconds: float = 0.2) -> float | None:
+    """How many of our cores other programs use now: measured while this process sleeps. None where it is not told."""
+    before = _ticks()
+    time.sleep(seconds)
+    after = _ticks()
+    if before is None or after is None:
+        return None
+    shares = [(after[n][0] - busy) / max(1, after[n][1] - total) for n, (busy, total) in before.items() if n in after]
+    return round(sum(shares), 1)
+
+
+def busy_note(busy: float | None = None) -> str:
+    """A warning where others use a good part of our cores, else nothing. `busy`: of `busy_cores`, measured if None."""
+    busy = busy_cores() if busy is None else busy
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    if busy is None or busy < max(0.3, 0.15 * cores):
+        return ""
+    return (
+        f"this machine is busy: other programs use about {busy:.1f} of {cores} cores now, so times will be longer and "
+        "speed-ups less sure"
+    )
+
+
+def _ticks(told_in: Path = Path("/proc/stat")) -> dict[int, tuple[int, int]] | None:
+    """Core -> its busy ticks and all its ticks, of the cores that we may use."""
+    try:
+        lines = [line.split() for line in told_in.read_text().splitlines() if line.startswith("cpu")]
+        ours = os.sched_getaffinity(0)
+        cores = {int(words[0][3:]): [int(word) for word in words[1:9]] for words in lines if words[0] != "cpu"}
+    except (OSError, ValueError, AttributeError):
+        return None
+    return {n: (sum(told) - told[3] - told[4], sum(told)) for n, told in cores.items() if n in ours}
 
 
 def _cpu() -> str:

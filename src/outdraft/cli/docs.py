@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from dataclasses import Field, fields, is_dataclass
 from typing import Any, get_type_hints
 
-from outdraft.cli.main import command_names, find_command
+from outdraft.cli.command import Command, command_names, find_command
 from outdraft.cli.options import default_of, flag_name
 
 HEAD = """# Command line
 
 This page is written by `python -m outdraft.cli.docs` from the options themselves; do not edit it.
 
-Every command ends with 0 when it is done, 1 when a proof failed (`audit`, `demo`, `bench`), 2 after an error (one line
-on stderr), 130 after Ctrl-C, and 141 where the reader of a pipe left. `--json` writes one JSON value to stdout and
-nothing else. Colours appear on a terminal only, and not at all where `NO_COLOR` is set. An option of a plug-in is given
-as `--drafter-options key=value`, which may be repeated, or as one JSON object:
-`--drafter-options '{"max_ngram": 4}'`; `outdraft methods --options` lists them.
+Every command ends with 0 when it is done, 1 when a proof failed or was inconclusive (`audit`, `demo`, `bench`), 2 after
+an error (one line on stderr), 130 after Ctrl-C, and 141 where the reader of a pipe left. `--json` writes one JSON value
+to stdout and nothing else. Colours appear on a terminal only, and not at all where `NO_COLOR` is set. An option of a
+plug-in is given as `--drafter-options key=value`, which may be repeated, or as one JSON
+object: `--drafter-options '{"max_ngram": 4}'`; `outdraft methods --options` lists them.
 """
 
 
@@ -26,11 +26,18 @@ def page() -> str:
     parts = [HEAD]
     for name in command_names():
         command = find_command(name)
-        parts += [f"\n## outdraft {name}\n\n{command.summary[0].upper()}{command.summary[1:]}.\n"]
-        parts += _tables(command.options, "")
-        if command.epilog:
-            parts.append(f"\n```text\n{command.epilog}\n```\n")
+        parts += _section(command, f"## outdraft {name}")
+        for action in command.actions:
+            parts += _section(action, f"### outdraft {name} {action.name}")
     return "".join(parts)
+
+
+def _section(command: Command, heading: str) -> Iterator[str]:
+    yield f"\n{heading}\n\n{command.description}\n"
+    if command.run is not None:
+        yield from _tables(command.options, "")
+    if command.epilog:
+        yield f"\n```text\n{command.epilog}\n```\n"
 
 
 def _tables(options: type, title: str) -> Iterator[str]:

@@ -6,97 +6,104 @@ Imports the standard library alone: `outdraft --help` does not wait for torch.
 """
 
 import argparse
-import importlib
 import os
-import pkgutil
 import sys
-from collections.abc import Callable
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from outdraft import __version__
-from outdraft.cli import commands
+from outdraft.cli.command import Command, command_names, find_command
 from outdraft.cli.options import add_flags, build, flag_names, placed_names
 from outdraft.core.errors import OutdraftError
 from outdraft.core.near_miss import near_miss
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Command:
-    """One command: what it is called, what it takes and what it does. `run` returns the exit code."""
-
-    name: str
-    summary: str
-    options: type
-    run: Callable[[Any], int]
-    epilog: str = ""
-
-
-def command_names() -> list[str]:
-    """The names of all commands, sorted: one file each."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__))
-
-
-def find_command(name: str) -> Command:
-    """The command called `name`."""
-    found = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
-    return Command(
-        name=name, summary=found.SUMMARY, options=found.Options, run=found.run, epilog=getattr(found, "EPILOG", "")
-    )
-
-
-def make_parser() -> argparse.ArgumentParser:
+def make_parser() -> "_Parser":
     """The parser of everything."""
     parser = _Parser(prog="outdraft", description="Speculative decoding, lossless and provable.", allow_abbrev=False)
     parser.add_argument("--version", action="version", version=f"outdraft {__version__}")
-    choices = parser.add_subparsers(title="commands", metavar="COMMAND", dest="command", parser_class=_Parser)
-    for name in command_names():
-        command = find_command(name)
+    _add_commands(parser, "command", map(find_command, command_names()))
+    return parser
+
+
+def _add_commands(parser: "_Parser", what: str, found: Iterable[Command]) -> None:
+    choices = parser.add_subparsers(title=f"{what}s", metavar=what.upper(), dest=what, parser_class=_Parser)
+    for command in found:
         sub = choices.add_parser(
-            name,
+            command.name,
             help=command.summary,
-            description=command.summary[0].upper() + command.summary[1:] + ".",
+            description=command.description,
             epilog=command.epilog or None,
             formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
         )
         add_flags(sub, command.options)
-    return parser
+        if command.actions:
+            _add_commands(sub, "action", command.actions)
 
 
 def main(words: Seq[str] | None = None) -> int:
     """Run one command line; returns the exit code."""
+    words = sys.argv[1:] if words is None else words
     parser = make_parser()
+    _check_names(parser, words)
     given, unknown = parser.parse_known_args(words)
-    if unknown:
-        word = unknown[0].partition("=")[0]
-        options = find_command(given.command).options if given.command else None
-        asked = _Parser(prog=f"outdraft {given.command}") if given.command else parser
-        if options is not None and (name := word.removeprefix("--").replace("-", "_")) in placed_names(options):
-            asked.error(f"unrecognized argument {word!r}: give {name.upper()} by its place, without a flag")
-        known = flag_names(options) if options is not None else []
-        asked.error(f"unrecognized argument {word!r}{near_miss(word, known)}")
-    if given.command is None:
+    if given.command is None and not unknown:
         parser.print_help()
         return 0
-    command = find_command(given.command)
+    command = _chosen(given)
+    named = " ".join(("outdraft", *words[: 1 if command is None or command.name == given.command else 2]))
+    if unknown:
+        _refuse(parser if command is None else _Parser(prog=named), unknown[0], command)
+    if command is None or command.run is None:
+        actions = command.actions if command else ()
+        _Parser(prog=named).error(f"it needs an action: {', '.join(one.name for one in actions)}")
     try:
         code = command.run(build(command.options, given))
         sys.stdout.flush()
         return code
     except OutdraftError as error:
-        _complain(f"outdraft {command.name}: {error}")
+        _complain(f"{named}: {error}")
         return 2
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # so that the exit does not fail again
         return 141
     except OSError as error:
-        _complain(f"outdraft {command.name}: {error}; choose another path, or free space there")
+        _complain(f"{named}: {error}; choose another path, or free space there")
         return 2
     except KeyboardInterrupt:
         _complain("")
         return 130
+
+
+def _check_names(parser: "_Parser", words: Seq[str]) -> None:
+    """Name the near miss of a command or an action that is not known; argparse would only list them all."""
+    if not words or words[0].startswith("-"):
+        return
+    if words[0] not in (known := command_names()):
+        parser.error(f"{words[0]!r} is no command{near_miss(words[0], known)}; commands: {', '.join(known)}")
+    actions = [action.name for action in find_command(words[0]).actions]
+    if actions and len(words) > 1 and not words[1].startswith("-") and words[1] not in actions:
+        cure = f"{near_miss(words[1], actions)}; actions: {', '.join(actions)}"
+        _Parser(prog=f"outdraft {words[0]}").error(f"{words[1]!r} is no action{cure}")
+
+
+def _chosen(given: argparse.Namespace) -> Command | None:
+    if given.command is None:
+        return None
+    command = find_command(given.command)
+    action = getattr(given, "action", None) if command.actions else None
+    return next((one for one in command.actions if one.name == action), command)
+
+
+def _refuse(parser: "_Parser", word: str, command: Command | None) -> NoReturn:
+    """An argument that nobody takes, with the flag or the position that was probably meant."""
+    word = word.partition("=")[0]
+    if command is not None and (name := word.removeprefix("--").replace("-", "_")) in placed_names(command.options):
+        parser.error(f"unrecognized argument {word!r}: give {name.upper()} by its position, without a flag")
+    known = flag_names(command.options) if command is not None else []
+    parser.error(f"unrecognized argument {word!r}{near_miss(word, known)}")
 
 
 class _Parser(argparse.ArgumentParser):

@@ -39,7 +39,7 @@ def flag(
 
 
 def argument(default: Any, help: str, *, metavar: str | None = None) -> Any:
-    """A field that is given by its place, and may be left out."""
+    """A field that is given by its position, and may be left out."""
     return field(default=default, metadata={"help": help, "positional": True, "metavar": metavar})
 
 
@@ -79,7 +79,7 @@ def flag_name(field_name: str) -> str:
 
 
 def flag_names(options: type) -> list[str]:
-    """Every flag of `options`, and of the dataclasses in it; not what is given by its place."""
+    """Every flag of `options`, and of the dataclasses in it; not what is given by its position."""
     hints = get_type_hints(options)
     names: list[str] = []
     for one in fields(options):
@@ -91,7 +91,7 @@ def flag_names(options: type) -> list[str]:
 
 
 def placed_names(options: type) -> list[str]:
-    """What is given by its place, without a flag."""
+    """What is given by its position, without a flag."""
     return [one.name for one in fields(options) if one.metadata.get("positional")]
 
 
@@ -125,6 +125,7 @@ def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> No
             settings["metavar"] = meta.get("metavar") or _NAMES[kind]
     if meta.get("positional"):
         settings.pop("dest")
+        settings["metavar"] = meta.get("metavar") or one.name.upper()
         parser.add_argument(one.name, nargs="?", **settings)
     else:
         parser.add_argument(*names, **settings)

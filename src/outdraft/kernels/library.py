@@ -158,6 +158,11 @@ def require_library() -> ctypes.CDLL:
     return native
 
 
+def why_none() -> str:
+    """Why there is no library; empty where there is one."""
+    return _load()[1]
+
+
 @cache
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or why there is none."""

@@ -31,11 +31,12 @@ MIN_TOKENS, MAX_EFFORT, MARGIN = 60, 8, 10.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Check:
-    """One thing that was proven, or was not."""
+    """One thing that was proven, was found wrong, or could not be told (`conclusive` is False, and it did not pass)."""
 
     name: str
     passed: bool
     detail: str
+    conclusive: bool = True
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +104,8 @@ class Auditor:
                 return Check(name=name, passed=False, detail=f"prompt {i}: {self._difference(theirs, mine)}")
         size = f"{len(ours)} prompts x {self.max_tokens} tokens"
         if not drafted:
-            return Check(name=name, passed=False, detail=f"{size} are identical, but nothing was drafted: no proof")
+            detail = f"{size} are identical, but nothing was drafted: no proof"
+            return Check(name=name, passed=False, detail=detail, conclusive=False)
         return Check(name=name, passed=True, detail=f"{size}: identical; {accepted} of {drafted} drafted were accepted")
 
     def distribution(self, spec: LLM, setting: Setting) -> Check:
@@ -119,7 +121,8 @@ class Auditor:
         size = f"{self.samples} texts of {self.distribution_tokens} tokens from each of {len(ours)} prompts, twice"
         if not drafted or not tables:
             reason = "nothing was drafted" if not drafted else "every text is the same"
-            return Check(name="sampled distribution", passed=False, detail=f"{size}: {reason}, so this shows nothing")
+            detail = f"{size}: {reason}, so this shows nothing"
+            return Check(name="sampled distribution", passed=False, detail=detail, conclusive=False)
         p_value = min(1.0, min(table.p_value for table in tables) * len(tables))
         shift = self.smallest_shift(tables)
         verdict = "no difference" if p_value >= self.level else "they DIFFER"
@@ -135,8 +138,8 @@ class Auditor:
         found = self._judge_tokens(spec, setting, effort)
         size = f"{effort * len(self.prompts)} texts of {self.max_tokens} tokens, {found.num_tokens} rounds with a guess"
         if found.num_tokens < MIN_TOKENS:
-            detail = f"{size}: too few to judge"
-            return Check(name="token distribution", passed=False, detail=detail)
+            detail = f"{size}: too few to judge (at least {MIN_TOKENS}): take more prompts or tokens"
+            return Check(name="token distribution", passed=False, detail=detail, conclusive=False)
         shift = found.smallest_shift(alpha=self.level, power=POWER)
         passed = found.p_value >= self.level
         forbidden = f", {found.forbidden} impossible tokens" if found.forbidden else ""
@@ -169,7 +172,7 @@ class Auditor:
                 effort *= 2
             missed += f"; {fault!r} changes so little here that {size} do not show it (p = {found.p_value:.2g})"
         detail = f"no planted fault is caught{missed}: take more prompts and tokens"
-        return Check(name="power", passed=False, detail=detail), MAX_EFFORT
+        return Check(name="power", passed=False, detail=detail, conclusive=False), MAX_EFFORT
 
     def _judge_tokens(self, spec: LLM, setting: Setting, effort: int) -> TokenDistribution:
         params = SamplingParams(**{**setting.sampling, "max_tokens": self.max_tokens})

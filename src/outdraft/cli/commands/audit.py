@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from outdraft.testing.losslessness import Auditor, Check, Setting
 
 SUMMARY = "prove that the output is the target's own: identical text, equal distribution"
-EPILOG = """exit code 1 if a check fails. Examples:
+EPILOG = """exit code 1 if a check fails, or has too little to tell (INCONCLUSIVE). Examples:
   outdraft audit --drafter draft_model --temperature 0.8
   outdraft audit --all --prompts 200 --tokens 128
   outdraft audit --drafter ngram --plant-bias      (a lossy rule on purpose: the audit must fail)"""
@@ -40,7 +40,7 @@ class Options:
     )
     all: bool = flag(False, "every drafter, chain and tree, with five ways to sample")
     plant_bias: bool = flag(False, "use a lossy rule instead of the verifier: the audit must then fail")
-    json: bool = flag(False, "machine output: passed, checks [name, passed, detail]")
+    json: bool = flag(False, "machine output: passed, checks [name, passed, detail, conclusive]")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +74,7 @@ def run(options: Options) -> int:
     with console.status("loading") if console.is_terminal else _Quiet() as status:
         for check in run_checks(options, samples, status.update, partial(console.print, markup=False)):
             checks.append(check)
-            mark = "[green]pass[/]" if check.passed else "[bold red]FAIL[/]"
-            console.print(f"{mark}  [bold]{escape(check.name)}[/]")
+            console.print(f"{_mark(check)}  [bold]{escape(check.name)}[/]")
             console.print(Padding(escape(check.detail), (0, 0, 0, 6)))
     failed = [check for check in checks if not check.passed]
     passed = bool(checks) and not failed
@@ -86,9 +85,20 @@ def run(options: Options) -> int:
         console.print(f"[green]LOSSLESS[/]: {len(checks)} of {len(checks)} checks passed")
     elif not checks:
         console.print("[bold red]NOT PROVEN[/]: no drafter can draft for this model")
+    elif wrong := [check for check in failed if check.conclusive]:
+        console.print(f"[bold red]NOT PROVEN[/]: {len(wrong)} of {len(checks)} checks failed; first: {wrong[0].name}")
     else:
-        console.print(f"[bold red]NOT PROVEN[/]: {len(failed)} of {len(checks)} checks failed; first: {failed[0].name}")
+        console.print(
+            f"[bold yellow]INCONCLUSIVE[/]: {len(failed)} of {len(checks)} checks could not tell, and none failed; "
+            f"first: {failed[0].name}. Take more --prompts, --tokens or --samples"
+        )
     return 0 if passed else 1
+
+
+def _mark(check: "Check") -> str:
+    if check.passed:
+        return "[green]pass[/]"
+    return "[bold red]FAIL[/]" if check.conclusive else "[bold yellow]INCONCLUSIVE[/]"
 
 
 def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> "Iterator[Check]":

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "measure methods against plain decoding: records, tables, pictures"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
-  outdraft bench --quick                                            (the zoo, under 3 minutes)
+  outdraft bench --quick                                            (the zoo; it says how long it will take)
   outdraft bench --method eagle:k=3 --method eagle:k=5,width=3 --suite prose --suite code
   outdraft bench --model DIR --method draft_model:model=DIR2,k=5 --suite spec-bench=question.jsonl
   outdraft bench --out runs/today.jsonl                             (again, to go on after an interruption)
@@ -124,6 +124,8 @@ def _measure(console: "Console", options: Options) -> int:
         journal = closing.enter_context(Journal(path))
         if journal.num_found:
             console.print(f"{path} has {journal.num_found} lines; what is measured already is left out", style="dim")
+        for note in _forecast(plan):
+            console.print(note, style="dim", markup=False, soft_wrap=True)
         try:
             with progress_bar(console, plan.num_texts, "texts") as tell:
                 outcome = Bench(plan, journal, tell).run()
@@ -139,6 +141,17 @@ def _measure(console: "Console", options: Options) -> int:
         console.print(note, style="dim", markup=False)
     more = {"absent": absent, "too_long": outcome.too_long}
     return _report(console, path, options, like=outcome.key, more=more)
+
+
+def _forecast(plan: "Plan") -> list[str]:
+    """About how long it takes, if every method is as quick as plain decoding; and whether the machine is busy."""
+    from outdraft.bench.forecast import in_words, text_seconds
+    from outdraft.bench.machine import busy_note
+
+    tokens = plan.params.max_tokens or QUICK_TOKENS
+    seconds = text_seconds(plan.subject.plain, tokens) * plan.num_texts
+    notes = [f"at most {plan.num_texts} texts of {tokens} tokens: about {in_words(seconds)}"]
+    return notes + ([note] if (note := busy_note()) else [])
 
 
 def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, str]]":

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from outdraft.cli.command import Command
 from outdraft.cli.options import argument, flag
 from outdraft.core.errors import ConfigError
 
@@ -27,37 +28,49 @@ packed (.gz). Examples:
   outdraft datastore build FILE --model MODEL --text notes.txt --from-outputs answers.jsonl
   outdraft datastore info FILE
   outdraft datastore bench FILE --json"""
-ACTIONS = ("build", "info", "bench")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Options:
-    """What to do with which file."""
+class BuildOptions:
+    """Which texts go into which file."""
 
-    action: str | None = argument(None, "build, info or bench")
-    file: str | None = argument(None, "the datastore")
-    model: str | None = flag(None, "build: whose tokenizer reads the texts: a directory, a GGUF file, or zoo:NAME")
-    text: tuple[str, ...] = flag((), "build: a text or .jsonl file; may be repeated", metavar="FILE")
-    data: tuple[str, ...] = flag((), "build: a directory, with all texts below it; may be repeated", metavar="DIR")
+    file: str | None = argument(None, "the datastore to write")
+    model: str | None = flag(None, "whose tokenizer reads the texts: a directory, a GGUF file, or zoo:NAME")
+    text: tuple[str, ...] = flag((), "a text or .jsonl file; may be repeated", metavar="FILE")
+    data: tuple[str, ...] = flag((), "a directory, with all texts below it; may be repeated", metavar="DIR")
     from_outputs: tuple[str, ...] = flag(
-        (), "build: a .jsonl file of the target's own answers, as text or as token_ids; may be repeated", metavar="FILE"
+        (), "a .jsonl file of the target's own answers, as text or as token_ids; may be repeated", metavar="FILE"
     )
-    queries: int = flag(3000, "bench: look-ups that are timed")
-    tokens: int = flag(200_000, "bench: tokens that suffix trees learn, at most")
-    json: bool = flag(False, "machine output: header, seconds, memory; bench: microseconds")
+    json: bool = flag(False, "machine output: header, seconds, memory")
 
 
-def run(options: Options) -> int:
-    """Build, show, query or time a datastore, as the action says."""
-    if options.action not in ACTIONS or options.file is None:
-        raise ConfigError("datastore needs an action and a file: outdraft datastore build|info|bench FILE")
-    if options.action == "bench" and (options.queries < 1 or options.tokens < 1):
-        raise ConfigError(f"--queries {options.queries} --tokens {options.tokens}: both must be at least 1")
-    show = {"build": _build, "info": _info, "bench": _bench}[options.action]
-    return show(options, Path(options.file))
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InfoOptions:
+    """Which file."""
+
+    file: str | None = argument(None, "the datastore")
+    json: bool = flag(False, "machine output: the header")
 
 
-def _build(options: Options, path: Path) -> int:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BenchOptions:
+    """Which file, and how much to time."""
+
+    file: str | None = argument(None, "the datastore")
+    queries: int = flag(3000, "look-ups that are timed")
+    tokens: int = flag(200_000, "the most tokens that suffix trees learn")
+    json: bool = flag(False, "machine output: header, microseconds")
+
+
+def _path(file: str | None, action: str) -> Path:
+    if file is None:
+        raise ConfigError(f"it needs a file: outdraft datastore {action} FILE")
+    return Path(file)
+
+
+def build(options: BuildOptions) -> int:
+    """Read the texts and write the file."""
+    path = _path(options.file, "build")
     from outdraft.cli.console import make_console, write_json
     from outdraft.drafters.shared.look_up.datastore.build import build_datastore
     from outdraft.drafters.shared.look_up.datastore.documents import find_files, read_documents
@@ -65,10 +78,10 @@ def _build(options: Options, path: Path) -> int:
     from outdraft.weights.hub import resolve
 
     if options.model is None:
-        raise ConfigError("build needs --model: the ids of a datastore are those of one model's tokenizer")
+        raise ConfigError("it needs --model: the ids of a datastore are those of one model's tokenizer")
     files = find_files([*options.text, *options.data, *options.from_outputs])
     if not files:
-        raise ConfigError("build needs texts: name them with --text FILE, --data DIR or --from-outputs FILE")
+        raise ConfigError("it needs texts: name them with --text FILE, --data DIR or --from-outputs FILE")
     source = resolve(options.model)
     codec = load_codec(source)
     if codec is None:
@@ -100,7 +113,9 @@ def _build(options: Options, path: Path) -> int:
     return 0
 
 
-def _info(options: Options, path: Path) -> int:
+def info(options: InfoOptions) -> int:
+    """Show what the header says."""
+    path = _path(options.file, "info")
     from outdraft.cli.console import make_console, write_json
     from outdraft.drafters.shared.look_up.datastore.file import open_datastore
 
@@ -112,7 +127,11 @@ def _info(options: Options, path: Path) -> int:
     return 0
 
 
-def _bench(options: Options, path: Path) -> int:
+def bench(options: BenchOptions) -> int:
+    """Time look-ups, suffix trees and automata over its text."""
+    path = _path(options.file, "bench")
+    if options.queries < 1 or options.tokens < 1:
+        raise ConfigError(f"--queries {options.queries} --tokens {options.tokens}: both must be at least 1")
     from outdraft.bench.indices import time_indices
     from outdraft.cli.console import make_console, write_json
     from outdraft.drafters.shared.look_up.datastore.file import open_datastore
@@ -176,3 +195,10 @@ def _progress(console: "Console") -> Iterator[Callable[[str, float], None]]:
                 status.update(what if math.isnan(share) else f"{what} {share:.0%}")
 
         yield tell
+
+
+ACTIONS = (
+    Command(name="build", summary="write a datastore of texts", options=BuildOptions, run=build),
+    Command(name="info", summary="say what is in a datastore", options=InfoOptions, run=info),
+    Command(name="bench", summary="time look-ups in a datastore", options=BenchOptions, run=bench),
+)

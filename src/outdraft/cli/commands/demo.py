@@ -7,7 +7,7 @@ if any drafter's text is not the plain one.
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, family
 from outdraft.cli.options import flag
@@ -23,6 +23,7 @@ SUMMARY = "the same text twice, plain and speculative; then five drafters compar
 EPILOG = "exit code 1 if a drafter's text differs from plain decoding's"
 BARS = " ▁▂▃▄▅▆▇█"
 WIDTH = 20  # of the longest bar
+LIVE: dict[str, Any] = {"temperature": 0.7, "top_p": 0.95, "seed": 1}  # greedy text of so small a model soon repeats
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,13 +56,16 @@ def run(options: Options) -> int:
     plain = LLM(options.model, dtype=options.dtype, device=options.device)
     if plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and a demo shows text")
-    kinds = {"prose": PROSE[0], "python": CODE[1], "copy": COPIES[0]}
+    kinds = {"prose": PROSE[1], "python": CODE[1], "copy": COPIES[0]}
+    rivals = family(resolve(options.model)) if options.all else RIVALS
+    for note in forecast(plain, len(rivals), len(kinds), options):
+        console.print(note, style="dim", markup=False)
     if options.live and not options.json:
         _show_races(console, plain, kinds, options)
     with console.status("measuring") as status:
         contest = hold(
             plain,
-            family(resolve(options.model)) if options.all else RIVALS,
+            rivals,
             {kind: plain.codec.encode(text) for kind, text in kinds.items()},
             max_tokens=options.max_tokens,
             seconds=options.seconds,
@@ -75,6 +79,19 @@ def run(options: Options) -> int:
     else:
         show_table(console, contest, options)
     return 0 if all(score.identical for score in contest.scores) else 1
+
+
+def forecast(plain: "LLM", num_rivals: int, num_kinds: int, options: Options) -> list[str]:
+    """How long it will take, by the pace of one text; and a note where other programs use our cores."""
+    from outdraft.bench.contest import MIN_ROUNDS
+    from outdraft.bench.forecast import in_words, text_seconds
+    from outdraft.bench.machine import busy_note
+
+    one = text_seconds(plain, options.max_tokens)
+    texts = (num_rivals + 2) * num_kinds + (2 * num_kinds if options.live and not options.json else 0)
+    timed = max(options.seconds, one * MIN_ROUNDS * num_kinds * (num_rivals + 1))
+    notes = [f"this takes about {in_words(one * texts + timed)}"]
+    return notes + ([note] if (note := busy_note()) else [])
 
 
 def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options: Options) -> None:
@@ -96,7 +113,7 @@ def _show_races(console: "Console", plain: "LLM", kinds: dict[str, str], options
                 raise
             drafter, speculative = "ngram", join(plain, named["ngram"])
         engines = {f"{kind}, plain": plain, f"{kind}, {drafter}": speculative}
-        race(console, kinds[kind], engines, SamplingParams(max_tokens=options.max_tokens))
+        race(console, kinds[kind], engines, SamplingParams(max_tokens=options.max_tokens, **LIVE))
 
 
 def show_table(console: "Console", contest: "Contest", options: Options) -> None:

@@ -6,12 +6,16 @@ Plug-ins of other packages stand beside ours, with the module that they come fro
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.options import flag
+from outdraft.cli.options import argument, flag
 
 if TYPE_CHECKING:
     from outdraft.core.registry import AnyMethod
 
-SUMMARY = "list every drafter, verifier, policy and recipe"
+SUMMARY = "list every drafter, verifier, policy and recipe, or tell about one"
+EPILOG = """examples:
+  outdraft methods                       (all of them)
+  outdraft methods ngram                 (one, with its options)
+  outdraft methods --kind policy --options"""
 
 RECIPE = "recipe"
 _PLURALS = {"drafter": "drafters", "verifier": "verifiers", "policy": "policies", RECIPE: "recipes"}
@@ -21,6 +25,7 @@ _PLURALS = {"drafter": "drafters", "verifier": "verifiers", "policy": "policies"
 class Options:
     """Which plug-ins to list, and how."""
 
+    name: str | None = argument(None, "only the methods of this name, with their options")
     kind: str | None = flag(None, "only this kind", choices=("drafter", "verifier", "policy", RECIPE))
     options: bool = flag(False, "also the options of each, with their defaults")
     json: bool = flag(False, "machine output: a list of {name, kind, lossless, paper, ...}")
@@ -30,9 +35,17 @@ def run(options: Options) -> int:
     """Print the table, or JSON."""
     from outdraft.cli.console import make_console, write_json
     from outdraft.core.errors import ConfigError
+    from outdraft.core.near_miss import near_miss
     from outdraft.core.registry import installed
 
-    entries = catalogue(options.kind, with_options=options.options)
+    entries = catalogue(options.kind, with_options=options.options or options.name is not None)
+    if options.name is not None:
+        known = [entry["name"] for entry in entries]
+        entries = [entry for entry in entries if entry["name"] == options.name]
+        if not entries:
+            kind = options.kind or "method"
+            miss = near_miss(options.name, known)
+            raise ConfigError(f"there is no {kind} {options.name!r}{miss}; `outdraft methods` lists them")
     if options.json:
         write_json(entries)
         return 0
@@ -40,6 +53,10 @@ def run(options: Options) -> int:
     from rich.table import Table
 
     console = make_console()
+    if options.name is not None:
+        for entry in entries:
+            console.print("\n".join(_told(entry)), markup=False, soft_wrap=True)
+        return 0
     for kind in dict.fromkeys(entry["kind"] for entry in entries):
         table = Table(title=_PLURALS[kind], title_justify="left", title_style="bold", box=None, pad_edge=False)
         what = "drafter x shape x verifier x policy" if kind == RECIPE else "what it does"
@@ -107,6 +124,17 @@ def _recipes(*, with_options: bool) -> list[dict[str, Any]]:
             }
         entries.append(entry)
     return entries
+
+
+def _told(entry: dict[str, Any]) -> list[str]:
+    """One method on a few lines."""
+    paper = entry["paper"]
+    lines = [f"{entry['name']} ({entry['kind']}): {entry['summary']}"]
+    lines += ["  lossy: the text may have another distribution" if not entry["lossless"] else "  lossless"]
+    lines += [f"  paper: {paper['title']}, {paper['year']}, {paper['link']}"] if paper else []
+    lines += [f"  {name} = {value!r}" for name, value in entry["options"].items()] or ["  no options"]
+    page = f"docs/methods/{entry['name']}.md" if entry.get("from") == "outdraft" else "docs/recipes.md"
+    return [*lines, f"  more: {page}", ""]
 
 
 def _what(entry: dict[str, Any]) -> str:

@@ -20,22 +20,26 @@ def command_arguments(stage: Stage) -> Iterator[Argument]:
         "audit": ["--model", away],
         "bench": ["--model", away, "--out", f"{out}.jsonl"],
         "demo": ["--model", away],
-        "datastore": ["info", str(stage.store)],
+        "datastore build": [f"{out}-store", "--model", away],
+        "datastore info": [str(stage.store)],
+        "datastore bench": [str(stage.store), "--queries", "1", "--tokens", "1"],
+        "completion": ["bash"],
+        "info": [],
         "quantize": [away, "--out", f"{out}-int4"],
         "tune-skip": [away, "--out", f"{out}.json"],
         "theory": [],
         "methods": [],
     }
-    line = import_module("outdraft.cli.main")  # found when it is needed: `outdraft audit` leans on the test kit
-    for name in line.command_names():
+    line = import_module("outdraft.cli.command")  # found when it is needed: `outdraft audit` leans on the test kit
+    for name, command in line.all_commands():
         words = sure.get(name, ["--model", away])
-        known = [flag for flag, _ in _flags(line.find_command(name).options)]
+        known = [flag for flag, _ in _flags(command.options)]
         if "model" not in known and "--model" in words:
             words = [word for word in words if word not in ("--model", away)]
-        for flag, is_switch in _flags(line.find_command(name).options):
+        for flag, is_switch in _flags(command.options):
 
             def use(value: Any, name: str = name, flag: str = flag, words: list[str] = words) -> object:
-                return _run([name, *words, f"--{_spelled(flag)}={as_words(value)}"])
+                return _run([*name.split(), *words, f"--{_spelled(flag)}={as_words(value)}"])
 
             if not is_switch and not (flag == "model" and away in words):  # a good one would begin the work
                 yield Argument(name=f"outdraft {name} --{_spelled(flag)}", use=use)
@@ -43,7 +47,7 @@ def command_arguments(stage: Stage) -> Iterator[Argument]:
 
 
 def _word(name: str) -> Callable[[Any], object]:
-    return lambda value: _run([name, as_words(value)[:50]])
+    return lambda value: _run([*name.split(), as_words(value)[:50]])
 
 
 def _run(words: list[str]) -> object:

@@ -1,0 +1,58 @@
+"""What one command is, and what is found of all of them: a file of `cli/commands` is a command.
+
+A command either runs, or has actions, each of which is a command of its own: `outdraft datastore build`. A file holds
+SUMMARY, Options and run, perhaps an EPILOG; or SUMMARY and ACTIONS. Imports the standard library alone.
+"""
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from outdraft.cli import commands
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoOptions:
+    """Of a command whose actions have them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """One command: what it is called, what it takes and what it does. `run` returns the exit code."""
+
+    name: str
+    summary: str
+    options: type = NoOptions
+    run: Callable[[Any], int] | None = None  # None: an action has to be named
+    epilog: str = ""
+    actions: tuple["Command", ...] = ()
+
+    @property
+    def description(self) -> str:
+        """The summary as a sentence."""
+        return self.summary[0].upper() + self.summary[1:] + "."
+
+
+def command_names() -> list[str]:
+    """The names of all commands, sorted: one file each."""
+    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__))
+
+
+def find_command(name: str) -> Command:
+    """The command called `name`."""
+    found = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
+    epilog = getattr(found, "EPILOG", "")
+    if actions := getattr(found, "ACTIONS", ()):
+        return Command(name=name, summary=found.SUMMARY, epilog=epilog, actions=actions)
+    return Command(name=name, summary=found.SUMMARY, options=found.Options, run=found.run, epilog=epilog)
+
+
+def all_commands() -> Iterator[tuple[str, Command]]:
+    """Everything that runs, by its words: ("generate", ...), ("datastore build", ...)."""
+    for name in command_names():
+        command = find_command(name)
+        yield from ((f"{name} {action.name}", action) for action in command.actions)
+        if command.run is not None:
+            yield name, command

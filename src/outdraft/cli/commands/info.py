@@ -1,0 +1,139 @@
+"""`outdraft info`: what outdraft found on this machine: kernels, threads, memory, packages, models.
+
+With --model also what would run it. Nothing is downloaded and no weights are read.
+"""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from outdraft.cli.options import flag
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+SUMMARY = "say what was found here: kernels, threads, memory, packages, models"
+EPILOG = """Put its output into a bug report. Examples:
+  outdraft info
+  outdraft info --model DIR --json"""
+OPTIONAL = {  # package -> what needs it
+    "matplotlib": "pictures of bench, theory and trial",
+    "gguf": "GGUF files",
+    "datasets": "train from Parquet",
+    "tensorboard": "train --tensorboard",
+    "optuna": "tune-skip",
+    "transformers": "the peer of that name in bench",
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What to tell about."""
+
+    model: str | None = flag(None, "also tell about this model: a directory, a cached name, a GGUF file, or zoo:NAME")
+    json: bool = flag(False, "machine output: machine, kernels, memory, packages, models, model")
+
+
+def run(options: Options) -> int:
+    """Print it."""
+    from outdraft.cli.console import make_console, write_json
+
+    told = look(options.model)
+    if options.json:
+        write_json(told)
+        return 0
+    console = make_console()
+    for heading, lines in told.items():
+        console.print(heading, style="bold")
+        for name, value in lines.items():
+            console.print(f"  {name:<18} {value}", markup=False, soft_wrap=True)
+    return 0
+
+
+def look(model: str | None = None) -> dict[str, dict[str, Any]]:
+    """Heading -> name -> what was found."""
+    from outdraft.bench.machine import busy_cores, describe
+
+    machine = describe("cpu")
+    busy = busy_cores()
+    machine["busy"] = "not known" if busy is None else f"{busy:.1f} cores are used by other programs now"
+    told = {"machine": machine, "kernels": _kernels(), "memory": _memory(), "packages": _packages()}
+    told["models"] = _models()
+    return told | ({"model": _model(model)} if model is not None else {})
+
+
+def _kernels() -> dict[str, Any]:
+    from outdraft.kernels.library import KINDS, library, wanted_kind, why_none
+
+    native = library()
+    if native is None:
+        return {"native": "none: PyTorch computes", "reason": why_none()}
+    able = [kind for kind in KINDS if native.od_has_kernels(kind.encode())]
+    return {"native": wanted_kind() or "off (OUTDRAFT_KERNELS=off)", "this processor": ", ".join(able)}
+
+
+def _memory() -> dict[str, Any]:
+    from outdraft.core.errors import CapabilityError
+    from outdraft.engine.assembly.memory import read_memory
+
+    try:
+        memory = read_memory()
+    except CapabilityError:
+        return {"free": "not known"}
+    return {"free": f"{memory.free / 2**30:.1f} GiB", "in all": f"{memory.total / 2**30:.1f} GiB"}
+
+
+def _packages() -> dict[str, Any]:
+    from importlib.metadata import PackageNotFoundError, version
+
+    found = {}
+    for name in ("torch", "tokenizers", "safetensors", "huggingface_hub", *OPTIONAL):
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = f"not installed ({OPTIONAL.get(name, 'needed')})"
+    return found
+
+
+def _models() -> dict[str, Any]:
+    import os
+    from pathlib import Path
+
+    from outdraft import zoo
+    from outdraft.weights.user_cache import user_cache
+
+    hub = os.environ.get("HF_HUB_CACHE") or os.path.join(os.environ.get("HF_HOME", "~/.cache/huggingface"), "hub")
+    cached = sorted(one.name.removeprefix("models--").replace("--", "/") for one in _entries(Path(hub).expanduser()))
+    own = user_cache()
+    size = sum(file.stat().st_size for file in own.rglob("*") if file.is_file()) if own.is_dir() else 0
+    return {
+        "ship with it": ", ".join(f"zoo:{name}" for name in zoo.names()),
+        "in the hub's cache": ", ".join(cached) or "none",
+        "our own cache": f"{own}, {size / 2**20:.0f} MiB",
+    }
+
+
+def _entries(cache: "Path") -> "list[Path]":
+    return list(cache.glob("models--*")) if cache.is_dir() else []
+
+
+def _model(name: str) -> dict[str, Any]:
+    from outdraft.engine.assembly.roles import read_companions
+    from outdraft.models.load import open_weights
+    from outdraft.models.load_codec import load_codec
+    from outdraft.weights.hub import resolve
+
+    directory = resolve(name)
+    stored, codec = open_weights(directory), load_codec(directory)
+    config = stored.config
+    belongs = [f"{role} for {drafter}" for role, found in read_companions(directory).items() for drafter in found]
+    return {
+        "directory": str(directory),
+        "layers": config.num_layers,
+        "width": config.hidden_size,
+        "vocabulary": config.vocab_size,
+        "context": config.max_len,
+        "stored in": str(stored.dtype).removeprefix("torch."),
+        "tokenizer": "none: token ids only" if codec is None else f"{codec.vocab_size} entries",
+        "chat template": "yes" if codec is not None and codec.chat_template is not None else "no",
+        "companions": ", ".join(belongs) or "none (companions.json, docs/recipes.md)",
+    }

@@ -1,0 +1,109 @@
+"""`outdraft info`, `outdraft completion` and the notes before a measurement: what is said is what is there."""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import torch
+
+from outdraft.bench import forecast, machine
+from outdraft.kernels.library import library, wanted_kind
+from outdraft.testing.losslessness import Check
+
+
+def test_info_tells_what_runs(outdraft, tiny: Path):
+    told = json.loads(outdraft("info", "--json", "--model", tiny).out)
+    assert told["machine"]["cores"] == len(os.sched_getaffinity(0)) and told["packages"]["torch"] == torch.__version__
+    assert told["kernels"]["native"] == (wanted_kind() if library() else "none: PyTorch computes")
+    assert told["model"]["vocabulary"] == 257 and told["model"]["chat template"] == "no"
+    assert "zoo:target" in told["models"]["ship with it"]
+    shown = outdraft("info").out
+    assert "kernels" in shown and "GiB" in shown and "\x1b" not in shown and "companions" not in shown
+
+
+def test_info_names_the_reason_without_kernels(outdraft, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("outdraft.kernels.library._load", lambda: (None, "no compiler was there"))
+    told = json.loads(outdraft("info", "--json").out)
+    assert told["kernels"] == {"native": "none: PyTorch computes", "reason": "no compiler was there"}
+
+
+@pytest.mark.skipif(shutil.which("bash") is None, reason="needs bash")
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [
+        (["dem"], {"demo"}),
+        (["generate", "--dra"], {"--draft-model", "--drafter", "--drafter-options"}),
+        (["generate", "--drafter", "ngr"], {"ngram", "ngrammys"}),
+        (["datastore", "b"], {"build", "bench"}),
+        (["datastore", "bench", "--q"], {"--queries"}),
+        (["bench", "--by", ""], {"suite", "category"}),
+        (["completion", "f"], {"fish"}),
+    ],
+)
+def test_bash_completes(outdraft, tmp_path: Path, typed: list[str], offered: set[str]):
+    script = outdraft("completion", "bash").out
+    words = " ".join(f"'{word}'" for word in ["outdraft", *typed])
+    ask = f'{script}\nCOMP_WORDS=({words}); COMP_CWORD={len(typed)}; _outdraft; echo "${{COMPREPLY[@]}}"'
+    ran = subprocess.run(["bash", "-c", ask], capture_output=True, text=True, check=True, cwd=tmp_path)
+    assert set(ran.stdout.split()) == offered and ran.stderr == ""
+
+
+def test_the_other_shells_have_a_script(outdraft):
+    assert "bashcompinit" in outdraft("completion", "zsh").out
+    fish = outdraft("completion", "fish").out
+    assert (
+        "-l drafter" in fish and "__fish_seen_subcommand_from datastore; and __fish_seen_subcommand_from build" in fish
+    )
+
+
+def test_busy_ticks_are_all_but_idle_and_waiting(tmp_path: Path):
+    ours = min(os.sched_getaffinity(0))
+    (tmp_path / "stat").write_text(
+        f"cpu  9 9 9 9 9 9 9 9 0 0\ncpu{ours} 1 2 4 100 50 8 16 32 7 7\ncpu9999 5 5 5 5 5 5 5 5\n"
+    )
+    assert machine._ticks(tmp_path / "stat") == {ours: (63, 213)}
+    assert machine._ticks(tmp_path / "none") is None
+
+
+def test_a_busy_machine_is_named(monkeypatch: pytest.MonkeyPatch):
+    cores = len(os.sched_getaffinity(0))
+    assert machine.busy_note(0.0) == "" and f"1.0 of {cores} cores" in machine.busy_note(1.0)
+    monkeypatch.setattr(machine, "_ticks", iter([{0: (10, 100), 1: (0, 100)}, {0: (30, 120), 1: (5, 120)}]).__next__)
+    assert machine.busy_cores(0.0) == 1.2  # all of one core and a quarter of another
+    monkeypatch.setattr(machine, "_ticks", lambda: None)
+    assert machine.busy_cores(0.0) is None and machine.busy_note() == ""
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"), [(0.2, "1 s"), (7, "7 s"), (38, "40 s"), (100, "2 min"), (3000, "50 min"), (7300, "2 h")]
+)
+def test_a_forecast_in_words(seconds: float, words: str):
+    assert forecast.in_words(seconds) == words
+
+
+def test_demo_and_bench_say_how_long(outdraft, tiny: Path, tmp_path: Path):
+    ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0, "--no-live")
+    assert "this takes about " in ran.out
+    (tmp_path / "text.txt").write_text("abc abc abc\n")
+    words = ("--method", "ngram", "--suite", f"mine={tmp_path / 'text.txt'}", "--rounds", 1, "--max-tokens", 8)
+    ran = outdraft("bench", "--model", tiny, *words, "--no-curve", "--no-plots", "--out", tmp_path / "out.jsonl")
+    assert ran.code == 0 and "at most 4 texts of 8 tokens: about " in ran.out
+
+
+@pytest.mark.parametrize(
+    ("checks", "verdict"),
+    [
+        ([(True, True)], "LOSSLESS"),
+        ([(True, True), (False, False)], "INCONCLUSIVE"),
+        ([(False, False), (False, True)], "NOT PROVEN"),
+    ],
+)
+def test_too_little_to_tell_is_no_failure(outdraft, monkeypatch: pytest.MonkeyPatch, checks, verdict: str):
+    made = [Check(name=f"check {i}", passed=p, conclusive=c, detail="") for i, (p, c) in enumerate(checks)]
+    monkeypatch.setattr("outdraft.cli.commands.audit.run_checks", lambda *_: iter(made))
+    ran = outdraft("audit", "--drafter", "ngram")
+    assert ran.out.rpartition("\n\n")[2].startswith(f"{verdict}: ") and ran.code == (verdict != "LOSSLESS")
+    assert ran.out.count("FAIL") == sum(not p and c for p, c in checks)
