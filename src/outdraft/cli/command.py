@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from outdraft.cli import commands
+_HOME = "outdraft.cli.commands"  # found when it is needed: its files lean on this one
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,12 +37,14 @@ class Command:
 
 def command_names() -> list[str]:
     """The names of all commands, sorted: one file each."""
-    return sorted(module.name.replace("_", "-") for module in pkgutil.iter_modules(commands.__path__))
+    return sorted(
+        module.name.replace("_", "-") for module in pkgutil.iter_modules(importlib.import_module(_HOME).__path__)
+    )
 
 
 def find_command(name: str) -> Command:
     """The command called `name`."""
-    found = importlib.import_module(f"{commands.__name__}.{name.replace('-', '_')}")
+    found = importlib.import_module(f"{_HOME}.{name.replace('-', '_')}")
     epilog = getattr(found, "EPILOG", "")
     if actions := getattr(found, "ACTIONS", ()):
         return Command(name=name, summary=found.SUMMARY, epilog=epilog, actions=actions)
