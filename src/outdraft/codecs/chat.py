@@ -91,13 +91,17 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
     return ChatPrompt(text="\n".join([*lines, "Assistant:"]), add_special=True, stop=("\nUser:",))
 
 
-def render_chat(template: ChatTemplate | None, messages: Seq[Message]) -> ChatPrompt:
-    """By the template if the model has one, else as a plain transcript."""
+def render_chat(template: ChatTemplate | None, messages: Seq[Message], **variables: Any) -> ChatPrompt:
+    """By the template if the model has one, else as a plain transcript. `variables`: of the template, as `tools`."""
     if not isinstance(messages, list | tuple) or not all(isinstance(one, Mapping) for one in messages):
         raise RequestError(f"messages={shown(messages)} must be a list of tables, each with a role and its content")
     if not messages:
         raise RequestError("the conversation is empty: give at least one message")
-    return render_plain(messages) if template is None else template.render(messages)
+    if template is None:
+        if given := [name for name, value in variables.items() if value is not None]:
+            raise RequestError(f"{given[0]}= is for a chat template, and the model has none")
+        return render_plain(messages)
+    return template.render(messages, **{name: value for name, value in variables.items() if value is not None})
 
 
 class _Generation(Extension):

@@ -17,7 +17,7 @@ from typing import Any
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
 
-from outdraft.codecs.chat import ChatTemplate
+from outdraft.codecs.chat import ChatTemplate, Message, render_chat
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_bytes import read_spelling
 from outdraft.core.checked import check_value
@@ -94,6 +94,20 @@ class TextCodec:
         """SHA-256 of which id stands for what, in hexadecimal: equal for tokenizers whose ids mean the same."""
         names = sorted(self._tokenizer.get_vocab().items(), key=lambda item: item[1])
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
+
+    def apply_chat_template(
+        self, messages: Seq[Message], *, tokenize: bool = True, add_generation_prompt: bool = True, **variables: Any
+    ) -> list[int] | str:
+        """A conversation as the ids (or text) of a prompt, by the model's chat template or as a plain transcript."""
+        plain = self.chat_template is None
+        more = {} if plain and add_generation_prompt else {"add_generation_prompt": add_generation_prompt}
+        asked = render_chat(self.chat_template, messages, **more, **variables)
+        return self.encode(asked.text, add_special=asked.add_special) if tokenize else asked.text
+
+    @property
+    def eos_token_id(self) -> int | None:
+        """The token that ends a text; the first where there are several, None where there is none."""
+        return min(self.eos_token_ids, default=None)
 
     def decode(self, ids: Iterable[int], *, continues: bool = False) -> str:
         """The UTF-8 reading of the tokens' bytes; malformed bytes become U+FFFD."""

@@ -7,7 +7,7 @@ drafts it.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from inspect import signature
 from math import inf
 from typing import Any, Never
@@ -24,8 +24,15 @@ _ELSEWHERE = {  # what other libraries call it
     "max_completion_tokens": "max_tokens",
     "min_new_tokens": "min_tokens",
     "stop_strings": "stop",
+    "num_return_sequences": "n",
+    "best_of": "n",
+    "n_predict": "max_tokens",
+    "repeat_penalty": "repetition_penalty",
+    "do_sample": "temperature (0 is greedy)",
+    "frequence_penalty": "frequency_penalty",
     "eos_token_id": "stop_token_ids",
 }
+_MOST_TEXTS = 1024  # of one request
 _COOL, _LARGE = 1e-5, 1e6  # numbers between which a temperature, a penalty and a bias leave logits finite
 
 
@@ -50,6 +57,7 @@ class SamplingParams:
     repetition_penalty: float  # > 1 discourages tokens of prompt and output
     presence_penalty: float  # of output only
     frequency_penalty: float  # of output only, times the count
+    n: int  # texts of the prompt, each a draw of its own; with a seed, text i is that of seed + i
     logprobs: int | None  # None: off; n: the chosen token's and the n best, of the raw and the warped distribution
 
     def __init__(
@@ -69,6 +77,7 @@ class SamplingParams:
         repetition_penalty: float | None = 1.0,
         presence_penalty: float | None = 0.0,
         frequency_penalty: float | None = 0.0,
+        n: int | None = 1,
         logprobs: int | None = None,
         **unknown: Never,
     ) -> None:
@@ -100,6 +109,9 @@ class SamplingParams:
         self._check("repetition_penalty", 1 / _LARGE <= penalty <= _LARGE, f"above 0, at most {_LARGE:g} (1: off)")
         for name in ("presence_penalty", "frequency_penalty"):
             self._check(name, abs(getattr(self, name)) <= _LARGE, f"at most {_LARGE:g}, or -{_LARGE:g} (0: off)")
+        self._check("n", 1 <= self.n <= _MOST_TEXTS, f"between 1 and {_MOST_TEXTS}")
+        if self.n > 1 and self.greedy:
+            raise RequestError(f"n={self.n} with temperature=0: greedy texts are all the same; set a temperature")
         self._check("logprobs", self.logprobs is None or 0 <= self.logprobs <= LARGEST, "None or at least 0")
         self._check("stop", all(self.stop), "non-empty strings")
         biases = self.logit_bias.values()
@@ -109,6 +121,13 @@ class SamplingParams:
     def _check(self, name: str, holds: bool, allowed: str) -> None:
         if not holds:
             raise RequestError(f"{name}={shown(getattr(self, name))} is out of range: it must be {allowed}")
+
+    def singles(self) -> "list[SamplingParams]":
+        """The settings of its `n` texts, one each: with a seed, of text i it is seed + i."""
+        if self.n == 1:
+            return [self]
+        seeds = [None if self.seed is None else self.seed + i for i in range(self.n)]
+        return [replace(self, n=1, seed=seed) for seed in seeds]
 
     @property
     def greedy(self) -> bool:
@@ -129,6 +148,11 @@ class SamplingParams:
 
 
 _DEFAULTS: dict[str, Any] = {name: one.default for name, one in signature(SamplingParams).parameters.items()}
+
+
+def called_here(name: str) -> str | None:
+    """Our name of a sampling setting, by its name here or in another library; None for what is none."""
+    return name if name in _DEFAULTS and name != "unknown" else _ELSEWHERE.get(name, "").partition(" ")[0] or None
 
 
 def _hint(name: str) -> str:

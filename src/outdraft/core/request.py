@@ -1,9 +1,10 @@
 """What a caller asks: token ids and sampling settings. Text became ids in a codec before; the engine sees only ids."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 
 
@@ -17,3 +18,13 @@ class Request:
     references: tuple[tuple[int, ...], ...] = ()  # texts that the answer may copy from, for drafters that look up
     prompt_positions: tuple[int, ...] | None = None  # what the model is told instead of each token's index (images)
     prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token
+
+    def singles(self) -> "list[Request]":
+        """One request for each of the texts that are asked for."""
+        return [self] if self.params.n == 1 else [replace(self, params=one) for one in self.params.singles()]
+
+    def alone(self) -> "Request":
+        """Itself, where it asks for one text. Raises `RequestError` where it asks for several."""
+        if self.params.n > 1:
+            raise RequestError(f"n={self.params.n}: a stream, and a call of agenerate, write one text; ask n times")
+        return self

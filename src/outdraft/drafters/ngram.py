@@ -46,6 +46,7 @@ def build(options: NgramOptions, port: TargetPort) -> LookupDrafter:
 
 METHOD = DrafterMethod(
     name="ngram",
+    also_called=("ngram_gpu",),
     summary="look the last tokens up in prompt and output, copy what followed (no model)",
     build=build,
     options=NgramOptions,

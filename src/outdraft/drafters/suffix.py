@@ -7,7 +7,7 @@ suffix trees one is the request's (references, prompt and output), one holds the
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 
@@ -29,11 +29,15 @@ from outdraft.models.port import TargetPort
 class SuffixOptions:
     """How much is remembered and guessed. Raises `ConfigError` naming what is out of range."""
 
-    depth: int = 64  # tokens of the longest span that is counted; matches are shorter
-    factor: float = 1.0  # after a match of L tokens at most factor * L + offset nodes
+    # tokens of the longest span that is counted; matches are shorter
+    depth: int = field(default=64, metadata={"aliases": ("suffix_decoding_max_tree_depth",)})
+    # after a match of L tokens at most factor * L + offset nodes
+    factor: float = field(default=1.0, metadata={"aliases": ("suffix_decoding_max_spec_factor",)})
     offset: float = 0.0
-    min_prob: float = 0.1  # a continuation less probable than this is left out
-    max_sequences: int = 10_000  # finished outputs that are remembered; the oldest is forgotten first; 0: none
+    # a continuation less probable than this is left out
+    min_prob: float = field(default=0.1, metadata={"aliases": ("suffix_decoding_min_token_prob",)})
+    # finished outputs that are remembered; the oldest is forgotten first; 0: none
+    max_sequences: int = field(default=10_000, metadata={"aliases": ("suffix_decoding_max_cached_requests",)})
     nodes: int = 64  # of a tree at most
     tree: bool = True  # False: a chain of the most frequent tokens
 

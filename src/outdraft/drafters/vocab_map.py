@@ -153,6 +153,7 @@ METHOD = DrafterMethod(
     summary="a smaller model of another vocabulary, restricted to the tokens that both have",
     build=build,
     options=VocabMapOptions,
+    also_called=("draft_model+use_heterogeneous_vocab",),
     paper=Paper(
         title="Accelerating LLM inference with lossless speculative decoding algorithms for heterogeneous vocabularies",
         year=2025,

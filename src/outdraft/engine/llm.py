@@ -12,8 +12,11 @@ from pathlib import Path
 from typing import Any, Never, overload
 
 from outdraft.cache.config import CacheConfig
+from outdraft.codecs.chat import Message
+from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_arguments
 from outdraft.core.drafter import forget
+from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sizes import read_bytes
 from outdraft.engine.assembly.assemble import Assembled, engine_beside, make_engine
@@ -24,15 +27,19 @@ from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.spelling import WORDS, read_beside, read_words
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.call import Call
-from outdraft.engine.prompts import Prompt, PromptReader
+from outdraft.engine.progress import counted
+from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of, read_settings
 from outdraft.engine.thread import EngineThread
-from outdraft.engine.writer import Chunk, Result
+from outdraft.engine.writer import Chunk, Result, all_whole
 from outdraft.models.load_codec import load_codec
 from outdraft.weights.hub import resolve
 
 
 class LLM:
     """A language model that decodes speculatively.
+
+    In a `with` block its thread ends with the block. Arguments of other engines that mean nothing here are accepted
+    with a line in the log "outdraft.notes", or refused with the cure (docs/coming_from.md).
 
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
@@ -54,7 +61,8 @@ class LLM:
             taken from the model's own `companions.json`, if there is one.
         datastore: beside a recipe, the datastore that it needs.
         speculative_model: `draft_model` in vLLM's older words; "[ngram]" names a drafter.
-        dtype: number format of the weights: "auto" (as stored), "float32", "bfloat16", "float16".
+        revision: branch, tag or commit of a model that is named as on the hub.
+        dtype: number format of the weights: "auto" (as stored), "float32", "bfloat16", "float16" (or "half").
         device: "cpu", "cuda", "cuda:1", ...
         exact: compute rows so that a token's logits do not depend on the pass it was scored in. Greedy and seeded text
             is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
@@ -96,6 +104,7 @@ class LLM:
         head: str | Path | None = None,
         datastore: str | Path | None = None,
         speculative_model: str | Path | None = None,
+        revision: str | None = None,
         dtype: str = "auto",
         device: str = "cpu",
         exact: bool | None = None,
@@ -112,13 +121,13 @@ class LLM:
     ) -> None:
         cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
         combination = read_words(
-            unknown, LLM.__init__, lambda: read_companions(resolve(str(model))),
+            unknown, LLM.__init__, lambda: read_companions(resolve(str(model), revision=revision)),
             drafter=drafter, drafter_options=drafter_options, verifier=verifier, verifier_options=verifier_options,
             policy=policy, policy_options=policy_options, num_speculative_tokens=num_speculative_tokens, recipe=recipe,
             speculative_config=speculative_config, draft_model=draft_model, speculative_model=speculative_model,
             head=head, datastore=datastore,
         )  # fmt: skip
-        directory = resolve(str(model))
+        directory = resolve(str(model), revision=revision)
         setup = Setup(
             directory=directory,
             codec=load_codec(directory),
@@ -175,39 +184,80 @@ class LLM:
         return other
 
     @overload
-    def generate(self, prompts: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result: ...
+    def generate(
+        self, prompts: Prompt, params: SamplingParams | None = None, *, sampling_params: SamplingParams | None = None,
+        use_tqdm: bool | None = None, **per_request: Any,
+    ) -> Result: ...  # fmt: skip
     @overload
     def generate(
-        self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, **per_request: Any
-    ) -> list[Result]: ...
-    def generate(self, prompts: Any, params: Any = None, **per_request: Any) -> Any:
+        self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, *,
+        sampling_params: SamplingParams | Seq[SamplingParams] | None = None, use_tqdm: bool | None = None,
+        **per_request: Any,
+    ) -> list[Result]: ...  # fmt: skip
+    def generate(
+        self, prompts: Any, params: Any = None, *, sampling_params: Any = None, use_tqdm: Any = None, **per_request: Any
+    ) -> Any:
         """Complete one prompt, or several as one ragged batch; results in the order given.
 
         A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}, the latter two with "references": [...] if
         wanted: texts (or lists of token ids) that this answer may copy from, for drafters that look up; `references=`
         is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0 turns
-        speculation off.
+        speculation off. `sampling_params` is another name for `params`. `use_tqdm`: a progress bar on stderr; None,
+        the default: at a terminal, for many prompts.
 
         A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it
         had written. A single prompt's error is raised.
         """
         alone = isinstance(prompts, str | Mapping)
-        calls = self._thread.submit(self._prompts.requests([prompts] if alone else prompts, params, per_request))
+        settings = one_of(params, sampling_params)
+        listed = [prompts] if alone else list(each(prompts))
+        asked = self._prompts.requests(listed, settings, per_request)
+        calls = self._thread.submit([single for request in asked for single in request.singles()])
         try:
-            for call in calls:
+            for call in counted(calls, len(calls), wanted=use_tqdm):
                 while not call.finished:
                     call.wait()
         finally:
             for call in calls:
                 call.leave()
         if alone:
-            calls[0].raise_error()
-            return calls[0].writer.result()
-        return [call.writer.result() for call in calls]
+            for call in calls:
+                call.raise_error()
+        results = gathered(asked, [call.writer.result() for call in calls], listed)
+        return results[0] if alone else results
+
+    @overload
+    def chat(
+        self, messages: Seq[Message], params: SamplingParams | None = None, *,
+        sampling_params: SamplingParams | None = None, use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None, **per_request: Any,
+    ) -> Result: ...  # fmt: skip
+    @overload
+    def chat(
+        self, messages: Seq[Seq[Message]], params: SamplingParams | Seq[SamplingParams] | None = None, *,
+        sampling_params: SamplingParams | Seq[SamplingParams] | None = None, use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None, **per_request: Any,
+    ) -> list[Result]: ...  # fmt: skip
+    def chat(
+        self, messages: Any, params: Any = None, *, sampling_params: Any = None, use_tqdm: Any = None,
+        tools: Any = None, **per_request: Any,
+    ) -> Any:  # fmt: skip
+        """The next answer of a conversation [{"role": "user", "content": "..."}, ...], or of several.
+
+        By the model's chat template; a model without one continues a plain transcript. The rest as for `generate`.
+        Raises `RequestError` for what is no conversation, or a model without a tokenizer.
+        """
+        many = isinstance(messages, list | tuple) and bool(messages) and isinstance(messages[0], list | tuple)
+        asked = [self._prompts.chat(one, tools=tools) for one in (messages if many else [messages])]
+        settings = read_settings(one_of(params, sampling_params), len(asked))
+        stopped = [replace(one, stop=(*one.stop, *stop)) for one, (_, stop) in zip(settings, asked, strict=True)]
+        results = self.generate([prompt for prompt, _ in asked], stopped, use_tqdm=use_tqdm, **per_request)
+        return results if many else all_whole(results)[0]
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Iterator[Chunk]:
         """Complete one prompt piece by piece. Leaving the loop cancels the request."""
-        (call,) = self._thread.submit(self._prompts.requests([prompt], params, per_request), streams=True)
+        (request,) = self._prompts.requests([prompt], params, per_request)
+        (call,) = self._thread.submit([request.alone()], streams=True)
         try:
             while not call.finished:
                 call.wait()
@@ -244,7 +294,7 @@ class LLM:
     async def _asubmit(self, prompt: Prompt, params: Any, per_request: Mapping[str, Any], *, streams: bool) -> Call:
         """Tokenizing a long prompt must not hold up the loop. Nothing is awaited once the request is queued."""
         requests = await asyncio.to_thread(self._prompts.requests, [prompt], params, per_request)
-        (call,) = self._thread.submit(requests, streams=streams, loop=asyncio.get_running_loop())
+        (call,) = self._thread.submit([requests[0].alone()], streams=streams, loop=asyncio.get_running_loop())
         return call
 
     def forget(self) -> None:
@@ -254,3 +304,19 @@ class LLM:
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids of a prompt in any of its forms. Raises `RequestError` if it is none."""
         return self._prompts.encode(prompt)
+
+    def get_tokenizer(self) -> TextCodec:
+        """The target's tokenizer: `encode`, `decode`, `apply_chat_template`. Raises `RequestError` if it has none."""
+        if self.codec is None:
+            raise RequestError(f"{self._prompts.name} has no tokenizer.json: put the model's own beside it")
+        return self.codec
+
+    def close(self) -> None:
+        """End its thread: requests under way end with an error, later ones are refused. Engines beside it go on."""
+        self._thread.close()
+
+    def __enter__(self) -> "LLM":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()

@@ -8,18 +8,20 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from operator import index
 from typing import Any, get_type_hints
 
+from outdraft.codecs.chat import Message, render_chat
 from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_value
 from outdraft.core.errors import RequestError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.option_types import plain
-from outdraft.core.params import SamplingParams
+from outdraft.core.params import SamplingParams, called_here
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
+from outdraft.engine.writer import Result
 
 Prompt = str | Mapping[str, Any]
 _KEYS = ("prompt", "prompt_token_ids", "references")
@@ -43,6 +45,11 @@ class PromptReader:
         """One request for each prompt. `params`: for all, or one for each; `per_request`: `Request`'s other fields."""
         others = dict(per_request or {})
         for key in others:
+            if (called := called_here(key)) is not None:
+                raise RequestError(
+                    f"{key}={shown(others[key])} is a sampling setting, and stands in SamplingParams: "
+                    f"generate(prompt, SamplingParams({called}=...))"
+                )
             if key not in _PER_REQUEST:
                 raise RequestError(
                     f"a request takes no {shown(key)}{near_miss(key, _PER_REQUEST)}; beside prompt and sampling "
@@ -54,11 +61,18 @@ class PromptReader:
         wanted = others.get("num_speculative_tokens")
         if wanted is not None and wanted < 0:
             raise RequestError(f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (0 is plain)")
-        read = [(self.encode(prompt), self._own_references(prompt)) for prompt in _each(prompts)]
+        read = [(self.encode(prompt), self._own_references(prompt)) for prompt in each(prompts)]
         return [
             Request(prompt_token_ids=ids, params=setting, references=references + for_all, **others)
-            for (ids, references), setting in zip(read, _settings(params, len(read)), strict=True)
+            for (ids, references), setting in zip(read, read_settings(params, len(read)), strict=True)
         ]
+
+    def chat(self, messages: Seq[Message], **variables: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+        """A conversation as a prompt, by the model's chat template, and the stop strings of its answer."""
+        if self.codec is None:
+            raise RequestError(f"{self.name} has no tokenizer.json: put the model's own beside it to chat")
+        asked = render_chat(self.codec.chat_template, messages, **variables)
+        return {"prompt_token_ids": self.codec.encode(asked.text, add_special=asked.add_special)}, asked.stop
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids of a prompt in any of its forms."""
@@ -94,7 +108,29 @@ class PromptReader:
         return tuple(self.encode(text) if isinstance(text, str) else _ids(text) for text in texts)
 
 
-def _settings(params: Any, count: int) -> list[SamplingParams]:
+def one_of(params: Any, sampling_params: Any) -> Any:
+    """The settings, under whichever of their two names they were given."""
+    if params is not None and sampling_params is not None:
+        raise RequestError("params and sampling_params are two names of the same settings: give one of them")
+    return sampling_params if params is None else params
+
+
+def gathered(asked: Seq[Request], results: Seq[Result], prompts: Seq[Prompt]) -> list[Result]:
+    """Results of all texts -> one for each prompt, with the prompt's own text."""
+    texts = iter(results)
+    made = []
+    for request, prompt in zip(asked, prompts, strict=True):
+        text = prompt.get("prompt") if isinstance(prompt, Mapping) else prompt
+        first, *others = (
+            replace(next(texts), prompt=text if isinstance(text, str) else None, index=i)
+            for i in range(request.params.n)
+        )
+        made.append(replace(first, others=tuple(others)) if others else first)
+    return made
+
+
+def read_settings(params: Any, count: int) -> list[SamplingParams]:
+    """Settings for so many prompts: one for all, or one for each."""
     params = SamplingParams() if params is None else params
     settings = list(params) if isinstance(params, list | tuple) else [params] * count
     if len(settings) != count:
@@ -105,7 +141,8 @@ def _settings(params: Any, count: int) -> list[SamplingParams]:
     return settings
 
 
-def _each(prompts: Any) -> Iterable[Any]:
+def each(prompts: Any) -> Iterable[Any]:
+    """The prompts of a list. Raises `RequestError` for what is none."""
     if isinstance(prompts, str | bytes) or not isinstance(prompts, Iterable):
         raise RequestError(f"prompts={shown(prompts)} must be a prompt or a list of prompts")
     try:

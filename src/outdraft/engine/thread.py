@@ -37,6 +37,7 @@ _FORKED = (
     "this process was forked while a request was being decoded, and what the engine was doing then is lost: make the "
     "LLM anew in this process, or fork when no request runs"
 )
+_CLOSED = "this LLM is closed: make another one, or ask before close() or the end of its `with` block"
 _ITSELF = (
     "a request from within the engine's own thread would wait for itself for ever: ask another LLM (with_drafter makes "
     "one over the same weights), or ask from another thread"
@@ -53,7 +54,7 @@ class EngineThread:
         self._lock = Lock()
         self._worker: Worker | None = None
         self._calls: WeakSet[Call] = WeakSet()
-        self._is_lost = False
+        self._is_lost = self._is_closed = False
         this_process().doors.add(self)
 
     def submit(
@@ -107,7 +108,16 @@ class EngineThread:
         for call in list(self._calls):
             call.outbox.fail(CapabilityError(_FORKED))
 
+    def close(self) -> None:
+        """End the thread; requests under way are refused, and so is every later one."""
+        with self._lock:
+            worker, self._is_closed = self._worker, True
+        if worker is not None:
+            worker.stop()
+
     def _start(self) -> Worker:
+        if self._is_closed:
+            raise CapabilityError(_CLOSED)
         if self._is_lost:
             raise CapabilityError(_FORKED)
         with self._lock:

@@ -34,7 +34,11 @@ class Chunk:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Result:
-    """A finished request. `sources[i]` says where `token_ids[i]` came from; ids include the one that ended the text."""
+    """A finished request. `sources[i]` says where `token_ids[i]` came from; ids include the one that ended the text.
+
+    Of a request for several texts (`SamplingParams(n=3)`) this is the first; `outputs` has all of them. `prompt` and
+    `outputs[0].text` are where vLLM's users look.
+    """
 
     text: str
     token_ids: tuple[int, ...]
@@ -46,6 +50,14 @@ class Result:
     variant: str  # how the weights were rounded that wrote it: "", "int4-g32-mixed", ...
     lossless: bool  # whether its distribution is the target's: False under a lossy verifier
     stats: RequestStats = field(repr=False)
+    prompt: str | None = None  # the prompt, if it was given as text
+    index: int = 0  # among the texts of one request
+    others: tuple["Result", ...] = field(default=(), repr=False)  # the further texts of one request
+
+    @property
+    def outputs(self) -> tuple["Result", ...]:
+        """All texts of the request, this one first."""
+        return (self, *self.others)
 
     @property
     def metrics(self) -> dict[str, Any]:

@@ -32,6 +32,7 @@ from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
 ARCHITECTURES = {kind.model_type: kind for kind in (LLAMA, MISTRAL, QWEN2, QWEN3, GPT_NEOX, GPT2)}
+_ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
@@ -269,7 +270,8 @@ def _dtype(
         if wanted not in DTYPES.values():
             raise ModelLoadError(f"dtype={wanted} is no type of weights (known: {', '.join(DTYPES)})")
         return wanted
-    wanted = check_value("dtype", wanted, str | None)
+    named: str | None = check_value("dtype", wanted, str | None)
+    wanted = None if named is None else _ALSO_CALLED.get(named, named)
     if wanted is not None and wanted != "auto":
         if wanted not in DTYPES:
             raise ModelLoadError(f"dtype={shown(wanted)} is not known (known: auto, {', '.join(DTYPES)})")

@@ -204,7 +204,7 @@ class Auditor:
         """[prompt][i]: unseeded texts, so that the rule of highest acceptance is the one that is tested."""
         params = SamplingParams(**{**setting.sampling, "max_tokens": self.distribution_tokens})
         prompts = [[{"prompt_token_ids": ids}] * self.samples for ids in self.distribution_prompts]
-        return [all_whole(llm.generate(same, params)) for same in prompts]
+        return [all_whole(llm.generate(same, params, use_tqdm=False)) for same in prompts]
 
     def _difference(self, theirs: Result, mine: Result) -> str:
         at = next(
@@ -224,7 +224,9 @@ def _in_batches(llm: LLM, prompts: Seq[list[int]], params: Seq[SamplingParams], 
     results: list[Result] = []
     for start in range(0, len(prompts), size):
         part = slice(start, start + size)
-        results += all_whole(llm.generate([{"prompt_token_ids": ids} for ids in prompts[part]], params[part]))
+        results += all_whole(
+            llm.generate([{"prompt_token_ids": ids} for ids in prompts[part]], params[part], use_tqdm=False)
+        )
     return results
 
 

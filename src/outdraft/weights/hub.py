@@ -20,9 +20,14 @@ TOKENIZER = (
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 
-def resolve(name: str, *, also: Sequence[str] = ()) -> Path:
-    """The directory that holds this model's files, or its one GGUF file. `also`: further files to download."""
+def resolve(name: str, *, also: Sequence[str] = (), revision: str | None = None) -> Path:
+    """The directory that holds this model's files, or its one GGUF file. `also`: further files to download.
+
+    `revision`: the branch, tag or commit of a hub name; a directory has none.
+    """
     name = check_value("model", name, str, error=ModelLoadError)
+    if revision is not None and (name.startswith("zoo:") or user_path(name, error=ModelLoadError).exists()):
+        raise ModelLoadError(f"revision={revision!r} is of a hub name, and {name} is on this machine: leave it out")
     if name.startswith("zoo:"):
         return zoo.path(name.removeprefix("zoo:"))
     path = user_path(name, error=ModelLoadError)
@@ -47,7 +52,10 @@ def resolve(name: str, *, also: Sequence[str] = ()) -> Path:
         ) from error
     for offline in (True, False):
         try:
-            return Path(hub.snapshot_download(name, allow_patterns=[*PATTERNS, *also], local_files_only=offline))
+            patterns = [*PATTERNS, *also]
+            return Path(
+                hub.snapshot_download(name, revision=revision, allow_patterns=patterns, local_files_only=offline)
+            )
         except Exception as error:  # the hub raises many kinds; each means the same to us
             reason = error
     raise ModelLoadError(

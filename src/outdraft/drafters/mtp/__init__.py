@@ -13,6 +13,7 @@ METHOD = DrafterMethod(
     summary="a multi-token-prediction layer on the target's last feature, applied again to its own output",
     build=build,
     options=FeatureOptions,
+    also_called=("deepseek_mtp", "qwen3_next_mtp", "qwen3_5_mtp"),
     paper=Paper(
         title="FastMTP: accelerating LLM inference with enhanced multi-token prediction",
         year=2025,

@@ -6,6 +6,7 @@
     {"method": "eagle", "model": "path"}                   a peer's word for what is told apart here
 
 Four keys are the engine's; every other belongs to the chosen drafter, under its option's name or one of its aliases.
+Keys of vLLM that mean nothing here are accepted with a line in the log, or refused with the cure (`foreign.py`).
 """
 
 from collections.abc import Mapping
@@ -19,9 +20,12 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find, find_learner, names, option_names
 from outdraft.core.shown import shown
+from outdraft.engine.assembly.foreign import RULES, settle_config
 from outdraft.models.foreign_heads import recognise
 
 _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy")
+_NAMING = ("use_heterogeneous_vocab",)  # where true, such a key is a part of the method's name: "name+key"
+_DRAWN = {"greedy": "greedy", "probabilistic": "match"}  # draft_sample_method -> the option `sample`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +49,7 @@ def from_mapping(config: Mapping[str, Any]) -> Speculation:
     method = find("drafter", name)
     options = {key: value for key, value in config.items() if key not in _OURS}
     known = option_names(method)
+    options = settle_config(_drawn(_unnamed(options, name, config), known), known)
     for key in options:
         if key not in known:
             listed = ", ".join(sorted({*_OURS, *known}))
@@ -53,6 +58,8 @@ def from_mapping(config: Mapping[str, Any]) -> Speculation:
                 f"with method {method.name!r} it takes: {listed}"
             )
     rule = check_value("rejection_sample_method", config.get("rejection_sample_method", "auto"), str)
+    if rule in RULES:
+        raise ConfigError(f"speculative_config: rejection_sample_method={rule!r}: {RULES[rule]}")
     return Speculation(
         drafter=name,
         drafter_options=options,
@@ -71,6 +78,7 @@ def _meant(config: Mapping[str, Any]) -> str:
             "'model', a directory that says what it is"
         )
     known = names("drafter")
+    word = _full_name(word, model, config)
     others = [name for name in known if word in find("drafter", name).also_called] if isinstance(word, str) else []
     if word is not None and not others:
         return str(check_value("method", word, str))
@@ -84,6 +92,33 @@ def _meant(config: Mapping[str, Any]) -> str:
             f"speculative_config: {shown(model)} does not say what it is: name the 'method' (`outdraft methods`)"
         )
     raise ConfigError(f"method {shown(word)} may be {', '.join(others)} here, and {shown(model)} is none: name one")
+
+
+def _full_name(word: Any, model: Any, config: Mapping[str, Any]) -> Any:
+    """The method's name with the keys that are a part of it, where a method is known by both together."""
+    named = word if word is not None else _lies_in(model)
+    for key in _NAMING:
+        whole = f"{named}+{key}"
+        if config.get(key) and any(whole in find("drafter", name).also_called for name in names("drafter")):
+            return whole
+    return word
+
+
+def _unnamed(options: Mapping[str, Any], name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the keys that have named the method."""
+    spent = [key for key in _NAMING if any(called.endswith(f"+{key}") for called in find("drafter", name).also_called)]
+    return {key: value for key, value in options.items() if key not in spent}
+
+
+def _drawn(options: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
+    """`draft_sample_method` as the option `sample`; a method that draws nothing ignores it."""
+    left = dict(options)
+    asked = left.pop("draft_sample_method", None)
+    if asked is None:
+        return left
+    if asked not in _DRAWN:
+        raise ConfigError(f"speculative_config: draft_sample_method={shown(asked)}: it is {' or '.join(_DRAWN)}")
+    return {"sample": _DRAWN[asked], **left} if "sample" in known else left
 
 
 def _lies_in(model: Any) -> str | None:

@@ -19,6 +19,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import Kind, find, names, option_names, override
 from outdraft.engine.assembly.combination import Combination, combine
+from outdraft.engine.assembly.foreign import settle
 from outdraft.engine.assembly.recipe import Choice, Recipe, read_recipe
 from outdraft.engine.assembly.roles import ROLES, Companions, fill
 from outdraft.engine.assembly.speculative_config import Speculation, from_mapping
@@ -34,6 +35,20 @@ _PEERS = {  # what other engines call it
     "max_speculative_tokens": "num_speculative_tokens",
     "prompt_lookup_num_tokens": "num_speculative_tokens, beside a drafter that looks up",
     "spec_decoding_acceptance_method": "verifier",
+    "torch_dtype": "dtype",
+    "device_map": "device",
+    "n_gpu_layers": "device",
+    "n_ctx": "max_model_len",
+    "max_seq_len": "max_model_len",
+    "max_batch_size": "max_num_seqs",
+    "model_path": "model",
+    "pretrained_model_name_or_path": "model",
+    "n_threads": "OMP_NUM_THREADS, a variable of the environment",
+    "speculative_algorithm": "drafter",
+    "draft_model_path": "draft_model",
+    "spec_model": "draft_model",
+    "spec_tokens": "num_speculative_tokens",
+    "kv_cache_quant": "kv_cache_dtype",
 }
 
 
@@ -166,7 +181,7 @@ def read_words(
 ) -> Combination:
     """All of the above at once, as given to `taker`: plug-ins with their options. `unknown`: what else it was given."""
     known = parameters_of(taker)
-    for key in unknown:
+    for key in settle(unknown):
         raise ConfigError(f"LLM takes no {key!r}{_hint(key, known)}; what drafts is said by {', '.join(_WAYS)}")
     return combine(Words(**words).read(companions))
 

@@ -1,0 +1,239 @@
+"""What users of other engines write: their first programs, their names of things, and what is said of the others."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from outdraft import LLM, SamplingParams, zoo
+from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError, RequestError
+from outdraft.drafters.draft_model import METHOD as DRAFT
+from outdraft.engine import progress
+from outdraft.engine.assembly.speculative_config import from_mapping
+
+TARGET, SMALL = str(zoo.path("target")), str(zoo.path("draft"))
+CONFIGS = {
+    "draft model": {"model": SMALL, "num_speculative_tokens": 5, "method": "draft_model"},
+    "n-gram": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4},
+    "suffix": {"method": "suffix", "num_speculative_tokens": 32},
+    "eagle": {
+        "model": str(zoo.path("eagle")),
+        "draft_tensor_parallel_size": 1,
+        "num_speculative_tokens": 2,
+        "method": "eagle",
+    },
+}
+PROGRAM = """
+from outdraft import LLM, SamplingParams
+
+prompts = ["The future of AI is"]
+sampling_params = SamplingParams(temperature=0.8, top_p=0.95)
+llm = LLM(model=TARGET, tensor_parallel_size=1, speculative_config=CONFIG)
+outputs = llm.generate(prompts, sampling_params)
+for output in outputs:
+    prompt = output.prompt
+    generated_text = output.outputs[0].text
+    shown.append(f"Prompt: {prompt!r}, Generated text: {generated_text!r}")
+"""
+
+
+@pytest.fixture(scope="module")
+def llm(model_dir: Path) -> LLM:
+    return LLM(model_dir, dtype="float32")
+
+
+@pytest.mark.parametrize("name", CONFIGS)
+def test_first_programs_run_as_they_are(name: str):
+    shown: list[str] = []
+    exec(PROGRAM, {"TARGET": TARGET, "CONFIG": CONFIGS[name], "shown": shown})
+    (line,) = shown
+    assert line.startswith("Prompt: 'The future of AI is', Generated text: '") and len(line) > 80
+
+
+NOTED = [
+    ({"tensor_parallel_size": 2}, "tensor_parallel_size=2 changes nothing here: one device"),
+    ({"trust_remote_code": True}, "no code of a model's repository is run"),
+    ({"gpu_memory_utilization": 0.9}, "gpu_memory_utilization=0.9 changes nothing here"),
+    ({"speculative_config": {"method": "ngram", "attention_backend": "X"}}, "attention_backend='X' changes nothing"),
+    ({"speculative_config": {"method": "ngram", "draft_tensor_parallel_size": 2}}, "speculative_config: draft_tensor"),
+]
+
+
+@pytest.mark.parametrize(("words", "said"), NOTED)
+def test_what_means_nothing_is_noted(model_dir: Path, caplog: pytest.LogCaptureFixture, words: dict, said: str):
+    with caplog.at_level(logging.WARNING, "outdraft.notes"):
+        LLM(model_dir, **words)
+    assert said in caplog.text
+
+
+def test_what_was_not_asked_for_is_not_noted(model_dir: Path, caplog: pytest.LogCaptureFixture):
+    LLM(model_dir, tensor_parallel_size=1, trust_remote_code=False, gpu_memory_utilization=None)
+    assert caplog.text == ""
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"seed": 0}, "seed=0 is another engine's word: a seed belongs to a request"),
+        ({"quantization": "awq"}, "outdraft quantize"),
+        ({"torch_dtype": "bfloat16"}, "takes no 'torch_dtype'; here it is called dtype"),
+        ({"device_map": "auto"}, "here it is called device"),
+        ({"n_ctx": 512}, "here it is called max_model_len"),
+        ({"speculative_config": {"method": "ngram", "synthetic_acceptance_length": 2}}, "cannot be forced"),
+        ({"speculative_config": {"method": "ngram", "rejection_sample_method": "fly"}}, "lists the lossy rules"),
+        ({"speculative_config": {"method": "ngram", "parallel_drafting": True}}, "parallel_drafting=True"),
+        ({"speculative_config": {"method": "ngram", "prompt_lookup_mx": 3}}, "did you mean 'prompt_lookup_max'"),
+        ({"speculative_config": {"method": "draft_model", "draft_sample_method": "soft"}}, "greedy or probabilistic"),
+    ],
+)
+def test_what_would_change_the_text_is_refused_with_the_cure(model_dir: Path, words: dict, said: str):
+    with pytest.raises(ConfigError) as error:
+        LLM(model_dir, **words)
+    assert said in str(error.value)
+
+
+def test_keys_of_vllm_are_options_here():
+    suffix = {"suffix_decoding_max_tree_depth": 24, "suffix_decoding_max_cached_requests": 5}
+    suffix |= {"suffix_decoding_max_spec_factor": 2.0, "suffix_decoding_min_token_prob": 0.2}
+    read = from_mapping({"method": "suffix", **suffix})
+    assert read.drafter_options == suffix
+    assert from_mapping({"method": "ngram_gpu"}).drafter == "ngram"
+    read = from_mapping({"method": "draft_model", "model": SMALL, "draft_sample_method": "probabilistic"})
+    assert read.drafter_options == {"model": SMALL, "sample": "match"}
+    assert from_mapping({"method": "ngram", "draft_sample_method": "greedy"}).drafter_options == {}
+
+
+@pytest.mark.parametrize("method", [{"method": "draft_model"}, {}])
+def test_a_draft_of_another_vocabulary_is_another_method(method: dict):
+    read = from_mapping({**method, "model": SMALL, "use_heterogeneous_vocab": True})
+    assert read.drafter == "vocab_map" and read.drafter_options == {"model": SMALL}
+    assert from_mapping({**method, "model": SMALL, "use_heterogeneous_vocab": False}).drafter == DRAFT.name
+    with pytest.raises(ConfigError, match="use_heterogeneous_vocab=True"):
+        from_mapping({"method": "ngram", "use_heterogeneous_vocab": True})
+
+
+def test_sampling_params_by_either_name(llm: LLM):
+    params = SamplingParams(max_tokens=5)
+    assert llm.generate("abc", sampling_params=params).token_ids == llm.generate("abc", params).token_ids
+    with pytest.raises(RequestError, match="two names of the same"):
+        llm.generate("abc", params, sampling_params=params)
+
+
+@pytest.mark.parametrize(
+    ("given", "cure"),
+    [
+        ({"max_tokens": 3}, "generate(prompt, SamplingParams(max_tokens=...))"),
+        ({"max_new_tokens": 3}, "SamplingParams(max_tokens=...)"),
+        ({"do_sample": True}, "SamplingParams(temperature=...)"),
+    ],
+)
+def test_a_setting_beside_the_prompt_is_answered_with_the_cure(llm: LLM, given: dict, cure: str):
+    with pytest.raises(RequestError) as error:
+        llm.generate("abc", **given)
+    assert cure in str(error.value)
+
+
+def test_a_result_has_what_vllms_users_look_for(llm: LLM):
+    text, ids = llm.generate(["abc", {"prompt_token_ids": [1, 2]}], SamplingParams(max_tokens=4))
+    assert text.prompt == "abc" and ids.prompt is None
+    assert text.outputs == (text,) and text.outputs[0].text == text.text and text.index == 0
+    assert llm.generate({"prompt": "abc"}, SamplingParams(max_tokens=4)).prompt == "abc"
+    assert [one.prompt for one in llm.generate(iter(["a", "b"]), SamplingParams(max_tokens=2))] == ["a", "b"]
+
+
+def test_several_texts_of_one_prompt(llm: LLM):
+    params = SamplingParams(max_tokens=6, temperature=1.0, seed=4, n=3)
+    first, second = llm.generate(["abc", "xyz"], params)
+    assert [one.index for one in first.outputs] == [0, 1, 2] and len(second.outputs) == 3
+    for prompt, result in (("abc", first), ("xyz", second)):
+        for i, one in enumerate(result.outputs):
+            alone = llm.generate(prompt, SamplingParams(max_tokens=6, temperature=1.0, seed=4 + i))
+            assert one.token_ids == alone.token_ids and one.prompt == prompt
+    assert len({one.token_ids for one in first.outputs}) == 3
+    unseeded = llm.generate("abc", SamplingParams(max_tokens=12, temperature=1.0, n=2))
+    assert unseeded.outputs[0].token_ids != unseeded.outputs[1].token_ids
+
+
+@pytest.mark.parametrize("n", [0, 1025])
+def test_n_has_a_range(n: int):
+    with pytest.raises(RequestError, match=f"n={n} is out of range: it must be between 1 and 1024"):
+        SamplingParams(n=n, temperature=1.0)
+
+
+def test_several_greedy_or_streamed_texts_are_refused(llm: LLM):
+    with pytest.raises(RequestError, match="set a temperature"):
+        SamplingParams(n=2)
+    with pytest.raises(RequestError, match="n=2: a stream"):
+        next(llm.stream("abc", SamplingParams(n=2, temperature=1.0)))
+
+
+def test_chat_is_generate_over_the_template(llm: LLM):
+    talk = [{"role": "user", "content": "hello"}]
+    params = SamplingParams(max_tokens=8, stop=("q",))
+    codec = llm.get_tokenizer()
+    ids = codec.apply_chat_template(talk)
+    expected = llm.generate({"prompt_token_ids": ids}, SamplingParams(max_tokens=8, stop=("q", "\nUser:")))
+    assert llm.chat(talk, params).token_ids == expected.token_ids
+    assert [one.token_ids for one in llm.chat([talk, talk], sampling_params=params)] == [expected.token_ids] * 2
+    assert codec.apply_chat_template(talk, tokenize=False) == "User: hello\nAssistant:"
+    with pytest.raises(RequestError, match="tools= is for a chat template"):
+        llm.chat(talk, tools=[{}])
+    with pytest.raises(RequestError, match="conversation is empty"):
+        llm.chat([])
+    with pytest.raises(RequestError, match="must be a list of tables"):
+        llm.chat("hello")
+
+
+def test_an_answer_ends_where_the_transcript_goes_on(llm: LLM, monkeypatch: pytest.MonkeyPatch):
+    asked: list[SamplingParams] = []
+
+    def record(self: LLM, prompts: list, params: list[SamplingParams], **words: object) -> list:
+        asked.extend(params)
+        return []
+
+    monkeypatch.setattr(LLM, "generate", record)
+    llm.chat([[{"role": "user", "content": "hello"}]], SamplingParams(stop=("q",)))
+    assert [one.stop for one in asked] == [("q", "\nUser:")]
+
+
+def test_a_tokenizer_reads_back_what_it_wrote(llm: LLM):
+    codec = llm.get_tokenizer()
+    assert codec.decode(codec.encode("abc")) == "abc" and codec.eos_token_id == min(codec.eos_token_ids, default=None)
+
+
+def test_a_with_block_ends_its_thread(model_dir: Path):
+    with LLM(model_dir) as made:
+        text = made.generate("abc", SamplingParams(max_tokens=3)).text
+        beside = made.with_drafter("ngram")
+        worker = made._thread._worker
+    assert worker is not None and not worker.thread.is_alive()
+    with pytest.raises(CapabilityError, match="this LLM is closed"):
+        made.generate("abc")
+    assert beside.generate("abc", SamplingParams(max_tokens=3)).text == text
+    made.close()  # once more does no harm
+
+
+def test_a_revision_is_of_a_hub_name(model_dir: Path, monkeypatch: pytest.MonkeyPatch):
+    with pytest.raises(ModelLoadError, match="revision='main' is of a hub name"):
+        LLM(model_dir, revision="main")
+    asked = []
+    monkeypatch.setattr(
+        "huggingface_hub.snapshot_download", lambda name, **words: asked.append(words) or str(model_dir)
+    )
+    LLM("somebody/model", revision="v2")
+    assert {words["revision"] for words in asked} == {"v2"}
+
+
+def test_half_is_float16(model_dir: Path):
+    assert LLM(model_dir, dtype="half").config["dtype"] == LLM(model_dir, dtype="float16").config["dtype"]
+
+
+def test_a_bar_only_where_it_is_wanted(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch):
+    assert list(progress.counted(range(9), 9, wanted=None)) == list(range(9)) and capsys.readouterr().err == ""
+    assert list(progress.counted(range(2), 2, wanted=True)) == [0, 1]
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    shown: list[int] = []
+    monkeypatch.setattr("rich.progress.Progress.advance", lambda self, task: shown.append(task))
+    for total in (progress.MANY - 1, progress.MANY):
+        assert len(list(progress.counted(range(total), total, wanted=None))) == total
+    assert len(shown) == progress.MANY
