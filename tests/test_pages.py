@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from outdraft.engine.assembly import foreign
+
 ROOT = Path(__file__).parents[1]
 PAGES = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")]
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)#\s]*)(#[^)\s]*)?\)")
@@ -41,3 +43,10 @@ def test_every_page_is_in_the_menu_of_the_site():
     pages = {page.relative_to(ROOT / "docs").as_posix() for page in (ROOT / "docs").rglob("*.md")}
     pages = {page for page in pages if not page.startswith("methods/")}  # docs/_site/hooks.py lists these
     assert listed == pages
+
+
+def test_every_word_of_other_engines_is_on_the_page():
+    page = (ROOT / "docs/coming_from.md").read_text()
+    for table in (foreign.NOTED, foreign.REFUSED, foreign.CONFIG_NOTED, foreign.CONFIG_REFUSED, foreign.OFF_ONLY):
+        for word, said in table.items():
+            assert f"| `{word}` | {said} |" in page, f"docs/coming_from.md does not say what becomes of {word}"
