@@ -37,7 +37,8 @@ OD_API Model* od_model_new(const Shape* shape, int num_layers, int threads, cons
         auto model = std::make_unique<Model>();
         model->shape = *shape;
         model->kernels = &chosen(kernels);
-        model->team = team_of(threads);
+        model->crews = Crews(threads);
+        model->team = model->crews.of(threads);
         model->layers.resize(num_layers);
         model->space.reset(new Workspace);
         return model.release();
@@ -109,6 +110,7 @@ OD_API Model* od_model_lend_unit(Model* model, int index, void* from, std::int64
 
 OD_API std::uint64_t od_model_read(Model* model) {
     std::lock_guard<std::mutex> lock(model->one_pass);
+    model->team = model->crews.of(model->crews.most());
     return read_weights(*model);
 }
 
@@ -120,6 +122,7 @@ OD_API Model* od_model_run(Model* model, const Pass* pass) {
             if (!(i == 0 && pass->beside) && layer.qkv.num_in != model->shape.hidden)
                 throw std::runtime_error("a layer reads two states side by side, and is given one");
         }
+        Paced paced(*model, Paced::layers, pass->rows, pass->num_layers);
         model->kernels->run(*model, *pass);
     });
 }
@@ -127,6 +130,7 @@ OD_API Model* od_model_run(Model* model, const Pass* pass) {
 OD_API Model* od_model_logits(Model* model, const float* hidden, int rows, int norm, float* out) {
     return alone(model, [&] {
         require_weights(model->head, "of the head");
+        Paced paced(*model, Paced::head, rows);
         model->kernels->logits(*model, hidden, rows, norm != 0, out);
     });
 }

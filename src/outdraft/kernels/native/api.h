@@ -1,5 +1,7 @@
 // What the files of the C interface share. Nothing is thrown across it.
 #pragma once
+#include <chrono>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <stdexcept>
@@ -26,6 +28,34 @@ extern "C" struct od_entrance {  // Entrance of guesser.h; what is null is not t
 namespace outdraft {
 
 inline thread_local std::string last_error;
+
+// While it lives, a model (and who computes beside it) has the team that was quickest for such work of late.
+class Paced {
+public:
+    enum Kind { layers, head, feed, chain };
+    Paced(Model& model, Kind kind, int rows, int parts = 1, Model* beside = nullptr)
+        : pace_(model.crews.pace()), parts_(parts > 0 ? parts : 1), began_(std::chrono::steady_clock::now()) {
+        const int threads = pace_.begin(kind, rows);
+        model.team = model.crews.of(is_fixed() ? model.crews.most() : threads);
+        if (beside) beside->team = model.team;
+    }
+    void count(int parts) { parts_ = parts > 0 ? parts : 1; }
+    ~Paced() {
+        const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
+        pace_.end(took.count() / parts_);
+    }
+
+private:
+    // OUTDRAFT_PACE=off: always as many as the model was packed for.
+    static bool is_fixed() {
+        static const char* asked = std::getenv("OUTDRAFT_PACE");
+        return asked && std::strcmp(asked, "off") == 0;
+    }
+
+    Pace& pace_;
+    int parts_;
+    const std::chrono::steady_clock::time_point began_;
+};
 
 template <class Make>
 auto guarded(Make make) -> decltype(make()) {

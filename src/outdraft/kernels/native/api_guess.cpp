@@ -87,11 +87,18 @@ OD_API Guesser* od_guesser_set_exit(Guesser* guesser, const od_linear* matrices,
 }
 
 OD_API Guesser* od_guesser_feed(Guesser* guesser, const Feed* feed) {
-    return alone(guesser, [&](const Kernels& kernels) { kernels.feed(*guesser, *feed); });
+    return alone(guesser, [&](const Kernels& kernels) {
+        Paced paced(*guesser->body, Paced::feed, feed->rows, 1, guesser->head);
+        kernels.feed(*guesser, *feed);
+    });
 }
 
 OD_API Guesser* od_guesser_chain(Guesser* guesser, const Feed* feed, const GuessChain* chain) {
-    return alone(guesser, [&](const Kernels& kernels) { kernels.guess(*guesser, *feed, *chain); });
+    return alone(guesser, [&](const Kernels& kernels) {
+        Paced paced(*guesser->body, Paced::chain, feed->rows, 1, guesser->head);
+        kernels.guess(*guesser, *feed, *chain);
+        paced.count(*chain->made);
+    });
 }
 
 // Returns null on failure.

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "packed.h"
+#include "pace.h"
 #include "team.h"
 
 namespace outdraft {
@@ -100,10 +101,29 @@ struct FreeWorkspace {
     void operator()(Workspace* space) const;
 };
 
+// The teams that a model's passes choose from.
+class Crews {
+public:
+    explicit Crews(int most = 1) : most_(most), pace_(most) {}
+    Pace& pace() { return pace_; }
+    int most() const { return most_; }
+    const std::shared_ptr<Team>& of(int size) {
+        auto& team = teams_[size];
+        if (!team) team = team_of(size);
+        return team;
+    }
+
+private:
+    int most_;
+    Pace pace_;
+    std::map<int, std::shared_ptr<Team>> teams_;
+};
+
 struct Model {
     Shape shape;
     const Kernels* kernels;
-    std::shared_ptr<Team> team;
+    std::shared_ptr<Team> team;  // of the present pass
+    Crews crews;
     std::vector<LayerWeights> layers;
     LayerWeights head;
     std::unique_ptr<Workspace, FreeWorkspace> space;
