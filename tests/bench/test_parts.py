@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.bench.energy import find_meter
-from outdraft.bench.fingerprint import digest, digest_weights
+from outdraft.bench.fingerprint import digest
 from outdraft.bench.identity import find_difference
 from outdraft.bench.lineup import RIVALS, parse_rival
 from outdraft.bench.machine import describe
@@ -14,6 +14,7 @@ from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.trial import order
 from outdraft.bench.write import Journal
 from outdraft.core.errors import ConfigError
+from outdraft.weights.digest import digest_weights
 
 
 def test_method_spelling():

@@ -8,7 +8,6 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.inflate_head import inflate_head, method_of
 from outdraft.bench.lineup import Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
@@ -19,6 +18,7 @@ from outdraft.core.registry import find, make_options, override
 from outdraft.engine.assembly.recipe import read_recipe
 from outdraft.engine.assembly.roles import choose, read_companions, slots_of
 from outdraft.engine.llm import LLM
+from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 
 

@@ -13,7 +13,6 @@ import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
-from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
@@ -21,6 +20,7 @@ from outdraft.models.inflate import inflate
 from outdraft.models.load import load_model, save_model
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 
 ROUNDINGS = {

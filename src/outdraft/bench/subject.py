@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import OutdraftError
@@ -16,6 +15,7 @@ from outdraft.engine.assembly.variant import runner_of as runner_behind
 from outdraft.engine.llm import LLM
 from outdraft.engine.runner import Runner
 from outdraft.models.network import Network
+from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 
 

@@ -7,6 +7,7 @@ through all of them (`inner`).
 from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from torch import Tensor
@@ -60,6 +61,8 @@ class Traits:
     rewinds: bool = False  # `propose` looks at the tokens alone, and they may go back on those of the last call
     weights: tuple[Weights, ...] = ()  # its own, without those of the drafters that it asks
     inner: "tuple[Drafter, ...]" = ()  # the drafters that it asks
+    home: Path | None = None  # the directory of its own network
+    hands_states: bool = False  # it heeds `Budget.judge`: its network has a hidden state for every token of a chain
 
 
 class Drafter(Protocol):
@@ -113,6 +116,10 @@ def held_weights(drafter: Drafter) -> tuple[Weights, ...]:
 
 def arm_of(drafter: Drafter, name: str) -> Arm:
     """The drafter as a policy sees it."""
-    if not drafter.traits.peeks:
-        return Arm(name=name)
-    return Arm(name=name, peek=lambda seq, budget: drafter.propose([seq], [budget])[0])
+    traits = drafter.traits
+    return Arm(
+        name=name,
+        peek=(lambda seq, budget: drafter.propose([seq], [budget])[0]) if traits.peeks else None,
+        home=traits.home,
+        hands_states=traits.hands_states,
+    )

@@ -10,7 +10,7 @@ kind has the same losses, the same accounts, and a head whose logits are never h
     target row          row a  row a+1  row a+2       which the target's row a + d - 1 distributes
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -143,6 +143,24 @@ class TargetLearner(Learner, Protocol):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Assessment:
+    """How good something is that guesses no tokens. The higher the score, the better."""
+
+    score: float
+    line: str  # for the progress report
+    numbers: Mapping[str, float] = field(default_factory=dict)  # for the log
+
+
+@runtime_checkable
+class AssessedLearner(Learner, Protocol):
+    """One that learns about a draft and is none: nothing is promised of it, and it says itself how good it is."""
+
+    def assess(self, lessons: Iterable[Lesson]) -> Assessment:
+        """On texts that it has not seen."""
+        ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LearnMethod(Generic[Options, Target]):
     """How a method's draft is trained. It lies as `LEARN` in the module `learn` of the method's folder."""
 
@@ -157,6 +175,9 @@ class LearnMethod(Generic[Options, Target]):
     # A kind that can draft some of the target's tokens only: told once, before a new draft learns, how often each token
     # is to be guessed in the texts [V], it chooses. (`new` alone does not see the texts, and must not need them.)
     choose_vocab: Callable[[Any, Tensor], None] | None = None
+    # The states of its guesses are those of the drafter's own network behind the tokens that it has read, and the
+    # drafter hands them over in chains (`Traits.hands_states`). The second of several has read one drafted token
+    hands_states: bool = False
     # What config.json says of a head (model_type, speculators_model_type, or one of architectures); None: a model like
     # any other
     model_type: str | None = None

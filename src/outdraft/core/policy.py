@@ -3,12 +3,23 @@
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Protocol
+
+from torch import Tensor
 
 from outdraft.core.calibration import Calibration
 from outdraft.core.draft import Draft
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StateJudge:
+    """Who says from a drafter's hidden states how likely its tokens are to be accepted."""
+
+    chances: Callable[[Tensor], Tensor]  # states [n, W] that have read n drafted tokens -> [n], each in 0 .. 1
+    least: int = 1  # tokens that are drafted whatever it says
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,6 +31,7 @@ class Budget:
     confidence: float = 0.0  # a token of which the drafter is less sure is kept and ends its branch; 0: never
     survival: float = 0.0  # the same for a path: it ends where the product of its tokens' probabilities falls below
     calibration: Calibration | None = None  # what `survival` multiplies instead of bare probabilities; None: these
+    judge: StateJudge | None = None  # or: whose chances `survival` multiplies; for an arm that hands its states over
     arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
 
     @property
@@ -38,6 +50,8 @@ class Arm:
 
     name: str
     peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess for next to nothing, which nobody need use
+    home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
+    hands_states: bool = False  # it heeds `Budget.judge`
 
 
 class Policy(Protocol):

@@ -97,18 +97,23 @@ def find(kind: Kind, name: str) -> AnyMethod:
     return method
 
 
-def learner_names() -> list[str]:
-    """Drafters that ship with outdraft and can be trained: their folder has a module `learn`."""
-    package = importlib.import_module(KINDS["drafter"])
+def learner_names(kind: Kind = "drafter") -> list[str]:
+    """Plug-ins of a kind that ship with outdraft and can be trained: their folder has a module `learn`."""
+    package = importlib.import_module(KINDS[kind])
     homes = [m for m in pkgutil.iter_modules(package.__path__) if m.ispkg and m.name != "shared"]
-    return sorted(m.name for m in homes if importlib.util.find_spec(f"{KINDS['drafter']}.{m.name}.learn") is not None)
+    return sorted(m.name for m in homes if importlib.util.find_spec(f"{KINDS[kind]}.{m.name}.learn") is not None)
 
 
 def find_learner(name: str) -> "LearnMethod[Any, Any]":
-    """How the draft of a method is trained: `LEARN` of drafters/NAME/learn.py, or of "package.module:LEARN"."""
+    """How the draft of a method is trained: `LEARN` of drafters/NAME/learn.py, or of "package.module:LEARN".
+
+    A policy may have learned too, of a draft (control/NAME/learn.py).
+    """
     from outdraft.core.learner import LearnMethod  # not before: it needs torch
 
-    known, name = learner_names(), check_value("kind", name, str)
+    kinds: tuple[Kind, ...] = ("policy", "drafter")
+    homes = {one: KINDS[kind] for kind in kinds for one in learner_names(kind)}
+    known, name = sorted(homes), check_value("kind", name, str)
     if ":" in name:
         module, _, attribute = name.partition(":")
         try:
@@ -122,7 +127,7 @@ def find_learner(name: str) -> "LearnMethod[Any, Any]":
         raise ConfigError(
             f"kind {shown(name)} is none that is trained{near_miss(name, known)}; known: {', '.join(known)}"
         )
-    return importlib.import_module(f"{KINDS['drafter']}.{name}.learn").LEARN  # type: ignore[no-any-return]
+    return importlib.import_module(f"{homes[name]}.{name}.learn").LEARN  # type: ignore[no-any-return]
 
 
 def _load(place: str, who: str) -> AnyMethod:

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Learner
+from outdraft.core.learner import AssessedLearner, Learner
 from outdraft.training.compare import Compared, accepted, compare
 from outdraft.training.costs import Costs
 from outdraft.training.lessons import Teacher
@@ -123,4 +123,7 @@ class Judge:
 
     def __call__(self) -> Evaluation:
         """How good the draft is now."""
+        if isinstance(self._learner, AssessedLearner):
+            told = self._learner.assess(map(self._teacher.lesson, self.exam.batches))
+            return Evaluation(score=told.score, line=told.line, numbers=told.numbers)
         return self.exam.judge(self._learner, self._teacher, self.costs)

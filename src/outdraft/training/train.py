@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import TARGET, Learner, LearnMethod, Moment, TargetLearner
+from outdraft.core.learner import TARGET, AssessedLearner, Learner, LearnMethod, Moment, TargetLearner
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find_learner, read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
@@ -228,7 +228,8 @@ def _train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
         loop.resume()
     elif (loop.run_dir / CHECKPOINT).exists():
         raise ConfigError(f"{loop.run_dir} holds a run: go on with it by --resume, or name another --out")
-    if loop.team.leads:
+    drafts = not isinstance(course.learner, AssessedLearner)  # what is no draft has no rounds to measure
+    if loop.team.leads and drafts:
         course.judge.costs = _costs(course)
     if not resume:
         loop.evaluate()
@@ -242,8 +243,8 @@ def _train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
         save_draft(course, out)
         if isinstance(course.learner, TargetLearner):
             tell(f"modifies_target: the draft is for the target in {out / TARGET}, not for {course.plan.target}")
-        tell(f"saved to {out}; asking the target for texts, to promise something about them")
-        record = make_record(course, promises(course))
+        tell(f"saved to {out}" + ("; asking the target for texts, to promise something about them" if drafts else ""))
+        record = make_record(course, promises(course) if drafts else [])
         write_record(out, record)
         if (told := record.get("target_nats")) is not None:
             tell(

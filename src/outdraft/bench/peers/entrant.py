@@ -15,7 +15,6 @@ import torch
 from outdraft.bench.clock import Timed
 from outdraft.bench.energy import Rapl
 from outdraft.bench.entrant import Entrant
-from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.made import make_model
 from outdraft.bench.peers.process import WORKERS, PeerError, PeerMissing, Process
 from outdraft.bench.peers.quiet import wait_until_idle
@@ -26,6 +25,7 @@ from outdraft.bench.subject import Subject
 from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.stats import RequestStats
+from outdraft.weights.digest import digest_weights
 
 
 class PeerEntrant:

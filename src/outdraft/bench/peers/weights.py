@@ -7,11 +7,11 @@ openvino             OpenVINO's form, written and rounded by optimum-intel's exp
 
 from pathlib import Path
 
-from outdraft.bench.fingerprint import digest_weights
 from outdraft.bench.peers.process import Process
 from outdraft.bench.peers.spec import Peer
 from outdraft.bench.shelf import Shelf
 from outdraft.models.gguf_write import write_gguf
+from outdraft.weights.digest import digest_weights
 
 
 def prepare(peer: Peer, directory: Path, bits: int, process: Process, versions: dict[str, str], shelf: Shelf) -> Path:

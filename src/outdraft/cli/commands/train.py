@@ -141,7 +141,8 @@ def _train(options: Options) -> int:
             tell(f"promised {how}: {one['tau']:.2f} tokens a pass; accepted at 1, 2, ...: {by_depth}")
         if report["speedup"] is not None:
             tell(f"predicted on this machine: {report['speedup']:.2f} times plain decoding")
-        tell(f"next: outdraft train check {plan.out} --target {plan.target}")
+        if report["promises"]:
+            tell(f"next: outdraft train check {plan.out} --target {plan.target}")
     return 0
 
 

@@ -36,6 +36,7 @@ from outdraft.drafters.shared.trees.shapes import Beam, Joint, Levels, num_nodes
 from outdraft.drafters.shared.trees.tree import Shape, Tree
 from outdraft.models.base import Decoder
 from outdraft.models.port import TargetPort
+from outdraft.weights.hub import resolve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +85,11 @@ class DraftModelDrafter:
     @property
     def traits(self) -> Traits:
         """A text may lose its end again, unless the host does not know what was guessed."""
-        return Traits(rewinds=self.model.rewinds, weights=(weights_of(self.model.decoder),))
+        options = self._options
+        return Traits(
+            rewinds=self.model.rewinds, weights=(weights_of(self.model.decoder),), home=resolve(options.model),
+            hands_states=options.is_chain,
+        )  # fmt: skip
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Memory for each; the prompt is read when the first guess is wanted."""

@@ -94,5 +94,6 @@ LEARN = LearnMethod(
     options=DraftLearning,
     new=new,
     load=load,
+    hands_states=True,
     formats=FORMATS,
 )

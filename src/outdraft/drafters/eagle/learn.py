@@ -75,5 +75,5 @@ def load(options: EagleLearning, target: Decoder, directory: Path) -> FeatureLea
 
 LEARN = LearnMethod(
     summary="a one-layer network on the target's states, unrolled on its own outputs", options=EagleLearning, new=new,
-    load=load, drafts={"width": 1, "sample": "match"}, model_type=MODEL_TYPE, inflate=inflate,
+    load=load, drafts={"width": 1, "sample": "match"}, hands_states=True, model_type=MODEL_TYPE, inflate=inflate,
 )  # fmt: skip

@@ -56,7 +56,7 @@ def load(options: Eagle1Learning, target: Decoder, directory: Path) -> FeatureLe
 
 LEARN = LearnMethod(
     summary="EAGLE-1: a layer that extrapolates the target's last feature, by the distance of features and one step",
-    options=Eagle1Learning, new=new, load=load, drafts={"width": 1, "sample": "match"},
+    options=Eagle1Learning, new=new, load=load, drafts={"width": 1, "sample": "match"}, hands_states=True,
     loss={"smooth_l1": 1.0, "soft_cross_entropy": 0.1}, model_type=ARCHITECTURE, formats=FORMATS,
     inflate=inflate,
 )  # fmt: skip

@@ -112,7 +112,8 @@ def load(options: Eagle3Learning, target: Decoder, directory: Path) -> Eagle3Lea
 
 LEARN = LearnMethod(
     summary="the published EAGLE-3 and 3.1: own head, perhaps of fewer tokens, unrolled on its own outputs",
-    options=Eagle3Learning, new=new, load=load, drafts={"width": 1, "sample": "match"}, model_type=MODEL_TYPE,
+    options=Eagle3Learning, new=new, load=load, drafts={"width": 1, "sample": "match"}, hands_states=True,
+    model_type=MODEL_TYPE,
     formats=FORMATS,
     choose_vocab=lambda learner, counts: cast(Eagle3Learner, learner).choose(counts), inflate=inflate,
 )  # fmt: skip

@@ -66,6 +66,6 @@ def load(options: HassLearning, target: Decoder, directory: Path) -> FeatureLear
 # Its files are EAGLE-1's, so it needs no sign of its own in them, and whoever inflates those inflates these.
 LEARN = LearnMethod(
     summary="EAGLE-1's network by HASS: on its own features, and on the target's likeliest tokens",
-    options=HassLearning, new=new, load=load, drafts={"width": 1, "sample": "match"},
+    options=HassLearning, new=new, load=load, drafts={"width": 1, "sample": "match"}, hands_states=True,
     loss={"top_cross_entropy": 1.0, "smooth_l1": 1.0, "soft_cross_entropy": 0.1},
 )  # fmt: skip

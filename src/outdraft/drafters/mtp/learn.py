@@ -64,6 +64,6 @@ def load(options: MtpLearning, target: Decoder, directory: Path) -> FeatureLearn
 
 LEARN = LearnMethod(
     summary="a multi-token-prediction layer, trained to be applied to its own output", options=MtpLearning, new=new,
-    load=load, drafts={"width": 1, "sample": "match"}, model_type=ARCHITECTURE, formats=FORMATS,
+    load=load, drafts={"width": 1, "sample": "match"}, hands_states=True, model_type=ARCHITECTURE, formats=FORMATS,
     inflate=inflate,
 )  # fmt: skip

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.calibration import Calibration
-from outdraft.core.policy import Budget
+from outdraft.core.policy import Budget, StateJudge
 from outdraft.core.ranges import MOST_NODES
 from outdraft.core.sequence import Sequence
 
@@ -34,11 +34,12 @@ class Cutoff:
     token: float = 0.0
     path: float = 0.0
     calibration: Calibration | None = None  # of the probabilities that `path` multiplies; None: they are taken as told
+    judge: StateJudge | None = None  # whose chances `path` multiplies in their place
 
     @property
     def is_asked(self) -> bool:
         """Whether confidences are wanted at all."""
-        return self.token > 0 or self.path > 0
+        return self.token > 0 or (self.path > 0 and self.judge is None)
 
     def chance(self, sure: float) -> float:
         """What a token of this probability counts in its path."""
@@ -47,4 +48,4 @@ class Cutoff:
 
 def cutoffs_of(budgets: Seq[Budget], own: float = 0.0) -> list[Cutoff]:
     """One for each budget: the drafter's own threshold, or the budget's where that is higher."""
-    return [Cutoff(max(own, budget.confidence), budget.survival, budget.calibration) for budget in budgets]
+    return [Cutoff(max(own, one.confidence), one.survival, one.calibration, one.judge) for one in budgets]

@@ -7,6 +7,7 @@ guesses are the same. Data in: sequences, depths, the network and when chains en
 from collections.abc import Sequence as Seq
 
 from outdraft.core.draft import Draft
+from outdraft.core.errors import CapabilityError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.native import chooses_natively, native_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
@@ -22,17 +23,19 @@ def grow_chains(
     """A chain of at most `depths[i]` draft tokens for `seqs[i]`; depth 0 is node 0 alone and is never fed.
 
     If any of the `cutoffs` asks for confidences, every draft tells them. Kernels know bare probabilities only:
-    chains that end by calibrated ones are stepped, so that no token is drawn behind their end.
+    chains that end by calibrated ones are stepped, so that no token is drawn behind their end; and so are those that a
+    judge of hidden states ends. Raises `CapabilityError` for such a judge where the network has no states.
     """
     asked = any(cutoff.is_asked for cutoff in cutoffs)
-    if network.record is not None and not asked and all(takes_plain_argmax(seq, sample) for seq in seqs):
+    judged = any(cutoff.judge is not None for cutoff in cutoffs)
+    if judged and network.states is None:
+        raise CapabilityError("a budget brings a judge of hidden states, and this drafter hands none over")
+    if network.record is not None and not (asked or judged) and all(takes_plain_argmax(seq, sample) for seq in seqs):
         return recorded_chains(seqs, depths, network.record)
     if network.chain is None:
         return stepped_chains(seqs, depths, network, cutoffs, sample=sample)
     own = [
-        i
-        for i, seq in enumerate(seqs)
-        if depths[i] > 0 and cutoffs[i].calibration is None and chooses_natively(seq, sample)
+        i for i, seq in enumerate(seqs) if depths[i] > 0 and _knows_bare(cutoffs[i]) and chooses_natively(seq, sample)
     ]
     drafts: list[Draft] = []
     if len(own) < len(seqs):
@@ -45,3 +48,8 @@ def grow_chains(
         for i, draft in zip(own, made, strict=True):
             drafts[i] = draft
     return drafts
+
+
+def _knows_bare(cutoff: Cutoff) -> bool:
+    """Whether the kernels know what the chain ends by."""
+    return cutoff.calibration is None and cutoff.judge is None

@@ -52,4 +52,5 @@ class ChainNetwork:
     feed: Feed
     chain: RunChains | None = None
     record: Callable[[list[int], list[int]], Tensor] | None = None  # rows, depths -> best tokens [1 + deepest, rows]
+    states: Callable[[], Tensor] | None = None  # [num_open, W] what the logits that were fed last were made of
     feed_last: bool = False  # each chain's last token is fed too: its hidden state is wanted, its logits are not

@@ -4,8 +4,9 @@
     step 1  feed t1      -> logits -> t2      the others go on together, one row each
     ...
 
-A low-confidence token is kept and only ends its chain: dropping it would bend the distribution of a sampled guess. Data
-in: sequences, depths and the network; data out: one chain for each sequence.
+A low-confidence token is kept and only ends its chain: dropping it would bend the distribution of a sampled guess. A
+judge of hidden states is asked when a token has been fed, and ends the chain before the next is chosen: it knows no
+tokens but those that are kept. Data in: sequences, depths and the network; data out: one chain for each sequence.
 """
 
 from collections.abc import Sequence as Seq
@@ -36,6 +37,8 @@ def stepped_chains(
     step = 0
     while rows or closing:
         logits = network.feed(step, rows + closing, tokens, len(rows))
+        if step and (kept := _judged(rows, network, cutoffs, survivals, step)) is not None:
+            rows, logits = [rows[at] for at in kept], logits[kept]
         if not rows:
             break
         chosen = choose(rows, logits, drafted)
@@ -48,8 +51,10 @@ def stepped_chains(
             if distribution is not None:
                 distributions[i].append(distribution)
             surenesses[i].append(sure)
-            survivals[i] *= cutoffs[i].chance(sure)
-            if step < depths[i] and sure >= cutoffs[i].token and survivals[i] >= cutoffs[i].path:
+            if cutoffs[i].judge is None:
+                survivals[i] *= cutoffs[i].chance(sure)
+            is_likely = cutoffs[i].judge is not None or survivals[i] >= cutoffs[i].path
+            if step < depths[i] and sure >= cutoffs[i].token and is_likely:
                 open_rows.append(i)
                 open_tokens.append(token)
             elif network.feed_last:
@@ -64,3 +69,21 @@ def stepped_chains(
         )
         for seq, path, distribution, sure in zip(seqs, drafted, distributions, surenesses, strict=True)
     ]
+
+
+def _judged(
+    rows: list[int], network: ChainNetwork, cutoffs: Seq[Cutoff], survivals: list[float], step: int
+) -> list[int] | None:
+    """Which of the `rows`, whose last tokens have been fed, go on, where a judge was asked; `survivals` are entered."""
+    if network.states is None or not any(cutoffs[i].judge is not None for i in rows):
+        return None
+    states, ended = network.states(), set()  # [num_open, W]
+    for judge in dict.fromkeys(cutoffs[i].judge for i in rows):
+        if judge is None:
+            continue
+        asked = [at for at, i in enumerate(rows) if cutoffs[i].judge == judge]
+        for at, chance in zip(asked, judge.chances(states[asked]).tolist(), strict=True):
+            survivals[rows[at]] *= chance
+            if step >= judge.least and survivals[rows[at]] < cutoffs[rows[at]].path:
+                ended.add(at)
+    return [at for at in range(len(rows)) if at not in ended]

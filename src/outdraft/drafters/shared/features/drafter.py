@@ -49,7 +49,8 @@ class FeatureDrafter:
         self, options: FeatureOptions, pairs: Pairs, weights: tuple[Weights, ...] = (), *, shape: Shape | None = None
     ) -> None:
         self.needs = Needs(taps=pairs.net.form.taps)
-        self.traits = Traits(weights=weights)
+        home = None if options.model is None else resolve(options.model, also=[PICKLED])
+        self.traits = Traits(weights=weights, home=home, hands_states=options.width == 1)
         self._options = options
         self._shape = shape or Beam(options.width, options.width)
         self._pairs = pairs

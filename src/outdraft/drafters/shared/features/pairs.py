@@ -139,7 +139,7 @@ class Pairs:
         def chain(rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None) -> Chains:
             return self._chain([seqs[i] for i in rows], depths, draws, cutoffs)
 
-        return ChainNetwork(feed=feed, chain=chain if self._native is not None else None)
+        return ChainNetwork(feed=feed, chain=chain if self._native is not None else None, states=lambda: outputs)
 
     def _chain(self, seqs: Seq[int], depths: Seq[int], draws: Seq[Draw | None], cutoffs: LeastProbs | None) -> Chains:
         """Read the pairs that wait, and guess, in one native call."""

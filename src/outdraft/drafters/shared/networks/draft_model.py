@@ -100,6 +100,7 @@ class DraftModel:
                 layout=layout,
             )
         self._texts: dict[int, _Memory] = {}
+        self._states = torch.empty(0)  # [n, D] behind the tokens that `guess` fed last
         self._network = loaded_network(decoder)
 
     @property
@@ -173,7 +174,8 @@ class DraftModel:
             guess = self._texts[seq].guess
             guess.append((len(guess) - 1, token))
         context = self._cache.extend(seqs, [1] * len(seqs))
-        return self._network.logits(tokens, positions, context, range(len(tokens)))
+        self._states, logits = self._network.feed(tokens, positions, context, range(len(tokens)))
+        return logits
 
     def chain_network(self, texts: Seq[Readable]) -> ChainNetwork:
         """The rows of a round, one for each text."""
@@ -185,7 +187,7 @@ class DraftModel:
         def chain(rows: list[int], depths: list[int], draws: list[Draw | None], cutoffs: LeastProbs | None) -> Chains:
             return self._chain([texts[i] for i in rows], depths, draws, cutoffs)
 
-        return ChainNetwork(feed=feed, chain=chain if self._network.runs_chains else None)
+        return ChainNetwork(feed=feed, chain=chain if self._network.runs_chains else None, states=lambda: self._states)
 
     def confirm(self, seq: Sequence, num_accepted: int) -> None:
         """So many tokens of the sequence's last guess have become text. Here the text itself says so."""

@@ -59,11 +59,23 @@ class DraftNetwork:
         skip: Skip = NO_SKIP,
     ) -> Tensor:
         """One pass: logits [M, V] of the wanted rows."""
+        return self.feed(tokens, places, context, wanted, skip)[1]
+
+    def feed(
+        self,
+        tokens: Seq[int],
+        places: Seq[int],
+        context: AttentionContext,
+        wanted: Seq[int],
+        skip: Skip = NO_SKIP,
+    ) -> tuple[Tensor, Tensor]:
+        """One pass: states [M, D], not normed, and logits [M, V] of the wanted rows."""
         if self._native is not None:
-            return self._native.feed(tokens, places, context, wanted, skip=skip)[1]
+            return self._native.feed(tokens, places, context, wanted, skip=skip)
         ids = torch.tensor(tokens, device=self._device)
         hidden = self._forward(ids, torch.tensor(places, device=self._device), context, skip)
-        return self._score(hidden if len(wanted) == len(tokens) else hidden[list(wanted)])
+        hidden = hidden if len(wanted) == len(tokens) else hidden[list(wanted)]
+        return hidden, self._score(hidden)
 
     def chain(
         self,

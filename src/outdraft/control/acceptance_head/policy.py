@@ -1,0 +1,101 @@
+"""Draft on until a head expects that one of the drafted tokens is rejected.
+
+    after each token i    a_i = head(the drafter's state that has read it): the chance that it is accepted
+    stop                  where 1 - a_1 a_2 ... a_i > threshold, after at least `least` tokens
+
+Huang, Guo and Wang, 2024, https://arxiv.org/abs/2405.19715. The decision for a token only settles whether the next one
+is drawn, and knows the tokens that are kept and nothing of the target's coins; so no distribution changes. Data in:
+sequences; data out: one budget each, which brings the head to whoever drafts.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from pathlib import Path
+
+from outdraft.control.acceptance_head.net import AcceptanceNet, load_acceptance
+from outdraft.control.shared.limits import allowed
+from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.events import StepEvent
+from outdraft.core.options import PolicyOptions
+from outdraft.core.paths import user_path
+from outdraft.core.policy import Arm, Budget, StateJudge
+from outdraft.core.ranges import MOST_NODES, check_range
+from outdraft.core.sequence import Sequence
+from outdraft.weights.digest import digest_weights
+
+FOLDER = "acceptance_head"  # beside the draft's own files
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AcceptanceHeadOptions(PolicyOptions):
+    """The paper's settings. Raises `ConfigError` naming what is out of range."""
+
+    num_speculative_tokens: int = 20  # the deepest guess
+    least: int = 2  # tokens that are drafted whatever the head says
+    threshold: float = 0.7  # drafting ends where a rejection is likelier than this
+    model: str | None = None  # the head's directory; None: the folder acceptance_head of the draft's own directory
+
+    def __post_init__(self) -> None:
+        check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
+        check_range(self, "least", least=1, most=MOST_NODES)
+        check_range(self, "threshold", least=0, most=1)
+
+
+class AcceptanceHeadPolicy:
+    """Stateless: the head decides while a guess is drafted."""
+
+    def __init__(self, options: AcceptanceHeadOptions, net: AcceptanceNet) -> None:
+        self._options = options
+        self._judge = StateJudge(chances=net.chances, least=options.least)
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        """Deep, until a rejection is likely enough."""
+        options = self._options
+        return [
+            Budget(
+                depth=allowed(seq, options.num_speculative_tokens), survival=1 - options.threshold, judge=self._judge
+            )
+            for seq in seqs
+        ]
+
+    def update(self, events: Seq[StepEvent]) -> None:
+        """What became of a guess does not change the next plan."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """No state is kept for a sequence."""
+
+
+def build(options: AcceptanceHeadOptions, arms: Seq[Arm]) -> AcceptanceHeadPolicy:
+    """It does not choose among the arms: the first is asked.
+
+    Raises `CapabilityError` for a drafter that hands over no hidden states, `ConfigError` for one without a head, or
+    with the head of another.
+    """
+    arm = arms[0]
+    if not arm.hands_states:
+        raise CapabilityError(
+            f"policy 'acceptance_head' reads hidden states, and drafter {arm.name!r} hands none over: it takes a "
+            "drafter that writes chains with a network of its own, fed with its own tokens (draft_model, or eagle, eagle1, "
+            "eagle3, hass and mtp with width=1); or take policy 'calibrated'"
+        )
+    net = load_acceptance(_home(options, arm))
+    if arm.home is not None and (known := digest_weights(arm.home)) != net.config.draft:
+        raise ConfigError(
+            f"the acceptance head in {_home(options, arm)} was trained on the states of other weights "
+            f"({net.config.draft}) than those in {arm.home} ({known}): train it again for this draft (outdraft train "
+            f"acceptance_head --options draft={arm.home})"
+        )
+    return AcceptanceHeadPolicy(options, net)
+
+
+def _home(options: AcceptanceHeadOptions, arm: Arm) -> Path:
+    """Where the head lies."""
+    if options.model is not None:
+        return user_path(options.model)
+    if arm.home is None or not (arm.home / FOLDER).is_dir():
+        where = "no directory of its own" if arm.home is None else f"no folder {FOLDER} in {arm.home}"
+        raise ConfigError(
+            f"policy 'acceptance_head' needs a head that was trained for its draft, and drafter {arm.name!r} has "
+            f"{where}: name one, model=DIR, or train one (outdraft train acceptance_head)"
+        )
+    return arm.home / FOLDER
