@@ -53,7 +53,7 @@ def test_rules_are_those_of_the_papers():
 
 
 PACED = {
-    "auto": "auto", "bandit_spec": "bandit", "calibrated": "calibrated",
+    "auto": "auto", "bandit_spec": "bandit", "calibrated": "calibrated", "specdec_plus_plus": "acceptance_head",
     "edgellm": "branch_pacing", "eagle2": "dynamic_tree",
     "draft_and_verify": "self_tuning", "draft_review": "history", "draft_review_lossy": "history",
     "sequoia": "hardware_tree", "switched": "probe", "routed": "routing",

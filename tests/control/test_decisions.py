@@ -14,11 +14,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from control.test_every_policy import head_for
 from control.world import World, sequence
 
 from outdraft.core.draft import chain
 from outdraft.core.policy import Arm
-from outdraft.core.registry import find, make_options, names
+from outdraft.core.registry import find, learner_names, make_options, names
 
 FILE = Path(__file__).parent / "decisions.json"
 ROUNDS = 160
@@ -77,6 +78,8 @@ def decisions(name, world_name, options):
     """A digest of what the policy decided and of what came of it."""
     world, arms, is_crowd = WORLDS[world_name]()
     method = find("policy", name)
+    if name in learner_names("policy"):
+        options, arms = {**options, **head_for(name, 4)}, [replace(arm, hands_states=True) for arm in arms]
     policy = method.build(make_options(method, options), arms)
     seqs, whole, tokens, seconds = [sequence(0)], hashlib.sha256(), 0, 0.0
     for number in range(ROUNDS):

@@ -7,12 +7,15 @@ Texts are compared with the naive oracle's under scripted clocks; sampled texts 
 import gc
 import random
 from dataclasses import fields, replace
+from functools import cache
 from itertools import product
+from pathlib import Path
+from tempfile import mkdtemp
 from types import FunctionType, ModuleType
 
 import pytest
 import torch
-from contracts.sides import twin
+from contracts.sides import randomise, twin
 from control.world import World, drive, sequence
 
 from outdraft.core.draft import chain
@@ -20,7 +23,7 @@ from outdraft.core.drafter import Traits
 from outdraft.core.events import StepTimes
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Arm
-from outdraft.core.registry import find, make_options, names
+from outdraft.core.registry import find, learner_names, make_options, names
 from outdraft.core.request import Request
 from outdraft.core.target import Needs
 from outdraft.decode.step import Parts
@@ -37,14 +40,17 @@ from outdraft.verify.auto import Auto
 from outdraft.verify.block import METHOD as BLOCK
 
 POLICIES = names("policy")
+VOCAB, LENGTH, TEXTS = 5, 3, 450
 QUICK = {"calibrated": {"every": 1}, "roc": {"every": 1}, "history": {"window": 4, "pause": 0},
          "probe": {"window": 4, "every": 6, "trial": 2}, "hardware_tree": {"every": 4}}  # fmt: skip
 EXTRA = {"bandit": {"algorithm": "exp3"}}
 
 
-def build(name, arms=("a",), **options):
+def build(name, arms=("a",), states=VOCAB, **options):
+    """`states`: the width of those that the drafter hands over, where a policy reads them."""
     method = find("policy", name)
-    return method.build(make_options(method, {**QUICK.get(name, {}), **options}), [Arm(name=arm) for arm in arms])
+    options = {**head_for(name, states), **QUICK.get(name, {}), **options}
+    return method.build(make_options(method, options), [Arm(name=arm, hands_states=True) for arm in arms])
 
 
 class Clocked:
@@ -63,6 +69,25 @@ class Clocked:
         self.policy.update([replace(event, times=times) for event in events])
 
 
+@cache
+def head_for(name, width):
+    """Options that name a head of random weights, for a policy that has learned to read states."""
+    if name not in learner_names("policy"):
+        return {}
+    from outdraft.control.acceptance_head.net import AcceptanceConfig, AcceptanceNet, save_acceptance
+
+    net = AcceptanceNet(AcceptanceConfig(width=width, num_blocks=1, draft="", temperature=1.0))
+    randomise(net, seed=2)
+    save_acceptance(net, place := Path(mkdtemp()))
+    return {"model": str(place)}
+
+
+@pytest.fixture(scope="module")
+def chains(tmp_path_factory):
+    """A drafter that hands states over."""
+    return Subject(DrafterRow(drafter="draft_model", side=twin), tmp_path_factory.mktemp("chains"))
+
+
 @pytest.fixture(scope="module")
 def subject(tmp_path_factory):
     def side(target, directory):
@@ -72,8 +97,9 @@ def subject(tmp_path_factory):
 
 
 @pytest.mark.parametrize("name", POLICIES)
-def test_no_text_depends_on_it(subject, name):
+def test_no_text_depends_on_it(subject, chains, name):
     """Greedy and seeded, alone and in a batch where requests have limits and wishes of their own, on two clocks."""
+    subject = chains if name in learner_names("policy") else subject
     prompts = [((5, 6, 7, 8) * 4, 20, None), ((1, 2, 3), 14, 2), (tuple(range(30)), 9, 0), ((9,), 1, None)]
     for params in ({}, {"temperature": 1.0, "seed": 7}):
         requests = [
@@ -82,7 +108,8 @@ def test_no_text_depends_on_it(subject, name):
         ]
         wanted = [subject.oracle(request) for request in requests]
         for seed in range(2):
-            policy = Clocked(build(name, ("draft_model", "ngram"), **(EXTRA.get(name, {}) if seed else {})), seed)
+            own = EXTRA.get(name, {}) if seed else {}
+            policy = Clocked(build(name, ("draft_model", "ngram"), states=32, **own), seed)
             engine = subject.engine(policy=policy, verifier=Auto())
             outcomes = run(engine, requests)
             assert [outcome.seq.output for outcome in outcomes] == wanted
@@ -113,10 +140,12 @@ class TableDrafter:
         def feed(step, rows, tokens, num_open):
             for row, token in zip(rows, tokens, strict=True):
                 texts[row].append(token)
-            return torch.stack([self.table.next_logits(texts[row]) for row in rows[:num_open]])
+            states[:] = [self.table.next_logits(texts[row]) for row in rows[:num_open]]
+            return torch.stack(states)
 
-        depths = [budget.depth for budget in budgets]
-        drafts = grow_chains(seqs, depths, ChainNetwork(feed=feed), cutoffs_of(budgets), sample="match")
+        depths, states = [budget.depth for budget in budgets], []
+        network = ChainNetwork(feed=feed, states=lambda: torch.stack(states))
+        drafts = grow_chains(seqs, depths, network, cutoffs_of(budgets), sample="match")
         if not self.drops:
             return drafts
         return [self._shorter(draft, budget) for draft, budget in zip(drafts, budgets, strict=True)]
@@ -131,9 +160,6 @@ class TableDrafter:
 
     def end(self, seqs):
         pass
-
-
-VOCAB, LENGTH, TEXTS = 5, 3, 450
 
 
 def distribution_of(policy, drops=False):

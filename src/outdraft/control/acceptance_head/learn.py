@@ -86,7 +86,7 @@ class AcceptanceLearner:
             f"held-out: loss {loss:.4f}; AUC {own:.3f}, of the draft's own probabilities {bare:.3f}; "
             f"{mean:.3f} of {len(whole.labels)} drawn tokens would be accepted"
         )
-        numbers = {"loss": loss, "auc": own, "auc_of_probabilities": bare, "accepted": mean}
+        numbers = {"held_out_loss": loss, "auc": own, "auc_of_probabilities": bare, "accepted": mean}
         return Assessment(score=-loss, line=line, numbers=numbers)
 
     def save(self, directory: Path) -> None:
@@ -100,7 +100,8 @@ class AcceptanceLearner:
 
     def _loss(self, found: Examples) -> Tensor:
         """Weighted binary cross-entropy, a mean; of nothing, a 0 that still has a gradient."""
-        logits, weight = self._net(found.states), self._options.rejection_weight
+        logits: Tensor = self._net(found.states)
+        weight = self._options.rejection_weight
         if not len(logits):
             return logits.sum() + 0 * torch.stack([one.sum() for one in self._net.parameters()]).sum()
         rejected = weight * (1 - found.labels) * F.softplus(logits)

@@ -75,8 +75,8 @@ def build(options: AcceptanceHeadOptions, arms: Seq[Arm]) -> AcceptanceHeadPolic
     if not arm.hands_states:
         raise CapabilityError(
             f"policy 'acceptance_head' reads hidden states, and drafter {arm.name!r} hands none over: it takes a "
-            "drafter that writes chains with a network of its own, fed with its own tokens (draft_model, or eagle, eagle1, "
-            "eagle3, hass and mtp with width=1); or take policy 'calibrated'"
+            "drafter that writes chains with a network of its own, fed with its own tokens (draft_model; with width=1 "
+            "also eagle, eagle1, eagle3, hass and mtp); or take policy 'calibrated'"
         )
     net = load_acceptance(_home(options, arm))
     if arm.home is not None and (known := digest_weights(arm.home)) != net.config.draft:
