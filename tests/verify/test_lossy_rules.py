@@ -23,11 +23,12 @@ KNOBS = {  # from the identity, or the strictest value, outwards
     "leniency": [{"leniency": x} for x in (1.0, 1.2, 1.5, 2.0, 4.0, 16.0)],
     "sample_tolerance": [{"num_draws": s} for s in (1, 2, 3, 5, 20)],
     "distance_tolerance": [{"distance": d} for d in (0, 1, 2, 3)],
+    "minimum_block": [{"size": size} for size in (1, 2, 3, 9)],
 }
 EXACT_AT_ITS_START = [
     name for name in KNOBS if name != "top_beta"
 ]  # its best token alone is greedy, not the distribution
-SAYS_LOSSLESS_THERE = {"leniency", "sample_tolerance", "distance_tolerance"}
+SAYS_LOSSLESS_THERE = {"leniency", "sample_tolerance", "distance_tolerance", "minimum_block"}
 SHAPES = {"two": (-1, 0, 1), "three": CHAINS["three"], "two levels": TREES["two levels"]}
 
 
@@ -136,6 +137,7 @@ def test_leniency_compares_with_what_the_drafter_believed():
     [
         ("fixed_point", {}, "coupled", CHAINS),
         ("distance_tolerance", {"distance": 0}, "coupled", CHAINS | TREES),
+        ("minimum_block", {"size": 1}, "coupled", CHAINS | TREES),
         ("sample_tolerance", {"num_draws": 1}, "sequential", CHAINS | TREES),
         ("leniency", {"leniency": 1.0}, "multi_draft", CHAINS | TREES),
     ],
@@ -204,6 +206,31 @@ def test_top_beta_asks_for_both_the_rank_and_the_gap():
     assert not kept(rule("top_beta"), [0.94, 0.04, 0.02, 0.0], 1), "3.2 nats behind"
 
 
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 9])
+def test_a_round_adds_so_many_tokens_and_more_only_if_they_are_right(size):
+    """What the exact walk keeps is kept; where that is too short, the eldest children fill it up."""
+    target, drafter = PAIRS["random"]
+    filled = 0
+    for parents in (CHAINS["three"], TREES["two levels"]):
+        for seed in range(60):
+            draft = drafts_from(drafter, parents)(CONTEXT, KeyedDraftCoins(seed, 1, coupled=False))
+            packed, p = score(target, [one_sequence(CONTEXT, seed=seed)], [draft])
+            (exact,), (kept,) = (
+                judge(packed, p, [KeyedCoins(seed, 1)]) for judge in (rule("coupled"), rule("minimum_block", size=size))
+            )
+            children = packed.trees[0].children
+            path = list(exact.path)
+            while len(path) < size - 1 and children[path[-1] if path else 0]:
+                path.append(children[path[-1] if path else 0][0])
+            assert list(kept.path) == path and kept.bonus == (not children[path[-1] if path else 0])
+            if len(path) == len(exact.path):
+                assert kept == exact
+            filled += len(path) > len(exact.path)
+            end = path[-1] if path else 0
+            assert kept.token == KeyedCoins(seed, 1).draw(p[end], len(path))  # the target's own, whatever stands before
+    assert (filled > 0) == (size > 1)
+
+
 @pytest.mark.parametrize(
     ("name", "bad"),
     [
@@ -214,6 +241,7 @@ def test_top_beta_asks_for_both_the_rank_and_the_gap():
         ("leniency", {"leniency": 0.5}),
         ("sample_tolerance", {"num_draws": 0}),
         ("distance_tolerance", {"distance": -1}),
+        ("minimum_block", {"size": 0}),
     ],
 )
 def test_bad_options(name, bad):
