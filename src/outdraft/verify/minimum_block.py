@@ -3,8 +3,8 @@
 Paper: Blockwise Parallel Decoding for Deep Autoregressive Models, 2018, https://arxiv.org/abs/1811.03115
 In: any tree, p [N, V]. At each node the target draws its own token z (its best one for a greedy request); the child
 that is z is accepted. Where fewer than `size` - 1 guesses were, the path goes on along the eldest children until there
-are so many, or to a leaf. Out: a path and one more token, the target's own behind it, so that a round adds `size` tokens
-or more. With size 1 the rule is `coupled`'s walk, and exact; with a size above the draft's depth all guesses are kept.
+are so many, or to a leaf. Out: a path and one more token, the target's own behind it, so that a round adds `size`
+tokens or more. With size 1 the rule is `coupled`'s walk, and exact; above the draft's depth all guesses are kept.
 """
 
 from dataclasses import dataclass
