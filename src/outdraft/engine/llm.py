@@ -12,11 +12,7 @@ from pathlib import Path
 from typing import Any, Never, overload
 
 from outdraft.cache.config import CacheConfig
-from outdraft.codecs.chat import Message
-from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_arguments
-from outdraft.core.drafter import forget
-from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sizes import read_bytes
 from outdraft.engine.assembly.assemble import Assembled, engine_beside, make_engine
@@ -27,60 +23,51 @@ from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.spelling import WORDS, read_beside, read_words
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.call import Call
+from outdraft.engine.conversational import Conversational
 from outdraft.engine.progress import counted
-from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of, read_settings
+from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of
 from outdraft.engine.thread import EngineThread
-from outdraft.engine.writer import Chunk, Result, all_whole
+from outdraft.engine.writer import Chunk, Result
 from outdraft.models.load_codec import load_codec
 from outdraft.weights.hub import resolve
 
 
-class LLM:
+class LLM(Conversational):
     """A language model that decodes speculatively.
 
-    In a `with` block its thread ends with the block. Arguments of other engines that mean nothing here are accepted
-    with a line in the log "outdraft.notes", or refused with the cure (docs/coming_from.md).
+    In a `with` block its thread ends with the block. Arguments of other engines: docs/coming_from.md.
 
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
         drafter: the method that drafts (`outdraft methods` lists them); by default none: plain decoding.
-        drafter_options: the drafter's options, by name.
+        drafter_options: its options, by name; likewise verifier_options and policy_options.
         verifier: the acceptance rule. "auto", the default: the target's own keyed draw where a request names a seed
             (the text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
-        verifier_options: the rule's options.
         policy: how much to guess (docs/policies.md). "auto", the default, decides by measured cost and acceptance;
             where only num_speculative_tokens is given it is "fixed".
-        policy_options: the policy's options.
         num_speculative_tokens: draft tokens of every round; with a policy, the most that it may ask for.
         recipe: all of these by a paper's name, or a TOML file of yours; excludes `drafter`, and whatever else is given
             beside it overrides the recipe's.
         speculative_config: the same in vLLM's words; excludes `drafter`.
-        draft_model: a draft model's directory; short for drafter="draft_model" with that model. Beside a recipe: the
-            draft model that the recipe needs.
-        head: beside a recipe, the trained head that it needs (docs/recipes.md). What a recipe needs and is not given is
-            taken from the model's own `companions.json`, if there is one.
-        datastore: beside a recipe, the datastore that it needs.
-        speculative_model: `draft_model` in vLLM's older words; "[ngram]" names a drafter.
+        draft_model: a draft model's directory, as for drafter="draft_model"; beside a recipe: the one that it needs.
+        head, datastore: beside a recipe, what it needs; by default what lies beside the model (docs/recipes.md).
+        speculative_model: `draft_model` in vLLM's older words.
         revision: branch, tag or commit of a model that is named as on the hub.
-        dtype: number format of the weights: "auto" (as stored), "float32", "bfloat16", "float16" (or "half").
-        device: "cpu", "cuda", "cuda:1", ...
+        dtype: of the weights: "auto" (as stored), "float32", "bfloat16", "float16" ("half"). device: "cpu", "cuda", ...
         exact: compute rows so that a token's logits do not depend on the pass it was scored in. Greedy and seeded text
             is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
         guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
             is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
         enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
-        max_model_len: a shorter context than the model's own.
-        max_num_seqs: the most requests that are decoded together.
-        weights_memory: the most memory for the target's weights ("512MiB", or bytes); layers that do not fit are read
-            from disk in every pass, the text is the same (docs/streaming.md). None: all weights are held.
-        kv_cache: layout of the key/value cache. "static": a block for each sequence; "paged": one pool of pages.
-        kv_cache_dtype: "auto", the model's own; "int8": bytes with one scale a row, another distribution than the
-            model's own: `config["variant"]` says so.
+        max_model_len: a shorter context than the model's own. max_num_seqs: the most requests decoded together.
+        weights_memory: the most memory for the target's weights ("512MiB", or bytes); what does not fit is read from
+            disk in every pass (docs/streaming.md). None: all weights are held.
+        kv_cache: "static", a block of memory for each sequence; "paged", one pool of pages for all (docs/cache.md).
+        kv_cache_dtype: "auto", the model's own; "int8": another distribution, which `config["variant"]` names.
         precision: of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the same text.
             "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of these that
-            leaves memory free, chosen when a request is admitted and never changed within it. Results name their
-            `variant`.
-        precision_options: of "elastic": `min_free` and `margin`, shares of all memory.
+            leaves memory free when a request is admitted. Results name their `variant` (docs/quantization.md).
+        precision_options: of "elastic": `min_free` and `margin`.
 
     Raises:
         ModelLoadError, ConfigError, CapabilityError: before any token is written.
@@ -184,16 +171,11 @@ class LLM:
         return other
 
     @overload
-    def generate(
-        self, prompts: Prompt, params: SamplingParams | None = None, *, sampling_params: SamplingParams | None = None,
-        use_tqdm: bool | None = None, **per_request: Any,
-    ) -> Result: ...  # fmt: skip
+    def generate(self, prompts: Prompt, params: SamplingParams | None = None, **others: Any) -> Result: ...
     @overload
     def generate(
-        self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, *,
-        sampling_params: SamplingParams | Seq[SamplingParams] | None = None, use_tqdm: bool | None = None,
-        **per_request: Any,
-    ) -> list[Result]: ...  # fmt: skip
+        self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, **others: Any
+    ) -> list[Result]: ...
     def generate(
         self, prompts: Any, params: Any = None, *, sampling_params: Any = None, use_tqdm: Any = None, **per_request: Any
     ) -> Any:
@@ -201,58 +183,28 @@ class LLM:
 
         A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}, the latter two with "references": [...] if
         wanted: texts (or lists of token ids) that this answer may copy from, for drafters that look up; `references=`
-        is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0 turns
-        speculation off. `sampling_params` is another name for `params`. `use_tqdm`: a progress bar on stderr; None,
-        the default: at a terminal, for many prompts.
+        is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0: no speculation.
+        `sampling_params` is `params`. `use_tqdm`: a progress bar; None, the default: at a terminal, for many prompts.
 
         A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it
         had written. A single prompt's error is raised.
         """
         alone = isinstance(prompts, str | Mapping)
-        settings = one_of(params, sampling_params)
         listed = [prompts] if alone else list(each(prompts))
+        settings = params if sampling_params is None else one_of(params, sampling_params)
         asked = self._prompts.requests(listed, settings, per_request)
         calls = self._thread.submit([single for request in asked for single in request.singles()])
         try:
-            for call in counted(calls, len(calls), wanted=use_tqdm):
+            for call in calls if alone and not use_tqdm else counted(calls, len(calls), wanted=use_tqdm):
                 while not call.finished:
                     call.wait()
         finally:
             for call in calls:
                 call.leave()
-        if alone:
-            for call in calls:
-                call.raise_error()
+        for call in calls if alone else ():
+            call.raise_error()
         results = gathered(asked, [call.writer.result() for call in calls], listed)
         return results[0] if alone else results
-
-    @overload
-    def chat(
-        self, messages: Seq[Message], params: SamplingParams | None = None, *,
-        sampling_params: SamplingParams | None = None, use_tqdm: bool | None = None,
-        tools: Seq[Mapping[str, Any]] | None = None, **per_request: Any,
-    ) -> Result: ...  # fmt: skip
-    @overload
-    def chat(
-        self, messages: Seq[Seq[Message]], params: SamplingParams | Seq[SamplingParams] | None = None, *,
-        sampling_params: SamplingParams | Seq[SamplingParams] | None = None, use_tqdm: bool | None = None,
-        tools: Seq[Mapping[str, Any]] | None = None, **per_request: Any,
-    ) -> list[Result]: ...  # fmt: skip
-    def chat(
-        self, messages: Any, params: Any = None, *, sampling_params: Any = None, use_tqdm: Any = None,
-        tools: Any = None, **per_request: Any,
-    ) -> Any:  # fmt: skip
-        """The next answer of a conversation [{"role": "user", "content": "..."}, ...], or of several.
-
-        By the model's chat template; a model without one continues a plain transcript. The rest as for `generate`.
-        Raises `RequestError` for what is no conversation, or a model without a tokenizer.
-        """
-        many = isinstance(messages, list | tuple) and bool(messages) and isinstance(messages[0], list | tuple)
-        asked = [self._prompts.chat(one, tools=tools) for one in (messages if many else [messages])]
-        settings = read_settings(one_of(params, sampling_params), len(asked))
-        stopped = [replace(one, stop=(*one.stop, *stop)) for one, (_, stop) in zip(settings, asked, strict=True)]
-        results = self.generate([prompt for prompt, _ in asked], stopped, use_tqdm=use_tqdm, **per_request)
-        return results if many else all_whole(results)[0]
 
     def stream(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Iterator[Chunk]:
         """Complete one prompt piece by piece. Leaving the loop cancels the request."""
@@ -296,27 +248,3 @@ class LLM:
         requests = await asyncio.to_thread(self._prompts.requests, [prompt], params, per_request)
         (call,) = self._thread.submit([requests[0].alone()], streams=streams, loop=asyncio.get_running_loop())
         return call
-
-    def forget(self) -> None:
-        """Have the drafter drop what it learned from requests that are over: a repeated prompt begins as a new one."""
-        self._thread.ask(lambda engine: forget(engine.parts.drafter))
-
-    def encode(self, prompt: Prompt) -> tuple[int, ...]:
-        """The ids of a prompt in any of its forms. Raises `RequestError` if it is none."""
-        return self._prompts.encode(prompt)
-
-    def get_tokenizer(self) -> TextCodec:
-        """The target's tokenizer: `encode`, `decode`, `apply_chat_template`. Raises `RequestError` if it has none."""
-        if self.codec is None:
-            raise RequestError(f"{self._prompts.name} has no tokenizer.json: put the model's own beside it")
-        return self.codec
-
-    def close(self) -> None:
-        """End its thread: requests under way end with an error, later ones are refused. Engines beside it go on."""
-        self._thread.close()
-
-    def __enter__(self) -> "LLM":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()

@@ -21,7 +21,7 @@ from outdraft.engine.loop import Engine
 from outdraft.kernels.threads import torch_threads
 
 LAST_STEP = 5.0  # seconds that a fork, or the end of the process, waits for a step under way
-STOPPED = "the engine's thread was stopped (by close(), or as the process ends): no request can be decoded any more"
+STOPPED = "the engine's thread was stopped (by close(), or the process is ending): no request can be decoded any more"
 _log = logging.getLogger(__name__)
 
 

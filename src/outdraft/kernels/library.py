@@ -167,7 +167,10 @@ def why_none() -> str:
 def _load() -> tuple[ctypes.CDLL | None, str]:
     """The library, or why there is none."""
     if not _FILE.exists():
-        return None, "the native kernels are not built: reinstall outdraft where a C++17 compiler is"
+        why_not = "the native kernels are not built: reinstall outdraft where a C++17 compiler is"
+        if os.environ.get("OUTDRAFT_KERNELS") != "off":  # they were not wanted
+            _log.warning("%s; PyTorch computes, more slowly, and may write another, equally valid text", why_not)
+        return None, why_not
     try:
         found = ctypes.CDLL(str(_FILE))
         stranger = find_stranger(found, _SIGNATURES, _STRUCTURES)

@@ -129,8 +129,8 @@ def test_every_spelling_has_one_meaning(model_dir):
         ({"recipe": "ngram", "drafter": "eagle"}, "recipe='ngram'.*recipe file of your own"),
         ({"recipe": "ngram", "speculative_config": {"method": "ngram"}}, "both given"),
         ({"drafter": "ngram", "draft_model": "m"}, "drafter='ngram' and draft_model='m'"),
-        ({"speculative_config": {"method": "ngram"}, "verifier": "greedy"}, "verifier='greedy' stands beside"),
-        ({"speculative_config": {"method": "ngram"}, "num_speculative_tokens": 0}, "num_speculative_tokens=0 stands"),
+        ({"speculative_config": {"method": "ngram"}, "verifier": "greedy"}, "verifier='greedy' is given beside"),
+        ({"speculative_config": {"method": "ngram"}, "num_speculative_tokens": 0}, "num_speculative_tokens=0 is given"),
     ],
 )
 def test_two_meanings_are_refused(words, says):

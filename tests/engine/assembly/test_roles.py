@@ -8,6 +8,7 @@ from contracts.sides import randomise
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import ConfigError
+from outdraft.core.registry import find_learner
 from outdraft.drafters.eagle.net import EagleConfig, EagleNet, save_eagle
 from outdraft.engine.assembly.recipe import read_recipe, recipe_names
 from outdraft.engine.assembly.roles import read_companions
@@ -117,6 +118,33 @@ def test_a_models_companions_fill_roles(target, draft_dir, eagle_dir, tmp_path):
     assert Words(recipe="uag").read(lambda: found).drafter_options["model"] == "own/name"
     with pytest.raises(ConfigError, match="leaves the role 'head'"):
         llm.with_recipe("early_exit")
+
+
+def test_what_lies_beside_a_model_fills_roles(target: Path, draft_dir: Path, eagle_dir: Path, tmp_path: Path):
+    assert read_companions(target) == {}
+    (target / "draft").symlink_to(draft_dir)
+    (target / "head").symlink_to(eagle_dir)
+    assert read_companions(target) == {
+        "draft_model": {"any": str(target / "draft")}, "head": {"eagle": str(target / "head")},
+    }  # fmt: skip
+    llm = LLM(target, dtype="float32", recipe="auto")
+    assert list(llm.config["drafter"]["arms"]) == ["ngram", "suffix", "draft_model", "eagle"]
+    (target / "companions.json").write_text(json.dumps({"draft_model": str(draft_dir)}))
+    assert read_companions(target)["draft_model"] == {"any": str(draft_dir)}, (
+        "what is named goes before what lies there"
+    )
+    assert read_companions(target)["head"] == {"eagle": str(target / "head")}
+    assert read_companions(target / "model.gguf") == {}
+
+
+def test_a_neighbour_that_names_the_model_is_its_head(target: Path, eagle_dir: Path, tmp_path: Path):
+    for name, verifier in (("one", "somebody/other"), ("two", f"somebody/{target.name}")):
+        learner = find_learner("eagle3")
+        learner.new(learner.options(), load_model(target), 0).save(tmp_path / name)
+        told = json.loads((tmp_path / name / "config.json").read_text())
+        told["speculators_config"]["verifier"]["name_or_path"] = verifier
+        (tmp_path / name / "config.json").write_text(json.dumps(told))
+    assert read_companions(target) == {"head": {"eagle3": str(tmp_path / "two")}}
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,8 @@ A role that the user leaves open is filled from `companions.json` in the model's
 which other models belong to it, for all drafters or for one: as paths relative to that directory, or by other names.
 
     {"draft_model": "../small", "head": {"eagle": "../eagle", "early_exit": "../exit"}}
+
+A role that this file does not name is filled by what lies there (`found_beside.py`): MODEL/draft, MODEL/head.
 """
 
 import json
@@ -19,6 +21,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.options import NESTED
 from outdraft.core.paths import user_path
+from outdraft.engine.assembly.found_beside import Companions, found_beside
 
 ROLES: Mapping[str, str] = {
     "draft_model": "the directory of a smaller model",
@@ -29,8 +32,6 @@ FILE = "companions.json"
 _MARK = "@"
 _ANY = "any"
 _OPEN = object()
-
-Companions = Mapping[str, Mapping[str, str]]  # role -> drafter, or "any" -> where it is
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -104,8 +105,13 @@ def choose(slot: Slot, given: Mapping[str, Any], companions: Companions) -> str 
 
 
 def read_companions(directory: Path) -> Companions:
-    """What the model's own directory names. Raises `ConfigError` for a file that says something else."""
-    path = directory / FILE
+    """What the model's own directory names, and what lies there. Raises `ConfigError` for a file that is wrong."""
+    named = _named_in(directory / FILE)
+    lying = found_beside(directory, unless=frozenset(named))
+    return {**lying, **named}
+
+
+def _named_in(path: Path) -> Companions:
     if not path.is_file():
         return {}
     try:
@@ -122,7 +128,7 @@ def read_companions(directory: Path) -> Companions:
         for drafter, place in named.items():
             if not isinstance(place, str) or not place:
                 raise ConfigError(f"{path}: {role} of {drafter!r} is {place!r}: it must be the text of a path")
-            beside = user_path(directory / place).resolve()
+            beside = user_path(path.parent / place).resolve()
             is_path = beside.exists() or place.startswith((".", "/"))
             found.setdefault(role, {})[drafter] = str(beside) if is_path else place
     return found

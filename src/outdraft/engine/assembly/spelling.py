@@ -20,8 +20,9 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import Kind, find, names, option_names, override
 from outdraft.engine.assembly.combination import Combination, combine
 from outdraft.engine.assembly.foreign import settle
+from outdraft.engine.assembly.found_beside import Companions
 from outdraft.engine.assembly.recipe import Choice, Recipe, read_recipe
-from outdraft.engine.assembly.roles import ROLES, Companions, fill
+from outdraft.engine.assembly.roles import ROLES, fill
 from outdraft.engine.assembly.speculative_config import Speculation, from_mapping
 
 _DRAFT_MODEL = "draft_model"  # the recipe whose drafter runs the model that `draft_model=` names
@@ -181,7 +182,7 @@ def read_words(
 ) -> Combination:
     """All of the above at once, as given to `taker`: plug-ins with their options. `unknown`: what else it was given."""
     known = parameters_of(taker)
-    for key in settle(unknown):
+    for key in settle(unknown) if unknown else ():
         raise ConfigError(f"LLM takes no {key!r}{_hint(key, known)}; what drafts is said by {', '.join(_WAYS)}")
     return combine(Words(**words).read(companions))
 

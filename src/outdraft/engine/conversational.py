@@ -1,0 +1,79 @@
+"""What else can be asked of a model beside texts: a conversation's next answer, its tokenizer, to forget, to end."""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Any, Self, overload
+
+from outdraft.codecs.chat import Message
+from outdraft.codecs.text import TextCodec
+from outdraft.core.drafter import forget
+from outdraft.core.errors import RequestError
+from outdraft.core.params import SamplingParams
+from outdraft.engine.prompts import Prompt, PromptReader, one_of, read_settings
+from outdraft.engine.thread import EngineThread
+from outdraft.engine.writer import Result, all_whole
+
+
+class Conversational:
+    """The base of `LLM`, which sets its fields and writes the texts."""
+
+    codec: TextCodec | None
+    _prompts: PromptReader
+    _thread: EngineThread
+
+    def generate(self, prompts: Any, params: Any = None, **words: Any) -> Any:
+        """Complete prompts: see `LLM.generate`."""
+        raise NotImplementedError
+
+    @overload
+    def chat(
+        self, messages: Seq[Message], params: SamplingParams | None = None, *,
+        sampling_params: SamplingParams | None = None, use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None, **per_request: Any,
+    ) -> Result: ...  # fmt: skip
+    @overload
+    def chat(
+        self, messages: Seq[Seq[Message]], params: SamplingParams | Seq[SamplingParams] | None = None, *,
+        sampling_params: SamplingParams | Seq[SamplingParams] | None = None, use_tqdm: bool | None = None,
+        tools: Seq[Mapping[str, Any]] | None = None, **per_request: Any,
+    ) -> list[Result]: ...  # fmt: skip
+    def chat(
+        self, messages: Any, params: Any = None, *, sampling_params: Any = None, use_tqdm: Any = None,
+        tools: Any = None, **per_request: Any,
+    ) -> Any:  # fmt: skip
+        """The next answer of a conversation [{"role": "user", "content": "..."}, ...], or of several.
+
+        By the model's chat template; a model without one continues a plain transcript. The rest as for `generate`.
+        Raises `RequestError` for what is no conversation, or a model without a tokenizer.
+        """
+        many = isinstance(messages, list | tuple) and bool(messages) and isinstance(messages[0], list | tuple)
+        asked = [self._prompts.chat(one, tools=tools) for one in (messages if many else [messages])]
+        settings = read_settings(one_of(params, sampling_params), len(asked))
+        stopped = [replace(one, stop=(*one.stop, *stop)) for one, (_, stop) in zip(settings, asked, strict=True)]
+        results = self.generate([prompt for prompt, _ in asked], stopped, use_tqdm=use_tqdm, **per_request)
+        return results if many else all_whole(results)[0]
+
+    def forget(self) -> None:
+        """Have the drafter drop what it learned from requests that are over: a repeated prompt begins as a new one."""
+        self._thread.ask(lambda engine: forget(engine.parts.drafter))
+
+    def encode(self, prompt: Prompt) -> tuple[int, ...]:
+        """The ids of a prompt in any of its forms. Raises `RequestError` if it is none."""
+        return self._prompts.encode(prompt)
+
+    def get_tokenizer(self) -> TextCodec:
+        """The target's tokenizer: `encode`, `decode`, `apply_chat_template`. Raises `RequestError` if it has none."""
+        if self.codec is None:
+            raise RequestError(f"{self._prompts.name} has no tokenizer.json: put the model's own beside it")
+        return self.codec
+
+    def close(self) -> None:
+        """End its thread: requests under way end with an error, later ones are refused. Engines beside it go on."""
+        self._thread.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
