@@ -54,6 +54,10 @@ def test_a_head_is_trained_beside_its_draft_and_used(outdraft, scene):
     said, alone = json.loads(wrote.out), json.loads(plain.out)
     assert said["config"]["policy"]["name"] == "acceptance_head", said["config"]
     assert said["token_ids"] == alone["token_ids"] and len(said["token_ids"]) == 24
+    pair = outdraft(*ask, "--recipe", "specdec_plus_plus", "--draft-model", scene / "draft",
+                    "--policy-options", "threshold=0")  # fmt: skip
+    drafted = json.loads(pair.out)["metrics"]["speculative_decoding"]["per_step_drafted"]
+    assert max(drafted) == 2, pair.err  # any doubt ends a chain, on the native kernels too
     lookup = outdraft(*ask, "--drafter", "ngram", "--policy", "acceptance_head")
     assert lookup.code == 2 and "hands none over" in lookup.err and lookup.err.count("\n") < 4, lookup.err
 

@@ -32,6 +32,7 @@ class RequestStats:
     accepted_lengths: Counter[int] = field(default_factory=Counter)
     reached: Counter[int] = field(default_factory=Counter)  # position -> times a draft was examined there
     per_step: list[tuple[int, int]] = field(default_factory=list)  # (drafted, accepted)
+    judged: list[tuple[float, bool]] = field(default_factory=list)  # (what the drafter said, accepted), where it says
 
     def add(self, event: StepEvent) -> None:
         self.draft_seconds += event.times.draft
@@ -53,6 +54,7 @@ class RequestStats:
         self.num_accepted_tokens += accepted
         self.accepted_lengths[accepted] += 1
         self.per_step.append((event.num_draft_tokens, accepted))
+        self.judged += ((sure, i < accepted) for i, sure in enumerate(event.confidences))
         for position in range(1, accepted + event.rejected + 1):
             self.reached[position] += 1
         if event.rejected:

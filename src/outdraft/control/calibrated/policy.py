@@ -7,20 +7,25 @@
 A path that brings fewer tokens a second than the rounds do anyway makes them slower: the rule of Leviathan, Kalman and
 Matias, 2022 (https://arxiv.org/abs/2211.17192), for a chance that differs from token to token. The decision for a token
 only settles whether the next one is drawn; no drawn token is dropped for its value. Data in: sequences and events; data
-out: one budget each. All sequences share the map and the costs, since they speak of the drafter.
+out: one budget each. All sequences share the map and the costs, since they speak of the drafter. The map may begin with
+what `outdraft train calibration` counted, and goes on from there.
 """
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.control.calibrated.fit import UNFITTED, Reliability
+from outdraft.control.shared.calibration_file import FILE, read_calibration
 from outdraft.control.shared.costs import ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.reliability import Reliability, Share
+from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.options import PolicyOptions
+from outdraft.core.paths import user_path
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
+from outdraft.weights.digest import digest_weights
 
 _RANGE = (1e-3, 0.95)  # of theta: drafting must be able to come back, and to end
 _KEEP = 0.98  # of a round in the present tokens a second, each round
@@ -35,6 +40,7 @@ class CalibratedOptions(PolicyOptions):
     start: float = 0.3  # theta until they are known
     memory: int = 2000  # judged tokens after which one counts 1/e
     every: int = 8  # rounds between two fits
+    learned: str = "auto"  # a file of `outdraft train calibration`; "auto": that beside the draft, if any; "none"
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)
@@ -46,10 +52,10 @@ class CalibratedOptions(PolicyOptions):
 class CalibratedPolicy:
     """One map and one theta for all."""
 
-    def __init__(self, options: CalibratedOptions) -> None:
+    def __init__(self, options: CalibratedOptions, start: Seq[Share] = ()) -> None:
         self._options = options
-        self.reliability = Reliability(options.memory)
-        self.calibration = UNFITTED
+        self.reliability = Reliability(options.memory, start)
+        self.calibration = self.reliability.fit()
         self.theta = options.start if options.theta is None else options.theta
         self._costs = Costs(1)
         self._tokens = self._seconds = 0.0
@@ -91,5 +97,23 @@ class CalibratedPolicy:
 
 
 def build(options: CalibratedOptions, arms: Seq[Arm]) -> CalibratedPolicy:
-    """It does not choose among the arms: the first is asked."""
-    return CalibratedPolicy(options)
+    """It does not choose among the arms: the first is asked.
+
+    Raises `ConfigError` for a map that cannot be read, or that was counted of another draft.
+    """
+    return CalibratedPolicy(options, _learned(options, arms[0]) if arms else ())
+
+
+def _learned(options: CalibratedOptions, arm: Arm) -> tuple[Share, ...]:
+    """What was counted before."""
+    beside = arm.home / FILE if arm.home is not None else None
+    path = beside if options.learned == "auto" else None if options.learned == "none" else user_path(options.learned)
+    if path is None or (options.learned == "auto" and not path.is_file()):
+        return ()
+    found = read_calibration(path)
+    if arm.home is not None and (known := digest_weights(arm.home)) != found.draft:
+        raise ConfigError(
+            f"{path} was counted of other weights ({found.draft}) than those in {arm.home} ({known}): make it again "
+            '(outdraft train calibration), or take learned="none"'
+        )
+    return found.shares

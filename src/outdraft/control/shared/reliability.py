@@ -3,28 +3,58 @@
 Isotonic regression by pooling adjacent violators (Zadrozny and Elkan, "Transforming classifier scores into accurate
 multiclass probability estimates", 2002, https://doi.org/10.1145/775047.775151), over bins of equal width in the log
 odds of the confidence, so that 0.99 and 0.999 are told apart. Every bin leans on what the drafter says until tokens
-have been seen, and forgets. Data in: (confidence, accepted); data out: a `Calibration`.
+have been seen, and forgets. It may begin with what was counted before. Data in: (confidence, accepted); data out: a
+`Calibration`.
 """
 
+from collections.abc import Sequence as Seq
 from math import exp, log
+from typing import NamedTuple
 
 from outdraft.core.calibration import Calibration, Knot
 
 _WIDTH = 0.5  # of a bin, in log odds
 _REACH = 7.0  # log odds of the outermost bins' edges
 _BINS = round(2 * _REACH / _WIDTH)
+_FORGOTTEN = 1e-3  # tokens of a bin that are forgotten, or never were seen
 _LEAN = 2.0  # tokens that the drafter's own word weighs in each bin
 UNFITTED = Calibration((Knot(0.0, 0.0), Knot(1.0, 1.0)))
 
 
-class Reliability:
-    """How often tokens of each confidence were accepted. `memory`: judged tokens after which one counts 1/e."""
+class Share(NamedTuple):
+    """What was counted of tokens of one bin."""
 
-    def __init__(self, memory: float) -> None:
+    said: float  # their mean confidence
+    found: float  # share of them that were accepted
+    tokens: float
+
+
+class Reliability:
+    """How often tokens of each confidence were accepted. `memory`: judged tokens after which one counts 1/e.
+
+    `start`: what was counted before, as if it had just been seen; of more than `memory` tokens, as much as of so many.
+    """
+
+    def __init__(self, memory: float, start: Seq[Share] = ()) -> None:
         self._keep = exp(-1 / memory)
         self._said = [0.0] * _BINS  # sum of the confidences
         self._accepted = [0.0] * _BINS
         self._count = [0.0] * _BINS
+        whole = sum(one.tokens for one in start)
+        weight = min(1.0, memory / whole) if whole else 0.0
+        for one in start:
+            at, count = _bin_of(one.said), one.tokens * weight
+            self._said[at] += one.said * count
+            self._accepted[at] += one.found * count
+            self._count[at] += count
+
+    @property
+    def shares(self) -> tuple[Share, ...]:
+        """What has been counted, bin by bin, for whoever keeps it."""
+        sums = zip(self._said, self._accepted, self._count, strict=True)
+        return tuple(
+            Share(said / count, accepted / count, count) for said, accepted, count in sums if count >= _FORGOTTEN
+        )
 
     def add(self, said: float, accepted: bool) -> None:
         """One judged token. A rejected guess's later tokens are not judged, and must not come here."""
@@ -45,7 +75,7 @@ class Reliability:
         pools: list[tuple[float, float, float]] = []  # (weight, accepted, bins pooled), each share above the last one's
         said = []
         for total, accepted, count in zip(self._said, self._accepted, self._count, strict=True):
-            if count < 1e-3:  # forgotten, or never seen
+            if count < _FORGOTTEN:
                 continue
             said.append(total / count)
             pools.append((count + _LEAN, accepted + _LEAN * said[-1], 1))
