@@ -57,6 +57,8 @@ def test_values():
 def test_pairs_are_json_where_they_can_be():
     made = parse("--given", "a=1", "--given", "b=x y", "--given", "max-ngram=[2, 3]", "--given", '{"c": null}')
     assert made.given == {"a": 1, "b": "x y", "max_ngram": [2, 3], "c": None}
+    made = parse("--given", "taps=1,2, 3", "--given", "shares=0.5,-1", "--given", "text=1,a", "--given", "end=1,")
+    assert made.given == {"taps": [1, 2, 3], "shares": [0.5, -1], "text": "1,a", "end": "1,"}
 
 
 @pytest.mark.parametrize("words", [("--given", "nothing"), ("--given", "{"), ("--shape", "x"), ("--lou",), ("-n", "x")])

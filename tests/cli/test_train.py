@@ -16,7 +16,7 @@ def texts(tmp_path_factory):
 LOOP = ("--loop", "seq_len=48", "--loop", "batch_tokens=96", "--loop", "micro_tokens=48", "--loop", "eval_every=2")
 
 
-def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path):
+def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path, monkeypatch):
     answers, out = tmp_path / "answers.jsonl", tmp_path / "out"
     ran = outdraft(
         "train", "answers", "--target", tiny, "--data", texts, "--out", answers, "--max-tokens", 12, "--json"
@@ -40,6 +40,9 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path):
     assert told["plan"]["loop"]["lr"] == 0.002 and told["plan"]["loop"]["seq_len"] == 48
     assert len(told["promises"]) == 2 and told["steps"] > 0 and "held-out" in ran.err
     assert json.loads((out / "training.json").read_text()) == told
+    few = outdraft("train", "check", out, "--target", tiny)
+    assert few.code == 3 and few.out.count("cannot say") == 2 and "wants 5000" in few.out, few.out
+    monkeypatch.setattr("outdraft.training.check.LEAST_ROUNDS", 10)
     checked = outdraft("train", "check", out, "--target", tiny, "--json")
     found = json.loads(checked.out)
     assert checked.code == 0, found
@@ -56,6 +59,8 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path):
     told["promises"][0]["standard_error"] = 0.0
     (out / "training.json").write_text(json.dumps(told))
     broken = outdraft("train", "check", out, "--target", tiny)
+    monkeypatch.undo()
+    assert outdraft("train", "check", out, "--target", tiny).code == 1  # that so many are too few does not hide it
     assert broken.code == 1 and "BROKEN" in broken.out and "holds" in broken.out
     (out / "training.json").write_text(json.dumps({**told, "promises": []}))
     nothing = outdraft("train", "check", out, "--target", tiny)

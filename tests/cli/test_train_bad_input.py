@@ -107,7 +107,7 @@ CASES = {
     "an interrupted download of a table": (
         ("eagle", *NEW[:2], "--data", "AT/half.parquet", "--out", "OUT"), "half.parquet",
     ),
-    "an empty data set": (("eagle", *NEW[:2], "--data", "AT/empty.jsonl", "--out", "OUT"), "0 examples"),
+    "an empty data set": (("eagle", *NEW[:2], "--data", "AT/empty.jsonl", "--out", "OUT"), "no example in it"),
     "a data set of one token": (("eagle", *NEW[:2], "--data", "AT/one.jsonl", "--out", "OUT"), "1 are too short"),
     "nothing left to judge on": (
         ("eagle", *NEW[:2], "--data", "AT/x.jsonl", "--valid", "AT/one.jsonl", "--out", "OUT"), "too short",
@@ -121,7 +121,7 @@ def test_a_draft_that_learned_another_template_is_refused(outdraft, trained, tmp
     (place / "chat_template.jinja").write_text("{% for m in messages %}<|x|>{{ m['content'] }}{% endfor %}")
     ran = outdraft("train", "check", trained / "draft", "--target", place)
     assert ran.code == 2 and "another template" in ran.err, ran.err + ran.out
-    assert outdraft("train", "check", trained / "draft", "--target", trained / "target").code == 0
+    assert outdraft("train", "check", trained / "draft", "--target", trained / "target").code == 3  # few rounds
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from contracts.sides import random_heads, twin
 from control.test_acceptance_head import HANDING, PROMPT, VOCAB, plain_copy, policy_of, rows_of
+from control.world import sequence
 
 from outdraft.control.acceptance_head.learn import LEARN, AcceptanceLearning
 from outdraft.core.errors import CapabilityError
@@ -14,6 +15,9 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget, StateJudge
 from outdraft.core.registry import find_learner
 from outdraft.core.request import Request
+from outdraft.drafters.shared.chains.grow import grow_chains
+from outdraft.drafters.shared.chains.network import ChainNetwork
+from outdraft.drafters.shared.limits import cutoffs_of
 from outdraft.testing.reference_rule import ConstantPolicy
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
@@ -122,3 +126,20 @@ def test_who_hands_no_states_over_is_refused(tmp_path):
             policy_of(subject)
     with pytest.raises(CapabilityError, match="hidden state"):
         LEARN.new(AcceptanceLearning(draft=str(tmp_path / "medusa")), plain_copy(subject.decoder), 0)
+
+
+@pytest.mark.parametrize("way", ["chain", "record"])
+def test_chains_that_a_judge_ends_are_stepped_whatever_else_the_network_can(way):
+    def feed(step, rows, tokens, num_open):
+        return torch.eye(5)[[(token + 1) % 5 for token in tokens[:num_open]]]
+
+    def whole(*asked):
+        raise AssertionError("kernels and recordings do not know the judge")
+
+    network = ChainNetwork(feed=feed, states=lambda: torch.zeros(1, 2), **{way: whole})
+    never = StateJudge(chances=lambda states: torch.zeros(len(states)), least=2)
+    cutoffs = cutoffs_of([Budget(depth=4, survival=0.5, judge=never)])
+    (draft,) = grow_chains([sequence()], [4], network, cutoffs, sample="match")
+    assert draft.tokens.tolist() == [1, 2, 3]
+    with pytest.raises(CapabilityError, match="hands none over"):
+        grow_chains([sequence()], [4], ChainNetwork(feed=feed), cutoffs, sample="match")

@@ -1,5 +1,6 @@
 """EAGLE: pairs of true features, drafted rows dropped, the tree equals a fresh forward of every path."""
 
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -8,14 +9,16 @@ from drafters.drafting import best_children, door, sequence, write
 
 from outdraft.core.draft import host_tree
 from outdraft.core.drafter import Seen
-from outdraft.core.errors import ConfigError
+from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.eagle.drafter import EagleOptions
+from outdraft.drafters.eagle.net import EagleConfig, EagleNet
 from outdraft.drafters.shared.features.drafter import FeatureDrafter
 from outdraft.drafters.shared.features.network import FeatureForm
 from outdraft.drafters.shared.features.pairs import Pairs
 from outdraft.nn.context import CausalContext
 from outdraft.testing.table_target import TableTarget
+from outdraft.testing.tiny import tiny_model
 
 V, D = 13, 13
 
@@ -218,3 +221,13 @@ def test_a_batch_does_not_change_a_guess():
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         EagleOptions(**bad)
+
+
+def test_a_network_of_other_layers_than_one_is_refused():
+    config = EagleConfig(
+        taps=(0, 1), hidden_size=32, vocab_size=61, num_heads=4, num_kv_heads=2, head_dim=8, intermediate_size=48,
+        max_len=64, num_layers=2,
+    )  # fmt: skip
+    with pytest.raises(CapabilityError, match="num_layers=2"):
+        EagleNet(config, tiny_model())
+    EagleNet(replace(config, num_layers=1), tiny_model())

@@ -152,3 +152,16 @@ def test_the_budget_counts_what_lies_there(tmp_path):
     again = StateCache(tmp_path, about, 2000)
     again.keep(two, states)
     assert again.find(two) is None and torch.equal(again.find(one).hidden, states.hidden)
+
+
+def test_workers_share_what_is_left_of_the_budget(tmp_path):
+    """One file lies there, of a budget for four: each of two workers may write one more."""
+    about, states = {"target": {"num_layers": 2}, "taps": []}, States(hidden=torch.ones(16, 512), taps={})
+    passes = [lesson_rows(rows(1) + n) for n in range(4)]
+    StateCache(tmp_path, about, 100_000).keep(passes[0], states)
+    (size,) = (file.stat().st_size for file in tmp_path.glob("*.safetensors"))
+    workers = [StateCache(tmp_path, about, 4 * size, workers=2) for _ in range(2)]
+    for worker, own in zip(workers, passes[1:3], strict=True):
+        worker.keep(own, states)
+        worker.keep(passes[3], states)
+    assert [workers[0].find(one) is not None for one in passes] == [True, True, True, False]

@@ -66,7 +66,7 @@ def test_the_engine_keeps_the_trainers_promise(scene, temperature):
     promised = Promise(
         terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=tuple(said.conditional)
     )
-    assert said.tau > 2 and Checked(promise=promised, measured=seen).holds
+    assert said.tau > 2 and Checked(promise=promised, measured=seen).outcome != "broken"
     if temperature == 0:
         assert seen.tau == pytest.approx(said.tau, rel=1e-3), "greedy, they speak of the same texts"
 

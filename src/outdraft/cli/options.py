@@ -13,6 +13,7 @@ Data in: a dataclass and words of a command line; data out: an instance of the d
 
 import argparse
 import json
+import re
 import types
 from collections.abc import Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass
@@ -20,6 +21,7 @@ from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 _NAMES = {int: "N", float: "X", str: "TEXT"}
+_NUMBERS = re.compile(r"\s*-?\d+(\.\d+)?(\s*,\s*-?\d+(\.\d+)?)+\s*")  # several, with commas between them
 
 
 def flag(
@@ -132,7 +134,10 @@ def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> No
 
 
 def key_values(text: str) -> dict[str, Any]:
-    """`key=value`, the value read as JSON where it is JSON and as text where it is not; or one JSON object."""
+    """`key=value`, the value read as JSON where it is JSON and as text where it is not; or one JSON object.
+
+    Numbers with commas between them are a list, as in brackets.
+    """
     if text.lstrip().startswith("{"):
         try:
             read = json.loads(text)
@@ -144,7 +149,7 @@ def key_values(text: str) -> dict[str, Any]:
         raise argparse.ArgumentTypeError(f"{text!r} is neither key=value nor a JSON object")
     name = key.strip().replace("-", "_")
     try:
-        return {name: json.loads(value)}
+        return {name: json.loads(f"[{value}]" if _NUMBERS.fullmatch(value) else value)}
     except ValueError:
         return {name: value}
 

@@ -5,6 +5,7 @@
     measure   what was saved is loaded into an engine, which drafts chains of that length after the same prompts
 
 More than 2 % and two standard errors apart, something was lost on the way: other taps, another norm, another template.
+Near enough over fewer rounds than 5,000, nobody can say: so little would not show what was lost.
 Greedy, both are about the same texts; sampled, about as many others.
 """
 
@@ -13,7 +14,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import hypot
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -46,10 +47,18 @@ class Checked:
     measured: Walk
 
     @property
-    def holds(self) -> bool:
-        """Whether they are near enough."""
+    def outcome(self) -> Literal["holds", "broken", "too few rounds"]:
+        """Whether they are near enough, where there are rounds enough to say so."""
         far, promised = abs(self.measured.tau - self.promise.tau), self.promise
-        return far <= APART * promised.tau or far <= 2 * hypot(self.measured.standard_error, promised.standard_error)
+        chance = 2 * hypot(self.measured.standard_error, promised.standard_error)
+        if far > APART * promised.tau and far > chance:
+            return "broken"
+        return "holds" if sum(self.measured.rounds) >= LEAST_ROUNDS else "too few rounds"
+
+    @property
+    def holds(self) -> bool | None:
+        """None: too few rounds to say."""
+        return None if self.outcome == "too few rounds" else self.outcome == "holds"
 
     @property
     def line(self) -> str:
@@ -57,16 +66,18 @@ class Checked:
         seen, said, rounds = self.measured, self.promise, sum(self.measured.rounds)
         how = "greedy" if not said.terms.temperature else f"temperature {said.terms.temperature:g}"
         errors = f"standard errors {said.standard_error:.3f}, {seen.standard_error:.3f}"
-        few = "" if rounds >= LEAST_ROUNDS else f"; a check wants {LEAST_ROUNDS} rounds: hold out more examples"
+        few = "" if rounds >= LEAST_ROUNDS else f"; a check wants {LEAST_ROUNDS}: hold out more examples"
+        said_so = {"holds": "holds", "broken": "BROKEN", "too few rounds": "cannot say"}[self.outcome]
         return (
-            f"{'holds' if self.holds else 'BROKEN'}  {how}: promised {said.tau:.3f} tokens a pass, measured "
+            f"{said_so}  {how}: promised {said.tau:.3f} tokens a pass, measured "
             f"{seen.tau:.3f} ({errors}; {rounds:.0f} rounds{few})"
         )
 
     def told(self) -> dict[str, Any]:
         """All numbers, as plain data for JSON."""
         return {
-            "holds": self.holds, "temperature": self.promise.terms.temperature, "promised": self.promise.tau,
+            "outcome": self.outcome, "holds": self.holds,
+            "temperature": self.promise.terms.temperature, "promised": self.promise.tau,
             "promised_error": self.promise.standard_error, "measured": self.measured.tau,
             "measured_error": self.measured.standard_error, "rounds": sum(self.measured.rounds),
             "promised_conditional": list(self.promise.conditional),

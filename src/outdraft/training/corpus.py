@@ -149,6 +149,11 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
         is_held = number < held_out or (held_out > 0 and number == lowest)  # one at least
         writers[writer] += not is_held
         splits["valid" if is_held else "train"].add(ids, counts)
+    if not read:
+        raise ConfigError(
+            f"{', '.join(map(str, files))}: there is no example in it: give texts, chats or answers, one a line "
+            "(outdraft train answers lets the target write some)"
+        )
     kept, held = len(splits["train"].lengths), len(splits["valid"].lengths)
     if not kept or (held_out and not held):
         cure = "give more examples, or hold out another share" if examples else "give longer ones"

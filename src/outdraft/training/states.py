@@ -51,17 +51,17 @@ def identity(target: Mapping[str, Any], taps: tuple[int, ...], dtype: torch.dtyp
 
 
 class StateCache:
-    """Passes on disk. `most`: bytes of all files together, that this worker may fill up to."""
+    """Passes on disk. `most`: bytes of all files together; each of the `workers` fills up its share of what is left."""
 
-    def __init__(self, place: Path, about: Mapping[str, Any], most: int) -> None:
-        self._place, self._most = place, most
+    def __init__(self, place: Path, about: Mapping[str, Any], most: int, *, workers: int = 1) -> None:
+        self._place, self._most = place, most // workers
         path = place / "about.json"
         if path.exists():
             _require_same(path, about)
         else:
             with new_file(path) as beside:
                 beside.write_text(json.dumps(about, indent=1) + "\n", encoding="utf-8")
-        self._bytes = sum(file.stat().st_size for file in place.glob("*.safetensors"))
+        self._bytes = sum(file.stat().st_size for file in place.glob("*.safetensors")) // workers
         self._layers: int = about["target"]["num_layers"]
         self._taps: list[int] = about["taps"]
 

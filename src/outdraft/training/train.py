@@ -201,7 +201,7 @@ def _cache(
         return None
     place = user_path(plan.cache_dir) if plan.cache_dir else out / "run" / "states"
     about = identity(fingerprint(target), tuple(learner.taps), target.dtype, *texts)
-    return StateCache(place, about, plan.cache_bytes // team.size)
+    return StateCache(place, about, plan.cache_bytes, workers=team.size)
 
 
 def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:  # it needs torch, which would delay `outdraft --help`
 
 SUMMARY = "train a draft for a target, check one, or let the target write what drafts learn from"
 EPILOG = """A kind is a drafter that can be trained. `check` loads what was saved into an engine and compares what
-it does with what the trainer promised. A TOML file (--recipe) has the same keys as the flags. Several workers share
-every batch under torchrun --nproc-per-node 2 -m outdraft.cli.main train ... Examples:
+it does with what the trainer promised: exit code 1 if a promise is broken, 3 if there are too few rounds to say. A TOML
+file (--recipe) has the same keys as the flags. Several workers share every batch under
+torchrun --nproc-per-node 2 -m outdraft.cli.main train ... Examples:
   outdraft train eagle --target zoo:target --data answers.jsonl --out DIR --tokens 2000000
   outdraft train draft_model --target MODEL --data chats.jsonl --out DIR --dry-run
   outdraft train eagle --target MODEL --data chats.jsonl --out DIR --resume
@@ -247,7 +248,8 @@ def _check(options: Options) -> int:
     else:
         for one in found:
             console.print(one.line, markup=False, highlight=False, soft_wrap=True)
-    return 0 if all(one.holds for one in found) else 1
+    outcomes = {one.outcome for one in found}
+    return 1 if "broken" in outcomes else 3 if "too few rounds" in outcomes else 0
 
 
 def _tree(options: Options) -> int:

@@ -69,6 +69,8 @@ class EagleNet(nn.Module):
                 f"an EAGLE network of width {config.hidden_size} and vocabulary {config.vocab_size} cannot draft for a "
                 f"target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
             )
+        if config.num_layers != 1:
+            raise CapabilityError(f"an EAGLE network has one layer, and num_layers={config.num_layers} asks for others")
         own = target.embedding.device if isinstance(target, Decoder) else target.facts.device
         device = device or own
         width, eps = config.hidden_size, config.norm_eps
