@@ -178,7 +178,7 @@ except ConfigError as error:
 def test_a_full_disk_is_an_error_and_leaves_nothing(tmp_path, room):
     words = [sys.executable, "-c", FULL_DISK, str(tmp_path / "store"), str(room)]
     done = subprocess.run(words, capture_output=True, text=True, timeout=60)
-    assert "store cannot be written: " in done.stdout and "make room" in done.stdout, done.stderr
+    assert "store cannot be written: " in done.stdout and "free space" in done.stdout, done.stderr
     assert not list(tmp_path.iterdir())
 
 

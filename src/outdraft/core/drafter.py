@@ -1,7 +1,7 @@
 """The contract of a drafter: four verbs, called by the one loop, and one record of what else it can do.
 
-A drafter that asks other drafters names them in `Traits.inner` and hands nothing on: whoever looks for something walks
-through all of them (`inner`).
+A drafter that asks other drafters names them in `Traits.inner` and does not repeat their traits: code that needs one
+walks through all of them (`inner`).
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -49,7 +49,7 @@ class Arm:
     """One choice of who guesses: a drafter, or one of those that it holds."""
 
     name: str
-    peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess for next to nothing, which nobody need use
+    peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess, for next to nothing; it need not be used
     home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
     hands_states: bool = False  # it heeds `Budget.judge`
 

@@ -66,7 +66,7 @@ class Result:
 
 
 def all_whole(results: Seq[Result]) -> list[Result]:
-    """The same results, for whoever cannot use some of them: raises the first error of any."""
+    """The same results, for callers that need all of them: raises the first error of any."""
     for result in results:
         if result.error is not None:
             raise result.error

@@ -45,7 +45,7 @@ class TargetFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Origin:
-    """Where the target came from; None where nobody knows."""
+    """Where the target came from; None where that is not known."""
 
     source: Path | None = None  # for a drafter that loads the weights again in another form
     codec: TextCodec | None = None  # for drafters of another vocabulary

@@ -1,4 +1,4 @@
-"""`BatchSpeculativeDecoding`: sequences join at any time and leave when they end; nobody waits or is padded.
+"""`BatchSpeculativeDecoding`: sequences join at any time and leave when they end; none waits or is padded.
 
 Every row accepts its own length, has its own coins and its own end, so its text is the one it has alone.
 """

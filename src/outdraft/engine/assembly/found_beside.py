@@ -13,7 +13,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from outdraft.core.registry import find_learner
-from outdraft.models.foreign_heads import read_config, recognise
 
 Companions = Mapping[str, Mapping[str, str]]  # role -> drafter, or "any" -> where it is
 _MOST = 64  # neighbours that are looked at
@@ -28,6 +27,8 @@ def found_beside(directory: Path, *, unless: frozenset[str] = frozenset()) -> Co
     if "draft_model" not in unless and (directory / "draft" / "config.json").is_file():
         found["draft_model"] = {"any": str(directory / "draft")}
     if "head" not in unless:
+        from outdraft.models.foreign_heads import recognise  # not before: it needs torch
+
         for head in _heads(directory):
             if (known := recognise(head)) is not None:
                 drafter = find_learner(known[0]).drafter or known[0]
@@ -53,6 +54,8 @@ def _heads(directory: Path) -> Iterator[Path]:
 
 def _names(head: Path, model: Path) -> bool:
     """Whether a head's configuration names this model as its verifier, by its path or by the last part of its name."""
+    from outdraft.models.foreign_heads import read_config
+
     told = read_config(head).get("speculators_config")
     verifier = told.get("verifier") if isinstance(told, Mapping) else None
     name = verifier.get("name_or_path") if isinstance(verifier, Mapping) else None

@@ -56,7 +56,7 @@ def bits_do_not_depend_on_the_draft(subject: Subject) -> None:
 
 
 def joins_and_cancels(subject: Subject) -> None:
-    """Requests come and go in mid-flight; nobody else notices, and what a cancelled one wrote is a true beginning."""
+    """Requests come and go in mid-flight; the others are unchanged, and a cancelled one wrote a true beginning."""
     for params in (GREEDY, SEEDED):
         batch = requests(params)
         wanted = [subject.oracle(request) for request in batch]
