@@ -31,7 +31,7 @@ def test_the_command(outdraft, tiny, tmp_path):
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        ((), "needs a model and a place"),
+        ((), "needs a model and a file to write"),
         (("--out", "nowhere/skip.json"), "is no directory"),
         (("--out", "skip.json", "--trials", 0), "--trials 0"),
         (("--out", "skip.json", "--prompts", "none.txt"), "none.txt is not a readable"),
