@@ -27,6 +27,7 @@ SOURCE = Path(__file__).parents[2] / "src"
 def scene(tmp_path_factory):
     place = tmp_path_factory.mktemp("team")
     save_model(tiny_model(vocab=61, layers=2, seed=1, dtype=torch.float32), place / "target")
+    save_model(tiny_model(vocab=61, layers=1, seed=5, dtype=torch.float32), place / "draft")
     generator = torch.Generator().manual_seed(0)
     texts = torch.randint(61, (40, 24), generator=generator).tolist()
     (place / "texts.jsonl").write_text("".join(json.dumps({"token_ids": ids}) + "\n" for ids in texts))
@@ -35,8 +36,9 @@ def scene(tmp_path_factory):
 
 def command(place: Path, out: str, kind: str, workers: int, *more: str) -> list[str]:
     together = ["-m", "torch.distributed.run", "--nproc-per-node", str(workers)] if workers > 1 else []
+    of = ["--options", f"draft={place / 'draft'}"] if kind == "acceptance_head" else []
     words = [
-        "train", kind, "--target", place / "target", "--data", place / "texts.jsonl", "--out", place / out,
+        "train", kind, *of, "--target", place / "target", "--data", place / "texts.jsonl", "--out", place / out,
         "--loop", "seq_len=16", "--loop", "batch_tokens=64", "--loop", "micro_tokens=16", "--loop", "steps=30",
         "--loop", "save_every=1", "--loop", "eval_every=7", *more,
     ]  # fmt: skip
@@ -92,11 +94,12 @@ def kill_at_random(place: Path, rng: random.Random, *about: str | int) -> None:
     running.wait()
 
 
-def test_two_workers_are_one(scene):
-    one, two = train(scene, "one", "draft_model", 1), train(scene, "two", "draft_model", 2)
+@pytest.mark.parametrize("kind", ["draft_model", "acceptance_head"])
+def test_two_workers_are_one(scene, kind):
+    one, two = train(scene, f"one-{kind}", kind, 1), train(scene, f"two-{kind}", kind, 2)
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=2e-3, rtol=2e-2)
-    assert (scene / "two/training.json").exists()
+    assert (scene / f"two-{kind}/training.json").exists()
 
 
 SHARDED = ("--parallel", "fully_shard")
@@ -131,7 +134,7 @@ def test_a_sharded_run_that_is_killed_ends_with_the_same_bits(scene, kind):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("kind", ["draft_model", "eagle", "medusa"])
+@pytest.mark.parametrize("kind", ["draft_model", "eagle", "medusa", "acceptance_head"])
 def test_a_run_that_is_killed_ends_with_the_same_bits(scene, kind, workers):
     """Five kills at random moments: between steps, in one, or while a checkpoint is written."""
     rng = random.Random(f"{kind}{workers}")
