@@ -8,6 +8,7 @@ some of the tokens (docs/quantization.md). Through PyTorch rounding saves nothin
 import torch
 from torch import nn
 
+from outdraft.core.errors import ModelLoadError
 from outdraft.core.options import Quantization
 from outdraft.models.base import Decoder
 from outdraft.models.load import Rounding
@@ -15,6 +16,8 @@ from outdraft.models.native import can_pack
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
+
+LARGEST = 65504.0  # the largest float16, in which scales are stored; a scale is smaller than its largest weight
 
 _GRIDS = {
     "int8": QuantConfig(bits=8, keep=()),
@@ -38,8 +41,14 @@ def round_linears(module: nn.Module, config: QuantConfig) -> None:
 
 @torch.no_grad()
 def rounded(linear: Linear, config: QuantConfig, name: str) -> QuantLinear:
-    """The nearest map of integers to this one, called `name`."""
+    """The nearest map of integers to this one, called `name`. Raises `ModelLoadError` for weights that have none."""
     num_out, num_in = linear.shape
+    largest = float(linear.weight.detach().abs().max())
+    if not largest <= LARGEST:  # or no number
+        raise ModelLoadError(
+            f"{name} holds a weight of {largest:g}, which cannot be rounded to {config.bits_at(name)} bits: its file "
+            "is damaged, or needs quantization='none'"
+        )
     bias = linear.bias
     small = QuantLinear(
         num_in, num_out, bias is not None, linear.dtype, linear.device, bits=config.bits_at(name),
