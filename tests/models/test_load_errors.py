@@ -48,7 +48,10 @@ def test_the_unharmed_directory_loads(folder):
         ({"model_type": "mamba"}, ("mamba", "llama", "qwen3")),
         ({"model_type": ...}, ("model_type=None",)),
         ({"hidden_act": "xielu"}, ("hidden_act", "xielu", "silu")),
-        ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, ("rope_type", "longrope", "yarn")),
+        ({"rope_scaling": {"rope_type": "warped", "factor": 2.0}}, ("rope_type", "warped", "yarn")),
+        ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, ("short_factor", "4 numbers")),
+        ({"rope_scaling": {"rope_type": "default", "warp": 1}}, ("warp",)),
+        ({"my_note": "hello"}, ("my_note", "hello", "delete it")),
         ({"rope_scaling": {"rope_type": "linear"}}, ("factor",)),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "warp": 1}}, ("warp",)),
         ({"rope_scaling": "linear"}, ("linear", "table")),
@@ -93,7 +96,7 @@ def test_layer_types_are_checked(folder):
 
 
 def test_harmless_keys_pass(folder):
-    edit_config(folder, initializer_range=0.5, pretraining_tp=2, my_note="hello", num_experts=0, use_cache=False)
+    edit_config(folder, initializer_range=0.5, pretraining_tp=2, my_note=None, num_experts=0, use_cache=False)
     load_model(folder)
 
 

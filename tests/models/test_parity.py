@@ -21,6 +21,15 @@ NEOX = dict(
     vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=2, num_attention_heads=4,
     max_position_embeddings=128,
 )  # fmt: skip
+SMALL = LLAMA | dict(hidden_size=64, intermediate_size=64, num_hidden_layers=4, pad_token_id=None)
+GEMMA = SMALL | dict(head_dim=16, sliding_window=9, query_pre_attn_scalar=20)
+FACTORS = {"short_factor": [1 + i / 9 for i in range(8)], "long_factor": [2.0 + i for i in range(8)]}
+NEAR = {"rope_type": "default", "rope_theta": 300.0}
+GRANITE = dict(embedding_multiplier=3.0, attention_multiplier=0.3, residual_multiplier=0.6, logits_scaling=1.7)
+MINISTRAL_ROPE = {
+    "rope_type": "yarn", "rope_theta": 1e4, "factor": 4.0, "original_max_position_embeddings": 16, "mscale": 1.0,
+    "mscale_all_dim": 1.0, "llama_4_scaling_beta": 0.4,
+}  # fmt: skip
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
 CASES = {
@@ -49,6 +58,57 @@ CASES = {
     "gpt_neox-sequential": ("gpt_neox", NEOX | {"rotary_pct": 1.0, "use_parallel_residual": False}),
     "gpt_neox-quarter": ("gpt_neox", NEOX | {"rotary_pct": 0.25, "attention_bias": False}),
     "gpt_neox-tied": ("gpt_neox", NEOX | {"rotary_emb_base": 500, "tie_word_embeddings": True}),
+    "gemma2": ("gemma2", GEMMA | {"attn_logit_softcapping": 1.5, "final_logit_softcapping": 3.0}),
+    "gemma2-no-caps": ("gemma2", GEMMA | {"attn_logit_softcapping": None, "final_logit_softcapping": None}),
+    "gemma3": ("gemma3_text", GEMMA | {"num_hidden_layers": 7}),
+    "gemma3-scaled": (
+        "gemma3_text",
+        GEMMA
+        | {
+            "num_hidden_layers": 7,
+            "rope_parameters": {
+                "full_attention": {"rope_type": "linear", "factor": 8.0, "rope_theta": 1e6},
+                "sliding_attention": NEAR,
+            },
+        },
+    ),
+    "gemma3-types": ("gemma3_text", GEMMA | {"layer_types": ["full_attention", "sliding_attention"] * 2}),
+    "phi3": ("phi3", SMALL | {"sliding_window": 9}),
+    "phi3-partial": ("phi3", SMALL | {"partial_rotary_factor": 0.5}),
+    "phi3-long": (
+        "phi3",
+        SMALL | {"original_max_position_embeddings": 32, "rope_scaling": {"type": "longrope", **FACTORS}},
+    ),
+    "phi3-short": (
+        "phi3",
+        SMALL | {"original_max_position_embeddings": 64, "rope_scaling": {"type": "longrope", **FACTORS}},
+    ),
+    "granite": ("granite", SMALL | GRANITE),
+    "granite-biases": ("granite", SMALL | GRANITE | {"attention_bias": True, "mlp_bias": True}),
+    "olmo2": ("olmo2", SMALL),
+    "olmo2-biases": ("olmo2", SMALL | {"attention_bias": True, "num_key_value_heads": 4}),
+    "olmo3": (
+        "olmo3",
+        SMALL
+        | {
+            "sliding_window": 9,
+            "rope_parameters": {"full_attention": YARN | {"rope_theta": 5e3}, "sliding_attention": NEAR},
+        },
+    ),
+    "smollm3": ("smollm3", SMALL | {"num_hidden_layers": 5}),
+    "smollm3-window": (
+        "smollm3",
+        SMALL | {"no_rope_layers": [1, 0, 0, 1], "use_sliding_window": True, "sliding_window": 9},
+    ),
+    "glm4": ("glm4", SMALL | {"head_dim": 16}),
+    "glm4-quarter": ("glm4", SMALL | {"head_dim": 32, "partial_rotary_factor": 0.25, "attention_bias": False}),
+    "starcoder2": ("starcoder2", SMALL | {"sliding_window": 9}),
+    "starcoder2-no-bias": ("starcoder2", SMALL | {"use_bias": False, "tie_word_embeddings": False}),
+    "cohere2": ("cohere2", SMALL | {"sliding_window": 9, "logit_scale": 0.8}),
+    "cohere2-biases": ("cohere2", SMALL | {"sliding_window": 9, "logit_scale": 0.8, "attention_bias": True}),
+    "exaone4": ("exaone4", SMALL | {"sliding_window": 9}),
+    "exaone4-everywhere": ("exaone4", SMALL | {"sliding_window": None, "layer_types": ["full_attention"] * 4}),
+    "ministral3": ("ministral3", SMALL | {"head_dim": 16, "rope_parameters": MINISTRAL_ROPE}),
     "gpt2": ("gpt2", GPT2),
     "gpt2-inner": ("gpt2", GPT2 | {"n_inner": 40, "activation_function": "relu"}),
 }
@@ -70,7 +130,8 @@ def reference(case, seed=0):
 def max_difference(model, ours):
     ids = torch.randint(61, (2, 60), generator=torch.Generator().manual_seed(0))
     theirs = model(ids).logits
-    logits = ours(ids.flatten(), torch.arange(60).repeat(2), CausalContext(2, 60)).view_as(theirs)
+    first = ours.config.rope.first_position(60) if ours.config.rope is not None else 0
+    logits = ours(ids.flatten(), torch.arange(60).repeat(2) + first, CausalContext(2, 60)).view_as(theirs)
     assert theirs.std() > 0.3
     return float((logits - theirs).abs().max())
 

@@ -10,10 +10,10 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.skip import Skip
 from outdraft.core.target import after_attention
 from outdraft.nn.context import CachedContext, CausalContext, Segment, WatchedContext
-from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
+from outdraft.testing.tiny import TINY_ARCHITECTURES, TINY_FAMILIES, tiny_model
 
 
-@pytest.fixture(scope="module", params=TINY_ARCHITECTURES)
+@pytest.fixture(scope="module", params=TINY_ARCHITECTURES + TINY_FAMILIES)
 def model(request):
     return tiny_model(request.param, layers=4)
 
@@ -122,10 +122,11 @@ def test_what_is_skipped_adds_nothing_and_writes_no_keys(model):
     skipped = model.run(h, positions, CausalContext(1, 9), skip=skip).hidden
     by_hand = model.run(h, positions, CausalContext(1, 9), stop=1).hidden  # layer 1 is left out whole
     layer = model.layers[2]
-    by_hand = by_hand + layer._mlp(layer.mlp_norm(by_hand), CausalContext(1, 9), True)
+    by_hand = by_hand + layer.fed_forward(by_hand, CausalContext(1, 9), True)
     layer = model.layers[3]
-    rotation = model.rope.at(positions, h.dtype) if model.rope is not None else None
-    by_hand = by_hand + layer._attention(layer.attn_norm(by_hand), rotation, CausalContext(1, 9))
+    turns = model.config.rope_at(3)
+    rotation = None if turns is None else model.ropes[turns].at(positions, h.dtype)
+    by_hand = by_hand + layer.attended(by_hand, rotation, CausalContext(1, 9))
     torch.testing.assert_close(skipped, by_hand, atol=1e-9, rtol=0)
     cache = cache_for(model)
     cache.add(0)

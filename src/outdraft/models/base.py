@@ -15,11 +15,13 @@ from outdraft.core.target import after_attention
 from outdraft.models.block import Block, embedding_rows, make_linear, make_norm
 from outdraft.models.config import ModelConfig
 from outdraft.models.network import RunOutput
+from outdraft.nn.activation import rowwise
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.invariance import find_tile
 from outdraft.nn.linear import Linear, LinearMap
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import Rope
+from outdraft.nn.scores import capped
 
 
 class Decoder(nn.Module):
@@ -42,8 +44,14 @@ class Decoder(nn.Module):
         self.lm_head = make_linear(config, "lm_head", config.hidden_size, config.vocab_size, False, dtype, device)
         if config.tie_embeddings and isinstance(self.lm_head, Linear):
             self.lm_head.weight = self.embedding
-        self.rope = Rope(config.rope) if config.rope is not None else None
+        kinds = {config.rope, *config.ropes} - {None}
+        self.ropes = {kind: Rope(kind) for kind in kinds if kind is not None}
         self.exact = False
+
+    @property
+    def rope(self) -> Rope | None:
+        """How positions turn the heads, where all layers do it alike."""
+        return None if self.config.rope is None else self.ropes[self.config.rope]
 
     @property
     def dtype(self) -> torch.dtype:
@@ -87,6 +95,8 @@ class Decoder(nn.Module):
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D]."""
         h = embedding_rows(self.embedding, ids)
+        if self.config.embedding_scale != 1:  # rounded first, as Gemma's own code does
+            h = h * torch.tensor(self.config.embedding_scale, dtype=h.dtype)
         return h if self.positions is None else h + embedding_rows(self.positions, positions)
 
     def run(
@@ -107,11 +117,12 @@ class Decoder(nn.Module):
         """
         layers = range(start, self.config.num_layers if stop is None else stop)
         h = h.to(self.embedding.dtype)
-        rotation = self.rope.at(positions, h.dtype) if self.rope is not None else None
+        kinds = [self.config.rope_at(i) for i in layers]
+        turns = {kind: None if kind is None else self.ropes[kind].at(positions, h.dtype) for kind in set(kinds)}
         taken = {start: h} if start in taps else {}
-        for i in layers:
+        for i, kind in zip(layers, kinds, strict=True):
             h, middle = self.layers[i](
-                h, rotation, ctx, self.exact, attention=i not in skip.attention, mlp=i not in skip.mlp
+                h, turns[kind], ctx, self.exact, attention=i not in skip.attention, mlp=i not in skip.mlp
             )
             if after_attention(i) in taps:
                 taken[after_attention(i)] = middle
@@ -129,7 +140,13 @@ class Decoder(nn.Module):
 
     def head(self, h: Tensor) -> Tensor:
         """The head alone, for states that are normed already: [M, D] -> [M, V]."""
-        return self.lm_head(h)  # type: ignore[no-any-return]
+        logits: Tensor = self.lm_head(h)
+        if self.config.logit_scale != 1:
+            logits = logits * self.config.logit_scale
+        cap = self.config.logit_cap
+        if cap is None:
+            return logits
+        return rowwise(lambda x: capped(x, cap), logits) if self.exact else capped(logits, cap)
 
     def forward(self, ids: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """ids [N], positions [N] -> logits [N, V]."""

@@ -3,7 +3,8 @@
 Architectures map their own `config.json` to this and back (one file each); the shared block reads nothing else.
 """
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.rope import RopeConfig
@@ -26,15 +27,27 @@ class ModelConfig:
     tie_embeddings: bool = False
     rope: RopeConfig | None = None  # None: no rotary positions
     learned_positions: bool = False
-    norm: str = "rms"  # or "layer"
+    norm: str = "rms"  # "layer"; "rms32": its weight is kept and applied in float32
+    norm_bias: bool = True  # of a "layer" norm
+    pre_norm: bool = True  # attention and feed-forward read a normed state
+    post_norm: bool = False  # what they add is normed
     activation: str = "silu"
     gated_mlp: bool = True
     parallel_residual: bool = False
+    shared_norm: bool = False  # parallel: one norm for both
     qkv_bias: bool = False
     out_bias: bool = False
     mlp_bias: bool = False
     qk_norm: bool = False
+    qk_norm_whole: bool = False  # over all heads at once, instead of head by head
+    embedding_scale: float = 1.0
+    residual_scale: float = 1.0  # of what attention and feed-forward add
+    logit_scale: float = 1.0
+    score_scale: float | None = None  # of attention's scores; None: head_dim ** -0.5
+    score_cap: float | None = None  # scores become cap * tanh(score / cap)
+    logit_cap: float | None = None
     windows: tuple[int | None, ...] = ()  # per layer; empty: every layer sees the whole past
+    ropes: tuple[RopeConfig | None, ...] = ()  # per layer; empty: `rope` everywhere
     bos_id: int | None = None
     eos_ids: tuple[int, ...] = ()
     quant: QuantConfig | None = None  # which linear maps are kept as small integers
@@ -43,6 +56,23 @@ class ModelConfig:
     def window(self, layer: int) -> int | None:
         """How many keys a row of this layer sees, itself included; None: all."""
         return self.windows[layer] if self.windows else None
+
+    def rope_at(self, layer: int) -> RopeConfig | None:
+        """How positions turn the heads of this layer; None: not at all."""
+        return self.ropes[layer] if self.ropes else self.rope
+
+    def turned_where(self, turned: Sequence[object]) -> "ModelConfig":
+        """The same with positions only on the layers for which `turned` says something true."""
+        return replace(self, ropes=() if all(turned) else tuple(self.rope if turn else None for turn in turned))
+
+    def of_layers(self, layers: Sequence[int]) -> "ModelConfig":
+        """The same decoder made of these of its layers, in this order; a layer may come more than once."""
+        return replace(
+            self,
+            num_layers=len(layers),
+            windows=tuple(self.windows[layer] for layer in layers) if self.windows else (),
+            ropes=tuple(self.ropes[layer] for layer in layers) if self.ropes else (),
+        )
 
 
 def llama_config(

@@ -5,7 +5,6 @@ are copies, so that training the one leaves the other alone.
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
 
 import torch
 
@@ -28,8 +27,7 @@ def cut_decoder(decoder: Decoder, layers: Sequence[int], dtype: torch.dtype | No
         )
     if decoder.config.quant is not None:
         raise ConfigError(f"a draft cannot be cut from a model of rounded weights ({decoder.config.quant.variant})")
-    windows = tuple(decoder.config.windows[layer] for layer in layers) if decoder.config.windows else ()
-    config = replace(decoder.config, num_layers=len(layers), windows=windows)
+    config = decoder.config.of_layers(layers)
     small = Decoder(config, dtype or decoder.dtype, decoder.device)
     own = dict(decoder.named_parameters())
     for name, parameter in small.named_parameters():

@@ -1,42 +1,20 @@
-"""Reading a `config.json`: typed fields, rotary options in both spellings, and the keys that must not be ignored.
+"""Reading a `config.json`: typed fields, and which of its keys were asked for.
 
-A key that would change the arithmetic in a way that the shared block does not know is an error, never a shrug; keys
-that only concern training or bookkeeping pass.
+What nobody asked for is judged at the end (`models/config_keys.py`).
 """
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.ranges import LARGEST
 from outdraft.core.shown import shown
 from outdraft.nn.activation import ACTIVATIONS
-from outdraft.nn.rope import ROPE_KINDS, RopeConfig
 
 T = TypeVar("T", int, float, bool, str)
 
+FULL, SLIDING = "full_attention", "sliding_attention"
 MOST_LAYERS, MOST_CHANNELS = 4096, 1 << 20  # of any model; what a damaged file claims is not counted out
-_OFF = (None, False, 0)
-# key -> the values that leave the arithmetic as it is
-_NEUTRAL: dict[str, tuple[object, ...]] = {
-    "alibi": _OFF,
-    "attn_logit_softcapping": _OFF,
-    "final_logit_softcapping": _OFF,
-    "attention_multiplier": (None, 1),
-    "embedding_multiplier": (None, 1),
-    "residual_multiplier": (None, 1),
-    "logits_scaling": (None, 1),
-    "clip_qkv": _OFF,
-    "num_experts": _OFF,
-    "num_local_experts": _OFF,
-    "n_routed_experts": _OFF,
-    "is_encoder_decoder": _OFF,
-    "add_cross_attention": _OFF,
-    "scale_attn_weights": (None, True),
-    "scale_attn_by_inverse_layer_idx": _OFF,
-    "use_qk_norm": _OFF,
-    "attention_chunk_size": _OFF,
-}
-_SUSPECT = ("multiplier", "softcap", "expert", "quantiz", "num_nextn")
 
 
 class Fields:
@@ -45,12 +23,16 @@ class Fields:
     def __init__(self, raw: dict[str, object]) -> None:
         self.raw = raw
         self.name = str(raw.get("model_type"))
-        for key, value in raw.items():
-            allowed = _NEUTRAL.get(key)
-            if allowed is None and any(word in key for word in _SUSPECT):
-                allowed = _OFF
-            if allowed is not None and value not in allowed:
-                raise self.error(key, value, f"only {' or '.join(map(repr, allowed))}")
+        self.used: set[str] = set()  # keys that were asked for
+
+    def look(self, key: str) -> object:
+        """The value as it stands there; the key counts as known."""
+        self.used.add(key)
+        return self.raw.get(key)
+
+    def has(self, key: str) -> bool:
+        """Whether there is a value."""
+        return self.look(key) is not None
 
     def error(self, key: str, value: object, supported: str) -> ModelLoadError:
         """The one error for a value that we cannot honour."""
@@ -58,7 +40,7 @@ class Fields:
 
     def get(self, key: str, kind: type[T], default: T | None = None) -> T:
         """A value of this type; None and absent mean the default, and without a default are an error."""
-        value = self.raw.get(key)
+        value = self.look(key)
         if value is None:
             if default is None:
                 raise ModelLoadError(f"config.json of '{self.name}' lacks '{key}'")
@@ -83,7 +65,7 @@ class Fields:
     def heads(self, key: str, width_key: str) -> tuple[int, int]:
         """How many heads, and how wide they are where nothing else says so."""
         heads, width = self.size(key), self.size(width_key, most=MOST_CHANNELS)
-        if width % heads and self.raw.get("head_dim") is None:
+        if width % heads and not self.has("head_dim"):
             raise self.error(key, heads, f"a divisor of {width_key}={width}, or a head_dim")
         return heads, width // heads
 
@@ -95,7 +77,7 @@ class Fields:
         return kv_heads
 
     def maybe_int(self, key: str) -> int | None:
-        return None if self.raw.get(key) is None else self.get(key, int)
+        return self.get(key, int) if self.has(key) else None
 
     def activation(self, key: str, default: str) -> str:
         """The feed-forward's non-linearity."""
@@ -106,84 +88,37 @@ class Fields:
 
     def eos_ids(self) -> tuple[int, ...]:
         """Zero, one or several ids that end a text."""
-        value = self.raw.get("eos_token_id")
+        value = self.look("eos_token_id")
         values = value if isinstance(value, list) else [] if value is None else [value]
         if not all(isinstance(item, int) for item in values):
             raise self.error("eos_token_id", value, "an id or a list of ids")
         return tuple(values)
 
+    def layer_kinds(self, default: Sequence[str], known: Sequence[str] = (FULL, SLIDING)) -> list[str]:
+        """What kind of attention each layer has: `layer_types`, or `default`, one name a layer."""
+        kinds = self.look("layer_types")
+        kinds = list(default) if kinds is None else kinds
+        if not isinstance(kinds, list) or len(kinds) != len(default):
+            raise self.error("layer_types", kinds, f"a list of {len(default)} names")
+        unknown = sorted(set(map(str, kinds)) - set(known))
+        if unknown:
+            raise self.error("layer_types", unknown[0], f"supported: {', '.join(known)}")
+        return kinds
+
     def windows(self, num_layers: int, size: int | None, first: int = 0) -> tuple[int | None, ...]:
         """Sliding windows: by `layer_types` where present, else on layers `first` and up."""
-        kinds = self.raw.get("layer_types")
-        if kinds is None:
-            kinds = ["full_attention" if i < first or size is None else "sliding_attention" for i in range(num_layers)]
-        if not isinstance(kinds, list) or len(kinds) != num_layers:
-            raise self.error("layer_types", kinds, f"a list of {num_layers} names")
-        unknown = sorted(set(map(str, kinds)) - {"full_attention", "sliding_attention"})
-        if unknown:
-            raise self.error("layer_types", unknown[0], "supported: full_attention, sliding_attention")
-        if size is None or "sliding_attention" not in kinds:
-            return ()
-        return tuple(size if kind == "sliding_attention" else None for kind in kinds)
-
-    def rope(self, head_dim: int, max_len: int, *, theta_key: str = "rope_theta", share: float = 1.0) -> RopeConfig:
-        """Rotary options: `rope_parameters` (transformers 5) or `rope_theta` and `rope_scaling` (before)."""
-        scaling = self.raw.get("rope_parameters") or self.raw.get("rope_scaling") or {}
-        if not isinstance(scaling, dict):
-            raise self.error("rope_parameters", scaling, "a table of rotary options")
-        options = Fields({**scaling, "model_type": self.name})
-        kind = options.get("rope_type", str, options.get("type", str, "default"))
-        supported = (*ROPE_KINDS, "dynamic")
-        if kind not in supported:
-            raise self.error("rope_type", kind, f"supported: {', '.join(supported)}")
-        theta = options.get("rope_theta", float, self.get(theta_key, float, 10000.0))
-        share = options.get("partial_rotary_factor", float, self.get("partial_rotary_factor", float, share))
-        dim = int(head_dim * share)
-        if dim < 2 or dim % 2:
-            raise self.error("partial_rotary_factor", share, f"an even number of the head's {head_dim} channels")
-        known = {
-            "rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings",
-            "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale",
-            "mscale_all_dim", "truncate",
-        }  # fmt: skip
-        unknown = sorted(set(scaling) - known)
-        if unknown and kind != "default":
-            raise self.error(f"rope_parameters.{unknown[0]}", scaling[unknown[0]], "an option that is not known")
-
-        def maybe(key: str) -> float | None:
-            return None if scaling.get(key) is None else options.get(key, float)
-
-        return RopeConfig(
-            dim=dim,
-            theta=theta,
-            kind="default" if kind == "dynamic" else kind,  # the same up to max_len
-            factor=options.get("factor", float) if kind in ("linear", "llama3", "yarn") else 1.0,
-            original_max_len=options.get("original_max_position_embeddings", int, max_len),
-            low_freq_factor=options.get("low_freq_factor", float, 1.0),
-            high_freq_factor=options.get("high_freq_factor", float, 4.0),
-            beta_fast=options.get("beta_fast", float, 32.0),
-            beta_slow=options.get("beta_slow", float, 1.0),
-            attention_factor=maybe("attention_factor"),
-            mscale=maybe("mscale"),
-            mscale_all_dim=maybe("mscale_all_dim"),
-            truncate=options.get("truncate", bool, True),
+        return windows_of(
+            self.layer_kinds([FULL if i < first or size is None else SLIDING for i in range(num_layers)]), size
         )
 
 
-def write_rope(rope: RopeConfig, head_dim: int) -> dict[str, object]:
-    """`rope_theta` and `rope_scaling` as every version of transformers reads them."""
-    fields: dict[str, object] = {"rope_theta": rope.theta}
-    if rope.dim != head_dim:
-        fields["partial_rotary_factor"] = rope.dim / head_dim
-    scaling: dict[str, object] = {"rope_type": rope.kind, "factor": rope.factor}
-    if rope.kind == "llama3":
-        scaling |= {"low_freq_factor": rope.low_freq_factor, "high_freq_factor": rope.high_freq_factor}
-    if rope.kind == "yarn":
-        scaling |= {"beta_fast": rope.beta_fast, "beta_slow": rope.beta_slow, "truncate": rope.truncate}
-        optional = {"attention_factor": rope.attention_factor, "mscale": rope.mscale}
-        optional["mscale_all_dim"] = rope.mscale_all_dim
-        scaling |= {name: value for name, value in optional.items() if value is not None}
-    if rope.kind in ("llama3", "yarn"):
-        scaling["original_max_position_embeddings"] = rope.original_max_len
-    fields["rope_scaling"] = None if rope.kind == "default" else scaling
-    return fields
+def every_nth_full(num_layers: int, period: int) -> list[str]:
+    """Layers of which each `period`-th sees all and the others have a window; 0: all see all."""
+    return [SLIDING if period and (i + 1) % period else FULL for i in range(num_layers)]
+
+
+def windows_of(kinds: Sequence[str], size: int | None) -> tuple[int | None, ...]:
+    """`ModelConfig.windows` of layers of these kinds."""
+    if size is None or SLIDING not in kinds:
+        return ()
+    return tuple(size if kind == SLIDING else None for kind in kinds)

@@ -7,8 +7,7 @@ from outdraft.models.fields import Fields
 from outdraft.models.naming import Architecture, Entry, Layout, linear, norm
 
 
-def _read(raw: dict[str, object]) -> ModelConfig:
-    fields = Fields(raw)
+def _read(fields: Fields) -> ModelConfig:
     heads, head_dim = fields.heads("n_head", "n_embd")
     return ModelConfig(
         architecture="gpt2",
@@ -67,6 +66,6 @@ def _table(config: ModelConfig) -> Iterable[Entry]:
 
 
 GPT2 = Architecture(
-    model_type="gpt2", class_name="GPT2LMHeadModel", read=_read, write=_write, table=_table,
+    model_type="gpt2", class_name="GPT2LMHeadModel", parse=_read, write=_write, table=_table,
     prefix="transformer.", ignored=("attn.bias", "attn.masked_bias"),
 )  # fmt: skip

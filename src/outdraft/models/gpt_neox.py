@@ -6,16 +6,15 @@ Queries, keys and values are stored in one tensor, head by head.
 from collections.abc import Iterable
 
 from outdraft.models.config import ModelConfig
-from outdraft.models.fields import Fields, write_rope
+from outdraft.models.fields import Fields
 from outdraft.models.naming import Architecture, Entry, Layout, linear, norm
+from outdraft.models.rope_fields import read_rope, write_rope
 
 
-def _read(raw: dict[str, object]) -> ModelConfig:
-    fields = Fields(raw)
+def _read(fields: Fields) -> ModelConfig:
     heads, head_dim = fields.heads("num_attention_heads", "hidden_size")
     max_len = fields.size("max_position_embeddings", 2048)
     bias = fields.get("attention_bias", bool, True)
-    share = fields.get("rotary_pct", float, 0.25)
     return ModelConfig(
         architecture="gpt_neox",
         vocab_size=fields.size("vocab_size"),
@@ -29,7 +28,7 @@ def _read(raw: dict[str, object]) -> ModelConfig:
         norm="layer",
         norm_eps=fields.get("layer_norm_eps", float, 1e-5),
         tie_embeddings=fields.get("tie_word_embeddings", bool, False),
-        rope=fields.rope(head_dim, max_len, theta_key="rotary_emb_base", share=share),
+        rope=read_rope(fields, head_dim, max_len, theta_key="rotary_emb_base", share_key="rotary_pct", share=0.25),
         activation=fields.activation("hidden_act", "gelu"),
         gated_mlp=False,
         parallel_residual=fields.get("use_parallel_residual", bool, True),
@@ -81,6 +80,6 @@ def _table(config: ModelConfig) -> Iterable[Entry]:
 
 
 GPT_NEOX = Architecture(
-    model_type="gpt_neox", class_name="GPTNeoXForCausalLM", read=_read, write=_write, table=_table,
+    model_type="gpt_neox", class_name="GPTNeoXForCausalLM", parse=_read, write=_write, table=_table,
     ignored=("rotary_emb.inv_freq", "attention.bias", "attention.masked_bias"),
 )  # fmt: skip

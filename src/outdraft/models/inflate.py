@@ -90,20 +90,18 @@ def _cancel(small: Tensor, width: int) -> Tensor:
 
 def _bigger(config: ModelConfig, width: int, origin: list[tuple[int, bool]]) -> ModelConfig:
     return replace(
-        config,
+        config.of_layers([layer for layer, _ in origin]),
         hidden_size=config.hidden_size * width,
         num_heads=config.num_heads * width,
         num_kv_heads=config.num_kv_heads * width,
         intermediate_size=config.intermediate_size * width,
-        num_layers=len(origin),
-        windows=tuple(config.window(layer) for layer, _ in origin) if config.windows else (),
     )
 
 
 def _widen(name: str, small: Tensor, config: ModelConfig, width: int) -> Tensor:
     """One parameter of the wide model."""
     kind = name.split(".")[-2] if "." in name else name
-    if kind in ("q_norm", "k_norm"):  # over one head, whose width stays
+    if kind in ("q_norm", "k_norm") and not config.qk_norm_whole:  # over one head, whose width stays
         return small
     if kind in ("embedding", "positions"):
         return small.repeat(1, width)

@@ -1,4 +1,5 @@
-"""Llama 2 and 3.x, and all that share its names: SmolLM, TinyLlama, Mistral (with its sliding window).
+"""Llama 2 and 3.x, and all that share its names: SmolLM, TinyLlama, Mistral (with its sliding window), and Ministral 3
+(whose queries grow with the logarithm of the position, from the length on that it was first trained with).
 
 RMSNorm, rotary positions, grouped-query attention, gated SiLU feed-forward. The rename table here is also Qwen's.
 """
@@ -6,14 +7,16 @@ RMSNorm, rotary positions, grouped-query attention, gated SiLU feed-forward. The
 from collections.abc import Iterable
 
 from outdraft.models.config import ModelConfig
-from outdraft.models.fields import MOST_CHANNELS, Fields, write_rope
-from outdraft.models.naming import Architecture, Entry, linear, norm
+from outdraft.models.fields import FULL, MOST_CHANNELS, SLIDING, Fields
+from outdraft.models.layer_names import LLAMA_NAMES, table_of
+from outdraft.models.naming import Architecture, Entry
+from outdraft.models.rope_fields import read_rope, write_rope
 
 
-def read_common(fields: Fields, **special: object) -> ModelConfig:
-    """The keys that all Llama-like configurations share."""
+def read_common(fields: Fields, *, head_dim: int | None = None, **special: object) -> ModelConfig:
+    """The keys that all Llama-like configurations share. head_dim: where the file names none; else D / H."""
     heads, share = fields.heads("num_attention_heads", "hidden_size")
-    head_dim = fields.size("head_dim", share, most=MOST_CHANNELS)
+    head_dim = fields.size("head_dim", head_dim or share, most=MOST_CHANNELS)
     max_len = fields.size("max_position_embeddings", 2048)
     options: dict[str, object] = {
         "architecture": fields.name,
@@ -27,11 +30,13 @@ def read_common(fields: Fields, **special: object) -> ModelConfig:
         "max_len": max_len,
         "norm_eps": fields.get("rms_norm_eps", float, 1e-6),
         "tie_embeddings": fields.get("tie_word_embeddings", bool, False),
-        "rope": fields.rope(head_dim, max_len),
-        "activation": fields.activation("hidden_act", "silu"),
         "bos_id": fields.maybe_int("bos_token_id"),
         "eos_ids": fields.eos_ids(),
     }
+    if "rope" not in special:
+        options["rope"] = read_rope(fields, head_dim, max_len)
+    if "activation" not in special:
+        options["activation"] = fields.activation("hidden_act", "silu")
     return ModelConfig(**(options | special))  # type: ignore[arg-type]
 
 
@@ -52,6 +57,7 @@ def write_common(config: ModelConfig) -> dict[str, object]:
         "tie_word_embeddings": config.tie_embeddings,
         "hidden_act": config.activation,
         "bos_token_id": config.bos_id,
+        "pad_token_id": None,
         "eos_token_id": list(eos) if len(eos) > 1 else eos[0] if eos else None,
         **write_rope(config.rope, config.head_dim),
     }
@@ -59,41 +65,22 @@ def write_common(config: ModelConfig) -> dict[str, object]:
 
 def write_windows(config: ModelConfig) -> dict[str, object]:
     """The sliding window and, where not all layers have it, which do."""
-    kinds = ["full_attention" if window is None else "sliding_attention" for window in config.windows]
+    kinds = kinds_of(config)
     size = next((window for window in config.windows if window is not None), None)
-    return {"sliding_window": size, **({"layer_types": kinds} if "full_attention" in kinds else {})}
+    return {"sliding_window": size, **({"layer_types": kinds} if FULL in kinds and SLIDING in kinds else {})}
+
+
+def kinds_of(config: ModelConfig) -> list[str]:
+    """The value of `layer_types`."""
+    return [FULL if config.window(i) is None else SLIDING for i in range(config.num_layers)]
 
 
 def llama_table(config: ModelConfig) -> Iterable[Entry]:
     """Which of our tensors each tensor of a Llama checkpoint is."""
-    yield Entry(ours="embedding", theirs=("model.embed_tokens.weight",))
-    yield from norm("final_norm", "model.norm", config)
-    yield Entry(ours="lm_head.weight", theirs=("lm_head.weight",))
-    for i in range(config.num_layers):
-        yield from layer_entries(f"layers.{i}", f"model.layers.{i}", config)
+    return table_of(config, LLAMA_NAMES)
 
 
-def layer_entries(us: str, them: str, config: ModelConfig, *, input_norm: bool = True) -> Iterable[Entry]:
-    """One layer; `input_norm`: whether it has one (the first layer of a drafter may not)."""
-    width = config.head_dim
-    heights = (config.num_heads * width, config.num_kv_heads * width, config.num_kv_heads * width)
-    inner = (config.intermediate_size, config.intermediate_size)
-    qkv = [f"{them}.self_attn.{name}_proj" for name in "qkv"]
-    gates = [f"{them}.mlp.{name}_proj" for name in ("gate", "up")]
-    if input_norm:
-        yield from norm(f"{us}.attn_norm", f"{them}.input_layernorm", config)
-    yield from linear(f"{us}.qkv", qkv, config.qkv_bias, heights=heights)
-    yield from linear(f"{us}.out", [f"{them}.self_attn.o_proj"], config.out_bias)
-    if config.qk_norm:
-        yield from norm(f"{us}.q_norm", f"{them}.self_attn.q_norm", config)
-        yield from norm(f"{us}.k_norm", f"{them}.self_attn.k_norm", config)
-    yield from norm(f"{us}.mlp_norm", f"{them}.post_attention_layernorm", config)
-    yield from linear(f"{us}.up", gates, config.mlp_bias, heights=inner)
-    yield from linear(f"{us}.down", [f"{them}.mlp.down_proj"], config.mlp_bias)
-
-
-def _read(raw: dict[str, object]) -> ModelConfig:
-    fields = Fields(raw)
+def _read(fields: Fields) -> ModelConfig:
     bias = fields.get("attention_bias", bool, False)
     return read_common(fields, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False))
 
@@ -102,8 +89,7 @@ def _write(config: ModelConfig) -> dict[str, object]:
     return {**write_common(config), "attention_bias": config.qkv_bias, "mlp_bias": config.mlp_bias}
 
 
-def _read_mistral(raw: dict[str, object]) -> ModelConfig:
-    fields = Fields(raw)
+def _read_mistral(fields: Fields) -> ModelConfig:
     windows = fields.windows(fields.layers("num_hidden_layers"), fields.maybe_int("sliding_window"))
     return read_common(fields, windows=windows)
 
@@ -112,11 +98,20 @@ def _write_mistral(config: ModelConfig) -> dict[str, object]:
     return {**write_common(config), **write_windows(config)}
 
 
+def _read_ministral(fields: Fields) -> ModelConfig:
+    windows = fields.windows(fields.layers("num_hidden_layers"), fields.maybe_int("sliding_window"))
+    return read_common(fields, head_dim=128, norm_eps=fields.get("rms_norm_eps", float, 1e-5), windows=windows)
+
+
 IGNORED = ("rotary_emb.inv_freq",)
 LLAMA = Architecture(
-    model_type="llama", class_name="LlamaForCausalLM", read=_read, write=_write, table=llama_table, ignored=IGNORED
+    model_type="llama", class_name="LlamaForCausalLM", parse=_read, write=_write, table=llama_table, ignored=IGNORED
 )
+MINISTRAL3 = Architecture(
+    model_type="ministral3", class_name="Ministral3ForCausalLM", parse=_read_ministral, write=_write_mistral,
+    table=llama_table, ignored=IGNORED,
+)  # fmt: skip
 MISTRAL = Architecture(
-    model_type="mistral", class_name="MistralForCausalLM", read=_read_mistral, write=_write_mistral,
+    model_type="mistral", class_name="MistralForCausalLM", parse=_read_mistral, write=_write_mistral,
     table=llama_table, ignored=IGNORED,
 )  # fmt: skip

@@ -16,22 +16,18 @@ from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.shown import shown
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
+from outdraft.models.families import ARCHITECTURES
 from outdraft.models.gguf import GgufModel
-from outdraft.models.gpt2 import GPT2
-from outdraft.models.gpt_neox import GPT_NEOX
-from outdraft.models.llama import LLAMA, MISTRAL
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
 from outdraft.models.native import NativeDecoder, can_pack
 from outdraft.models.network import Network
 from outdraft.models.quantize import round_decoder
-from outdraft.models.qwen import QWEN2, QWEN3
 from outdraft.nn.quant.config import QuantConfig, read_quant
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
-ARCHITECTURES = {kind.model_type: kind for kind in (LLAMA, MISTRAL, QWEN2, QWEN3, GPT_NEOX, GPT2)}
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
@@ -147,7 +143,7 @@ def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> St
     quant = read_quant(raw.pop("quantization_config", None))
     variant = raw.pop(_VARIANT, "")
     kind = find_architecture(raw)
-    config = kind.read(raw)
+    config = kind.read(raw, strict=True)
     if isinstance(source, GgufModel):
         quant = source.keep_integers(kind.table(config))
         config = replace(config, quant=quant, variant=source.variant)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor
 
 from outdraft.models.config import ModelConfig
+from outdraft.models.config_keys import check_keys
+from outdraft.models.fields import Fields
 from outdraft.nn.quant.config import QuantConfig
 
 LINEAR_MAPS = ("qkv", "out", "up", "down")  # of a layer
@@ -37,6 +39,11 @@ class Entry:
     layout: Layout = Layout.STACKED
     heights: tuple[int, ...] = ()  # rows of each stored tensor when there are several
     num_heads: int = 0  # interleaved: heads to untangle
+    turned: int = (
+        0  # stacked: so many channels of a head are stored as neighbouring pairs, which are half of them apart here
+    )
+    pairs: tuple[int, ...] = ()  # of each stored tensor, how many heads are stored so; 0: none
+    offset: float = 0.0  # what is added to the stored numbers: norms that are stored as w and mean 1 + w
 
     def join(self, stored: Sequence[Tensor]) -> Tensor:
         if self.layout is Layout.TRANSPOSED:
@@ -45,6 +52,10 @@ class Entry:
             rows = stored[0]
             by_head = rows.view(self.num_heads, 3, -1, *rows.shape[1:])  # [H, 3, d, ...]
             return by_head.transpose(0, 1).flatten(0, 2)
+        if self.turned:
+            stored = [halves_apart(x, n, self.turned) if n else x for x, n in zip(stored, self.pairs, strict=True)]
+        if self.offset:
+            stored = [x.to(torch.promote_types(x.dtype, torch.float32)) + self.offset for x in stored]
         return stored[0] if len(stored) == 1 else torch.cat(list(stored))
 
     def split(self, ours: Tensor) -> dict[str, Tensor]:
@@ -53,9 +64,28 @@ class Entry:
         if self.layout is Layout.INTERLEAVED:
             by_kind = ours.view(3, self.num_heads, -1, *ours.shape[1:])  # [3, H, d, ...]
             return {self.theirs[0]: by_kind.transpose(0, 1).flatten(0, 2)}
-        if len(self.theirs) == 1:
-            return {self.theirs[0]: ours}
-        return dict(zip(self.theirs, torch.split(ours, list(self.heights)), strict=True))
+        parts = [ours - self.offset if self.offset else ours]
+        if len(self.theirs) > 1:
+            parts = list(torch.split(ours, list(self.heights)))
+        if self.turned:
+            parts = [neighbours(x, n, self.turned) if n else x for x, n in zip(parts, self.pairs, strict=True)]
+        return dict(zip(self.theirs, parts, strict=True))
+
+
+def halves_apart(rows: Tensor, num_heads: int, turned: int) -> Tensor:
+    """The first `turned` rows of each head as (0, 2, 4, ... 1, 3, 5, ...): [H * d, ...] -> [H * d, ...].
+
+    Rotary pairs that are neighbours come to stand half of the turned channels apart.
+    """
+    heads = rows.view(num_heads, -1, *rows.shape[1:])  # [H, d, ...]
+    return torch.cat((heads[:, 0:turned:2], heads[:, 1:turned:2], heads[:, turned:]), 1).flatten(0, 1)
+
+
+def neighbours(rows: Tensor, num_heads: int, turned: int) -> Tensor:
+    """`halves_apart` undone."""
+    heads = rows.view(num_heads, -1, *rows.shape[1:])  # [H, d, ...]
+    pairs = heads[:, :turned].view(num_heads, 2, turned // 2, *rows.shape[1:]).transpose(1, 2).flatten(1, 2)
+    return torch.cat((pairs, heads[:, turned:]), 1).flatten(0, 1)
 
 
 def stored_shapes(entry: Entry, shape: tuple[int, ...]) -> list[tuple[int, ...]]:
@@ -94,10 +124,10 @@ def linear(ours: str, theirs: Sequence[str], bias: bool, **options: object) -> I
         yield Entry(ours=f"{ours}.bias", theirs=tuple(f"{name}.bias" for name in theirs), **options)  # type: ignore[arg-type]
 
 
-def norm(ours: str, theirs: str, config: ModelConfig) -> Iterable[Entry]:
-    """A norm's weight, and the bias of a LayerNorm."""
-    yield Entry(ours=f"{ours}.weight", theirs=(f"{theirs}.weight",))
-    if config.norm == "layer":
+def norm(ours: str, theirs: str, config: ModelConfig, *, offset: float = 0.0) -> Iterable[Entry]:
+    """A norm's weight, and the bias of a LayerNorm that has one."""
+    yield Entry(ours=f"{ours}.weight", theirs=(f"{theirs}.weight",), offset=offset)
+    if config.norm == "layer" and config.norm_bias:
         yield Entry(ours=f"{ours}.bias", theirs=(f"{theirs}.bias",))
 
 
@@ -107,8 +137,18 @@ class Architecture:
 
     model_type: str  # as in config.json
     class_name: str  # as in config.json's `architectures`
-    read: Callable[[dict[str, object]], ModelConfig]
+    parse: Callable[[Fields], ModelConfig]
     write: Callable[[ModelConfig], dict[str, object]]
     table: Callable[[ModelConfig], Iterable[Entry]]
     prefix: str = ""  # older files may lack this prefix on every name
     ignored: tuple[str, ...] = ()  # endings of stored buffers that are not weights
+
+    def read(self, raw: dict[str, object], *, strict: bool = False) -> ModelConfig:
+        """The configuration of a config.json; `strict`: a key that nobody knows is an error.
+
+        Raises `ModelLoadError`; `models/config_keys.py` says for which keys.
+        """
+        fields = Fields(raw)
+        config = self.parse(fields)
+        check_keys(raw, fields.used, fields.name, strict=strict)
+        return config

@@ -30,12 +30,19 @@ from outdraft.nn.rope import Rope
 def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> bool:
     """Whether the kernels know this shape, and were built."""
     known = (
-        config.norm == "rms"
+        config.norm in ("rms", "rms32")
+        and config.pre_norm
+        and not config.post_norm
+        and not config.qk_norm_whole
+        and (config.embedding_scale, config.residual_scale, config.logit_scale) == (1, 1, 1)
+        and (config.score_cap, config.logit_cap) == (None, None)
+        and not config.ropes
         and config.gated_mlp
         and config.activation in ("silu", "swish")
         and not config.parallel_residual
         and not config.learned_positions
         and config.rope is not None
+        and config.rope.query_growth == 0
         and all(width % STEP == 0 for width in (config.hidden_size, config.intermediate_size, config.head_dim))
         and config.head_dim <= 512
     )
@@ -176,7 +183,7 @@ def shape_of(config: ModelConfig) -> StackShape:
         vocab=config.vocab_size,
         rotary=config.rope.dim,
         eps=config.norm_eps,
-        scale=config.head_dim**-0.5,
+        scale=config.head_dim**-0.5 if config.score_scale is None else config.score_scale,
     )
 
 

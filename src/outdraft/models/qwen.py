@@ -11,10 +11,9 @@ from outdraft.models.naming import Architecture
 
 def _windows(fields: Fields) -> tuple[int | None, ...]:
     layers = fields.layers("num_hidden_layers")
-    if not fields.get("use_sliding_window", bool, False):
-        return ()
-    size = fields.get("sliding_window", int, 4096)
-    return fields.windows(layers, size, first=fields.get("max_window_layers", int, 28))
+    size, first = fields.get("sliding_window", int, 4096), fields.get("max_window_layers", int, 28)
+    fields.look("layer_types")
+    return fields.windows(layers, size, first=first) if fields.get("use_sliding_window", bool, False) else ()
 
 
 def _write_windows(config: ModelConfig) -> dict[str, object]:
@@ -24,8 +23,7 @@ def _write_windows(config: ModelConfig) -> dict[str, object]:
     return {"use_sliding_window": True, "max_window_layers": first, **write_windows(config)}
 
 
-def _read2(raw: dict[str, object]) -> ModelConfig:
-    fields = Fields(raw)
+def _read2(fields: Fields) -> ModelConfig:
     return read_common(fields, qkv_bias=True, windows=_windows(fields))
 
 
@@ -33,13 +31,9 @@ def _write2(config: ModelConfig) -> dict[str, object]:
     return {**write_common(config), **_write_windows(config)}
 
 
-def _read3(raw: dict[str, object]) -> ModelConfig:
-    fields = Fields(raw)
+def _read3(fields: Fields) -> ModelConfig:
     bias = fields.get("attention_bias", bool, False)
-    head_dim = fields.get("head_dim", int, 128)
-    return read_common(
-        Fields({**raw, "head_dim": head_dim}), qkv_bias=bias, out_bias=bias, qk_norm=True, windows=_windows(fields)
-    )
+    return read_common(fields, head_dim=128, qkv_bias=bias, out_bias=bias, qk_norm=True, windows=_windows(fields))
 
 
 def _write3(config: ModelConfig) -> dict[str, object]:
@@ -47,8 +41,8 @@ def _write3(config: ModelConfig) -> dict[str, object]:
 
 
 QWEN2 = Architecture(
-    model_type="qwen2", class_name="Qwen2ForCausalLM", read=_read2, write=_write2, table=llama_table, ignored=IGNORED
+    model_type="qwen2", class_name="Qwen2ForCausalLM", parse=_read2, write=_write2, table=llama_table, ignored=IGNORED
 )
 QWEN3 = Architecture(
-    model_type="qwen3", class_name="Qwen3ForCausalLM", read=_read3, write=_write3, table=llama_table, ignored=IGNORED
+    model_type="qwen3", class_name="Qwen3ForCausalLM", parse=_read3, write=_write3, table=llama_table, ignored=IGNORED
 )

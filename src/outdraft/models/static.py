@@ -57,8 +57,9 @@ class StaticDecoder:
         pool.reserve(_DUSTBIN, 1)
         self._dustbin = pool.pages(_DUSTBIN)[0]
         self._place = pool.pool()[0].data_ptr()
-        if decoder.rope is not None:
-            decoder.rope.complete(pool.max_len, decoder.dtype, decoder.device)
+        for kind, rope in decoder.ropes.items():
+            first = kind.first_position(pool.max_len)
+            rope.complete(first + pool.max_len, decoder.dtype, decoder.device)
 
     def score(
         self, parts: Seq[NewRows], *, ids: Tensor | None = None, taps: tuple[int, ...] = ()

@@ -11,12 +11,12 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.cache import KVCache
 from outdraft.kernels.decoder.stack import Span
 from outdraft.nn.linear import RowRange
+from outdraft.nn.scores import attention
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +51,9 @@ class BranchContext:
         self._parts = parts
         self._masks: dict[tuple[int, int | None], Tensor] = {}
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
         """q [N, H, d], k and v [N, Hkv, d] -> [N, H * d]; the new keys and values stay in the cache."""
         pieces = []
         for part in self._parts:
@@ -61,14 +63,8 @@ class BranchContext:
             keys, values = self._cache.read(part.seq, layer, stop)
             if (part.seq, window) not in self._masks:
                 self._masks[part.seq, window] = part.mask(window, q)
-            out = F.scaled_dot_product_attention(
-                q[own].transpose(0, 1)[None],
-                keys[None],
-                values[None],
-                attn_mask=self._masks[part.seq, window],
-                scale=scale,
-                enable_gqa=q.shape[1] != k.shape[1],
-            )
+            mask = self._masks[part.seq, window]
+            out = attention(q[own].transpose(0, 1)[None], keys[None], values[None], mask=mask, scale=scale, cap=cap)
             pieces.append(out[0].transpose(0, 1).flatten(1))
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 

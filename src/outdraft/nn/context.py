@@ -9,13 +9,13 @@ from collections.abc import Sequence
 from typing import Protocol
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.cache import KVCache
 from outdraft.kernels.decoder.stack import Span
 from outdraft.nn.linear import RowRange
 from outdraft.nn.rows import RowsOverCache
+from outdraft.nn.scores import attention
 from outdraft.nn.segment import Segment
 
 __all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment", "WatchedContext"]
@@ -29,8 +29,13 @@ class AttentionContext(Protocol):
         """Row ranges that are computed in one piece: prompt chunks, training batches."""
         ...
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
-        """q [N, H, d], k and v [N, Hkv, d], rotary applied -> [N, H * d]. A row sees `window` keys, itself included."""
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
+        """q [N, H, d], k and v [N, Hkv, d], rotary applied -> [N, H * d].
+
+        window: how many keys a row sees, itself included. cap: bounds the scores softly (`nn/scores.py`).
+        """
         ...
 
     def spans(self) -> Sequence[Span] | None:
@@ -47,16 +52,17 @@ class CausalContext:
         self.bulk: Sequence[RowRange] = ((0, batch * length),)
         self._masks: dict[int, Tensor] = {}  # window -> [T, T]
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
         """One causal attention over the batch."""
-        gqa = q.shape[1] != k.shape[1]
         shape = (self.batch, self.length, -1, q.shape[-1])
         q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
         if window is None or window >= self.length:
-            out = F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=scale, enable_gqa=gqa)
+            out = attention(q, k, v, is_causal=True, scale=scale, cap=cap)
         else:
             mask = self._window_mask(window, q.device)
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, enable_gqa=gqa)
+            out = attention(q, k, v, mask=mask, scale=scale, cap=cap)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)  # [B * T, H * d]
 
     def spans(self) -> None:
@@ -85,17 +91,19 @@ class CachedContext:
             (segment.start, segment.start + segment.num_bulk) for segment in segments if segment.num_bulk
         ]
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
         """Segment by segment over the cache; the new keys and values stay there."""
         if self._planned is None:
             self._planned = [RowsOverCache(segment, self._exact) for segment in self._segments]
         parts = self._planned
         if len(parts) == 1:
-            return parts[0].attend(self.cache, layer, q, k, v, window, scale)
+            return parts[0].attend(self.cache, layer, q, k, v, window, scale, cap)
         pieces = []
         for part in parts:
             own = slice(part.start, part.stop)
-            pieces.append(part.attend(self.cache, layer, q[own], k[own], v[own], window, scale))
+            pieces.append(part.attend(self.cache, layer, q[own], k[own], v[own], window, scale, cap))
         return torch.cat(pieces)
 
     def spans(self) -> list[Span]:
@@ -110,9 +118,11 @@ class WatchedContext:
         self.bulk = watched.bulk
         self.queries: dict[int, Tensor] = {}
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
         self.queries[layer] = q
-        return self._watched.attend(layer, q, k, v, window=window, scale=scale)
+        return self._watched.attend(layer, q, k, v, window=window, scale=scale, cap=cap)
 
     def spans(self) -> Sequence[Span] | None:
         """The other's; who runs over them fills `queries`."""

@@ -21,15 +21,31 @@ class RMSNorm(nn.Module):
         return F.rms_norm(x, self.shape, self.weight, self.eps)
 
 
-class LayerNorm(nn.Module):
-    """(x - mean) / std * weight + bias."""
+class WideRMSNorm(RMSNorm):
+    """The same with the weight kept and applied in float32 (or wider), and one rounding at the end.
+
+    Gemma 2 and 3 store a weight w that means 1 + w, which 16 bits could not hold; OLMo 2 and 3 multiply before they
+    round.
+    """
 
     def __init__(self, dim: int, eps: float, dtype: torch.dtype, device: torch.device) -> None:
+        super().__init__(dim, eps, torch.promote_types(dtype, torch.float32), device)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return F.rms_norm(x.to(self.weight.dtype), self.shape, self.weight, self.eps).to(x.dtype)
+
+
+class LayerNorm(nn.Module):
+    """(x - mean) / std * weight + bias; `bias`: whether it has one."""
+
+    bias: nn.Parameter | None
+
+    def __init__(self, dim: int, eps: float, dtype: torch.dtype, device: torch.device, *, bias: bool = True) -> None:
         super().__init__()
         self.shape = (dim,)
         self.eps = eps
         self.weight = nn.Parameter(torch.full((dim,), float("nan"), dtype=dtype, device=device))
-        self.bias = nn.Parameter(torch.full((dim,), float("nan"), dtype=dtype, device=device))
+        self.bias = nn.Parameter(torch.full((dim,), float("nan"), dtype=dtype, device=device)) if bias else None
 
     def forward(self, x: Tensor) -> Tensor:
         return F.layer_norm(x, self.shape, self.weight, self.bias, self.eps)

@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from outdraft.nn.scores import attention
+
 
 class _Attention(torch.autograd.Function):
     """softmax(q k^T scale + bias) v for q, k, v [B, H, T, d] and bias [B or 1, 1, T, T] (None: causal)."""
@@ -61,7 +63,9 @@ class PackedContext:
         self._documents = documents
         self._biases: dict[int | None, Tensor] = {}
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
         """q [N, H, d], k and v [N, Hkv, d] -> [N, H * d]."""
         group = q.shape[1] // k.shape[1]
         shape, kind = (self.batch, self.length, -1, q.shape[-1]), q.device.type
@@ -71,8 +75,10 @@ class PackedContext:
         if group > 1:
             k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
         bias = self._bias(window if window is not None and window < self.length else None, q.device)
-        if kind == "cpu":
-            out: Tensor = _Attention.apply(q.contiguous(), k.contiguous(), v.contiguous(), bias, scale)  # type: ignore[no-untyped-call]
+        if cap is not None:
+            out = attention(q, k, v, mask=bias, is_causal=bias is None, scale=scale, cap=cap)
+        elif kind == "cpu":
+            out = _Attention.apply(q.contiguous(), k.contiguous(), v.contiguous(), bias, scale)  # type: ignore[no-untyped-call]
         else:
             mask = None if bias is None else bias.to(q.dtype)
             out = F.scaled_dot_product_attention(q, k, v, attn_mask=mask, is_causal=bias is None, scale=scale)

@@ -2,9 +2,15 @@
 
 A head's first `dim` channels are pairs (i, i + dim/2); pair i is turned by position * frequency[i]. Scalings only
 change the frequencies: linear (Chen et al. 2023), llama3 (Llama 3.1's by-parts rule), yarn (Peng et al. 2023,
-https://arxiv.org/abs/2309.00071, which also multiplies by an attention factor). (`dynamic` is the plain rule up to the
-model's context length. Only a draft model with a streaming cache goes beyond it, and there no row sees another from
-further away than the cache has rows.)
+https://arxiv.org/abs/2309.00071, which also multiplies by an attention factor), longrope (Ding et al. 2024,
+https://arxiv.org/abs/2402.13753: a divisor for each pair, of two sets, one for short texts and one for long ones).
+(`dynamic` is the plain rule up to the model's context length. Only a draft model with a streaming cache goes beyond it,
+and there no row sees another from further away than the cache has rows.)
+A text is short or long as a whole, by the most that it may become: positions of a long one are told `original_max_len`
+higher than they are, and stand in the table behind those of short ones (`RopeConfig.first_position`).
+
+    longrope's table   [ short 0 .. original - 1 | long 0, 1, 2, ... ]
+
 Data: positions [N] -> cos and signed sin [N, 1, dim], computed once a pass and used by every layer.
 """
 
@@ -15,7 +21,7 @@ import torch
 from torch import Tensor
 
 _BLOCK = 256  # positions computed at once
-ROPE_KINDS = ("default", "linear", "llama3", "yarn")
+ROPE_KINDS = ("default", "linear", "llama3", "yarn", "longrope")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,15 +32,25 @@ class RopeConfig:
     theta: float = 10000.0
     kind: str = "default"
     factor: float = 1.0
-    original_max_len: int | None = None  # llama3 and yarn: the context length before stretching
+    original_max_len: int | None = None  # llama3, yarn, longrope: the context length before stretching
     low_freq_factor: float = 1.0  # llama3
     high_freq_factor: float = 4.0  # llama3
     beta_fast: float = 32.0  # yarn
     beta_slow: float = 1.0  # yarn
-    attention_factor: float | None = None  # yarn; None: derived from the factor
+    attention_factor: float | None = None  # yarn, longrope; None: derived from the factor
     mscale: float | None = None  # yarn
     mscale_all_dim: float | None = None  # yarn
     truncate: bool = True  # yarn
+    short_factors: tuple[float, ...] = ()  # longrope: what divides each pair's frequency, [dim / 2]
+    long_factors: tuple[float, ...] = ()  # longrope
+    query_growth: float = 0.0  # queries are multiplied by 1 + growth * ln(1 + floor(position / original_max_len))
+
+    def first_position(self, longest: int) -> int:
+        """The position of a text's first token, for a text that may become `longest` tokens long."""
+        if self.kind != "longrope":
+            return 0
+        assert self.original_max_len is not None
+        return self.original_max_len if longest > self.original_max_len else 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +59,7 @@ class Rotation:
 
     cos: Tensor
     sin: Tensor
+    growth: Tensor | None = None  # [N, 1, 1] what queries are multiplied by
 
     def __call__(self, x: Tensor) -> Tensor:
         """Turn the first `dim` channels of every head: [N, H, d] -> [N, H, d]."""
@@ -64,6 +81,11 @@ class Rope:
         self._freq = torch.cat((half, half))  # [dim]
         self._sign = torch.cat((-torch.ones_like(half), torch.ones_like(half)))
         self._scale = attention_scale(config)
+        self._config = config
+        self._short: Tensor | None = None
+        if config.kind == "longrope":
+            half = frequencies(config, short=True)
+            self._short = torch.cat((half, half))
         self._tables: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
         self._complete: set[tuple[torch.dtype, torch.device]] = set()
 
@@ -74,7 +96,14 @@ class Rope:
             cos, sin = self._tables[key]
         else:
             cos, sin = self.table(int(positions.max()) + 1, *key)
-        return Rotation(cos=cos[positions], sin=sin[positions])
+        return Rotation(cos=cos[positions], sin=sin[positions], growth=self._growth(positions, dtype))
+
+    def _growth(self, positions: Tensor, dtype: torch.dtype) -> Tensor | None:
+        if not self._config.query_growth:
+            return None
+        assert self._config.original_max_len is not None
+        whole = (positions // self._config.original_max_len).double()
+        return (1 + self._config.query_growth * torch.log1p(whole)).to(dtype)[:, None, None]
 
     def further(self, heads: Tensor, by: int) -> Tensor:
         """Heads [N, H, d] that are turned already, as they are `by` positions later."""
@@ -103,14 +132,23 @@ class Rope:
         cosines, sines = [], []
         for block in range(blocks):
             place = torch.arange(block * _BLOCK, (block + 1) * _BLOCK, dtype=torch.float64)
-            angle = place[:, None, None] * self._freq  # [_BLOCK, 1, dim]
+            angle = self._angles(place)
             cosines.append((angle.cos() * self._scale).to(dtype))
             sines.append((angle.sin() * self._sign * self._scale).to(dtype))
         return torch.cat(cosines).to(device), torch.cat(sines).to(device)
 
+    def _angles(self, place: Tensor) -> Tensor:
+        """Of these places in the table [n]: [n, 1, dim]."""
+        column = place[:, None, None]
+        if self._short is None:
+            return column * self._freq
+        original = self._config.original_max_len
+        assert original is not None
+        return torch.where(column < original, column * self._short, (column - original) * self._freq)
 
-def frequencies(config: RopeConfig) -> Tensor:
-    """Radians per position of each channel pair: [dim / 2], float64."""
+
+def frequencies(config: RopeConfig, *, short: bool = False) -> Tensor:
+    """Radians per position of each channel pair: [dim / 2], float64. `short`: longrope's for short texts."""
     exponent = torch.arange(0, config.dim, 2, dtype=torch.float64) / config.dim
     plain = config.theta**-exponent
     if config.kind == "linear":
@@ -119,15 +157,20 @@ def frequencies(config: RopeConfig) -> Tensor:
         return _llama3(plain, config)
     if config.kind == "yarn":
         return _yarn(plain, config)
+    if config.kind == "longrope":
+        return plain / torch.tensor(config.short_factors if short else config.long_factors, dtype=torch.float64)
     return plain
 
 
 def attention_scale(config: RopeConfig) -> float:
-    """What cos and sin are multiplied by: 1 but for yarn."""
-    if config.kind != "yarn":
+    """What cos and sin are multiplied by: 1 but for yarn and longrope."""
+    if config.kind not in ("yarn", "longrope"):
         return 1.0
     if config.attention_factor is not None:
         return config.attention_factor
+    if config.kind == "longrope":
+        assert config.original_max_len is not None
+        return (1 + math.log(config.factor) / math.log(config.original_max_len)) ** 0.5 if config.factor > 1 else 1.0
     if config.mscale and config.mscale_all_dim:
         return _magnitude(config.factor, config.mscale) / _magnitude(config.factor, config.mscale_all_dim)
     return _magnitude(config.factor, 1.0)

@@ -9,10 +9,10 @@ In the end the cache holds all rows in row order from `base` on, for `commit` to
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from outdraft.core.cache import KVCache
+from outdraft.nn.scores import attention
 from outdraft.nn.segment import Segment
 
 _Write = tuple[int, int]  # (slot, row), both counted from the segment's base
@@ -49,22 +49,25 @@ class RowsOverCache:
         self._restore = [(slot, slot) for slot, row in enumerate(holds) if slot != row]
 
     def attend(
-        self, cache: KVCache, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None, scale: float
-    ) -> Tensor:
+        self, cache: KVCache, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None, scale: float,
+        cap: float | None = None,
+    ) -> Tensor:  # fmt: skip
         """q [n, H, d], k and v [n, Hkv, d] -> [n, H * d]. The rows go into the cache, and are seen as it keeps them."""
         n = q.shape[0]
         cache.write(self.seq, layer, self.base, k, v)
         keys, values = cache.read(self.seq, layer, self.base + n)  # [Hkv, base + n, d]
         pieces = []
         if self.num_bulk:
-            pieces.append(self._masked(q[: self.num_bulk], keys, values, 0, window, scale))
+            pieces.append(self._masked(q[: self.num_bulk], keys, values, 0, window, scale, cap))
         if self._steps:
-            pieces.append(self._exact(q, keys, values, window, scale))
+            pieces.append(self._exact(q, keys, values, window, scale, cap))
         if self.exact_stop < n:
-            pieces.append(self._masked(q[self.exact_stop :], keys, values, self.exact_stop, window, scale))
+            pieces.append(self._masked(q[self.exact_stop :], keys, values, self.exact_stop, window, scale, cap))
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
-    def _exact(self, q: Tensor, keys: Tensor, values: Tensor, window: int | None, scale: float) -> Tensor:
+    def _exact(
+        self, q: Tensor, keys: Tensor, values: Tensor, window: int | None, scale: float, cap: float | None
+    ) -> Tensor:
         """The exact rows one by one: -> [exact, H * d]."""
         k, v = keys[:, self.base :], values[:, self.base :]  # [Hkv, n, d]
         if self._moves:
@@ -78,16 +81,16 @@ class RowsOverCache:
                 values[:, self.base + slot] = v[:, source]
             stop = self.base + seen
             first = 0 if window is None else max(0, stop - window)
-            out = F.scaled_dot_product_attention(
-                groups[row], keys[None, :, first:stop], values[None, :, first:stop], scale=scale
-            )
+            out = attention(groups[row], keys[None, :, first:stop], values[None, :, first:stop], scale=scale, cap=cap)
             outs[row - self.num_bulk] = out.reshape(1, -1)
         for slot, source in self._restore:
             keys[:, self.base + slot] = k[:, source]
             values[:, self.base + slot] = v[:, source]
         return outs[0] if len(outs) == 1 else torch.cat(outs)
 
-    def _masked(self, q: Tensor, keys: Tensor, values: Tensor, first: int, window: int | None, scale: float) -> Tensor:
+    def _masked(
+        self, q: Tensor, keys: Tensor, values: Tensor, first: int, window: int | None, scale: float, cap: float | None
+    ) -> Tensor:
         """Rows first.. in one attention: q [m, H, d] -> [m, H * d]."""
         count = q.shape[0]
         stop = self.base + first + count
@@ -95,9 +98,9 @@ class RowsOverCache:
         if key not in self._masks:
             self._masks[key] = self._mask(first, count, window, q)
         mask = self._masks[key]
-        out = F.scaled_dot_product_attention(
-            q.transpose(0, 1)[None], keys[None, :, :stop], values[None, :, :stop], attn_mask=mask, scale=scale,
-            is_causal=mask is None and count > 1, enable_gqa=q.shape[1] != keys.shape[0],
+        out = attention(
+            q.transpose(0, 1)[None], keys[None, :, :stop], values[None, :, :stop], mask=mask, scale=scale, cap=cap,
+            is_causal=mask is None and count > 1,
         )  # fmt: skip
         return out[0].transpose(0, 1).flatten(1)
 

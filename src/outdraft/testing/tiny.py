@@ -12,6 +12,10 @@ from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.nn.rope import RopeConfig
 
+TINY_FAMILIES = (
+    "ministral3", "gemma2", "gemma3_text", "phi3", "granite", "olmo2", "olmo3", "smollm3", "glm4", "starcoder2",
+    "cohere2", "exaone4",
+)  # fmt: skip
 TINY_ARCHITECTURES = ("llama", "mistral", "qwen2", "qwen3", "gpt_neox", "gpt2")
 
 
@@ -45,7 +49,39 @@ def tiny_config(
         eos_ids=eos_ids,
     )
     classic = {"norm": "layer", "gated_mlp": False, "num_kv_heads": heads, "qkv_bias": True, "out_bias": True}
+    rope, near = RopeConfig(dim=head_dim), RopeConfig(dim=head_dim, theta=300.0)
+    every_other: tuple[int | None, ...] = tuple(None if i % 2 else 11 for i in range(layers))
+    sandwich = {"norm": "rms32", "post_norm": True, "activation": "gelu_pytorch_tanh", "embedding_scale": 3.0}
+    behind = {"pre_norm": False, "post_norm": True, "qk_norm": True}
+    somewhere = tuple(rope if window else None for window in every_other)
     special: dict[str, dict[str, object]] = {
+        "ministral3": {"rope": replace(rope, query_growth=0.4, original_max_len=16)},
+        "gemma2": {**sandwich, "windows": every_other, "score_scale": 0.4, "score_cap": 2.0, "logit_cap": 3.0},
+        "gemma3_text": {
+            **sandwich, "windows": every_other, "score_scale": 0.4, "qk_norm": True,
+            "ropes": tuple(near if window else rope for window in every_other),
+        },
+        "phi3": {
+            "rope": RopeConfig(
+                dim=head_dim // 2, kind="longrope", original_max_len=256, factor=2.0,
+                short_factors=(1.0, 1.5), long_factors=(3.0, 5.0),
+            ),
+        },
+        "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},
+        "olmo2": {"norm": "rms32", **behind, "qk_norm_whole": True},
+        "olmo3": {
+            "norm": "rms32", **behind, "qk_norm_whole": True, "windows": every_other,
+            "ropes": tuple(near if window else rope for window in every_other),
+        },
+        "smollm3": {"ropes": tuple(None if i % 4 == 1 else rope for i in range(layers))},
+        "glm4": {"post_norm": True, "qkv_bias": True, "rope": RopeConfig(dim=head_dim // 2)},
+        "starcoder2": {**classic, "num_kv_heads": kv_heads, "mlp_bias": True, "activation": "gelu_pytorch_tanh",
+                       "windows": (11,) * layers},
+        "cohere2": {
+            "norm": "layer", "norm_bias": False, "parallel_residual": True, "shared_norm": True, "logit_scale": 0.7,
+            "windows": every_other, "ropes": somewhere,
+        },
+        "exaone4": {**behind, "windows": every_other, "ropes": somewhere},
         "llama": {},
         "mistral": {"windows": (11,) * layers},
         "qwen2": {"qkv_bias": True, "windows": (None,) + (13,) * (layers - 1)},

@@ -22,10 +22,11 @@ class FixedRope(Rope):
 
     def __init__(self, rope: Rope, length: int, dtype: torch.dtype) -> None:
         table = rope.at(torch.arange(length), dtype)
-        self._cos, self._sin = table.cos, table.sin  # [T, 1, d]
+        self._cos, self._sin, self._all = table.cos, table.sin, table.growth  # [T, 1, d], [T, 1, 1]
 
     def at(self, positions: Tensor, dtype: torch.dtype) -> Rotation:
-        return Rotation(cos=self._cos[positions], sin=self._sin[positions])
+        growth = None if self._all is None else self._all[positions]
+        return Rotation(cos=self._cos[positions], sin=self._sin[positions], growth=growth)
 
 
 class _SiluGate(torch.autograd.Function):
@@ -64,8 +65,7 @@ def make_plain(module: nn.Module) -> None:
 
 def make_compilable(module: Decoder, length: int, dtype: torch.dtype = torch.bfloat16) -> None:
     """In place; positions 0..length-1 are all that it can be asked for afterwards."""
-    if module.rope is not None:
-        module.rope = FixedRope(module.rope, length, dtype)
+    module.ropes = {kind: FixedRope(rope, length, dtype) for kind, rope in module.ropes.items()}
     make_plain(module)
     for part in module.modules():
         if isinstance(part, Block) and isinstance(part.bend, Bend) and part.bend.function is F.silu:

@@ -18,8 +18,8 @@ from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.drafters.eagle3.spellings import FLAGS, MODEL_TYPE, ORIGINAL, TAPS, read_eagle3
 from outdraft.models.base import Decoder
+from outdraft.models.families import ARCHITECTURES
 from outdraft.models.foreign_heads import read_config
-from outdraft.models.load import ARCHITECTURES
 from outdraft.models.port import TargetPort, facts_of
 from outdraft.weights.safetensors import SINGLE, read_tensors, save_tensors
 

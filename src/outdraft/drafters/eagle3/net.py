@@ -26,7 +26,7 @@ from outdraft.drafters.shared.features.wide_block import WideBlock
 from outdraft.kernels.decoder.guesser import Entrance, Origin
 from outdraft.models.block import Block, blocks_of, embedding_rows
 from outdraft.models.config import ModelConfig
-from outdraft.models.llama import layer_entries
+from outdraft.models.layer_names import layer_entries
 from outdraft.models.naming import Entry
 from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.nn.context import AttentionContext

@@ -22,8 +22,9 @@ from outdraft.core.errors import ModelLoadError
 from outdraft.core.shown import shown
 from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.shared.learning.vocab import read_vocab
+from outdraft.models.families import ARCHITECTURES
 from outdraft.models.fields import MOST_CHANNELS, Fields
-from outdraft.models.load import ARCHITECTURES, find_architecture, read_json
+from outdraft.models.load import find_architecture, read_json
 from outdraft.weights.renamed import NamedTensors, open_tensors
 from outdraft.weights.source import TensorSource
 

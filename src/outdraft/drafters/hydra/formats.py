@@ -23,7 +23,7 @@ from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_
 from outdraft.drafters.shared.heads.stem import shape_of
 from outdraft.models.base import Decoder
 from outdraft.models.foreign_heads import fill, read_config, read_head, stored_dtype, tensors_of_net, write_directory
-from outdraft.models.llama import layer_entries
+from outdraft.models.layer_names import layer_entries
 from outdraft.models.naming import Entry, linear
 from outdraft.models.port import TargetFacts, TargetPort, facts_of
 from outdraft.weights.renamed import HeldTensors, open_tensors

@@ -13,8 +13,8 @@ from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.mtp.net import SPECULATORS, MtpNet, load_mtp, save_mtp, theirs
 from outdraft.models.base import Decoder
+from outdraft.models.families import ARCHITECTURES
 from outdraft.models.foreign_heads import read_config, tensor_names, write_directory
-from outdraft.models.load import ARCHITECTURES
 from outdraft.models.port import TargetPort
 from outdraft.weights.renamed import open_tensors
 from outdraft.weights.safetensors import SINGLE, read_tensors

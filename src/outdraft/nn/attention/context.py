@@ -17,8 +17,9 @@ class PagedAttention(Protocol):
     """Attention of one layer: `reference.paged_attention` says what it computes."""
 
     def __call__(
-        self, q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float
-    ) -> Tensor:
+        self, q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float,
+        cap: float | None = None,
+    ) -> Tensor:  # fmt: skip
         """q [R, H, d], keys and values [pages, Hkv, 16, d] -> [R, H * d]."""
         ...
 
@@ -42,12 +43,14 @@ class PagedContext:
         self._attention = attention
         self._page, self._place = rows.slots // PAGE, rows.slots % PAGE
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
         """q [R, H, d], k and v [R, Hkv, d] -> [R, H * d]."""
         keys, values = self._keys[layer], self._values[layer]
         keys[self._page, :, self._place] = k
         values[self._page, :, self._place] = v
-        return self._attention(q, keys, values, self._rows, window=window, scale=scale)
+        return self._attention(q, keys, values, self._rows, window=window, scale=scale, cap=cap)
 
     def spans(self) -> None:
         """The native kernels are a CPU's."""

@@ -10,16 +10,18 @@ from torch import Tensor
 
 from outdraft.core.cache import PAGE
 from outdraft.nn.attention.rows import PagedRows
+from outdraft.nn.scores import capped
 
 _ROWS = 16  # at once, for the sake of memory
 
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float
-) -> Tensor:
+    q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float,
+    cap: float | None = None,
+) -> Tensor:  # fmt: skip
     """q [R, H, d], keys and values of one layer [pages, Hkv, 16, d] -> [R, H * d]; padding rows get 0.
 
-    window: a row sees so many positions, its own included.
+    window: a row sees so many positions, its own included. cap: bounds the scores softly.
     """
     heads, kv_heads, width = q.shape[1], keys.shape[1], q.shape[2]
     kind = torch.float64 if q.dtype == torch.float64 else torch.float32
@@ -32,6 +34,7 @@ def paged_attention(
         tables = rows.tables[rows.owners[own].clamp(min=0)]  # [r, P]
         k, v = (pool[tables].transpose(1, 2).flatten(2, 3).to(kind) for pool in (keys, values))  # [r, Hkv, T, d]
         scores = torch.einsum("rhgd,rhtd->rhgt", grouped[own], k) * scale
+        scores = scores if cap is None else capped(scores, cap)
         weights = torch.softmax(scores.masked_fill(~see[:, None, None, :], -torch.inf), -1)
         weights = weights.masked_fill(~see.any(-1)[:, None, None, None], 0)
         # A slot that nobody has written may hold NaN, which a weight of 0 does not silence.

@@ -24,8 +24,9 @@ _PLACES = ("positions", "sees", "bases", "starts", "counts", "tables", "block_se
 
 
 def paged_attention(
-    q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float
-) -> Tensor:
+    q: Tensor, keys: Tensor, values: Tensor, rows: PagedRows, *, window: int | None, scale: float,
+    cap: float | None = None,
+) -> Tensor:  # fmt: skip
     """q [R, H, d], keys and values of one layer [pages, Hkv, 16, d] -> [R, H * d]; padding rows get 0."""
     num_rows, heads, width = q.shape
     kv_heads = keys.shape[1]
@@ -40,9 +41,10 @@ def paged_attention(
         q, keys, values, partial, peaks, sums,
         rows.positions, rows.sees, rows.bases, rows.starts, rows.counts, rows.tables, rows.block_seqs, rows.block_rows,
         q.stride(0), q.stride(1), keys.stride(0), keys.stride(1), keys.stride(2),
-        num_rows, heads, rows.sees.shape[1], rows.tables.shape[1], window or 0, scale,
+        num_rows, heads, rows.sees.shape[1], rows.tables.shape[1], window or 0, scale, cap or 1.0,
         GROUPS=heads // kv_heads, PADDED=groups, M=max(16, rows.block * groups), N=_TILE, D=width,
         D_PADDED=max(16, power_of_two(width)), SPLIT=_SPLIT, PAGE=PAGE, WINDOWED=window is not None,
+        CAPPED=cap is not None,
         num_stages=2,
     )  # fmt: skip
     _add_up[(num_rows, heads)](
@@ -56,9 +58,10 @@ def paged_attention(
 def _score(
     q, keys, values, partial, peaks, sums,
     positions, sees, bases, starts, counts, tables, block_seqs, block_rows,
-    q_row, q_head, kv_page, kv_head, kv_slot, num_rows, num_heads, words, pages, window, scale,
+    q_row, q_head, kv_page, kv_head, kv_slot, num_rows, num_heads, words, pages, window, scale, cap,
     GROUPS: tl.constexpr, PADDED: tl.constexpr, M: tl.constexpr, N: tl.constexpr, D: tl.constexpr,
     D_PADDED: tl.constexpr, SPLIT: tl.constexpr, PAGE: tl.constexpr, WINDOWED: tl.constexpr,
+    CAPPED: tl.constexpr,
 ):  # fmt: skip
     """One block's rows over one split's slots: unnormalised sums, and the softmax's running peak and sum."""
     block = tl.program_id(0)
@@ -102,6 +105,8 @@ def _score(
             stands = tl.where(new < 0, slot, tl.load(positions + start + new, fresh, other=0))
             seen = seen & (place[:, None] - stands[None, :] < window)
         scores = tl.dot(own, k, input_precision="ieee") * scale
+        if CAPPED:
+            scores = (2 * tl.sigmoid(2 * scores / cap) - 1) * cap  # cap * tanh(scores / cap)
         scores = tl.where(seen, scores, float("-inf"))
         risen = tl.maximum(peak, tl.max(scores, 1))
         shift = tl.where(risen == float("-inf"), 0.0, risen)

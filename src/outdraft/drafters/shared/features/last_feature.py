@@ -26,10 +26,11 @@ from outdraft.kernels.decoder.guesser import Entrance, Origin
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block, blocks_of, embedding_rows
 from outdraft.models.config import ModelConfig
+from outdraft.models.families import ARCHITECTURES
 from outdraft.models.fields import Fields
 from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
-from outdraft.models.llama import layer_entries
-from outdraft.models.load import ARCHITECTURES, find_architecture, read_json
+from outdraft.models.layer_names import layer_entries
+from outdraft.models.load import find_architecture, read_json
 from outdraft.models.naming import Entry
 from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
 from outdraft.models.port import TargetFacts, TargetPort, facts_of

@@ -19,12 +19,14 @@ def like_target(
 ) -> ModelConfig:
     """Llama's layers (Qwen3's with `qk_norm`) of the target's width. A size of 0 is the target's own.
 
-    Positions turn as the target's do, if its whole heads are turned; else plainly.
+    Positions turn as the target's do, if its whole heads are turned and every text alike; else plainly.
     """
     size = head_dim or target.head_dim
     heads = num_heads or target.num_heads
     kv_heads = num_kv_heads or (target.num_kv_heads if heads % target.num_kv_heads == 0 else heads)
     rope = target.rope if target.rope is not None and target.rope.dim == size else RopeConfig(dim=size)
+    if rope.kind == "longrope" or rope.query_growth:
+        rope = RopeConfig(dim=size, theta=rope.theta)
     return ModelConfig(
         architecture="qwen3" if qk_norm else "llama", vocab_size=target.vocab_size, hidden_size=target.hidden_size,
         num_layers=num_layers, num_heads=heads, num_kv_heads=kv_heads, head_dim=size,

@@ -26,8 +26,10 @@ class SlotContext:
         self.bulk: tuple[RowRange, ...] = ()
         self._count, self._alone, self._exact = count, alone, exact
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
-        """q [N * K, H, d], k and v [N * K, Hkv, d] -> [N * K, H * d]."""
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
+        """q [N * K, H, d], k and v [N * K, Hkv, d] -> [N * K, H * d]; `cap` and `window` are not for slots."""
         heads, width = q.shape[1:]
         group = heads // k.shape[1]
         if self._alone:

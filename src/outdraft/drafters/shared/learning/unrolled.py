@@ -25,8 +25,10 @@ class UnrolledContext:
         self.values: dict[int, list[Tensor]] = {}
         self._sees, self._places = sees(documents), places[:, None]  # [B, 1, T, T], [B, 1, T]
 
-    def attend(self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float) -> Tensor:
-        """q [N, H, d], k and v [N, Hkv, d] of the next step -> [N, H * d]."""
+    def attend(
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
+    ) -> Tensor:
+        """q [N, H, d], k and v [N, Hkv, d] of the next step -> [N, H * d]; no `cap`, no `window`."""
         group, width = q.shape[1] // k.shape[1], q.shape[-1]
         q, k, v = (x.reshape(self.batch, self.length, -1, width).transpose(1, 2) for x in (q, k, v))
         keys, values = self.keys.setdefault(layer, []), self.values.setdefault(layer, [])

@@ -45,6 +45,12 @@ class StreamingCache(DraftCache):
                 f"window={stream.window}: a cache that drops rows moves the others, and this draft model's positions "
                 "are learned, not rotary: leave window out"
             )
+        if config.ropes or config.rope.kind == "longrope":
+            raise CapabilityError(
+                f"window={stream.window}: a cache that drops rows moves the others, which is not known for this "
+                f"draft model ({config.architecture}), whose layers or texts turn positions in different ways: leave "
+                "window out"
+            )
         super().__init__(
             config.num_layers,
             config.num_kv_heads,

@@ -1,0 +1,47 @@
+"""Attention of given queries, keys and values, with or without a soft cap on the scores.
+
+A cap c turns a score s into c * tanh(s / c) before the mask and the softmax (Gemma 2, 2024,
+https://arxiv.org/abs/2408.00118). Without one this is PyTorch's own attention, which has no such option.
+"""
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def attention(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    *,
+    scale: float,
+    cap: float | None = None,
+    mask: Tensor | None = None,
+    is_causal: bool = False,
+) -> Tensor:
+    """q [B, H, n, d], k and v [B, Hkv, T, d] -> [B, H, n, d]; H is a multiple of Hkv.
+
+    mask: [n, T] or wider, bool (who is seen) or numbers that are added to the scores. `is_causal` is for n = T.
+    """
+    group = q.shape[1] // k.shape[1]
+    if cap is None:
+        return F.scaled_dot_product_attention(
+            q, k, v, attn_mask=mask, is_causal=is_causal, scale=scale, enable_gqa=group > 1
+        )
+    if group > 1:
+        k, v = k.repeat_interleave(group, 1), v.repeat_interleave(group, 1)
+    scores = capped(torch.matmul(q, k.transpose(-1, -2)).to(_wide(q)) * scale, cap)
+    if is_causal:
+        mask = torch.ones(q.shape[2], k.shape[2], dtype=torch.bool, device=q.device).tril()
+    if mask is not None:
+        scores = scores.masked_fill(~mask, -torch.inf) if mask.dtype == torch.bool else scores + mask
+    return torch.matmul(torch.softmax(scores, -1).to(v.dtype), v)
+
+
+def capped(scores: Tensor, cap: float) -> Tensor:
+    """cap * tanh(scores / cap), elementwise."""
+    return torch.tanh(scores / cap) * cap
+
+
+def _wide(like: Tensor) -> torch.dtype:
+    return torch.float64 if like.dtype == torch.float64 else torch.float32
