@@ -50,7 +50,7 @@ def teach(kind: str, options: Mapping[str, Any], target: Decoder, directory: Pat
     learner = method.new(method.options(**options), own, 0)
     teacher = Teacher(own, learner.taps)
     loss = mixed(method.loss) if method.loss else OWN
-    objective = DraftObjective(learner, teacher, loss.rows, features=loss.features)
+    objective = DraftObjective(learner, teacher, loss.rows, beside=loss.beside)
     trained = [p for p in learner.module.parameters() if p.requires_grad]
     optimizer = torch.optim.AdamW(trained, lr=1e-2, weight_decay=0.0)
     schedule = torch.optim.lr_scheduler.LinearLR(optimizer, 1.0, 0.05, STEPS)

@@ -11,7 +11,7 @@ import torch
 from contracts.spec_rows import learning
 
 from outdraft.core.errors import OutdraftError
-from outdraft.core.learner import TARGET, TargetLearner
+from outdraft.core.learner import OWN, TARGET, TargetLearner
 from outdraft.core.registry import find, find_learner, learner_names, make_options
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
@@ -105,7 +105,9 @@ def test_a_guess_reads_the_targets_states_before_the_pending_token_alone(name, t
     lesson = teacher.lesson(rows())
     if learner.look(lesson).recurs or isinstance(learner, TargetLearner):
         return  # it makes the states of its own tokens itself, or those of all
-    chooses = learner.look(lesson).extra is not None  # it guesses one token or none: not every change shows
+    chooses = any(
+        one.name == OWN for one in learner.look(lesson).beside
+    )  # it guesses one token or none: not every change shows
     before, at = guessed(learner, lesson), 6
     bent = {tap: states.clone() for tap, states in lesson.taps.items()}
     for states in bent.values():

@@ -181,6 +181,7 @@ def test_labels_and_states_of_a_draft_that_is_known(scene):
         p = teacher.logits(lesson.states).softmax(-1)
     assert len(found.labels) == 2 * 7  # the first row's token is nobody's guess, the last guess has no state
     rows = torch.tensor([b * 8 + t for b in range(2) for t in range(7)])
+    assert found.rows.tolist() == rows.tolist()  # those whose next token is judged, which count in the loss
     tokens = (q[rows] - found.told[:, None]).abs().argmin(-1)  # the token whose probability was told
     torch.testing.assert_close(found.told, q[rows, tokens])
     torch.testing.assert_close(found.labels, (p[rows, tokens] / q[rows, tokens]).clamp_max(1))
@@ -284,7 +285,8 @@ def test_a_rejection_weighs_what_was_asked(scene):
         options = AcceptanceLearning(draft=str(place), kind="draft_model", rejection_weight=weight)
         learner = LEARN.new(options, teacher.target, 0)
         lesson = teacher.lesson(rows_of(texts(teacher.target, 8)))
-        learner.look(lesson).extra.backward()
+        (own,) = learner.look(lesson).beside
+        own.values.mean().backward()
         made[weight] = float(learner.module.out.bias.grad)
         labels = examples_of(learner._draft, lesson, teacher.logits, mixing=0.15, temperature=1.0).labels
     mean = float(labels.mean())

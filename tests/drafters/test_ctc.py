@@ -1,6 +1,7 @@
 """CTC drafting: the collapse, sums over alignments, the tree of strings, and what the network is trained to spell."""
 
 import itertools
+from dataclasses import replace
 from math import exp, log
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.learner import Moment
 from outdraft.drafters.ctc.collapse import collapse, likeliest, trie_of
 from outdraft.drafters.ctc.learn import CtcLearning, load, new, next_tokens
 from outdraft.drafters.shared.heads.learn import last_states, stem_outputs
@@ -117,7 +119,7 @@ def test_a_row_is_to_spell_what_stands_behind_its_next_token():
     assert said == [[2, 3, 4], [8, 9], [9], [12, 13], [13], [16, 17, 18]]
 
 
-def test_the_loss_is_a_mean_over_rows_of_the_nats_a_token():
+def test_the_loss_is_of_each_row_the_nats_a_token():
     """Rows with three tokens to spell weigh as much as the last one, which has one."""
     target = toy_decoder(1)
     learner = new(CtcLearning(), target, 0)
@@ -131,7 +133,25 @@ def test_the_loss_is_a_mean_over_rows_of_the_nats_a_token():
         text = lesson.ids[row // 5, row % 5 + 2 : row % 5 + 5]
         lengths = torch.tensor(len(own)), torch.tensor(len(text))
         nats.append(torch.nn.functional.ctc_loss(own, text, *lengths, blank=net.blank, reduction="none") / len(text))
-    torch.testing.assert_close(learner.look(lesson).extra, torch.stack(nats).mean())
+    (own,) = learner.look(lesson).beside
+    torch.testing.assert_close(own.values, torch.stack(nats))
+    assert own.rows.tolist() == (rows + 1).tolist() and bool(lesson.counts[own.rows].all())
+
+
+def test_while_it_learns_no_chain_is_made(monkeypatch):
+    """The loss is the same with and without; an exam has the chains, and without gradients no loss."""
+    target = toy_decoder(1)
+    learner = new(CtcLearning(), target, 0)
+    randomise(learner.module, 3)
+    text = lesson_rows(torch.arange(24).view(2, 12))
+    teacher = Teacher(target, learner.taps)
+    exam = learner.look(teacher.lesson(text))
+    with torch.no_grad():
+        assert not learner.look(teacher.lesson(text)).beside and len(exam.guesses) == 6
+    monkeypatch.setattr(type(learner), "_chains", None)
+    learning = learner.look(teacher.lesson(replace(text, moment=Moment(step=0, steps=9, seed=1))))
+    assert not learning.guesses
+    torch.testing.assert_close(learning.beside[0].values, exam.beside[0].values)
 
 
 def test_a_chain_is_the_best_alignment_collapsed_and_the_promise_is_about_it(tmp_path):

@@ -90,14 +90,18 @@ def test_features_are_to_be_those_of_the_next_position(target):
     lesson = lesson_of(target, learner, moment=Moment(step=0, steps=9, seed=1))
     (guess,) = learner.look(lesson).guesses
     after = rms_norm(lesson.states[1:], (WIDTH,), target.final_norm.weight, target.final_norm.eps)
-    assert guess.features.guessed is guess.states or torch.equal(guess.features.guessed, guess.states)
-    torch.testing.assert_close(guess.features.true, after)
-    assert not guess.features.true.requires_grad
-    told = [compare(learner.look(lesson), lesson, target.logits, soft_cross_entropy, features=f).loss for f in (0, 2)]
+    (beside,) = learner.look(lesson).beside
+    torch.testing.assert_close(beside.values, smooth_l1_loss(guess.states, after, reduction="none").mean(-1))
+    (grad,) = torch.autograd.grad(beside.values.sum(), learner.module.fc.weight)
+    assert grad.any()
+    told = [
+        compare(learner.look(lesson), lesson, target.logits, soft_cross_entropy, beside={"smooth_l1": f}).loss
+        for f in (0, 2)
+    ]
     torch.testing.assert_close(told[1] - told[0], 2 * smooth_l1_loss(guess.states, after))
     with torch.no_grad():
-        exam = learner.look(replace(lesson, moment=None)).guesses
-    assert [one.weight for one in exam] == [1.0, 0.0, 0.0, 0.0] and exam[0].features is None
+        exam = learner.look(replace(lesson, moment=None))
+    assert [one.weight for one in exam.guesses] == [1.0, 0.0, 0.0, 0.0] and not exam.beside
     assert find_learner("eagle1").loss == {"smooth_l1": 1.0, "soft_cross_entropy": 0.1}
 
 

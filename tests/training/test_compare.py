@@ -3,9 +3,9 @@
 import pytest
 import torch
 
-from outdraft.core.learner import Features, Guess, Lesson, Outlook
+from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
 from outdraft.training.compare import accepted, compare
-from outdraft.training.losses import LOSSES, forward_kl, logs, smooth_l1, total_variation
+from outdraft.training.losses import LOSSES, forward_kl, logs, total_variation
 
 VOCAB, WIDTH = 11, 6
 
@@ -138,33 +138,57 @@ def test_nothing_to_guess_is_no_loss(scene):
     assert float(states[0].grad.abs().sum()) == 0, "a pass over a long prompt teaches nothing and breaks nothing"
 
 
-def test_states_count_where_guesses_do_beside_what_they_say(scene):
+def test_losses_beside_count_where_guesses_do(scene):
     lesson, logits_of, head, states, rows = scene
-    guessed = torch.randn(14, WIDTH, generator=torch.Generator().manual_seed(5)).requires_grad_()
-    true = torch.randn(14, WIDTH, generator=torch.Generator().manual_seed(6))
-    one = Guess(states=states[0], head=head, rows=rows[0], features=Features(guessed=guessed, true=true))
-    plain, both = (compare(Outlook(guesses=[one]), lesson, logits_of, forward_kl, features=w).loss for w in (0.0, 0.3))
+    values = torch.rand(14, generator=torch.Generator().manual_seed(5)).requires_grad_()
+    one = Guess(states=states[0], head=head, rows=rows[0])
+    outlook = Outlook(guesses=[one], beside=[Beside(name="far", values=values, rows=rows[0])])
+    plain, both = (compare(outlook, lesson, logits_of, forward_kl, beside={"far": w}).loss for w in (0.0, 0.3))
     kept = lesson.counts
-    torch.testing.assert_close(both - plain, 0.3 * smooth_l1(guessed[kept], true[kept]).mean())
-    (grad,) = torch.autograd.grad(both, guessed)
+    torch.testing.assert_close(both - plain, 0.3 * values[kept].mean())
+    (grad,) = torch.autograd.grad(both, values)
     assert not grad[~kept].any() and grad[kept].any()
 
 
-def test_a_distance_of_features_weighs_as_much_as_its_guess(scene):
+def test_losses_of_one_name_are_one_mean_by_their_weights(scene):
     lesson, logits_of, head, states, rows = scene
     made = torch.Generator().manual_seed(5)
-    far = [Features(guessed=torch.randn(14, WIDTH, generator=made), true=torch.zeros(14, WIDTH)) for _ in range(2)]
-    two = [Guess(states=states[0], head=head, rows=rows[0], features=one, weight=w)
-           for one, w in zip(far, (1.0, 0.25), strict=True)]  # fmt: skip
-    plain, both = (compare(Outlook(guesses=two), lesson, logits_of, forward_kl, features=w).loss for w in (0.0, 0.3))
-    first, second = (smooth_l1(one.guessed[lesson.counts], one.true[lesson.counts]).mean() for one in far)
+    far = [torch.rand(14, generator=made) for _ in range(2)]
+    guesses = [Guess(states=states[0], head=head, rows=rows[0], weight=w) for w in (1.0, 0.25)]
+    beside = [Beside(name="far", values=x, rows=rows[0], weight=w) for x, w in zip(far, (1.0, 0.25), strict=True)]
+    beside.append(Beside(name="other", values=torch.full((3,), 1e6), rows=torch.arange(3)))  # nobody asks for it
+    plain, both = (
+        compare(Outlook(guesses=guesses, beside=beside), lesson, logits_of, forward_kl, beside={"far": w}).loss
+        for w in (0.0, 0.3)
+    )
+    first, second = (x[lesson.counts].mean() for x in far)
     torch.testing.assert_close(both - plain, 0.3 * (first + 0.25 * second) / 1.25)
 
 
-def test_a_loss_beside_the_guesses_is_a_mean_over_them(scene):
+def test_a_kinds_own_loss_is_a_mean_that_nobody_asks_for(scene):
+    """Over other rows than the guesses': its mean is added to theirs, not its sum."""
     lesson, logits_of, head, states, rows = scene
-    extra = torch.tensor(0.7)
+    chosen = lesson.counts.nonzero()[:3, 0]
+    own = Beside(name=OWN, values=torch.tensor([0.1, 0.7, 1.3]), rows=chosen)
     one = outlook_of(head, states, rows)
-    beside = Outlook(guesses=one.guesses, extra=extra)
-    plain, more = (compare(outlook, lesson, logits_of, forward_kl).loss for outlook in (one, beside))
-    torch.testing.assert_close(more, plain + extra)
+    plain, more = (
+        compare(outlook, lesson, logits_of, forward_kl).loss
+        for outlook in (one, Outlook(guesses=one.guesses, beside=[own]))
+    )
+    torch.testing.assert_close(more, plain + 0.7)
+
+
+def test_where_nothing_is_guessed_a_kind_learns_by_its_own_loss_alone(scene):
+    """Two passes of unlike size weigh what they count, as one over both would."""
+    lesson, logits_of, *_ = scene
+    values = torch.tensor([1.0, 2.0, 6.0]).requires_grad_()
+    chosen = lesson.counts.nonzero()[:3, 0]
+    parts = [
+        compare(Outlook(guesses=(), beside=[Beside(name=OWN, values=values[some], rows=chosen[some])]),
+                lesson, logits_of, forward_kl)
+        for some in (slice(0, 1), slice(1, 3), slice(0, 0))
+    ]  # fmt: skip
+    assert [one.weight for one in parts] == [1.0, 2.0, 0.0]
+    torch.testing.assert_close(sum(one.total for one in parts) / sum(one.weight for one in parts), values.mean())
+    parts[2].total.backward()  # a pass of nothing has a gradient all the same: of zeros
+    assert not values.grad.any()

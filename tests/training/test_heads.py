@@ -1,18 +1,17 @@
 """Draft, exit head and EAGLE network: training makes them better, files keep them, unrolling means what it says."""
 
-from dataclasses import replace
-
 import pytest
 import torch
 
 from outdraft.cache.static import StaticCache
 from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
-from outdraft.core.learner import Features, Outlook
+from outdraft.core.learner import Outlook
 from outdraft.drafters.draft_model import learn as draft_model
 from outdraft.drafters.eagle import learn as eagle
 from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.early_exit import learn as early_exit
 from outdraft.drafters.early_exit.net import load_exit_head
+from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.cut import cut_decoder, every_third
 from outdraft.nn.context import CachedContext, CausalContext, Segment
@@ -175,7 +174,7 @@ def test_a_causal_context_is_packed_rows_of_one_document():
 
 def test_a_draft_that_guesses_tokens_alone_has_no_loss_between_states(target):
     learner = draft_model.new(SMALL, target, 5)
-    objective = DraftObjective(learner, Teacher(target, ()), forward_kl, features=1.0)
+    objective = DraftObjective(learner, Teacher(target, ()), forward_kl, beside={"smooth_l1": 1.0})
     with pytest.raises(ConfigError, match="smooth_l1 compares the target's states"):
         objective.total(lesson_rows(rows()))
 
@@ -186,12 +185,11 @@ def test_a_draft_that_guesses_states_learns_them(target, tmp_path):
     class Guessing(early_exit.EarlyExitLearner):
         def look(self, lesson):
             (guess,) = super().look(lesson).guesses
-            true = lesson.states[guess.rows]
-            return Outlook(guesses=[replace(guess, features=Features(guessed=guess.states, true=true))], recurs=True)
+            return Outlook(guesses=[guess], beside=[states_beside(guess, lesson.states[guess.rows])], recurs=True)
 
     learner = Guessing(early_exit.new(EXIT, target, 0).module, target)
     mix = mixed({"smooth_l1": 1.0})
-    objective = DraftObjective(learner, Teacher(target, learner.taps), mix.rows, features=mix.features)
+    objective = DraftObjective(learner, Teacher(target, learner.taps), mix.rows, beside=mix.beside)
     before = rates(objective)
     draft_loop(objective, tmp_path, steps=40).run()
     assert rates(objective)[0] < 0.8 * before[0]

@@ -119,7 +119,7 @@ def test_heads_are_compared_with_the_target_that_verifies(target):
     assert float((right - wrong).abs().max()) > 0.01
     losses = [
         float(compare(one, lesson, teacher.logits, forward_kl).loss.detach())
-        for one in (replace(outlook, extra=None), replace(outlook, extra=None, states=None))
+        for one in (replace(outlook, beside=()), replace(outlook, beside=(), states=None))
     ]
     assert abs(losses[0] - losses[1]) > 1e-3
 
@@ -129,13 +129,14 @@ def test_the_targets_own_loss_is_its_divergence_or_the_texts_tokens(target):
     for distil in (True, False):
         learner, teacher = joint(target, distil=distil, target_weight=2.0)
         lesson = teacher.lesson(rows(9))
-        fresh = float(learner.look(lesson).extra.detach())
+        fresh = float(learner.look(lesson).beside[0].values.mean().detach())
         bend(learner)
         outlook = learner.look(lesson)
         log_p, log_q = (teacher.logits(one).log_softmax(-1)[lesson.counts] for one in (lesson.states, outlook.states))
         x = lesson.ids[:, 1:].flatten()[lesson.counts]
         far = (log_p.exp() * (log_p - log_q)).sum(-1) if distil else -log_q.gather(-1, x[:, None])[:, 0]
-        torch.testing.assert_close(outlook.extra.detach(), 2 * far.mean())
+        torch.testing.assert_close(outlook.beside[0].values.detach(), 2 * far)
+        assert outlook.beside[0].rows.tolist() == lesson.counts.nonzero()[:, 0].tolist()
         found[distil] = fresh
     assert abs(found[True]) < 1e-5 < found[False]
 

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from outdraft.core.errors import ConfigError
+from outdraft.drafters.shared.learning.smooth_l1 import smooth_l1
 from outdraft.training.losses import (
     LOSSES,
     forward_kl,
@@ -11,7 +12,6 @@ from outdraft.training.losses import (
     log_acceptance,
     logs,
     mixed,
-    smooth_l1,
     soft_cross_entropy,
     total_variation,
     weighted,
@@ -133,7 +133,7 @@ def test_descending_on_smooth_l1_brings_states_together():
 def test_losses_are_told_apart_by_what_they_compare():
     p, q, tokens = random(4)
     both = mixed({"forward_kl": 0.5, "smooth_l1": 2.0})
-    assert both.features == 2.0
+    assert both.beside == {"smooth_l1": 2.0}
     torch.testing.assert_close(both.rows(logs(p), logs(q), tokens), 0.5 * forward_kl(logs(p), logs(q), tokens))
     only = mixed({"smooth_l1": 1.0})
     assert float(only.rows(logs(p), logs(q), tokens).abs().sum()) == 0

@@ -25,6 +25,7 @@ from outdraft.core.method import Options
 Head = Callable[[Tensor], Tensor]  # states [n, W] -> logits [n, V], or of the draft's own vocabulary
 Target = TypeVar("Target", contravariant=True)
 TARGET = "target"  # the folder of a target that was taught along, beside its draft
+OWN = "own"  # the name of a loss that a kind brings along itself: nobody needs to ask for it
 _PRIME = 1_000_003  # between the seeds of steps, of rows and of purposes
 
 
@@ -68,11 +69,17 @@ class Lesson:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Features:
-    """What a draft takes a state of the target to be, beside what it is: for losses over states (`smooth_l1`)."""
+class Beside:
+    """A loss that compares something else than distributions of tokens, row by row: states, spellings, verdicts.
 
-    guessed: Tensor  # [N, D]
-    true: Tensor  # [N, D]
+    There may be several of one name. Their mean over the rows that count is added to that of the guesses; where no
+    guess weighs anything, it is all that is learned by.
+    """
+
+    name: str  # by which `--loss NAME=WEIGHT` weighs it; `OWN`: always once
+    values: Tensor  # [N] with a gradient, also where N is 0
+    rows: Tensor  # [N] the target's rows, which count as in a guess
+    weight: float = 1.0  # in the mean
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +91,6 @@ class Guess:
     rows: Tensor  # [N]
     weight: float = 1.0  # in the loss
     vocab: Tensor | None = None  # which of the target's tokens the head's columns are; None: all, in order
-    features: Features | None = None  # of the same N; None: it guesses tokens alone
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,8 +102,7 @@ class Outlook:
 
     guesses: Seq[Guess]
     recurs: bool = False
-    extra: Tensor | None = None  # a loss beside those of the guesses: a mean over those that count
-    extra_rows: int = 0  # the rows that it is a mean over, where no guess weighs anything: it is the only loss then
+    beside: Seq[Beside] = ()  # losses beside those of the guesses
     # [B * T, D] final states, not normed, of the target that will verify, where the learner changes it (its norm and
     # head stay); None: the lesson's
     states: Tensor | None = None
@@ -117,7 +122,7 @@ class Learner(Protocol):
         ...
 
     def look(self, lesson: Lesson) -> Outlook:
-        """What it guesses in these texts."""
+        """What it guesses in these texts; losses beside that are needed only where gradients are."""
         ...
 
     def save(self, directory: Path) -> None:
@@ -170,7 +175,7 @@ class LearnMethod(Generic[Options, Target]):
     load: Callable[[Options, Target, Path], Learner]  # one that was saved
     drafts: Mapping[str, Any] = field(default_factory=dict)  # the drafter's options under which it writes chains
     drafter: str | None = None  # who drafts with it; None: the method in whose folder it lies
-    # Where the user asks for none; {}: it learns by a loss of its own (`Outlook.extra`), and none can be asked for
+    # Where the user asks for none; {}: it learns by a loss of its own (`Beside`), and none can be asked for
     loss: Mapping[str, float] = field(default_factory=lambda: {"forward_kl": 1.0})
     # A kind that can draft some of the target's tokens only: told once, before a new draft learns, how often each token
     # is to be guessed in the texts [V], it chooses. (`new` alone does not see the texts, and must not need them.)

@@ -4,19 +4,21 @@ The logits of a chunk of rows are made, compared and forgotten, and made once mo
 of the heads is that of one chunk, whatever the vocabulary and the length of the texts.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import torch
 from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
-from outdraft.core.learner import Guess, Lesson, Outlook
-from outdraft.training.losses import Loss, logs, smooth_l1
+from outdraft.core.learner import OWN, Beside, Guess, Lesson, Outlook
+from outdraft.training.losses import Loss, logs
 
 Logits = Callable[[Tensor], Tensor]
 CHUNK = 1 << 22  # logits of the target that are held at once
+_NONE: Mapping[str, float] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,14 +50,14 @@ def compare(
     loss: Loss,
     *,
     temperature: float = 1.0,
-    features: float = 0.0,
+    beside: Mapping[str, float] = _NONE,
     chunk: int = CHUNK,
 ) -> Compared:
     """The loss over counted rows of all depths, a guess as heavy as its depth; and each depth's mean acceptance.
 
     `logits_of`: the target's final states [n, D] -> [n, V]. `temperature`: the loss compares both distributions there,
-    and is multiplied by its square, so that gradients keep their size. `features`: the weight of smooth L1 between
-    guessed and true states, where a guess has any. `chunk`: logits that are held at once.
+    and is multiplied by its square, so that gradients keep their size. `beside`: the weights of losses beside those of
+    the guesses, by name. `chunk`: logits that are held at once.
     """
     total = lesson.states.new_zeros((), dtype=torch.float32)
     weight, tokens, rates = 0.0, lesson.ids[:, 1:].flatten(), []
@@ -77,16 +79,29 @@ def compare(
             rows = guess.rows[part]
             sums = sums + checkpoint(judge, guess.states[part], judged[rows], tokens[rows], use_reentrant=False)
         total, weight = total + guess.weight * sums[0], weight + guess.weight * len(kept)
-        if features and guess.features is not None:
-            states = guess.features
-            total = total + features * guess.weight * smooth_l1(states.guessed[kept], states.true[kept]).sum()
         rates.append((sums[1] / max(1, len(kept))).detach())
     for guess in outlook.guesses:  # where nothing counts, a gradient of zeros all the same
         total = total + 0 * guess.states.sum()
-    if outlook.extra is not None:
-        weight = weight or float(outlook.extra_rows)
-        total = total + outlook.extra * weight
+    means = _beside(outlook.beside, lesson, {OWN: 1.0, **beside})
+    weight = weight or max((heavy for _, heavy in means), default=0.0)
+    for mean, _ in means:
+        total = total + mean * weight
     return Compared(total=total, weight=weight, rates=rates)
+
+
+def _beside(losses: Seq[Beside], lesson: Lesson, asked: Mapping[str, float]) -> list[tuple[Tensor, float]]:
+    """Of each name that is asked for, the mean times what is asked, and the weight that it is a mean over."""
+    found = []
+    for name in dict.fromkeys(one.name for one in losses if asked.get(one.name)):
+        sums: list[Tensor] = []
+        heavy = 0.0
+        for one in losses:
+            if one.name == name:
+                counts = lesson.counts[one.rows]
+                sums.append(one.weight * one.values[counts].sum())
+                heavy += one.weight * float(counts.sum())
+        found.append((asked[name] * torch.stack(sums).sum() / (heavy or 1.0), heavy))
+    return found
 
 
 @torch.no_grad()

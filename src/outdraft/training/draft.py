@@ -1,6 +1,6 @@
 """A draft in training: a learner under a teacher, with a loss; and what it is worth on texts that it never saw."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,11 +30,11 @@ class DraftObjective:
         loss: Loss,
         *,
         temperature: float = 1.0,
-        features: float = 0.0,
+        beside: Mapping[str, float] | None = None,
         reinforce: Reinforcement | None = None,
     ) -> None:
         self.learner, self.teacher = learner, teacher
-        self._loss, self._temperature, self._features = loss, temperature, features
+        self._loss, self._temperature, self._beside = loss, temperature, dict(beside or {})
         self._reinforce = reinforce
 
     @property
@@ -68,13 +68,14 @@ class DraftObjective:
     def _compare(self, rows: Rows) -> Compared:
         lesson = self.teacher.lesson(rows)
         outlook = self.learner.look(lesson)
-        if self._features and not any(guess.features is not None for guess in outlook.guesses):
+        told = {one.name for one in outlook.beside}
+        if lacking := [name for name, weight in self._beside.items() if weight and name not in told]:
             raise ConfigError(
-                "loss smooth_l1 compares the target's states with those that a draft guesses, and this kind guesses "
-                "tokens alone: take a loss between distributions"
+                f"loss {lacking[0]} compares the target's states with those that a draft guesses, and this kind "
+                "guesses tokens alone: take a loss between distributions"
             )
         return compare(
-            outlook, lesson, self.teacher.logits, self._loss, temperature=self._temperature, features=self._features
+            outlook, lesson, self.teacher.logits, self._loss, temperature=self._temperature, beside=self._beside
         )
 
 
@@ -86,6 +87,7 @@ class Exam:
     depth: int
     temperature: float = 1.0
 
+    @torch.no_grad()
     def walk(self, learner: Learner, teacher: Teacher) -> Walk:
         """The rounds that the draft would take through them."""
         total: Walk | None = None

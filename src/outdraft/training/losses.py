@@ -24,7 +24,7 @@ sum(min(p, q)) = 1 - total variation (Leviathan et al. 2022, https://arxiv.org/a
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
@@ -95,12 +95,6 @@ def hybrid(log_p: Tensor, log_q: Tensor, tokens: Tensor) -> Tensor:
     return weight * forward_kl(log_p, log_q, tokens) + (1 - weight) * far
 
 
-def smooth_l1(guessed: Tensor, true: Tensor) -> Tensor:
-    """Between states [n, D]: quadratic where they are near, so that outlying channels do not rule. Returns [n]."""
-    wide = guessed if guessed.dtype == torch.float64 else guessed.float()
-    return torch.nn.functional.smooth_l1_loss(wide, true.to(wide.dtype), reduction="none").mean(-1)
-
-
 LOSSES: Mapping[str, Loss] = {
     loss.__name__: loss
     for loss in (
@@ -108,7 +102,8 @@ LOSSES: Mapping[str, Loss] = {
         total_variation, log_acceptance, hybrid,
     )
 }  # fmt: skip
-BESIDE = ("smooth_l1", "reinforce")  # losses that compare something else than the distributions of one row
+STATES = "smooth_l1"  # made by the learners of kinds that guess states (drafters/shared/learning/smooth_l1.py)
+BESIDE = (STATES, "reinforce")  # losses that compare something else than the distributions of one row
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +111,7 @@ class Mix:
     """Losses with their weights, by what they compare."""
 
     rows: Loss  # distributions, row by row
-    features: float = 0.0  # the weight of `smooth_l1`
+    beside: Mapping[str, float] = field(default_factory=dict)  # the weights of those that learners make (`Beside`)
     reinforce: float = 0.0  # the weight of `reinforce` (reinforce.py)
 
 
@@ -125,7 +120,7 @@ def mixed(weights: Mapping[str, float]) -> Mix:
     _check(weights, [*LOSSES, *BESIDE])
     of_rows = {name: weight for name, weight in weights.items() if name in LOSSES}
     return Mix(
-        rows=_sum_of(of_rows), features=weights.get("smooth_l1", 0.0),
+        rows=_sum_of(of_rows), beside={STATES: weights[STATES]} if STATES in weights else {},
         reinforce=weights.get("reinforce", 0.0),
     )  # fmt: skip
 

@@ -156,7 +156,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
         draft = require_writer(trained, vocab_size, "loss reinforce")
         reinforcement = Reinforcement(draft, plan.reinforce, loss.reinforce)
     objective = DraftObjective(
-        trained, teacher, loss.rows, temperature=plan.loss_temperature, features=loss.features,
+        trained, teacher, loss.rows, temperature=plan.loss_temperature, beside=loss.beside,
         reinforce=reinforcement,
     )  # fmt: skip
     judge = Judge(exam, learner, teacher)

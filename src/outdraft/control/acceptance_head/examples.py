@@ -28,11 +28,12 @@ class Examples:
     states: Tensor  # [N, W] behind each
     labels: Tensor  # [N] how likely it is accepted
     told: Tensor  # [N] the draft's own probability of it
+    rows: Tensor  # [N] of the lesson, whose next token it stands for
 
     @property
-    def columns(self) -> tuple[Tensor, Tensor, Tensor]:
-        """All three."""
-        return self.states, self.labels, self.told
+    def columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """All of them."""
+        return self.states, self.labels, self.told, self.rows
 
 
 @torch.no_grad()
@@ -56,7 +57,7 @@ def examples_of(
     p = _chances(lesson.states, tokens, drawn, target_logits, temperature)
     after = draft.look(replace(plain, ids=ids))
     pairs = [(0, 0)] if after.recurs else [(k, k + 1) for k in range(len(after.guesses) - 1)]
-    states, labels, told = [], [], []
+    states, labels, told, rows = [], [], [], []
     for of_q, of_state in pairs:
         q = _told(outlook.guesses[of_q], tokens, drawn, temperature)  # [N] at r: of token r + 1; NaN: not guessed
         guess = after.guesses[of_state]
@@ -66,7 +67,8 @@ def examples_of(
         states.append(guess.states[kept].float())
         labels.append((p[row] / q[row].clamp_min(1e-30)).clamp_max(1) if temperature else p[row])
         told.append(q[row])
-    return Examples(torch.cat(states), torch.cat(labels), torch.cat(told))
+        rows.append(row)
+    return Examples(torch.cat(states), torch.cat(labels), torch.cat(told), torch.cat(rows))
 
 
 def _coins(lesson: Lesson) -> Tensor:

@@ -29,7 +29,7 @@ from outdraft.control.acceptance_head.net import (
     save_acceptance,
 )
 from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.learner import Assessment, Learner, LearnMethod, Lesson, Outlook
+from outdraft.core.learner import OWN, Assessment, Beside, Learner, LearnMethod, Lesson, Outlook
 from outdraft.core.ranges import check_range
 from outdraft.core.registry import find_learner
 from outdraft.models.base import Decoder
@@ -70,7 +70,7 @@ class AcceptanceLearner:
     def look(self, lesson: Lesson) -> Outlook:
         """It guesses nothing: its loss is its own."""
         found = self._examples(lesson)
-        return Outlook(guesses=(), extra=self._loss(found), extra_rows=len(found.labels))
+        return Outlook(guesses=(), beside=(Beside(name=OWN, values=self._losses(found), rows=found.rows),))
 
     @torch.no_grad()
     def assess(self, lessons: Iterable[Lesson]) -> Assessment:
@@ -80,7 +80,11 @@ class AcceptanceLearner:
         """
         parts = [self._examples(lesson) for lesson in lessons]
         whole = Examples(*(torch.cat(column) for column in zip(*(part.columns for part in parts), strict=True)))
-        loss, mean = float(self._loss(whole)), float(whole.labels.mean()) if len(whole.labels) else 0.0
+        losses = self._losses(whole)
+        loss, mean = (
+            float(losses.mean()) if len(losses) else 0.0,
+            float(whole.labels.mean()) if len(whole.labels) else 0.0,
+        )
         own, bare = auc(self._net(whole.states), whole.labels), auc(whole.told, whole.labels)
         line = (
             f"held-out: loss {loss:.4f}; AUC {own:.3f}, of the draft's own probabilities {bare:.3f}; "
@@ -98,15 +102,11 @@ class AcceptanceLearner:
             self._draft, lesson, self._target.logits, mixing=options.mixing, temperature=options.temperature
         )
 
-    def _loss(self, found: Examples) -> Tensor:
-        """Weighted binary cross-entropy, a mean; of nothing, a 0 that still has a gradient."""
+    def _losses(self, found: Examples) -> Tensor:
+        """Weighted binary cross-entropy of each [n]; of nothing, nothing that still has a gradient."""
         logits: Tensor = self._net(found.states)
-        weight = self._options.rejection_weight
-        if not len(logits):
-            return logits.sum() + 0 * torch.stack([one.sum() for one in self._net.parameters()]).sum()
-        rejected = weight * (1 - found.labels) * F.softplus(logits)
-        loss: Tensor = (rejected + found.labels * F.softplus(-logits)).mean()
-        return loss
+        rejected = self._options.rejection_weight * (1 - found.labels) * F.softplus(logits)
+        return rejected + found.labels * F.softplus(-logits)
 
 
 def auc(scores: Tensor, labels: Tensor) -> float:

@@ -4,8 +4,8 @@ Wen et al., "Speculative decoding with CTC-based draft model", 2024, https://arx
 
     row r    reads the state of row r and token r + 1; its slots are to spell tokens r + 2 .. r + 1 + num_tokens
 
-The loss is the kind's own, beside the frame's, which weighs nothing here. What is promised is the chain of each slot's
-best token, collapsed: a guess of depth d is that one token, or there is none.
+The loss is the kind's own, and the only one. What is promised is the chain of each slot's best token, collapsed: a
+guess of depth d is that one token, or there is none. While it learns, nobody asks for that chain, and none is made.
 """
 
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Guess, LearnMethod, Lesson, Outlook
+from outdraft.core.learner import OWN, Beside, Guess, LearnMethod, Lesson, Outlook
 from outdraft.core.ranges import check_range
 from outdraft.drafters.ctc.net import MODEL_TYPE, CtcConfig, CtcNet, load_ctc, save_ctc
 from outdraft.drafters.shared.heads.learn import inflated, last_states, stem_outputs, widen_into
@@ -60,11 +60,14 @@ class CtcLearner:
         self._target, self._options = target, options
 
     def look(self, lesson: Lesson) -> Outlook:
-        """The loss, and the chain that would be drafted at every row."""
+        """In training the loss alone; in an exam the chain that would be drafted at every row."""
         net, (batch, length) = self.module, lesson.shape
         last = last_states(self._target, lesson, net.config, self._options.noise)
         slots = net.slots(stem_outputs(net.stem, last, lesson, self._target))  # [B * T, S, D]
-        documents, counts = lesson.documents, lesson.counts.view(batch, length)
+        documents = lesson.documents
+        own = (self._loss(slots, lesson),) if torch.is_grad_enabled() else ()
+        if lesson.moment is not None:
+            return Outlook(guesses=(), beside=own)
         row = torch.arange(batch * length, device=slots.device).view(batch, length)
         with torch.no_grad():
             chains = self._chains(slots)  # [B * T, S], -1 behind the end
@@ -76,10 +79,7 @@ class CtcLearner:
             there = chosen >= 0
             states = chosen[there, None].float()
             guesses.append(Guess(states=states, head=self._says, rows=rows[there], weight=0.0))
-        asked = torch.zeros_like(counts)
-        asked[:, :-1] = counts[:, 1:] & (documents[:, 1:-1] == documents[:, :-2])
-        chosen_rows = asked.flatten().nonzero()[:, 0]
-        return Outlook(guesses=guesses, extra=self._loss(slots, lesson, chosen_rows), extra_rows=len(chosen_rows))
+        return Outlook(guesses=guesses, beside=own)
 
     def _says(self, chosen: Tensor) -> Tensor:
         """All mass on the one token that is guessed: [n, 1] -> [n, V]."""
@@ -97,11 +97,16 @@ class CtcLearner:
         chains = best.new_full((len(best), best.shape[1] + 1), -1)
         return chains.scatter(1, place, best)[:, :-1]
 
-    def _loss(self, slots: Tensor, lesson: Lesson, asked: Tensor) -> Tensor:
-        """The mean over rows of -log P(the next tokens), a token."""
-        total, most = slots.float().sum() * 0, self._options.num_tokens
+    def _loss(self, slots: Tensor, lesson: Lesson) -> Beside:
+        """-log P(the next tokens), a token, of each row whose first one counts."""
+        (batch, length), documents = lesson.shape, lesson.documents
+        counts = lesson.counts.view(batch, length)
+        first = torch.zeros_like(counts)
+        first[:, :-1] = counts[:, 1:] & (documents[:, 1:-1] == documents[:, :-2])
+        asked = first.flatten().nonzero()[:, 0]
+        values, most = [slots[:0].sum((1, 2)).float()], self._options.num_tokens
         if not len(asked):
-            return total
+            return Beside(name=OWN, values=values[0], rows=asked)
         wanted, lengths = next_tokens(lesson, asked, most)
 
         def nats(own: Tensor, tokens: Tensor, counts: Tensor) -> Tensor:
@@ -109,14 +114,14 @@ class CtcLearner:
             log_probs = log_probs.view(*own.shape[:2], -1).transpose(0, 1)  # [S, n, V + 1]
             spelled = torch.full((len(own),), own.shape[1], device=own.device)
             found = F.ctc_loss(log_probs, tokens, spelled, counts, blank=self.module.blank, reduction="none")
-            return (found / counts).sum()
+            return found / counts
 
         size = max(1, _CHUNK // (slots.shape[1] * (self.module.blank + 1)))
         with torch.autocast(slots.device.type, enabled=False):
             own = slots.float() if self.module.projections[0].weight.dtype == torch.float32 else slots  # type: ignore[union-attr]
             for part in torch.split(torch.arange(len(asked), device=slots.device), size):
-                total = total + checkpoint(nats, own[asked[part]], wanted[part], lengths[part], use_reentrant=False)
-        return total / len(asked)
+                values.append(checkpoint(nats, own[asked[part]], wanted[part], lengths[part], use_reentrant=False))
+        return Beside(name=OWN, values=torch.cat(values), rows=asked + 1)
 
     def save(self, directory: Path) -> None:
         save_ctc(self.module, directory, self._target.dtype)

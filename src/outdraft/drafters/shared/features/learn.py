@@ -18,9 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Features, Guess, Lesson, Outlook
+from outdraft.core.learner import Guess, Lesson, Outlook
 from outdraft.drafters.shared.features.network import FeatureNet
 from outdraft.drafters.shared.learning.noise import with_noise
+from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.base import Decoder
 
@@ -74,18 +75,17 @@ class FeatureLearner:
         true, context = f.view(batch, pairs, -1), UnrolledContext(documents, places)
         whole = (documents == lesson.documents[:, 1:length]).flatten()  # the pair's token is of the same document
         rows = of_pairs(torch.arange(batch * length, device=ids.device), 1)[:, 0]
-        guesses = []
+        guesses, beside = [], []
         for step in range(max(len(self._weights), self._looks if lesson.moment is None else 0)):
             g = net.run(embeds, f, places.flatten(), context)
             kept = (whole & (places.flatten() >= step)).nonzero()[:, 0]
             weight = self._weights[step] if step < len(self._weights) else 0.0
-            features = Features(guessed=g[kept], true=after[kept]) if after is not None else None
-            guesses.append(
-                Guess(states=g[kept], head=net.logits, rows=rows[kept], weight=weight, vocab=net.vocab,
-                      features=features)
-            )  # fmt: skip
+            guess = Guess(states=g[kept], head=net.logits, rows=rows[kept], weight=weight, vocab=net.vocab)
+            guesses.append(guess)
+            if after is not None:
+                beside.append(states_beside(guess, after[kept]))
             f = torch.cat((true[:, :1], net.carry(g).view(batch, pairs, -1)[:, :-1]), 1).flatten(0, 1)
-        return Outlook(guesses=guesses)
+        return Outlook(guesses=guesses, beside=beside)
 
     def save(self, directory: Path) -> None:
         self._save(directory)

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from outdraft.core.learner import TARGET, Lesson, Outlook
+from outdraft.core.learner import OWN, TARGET, Beside, Lesson, Outlook
 from outdraft.drafters.shared.heads.learn import HeadLearner
 from outdraft.models.base import Decoder
 from outdraft.models.load import save_model
@@ -59,8 +59,8 @@ class JointLearner:
         with torch.set_grad_enabled(torch.is_grad_enabled() and not warm):
             states = self._run(lesson)
         outlook = self._heads.look(replace(lesson, states=states))
-        extra = self._own_loss(states, lesson) if states.requires_grad else None
-        return replace(outlook, states=states.detach(), extra=extra)
+        beside = (self._own_loss(states, lesson),) if states.requires_grad else ()
+        return replace(outlook, states=states.detach(), beside=(*outlook.beside, *beside))
 
     def save(self, directory: Path) -> None:
         """What the drafter loads, the changed target in a folder of its own, and the changes alone."""
@@ -76,20 +76,20 @@ class JointLearner:
         target = self._changed
         return target.run(target.embed(read, lesson.positions), lesson.positions, context).hidden
 
-    def _own_loss(self, states: Tensor, lesson: Lesson) -> Tensor:
-        """The mean over counted rows, times its weight; logits are made in chunks, and again for the gradient."""
+    def _own_loss(self, states: Tensor, lesson: Lesson) -> Beside:
+        """Of counted rows, times its weight; logits are made in chunks, and again for the gradient."""
         kept, tokens = lesson.counts.nonzero()[:, 0], lesson.ids[:, 1:].flatten()
-        total = states.sum() * 0.0
+        values = [states[:0].sum(-1).float()]
 
         def judge(own: Tensor, theirs: Tensor, x: Tensor) -> Tensor:
             log_q = self._target.logits(own).float().log_softmax(-1)
             if not self._joint.distil:
-                return -log_q.gather(-1, x[:, None]).sum()
+                return -log_q.gather(-1, x[:, None])[:, 0]
             with torch.no_grad():
                 log_p = self._target.logits(theirs).float().log_softmax(-1)
-            return (log_p.exp() * (log_p - log_q)).sum()
+            return (log_p.exp() * (log_p - log_q)).sum(-1)
 
         for rows in kept.split(max(1, _CHUNK // self._target.config.vocab_size)):  # type: ignore[no-untyped-call]
             if len(rows):
-                total = total + checkpoint(judge, states[rows], lesson.states[rows], tokens[rows], use_reentrant=False)
-        return self._joint.target_weight * total / max(1, len(kept))
+                values.append(checkpoint(judge, states[rows], lesson.states[rows], tokens[rows], use_reentrant=False))
+        return Beside(name=OWN, values=self._joint.target_weight * torch.cat(values), rows=kept)
