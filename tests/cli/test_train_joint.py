@@ -1,6 +1,7 @@
 """`outdraft train` with a target that learns along: saved whole, promised about, and checked as what it has become."""
 
 import json
+import shutil
 
 import pytest
 
@@ -32,6 +33,13 @@ def test_a_target_that_learned_along_is_what_is_promised_about(outdraft, tiny, t
     assert (out / "target" / "tokenizer.json").read_bytes() == (tiny / "tokenizer.json").read_bytes()
     refused = outdraft("train", "check", out, "--target", tiny)
     assert refused.code == 2 and f"--target {out / 'target'}" in refused.err
+    ask = ("generate", "the cat", "--max-tokens", 6, "--drafter", "medusa", "--drafter-options", f"model={out}")
+    other = outdraft(*ask, "--model", tiny)
+    assert other.code == 2 and str(out / "target") in other.err and str(tiny) in other.err, other.err
+    moved = tmp_path / "moved"
+    shutil.copytree(out / "target", moved)
+    for target in (out / "target", moved):
+        assert (wrote := outdraft(*ask, "--model", target)).code == 0, wrote.err
     monkeypatch.setattr("outdraft.training.check.LEAST_ROUNDS", 10)
     checked = outdraft("train", "check", out, "--target", out / "target", "--json")
     assert checked.code == 0, checked.out + checked.err

@@ -9,12 +9,17 @@ import torch
 
 from outdraft.analysis.theory import expected_speedup, expected_tokens
 from outdraft.core.errors import ConfigError
+from outdraft.core.params import SamplingParams
 from outdraft.core.registry import find_learner
+from outdraft.engine.llm import LLM
 from outdraft.models.load import save_model
+from outdraft.nn.linear import LinearMap
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.board import open_board
-from outdraft.training.costs import Costs, measure_costs
+from outdraft.training.costs import Costs, measure_costs, served
+from outdraft.training.lessons import Teacher
 from outdraft.training.loop import Evaluation
+from outdraft.training.packing import Rows
 from outdraft.training.pretrain import NextToken
 from tests.training.toys import toy_decoder, toy_loop
 
@@ -27,15 +32,39 @@ def test_the_speed_up_is_leviathans_formula():
     assert costs.speedup(expected_tokens(alpha, k)) == pytest.approx(theory)
 
 
-@pytest.mark.parametrize("kind", ["draft_model", "medusa"])
-def test_costs_are_measured_on_the_engine(tmp_path, kind):
-    target = tiny_model(vocab=61, layers=2, seed=1, dtype=torch.float32)
+@pytest.mark.parametrize(
+    ("kind", "options", "dtype"),
+    [("draft_model", {}, torch.float32), ("medusa", {}, torch.bfloat16), ("medusa", {"joint": True}, torch.float32)],
+)
+def test_costs_are_measured_on_the_engine_with_the_target_that_is_there(tmp_path, monkeypatch, kind, options, dtype):
+    target = tiny_model(vocab=61, layers=2, seed=1, dtype=dtype)
     save_model(target, tmp_path)
     method = find_learner(kind)
-    learner = method.new(method.options(), target, 0)
-    found = measure_costs(kind, method, learner, tmp_path, depth=3, prompts=[[1, 2, 3]], tokens=12, dtype="float32")
+    learner = method.new(method.options(**options), target, 0)
+    teacher = Teacher(target, learner.taps)
+    ids = torch.arange(24).view(2, 12)
+    rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones(2, 11, dtype=torch.bool))
+    before, kept = teacher.lesson(rows).states, {name: one.data_ptr() for name, one in target.named_parameters()}
+    monkeypatch.setattr("outdraft.engine.assembly.assemble.load_network", None)  # no file is read for another one
+    found = measure_costs(kind, method, learner, target, tmp_path, depth=3, prompts=[[1, 2, 3]], tokens=12)
+    assert kept == {name: one.data_ptr() for name, one in target.named_parameters()}
+    assert torch.equal(teacher.lesson(rows).states, before) and not target.exact
     assert found.depth == 3
     assert found.draft > 0 and found.plain > 0 and 0.5 * found.plain < found.verify < 20 * found.plain
+
+
+def test_an_engine_shares_the_tensors_of_the_target(tmp_path):
+    target = tiny_model(vocab=61, layers=2, seed=1, dtype=torch.float32)
+    Teacher(target, ())
+    theirs = served(target)
+    assert theirs is not target and theirs.exact and not target.exact
+    own = {id(one) for one in target.parameters()}
+    assert own and {id(one) for one in theirs.parameters()} == own
+    assert not any(isinstance(part, LinearMap) and part.tile is not None for part in target.modules())
+    save_model(target, tmp_path)
+    wrote = LLM.over(tmp_path, theirs).generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=9))
+    assert wrote.token_ids == LLM(tmp_path, drafter="none").generate({"prompt_token_ids": [1, 2, 3]},
+                                                                    SamplingParams(max_tokens=9)).token_ids  # fmt: skip
 
 
 def scripted():

@@ -29,6 +29,7 @@ from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of
 from outdraft.engine.thread import EngineThread
 from outdraft.engine.writer import Chunk, Result
 from outdraft.models.load_codec import load_codec
+from outdraft.models.network import Network
 from outdraft.weights.hub import resolve
 
 
@@ -130,6 +131,21 @@ class LLM(Conversational):
             combination=combination,
         )
         self._run(setup, make_engine(setup, precision, precision_options))
+
+    @classmethod
+    def over(cls, model: Path, network: Network) -> "LLM":
+        """Plain decoding over weights that are in memory already, of the model in this directory.
+
+        `with_drafter` and its like put drafters beside them.
+        """
+        setup = Setup(
+            directory=model, codec=load_codec(model), dtype="auto", device=str(network.device), exact=network.exact,
+            guard=None, enforce_eager=False, max_len=None, max_num_seqs=64, cache=CacheConfig(),
+            combination=read_beside({}, cls.__init__, dict, drafter="none"),
+        )  # fmt: skip
+        made = object.__new__(cls)
+        made._run(setup, engine_beside(setup, network, FULL))
+        return made
 
     def _run(self, setup: Setup, made: Assembled) -> None:
         self.codec = setup.codec

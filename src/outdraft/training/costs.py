@@ -4,9 +4,12 @@
                                                      draft: k drafted tokens; tau: tokens a round
 
 Leviathan et al. 2022, https://arxiv.org/abs/2211.17192, with a measured pass of k + 1 rows in place of one that costs
-what a row does. The draft need not be trained: what a round costs does not depend on what is accepted.
+what a row does. The draft need not be trained: what a round costs does not depend on what is accepted. The target is
+the one that teaches: an engine shares its tensors, and only where kernels want them in a layout of their own is there
+another copy, for as long as it is measured.
 """
 
+import copy
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
@@ -14,10 +17,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from outdraft.core.learner import Learner, LearnMethod
+from outdraft.core.learner import TARGET, Learner, LearnMethod
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.engine.writer import all_whole
+from outdraft.models.base import Decoder
+from outdraft.models.native import NativeDecoder, can_pack
+from outdraft.models.network import Network
 
 _REPEATS = 3
 
@@ -40,26 +46,38 @@ def measure_costs(
     kind: str,
     method: LearnMethod[Any, Any],
     learner: Learner,
-    target: Path,
+    target: Decoder,
+    source: Path,
     *,
     depth: int,
     prompts: Seq[Seq[int]],
     tokens: int = 24,
-    dtype: str = "auto",
-    device: str = "cpu",
 ) -> Costs:
-    """The least of a few runs over `prompts`, each of `tokens` tokens, plain and with the draft as it is."""
-    settings: dict[str, Any] = {"dtype": dtype, "device": device}
-    plain = _seconds(LLM(target, **settings), prompts, tokens)
+    """The least of a few runs over `prompts`, each of `tokens` tokens, plain and with the draft as it is.
+
+    `target`: from the directory `source`, with which it stays as it is.
+    """
     with TemporaryDirectory() as place:
         learner.save(Path(place))
+        taught = Path(place, TARGET)  # one that is taught along costs what the original does
+        engine = LLM.over(taught if taught.is_dir() else source, served(target))
+        plain = _seconds(engine, prompts, tokens)
         options: Mapping[str, Any] = {"model": place, **method.drafts}
-        drafting = LLM(
-            target, drafter=method.drafter or kind, drafter_options=options, verifier="rejection", policy="fixed",
-            num_speculative_tokens=depth, **settings,
-        )  # fmt: skip
+        drafting = engine.with_drafter(
+            method.drafter or kind, options, verifier="rejection", policy="fixed", num_speculative_tokens=depth
+        )
         rounds = _seconds(drafting, prompts, tokens)
     return Costs(plain=plain[1], verify=rounds[1], draft=rounds[0], depth=depth)
+
+
+def served(target: Decoder) -> Network:
+    """These weights as an engine holds them. The decoder itself is not changed, and its tensors are not copied."""
+    if can_pack(target.config, target.dtype, target.device):
+        return NativeDecoder(target)
+    shared = {id(one): one for one in (*target.parameters(), *target.buffers())}
+    beside = copy.deepcopy(target, shared)
+    beside.set_exact(target.device.type == "cpu")
+    return beside
 
 
 def _seconds(llm: LLM, prompts: Seq[Seq[int]], tokens: int) -> tuple[float, float]:

@@ -11,6 +11,7 @@ from outdraft.drafters.medusa.formats import FILES, load
 from outdraft.drafters.shared.heads.config import HeadOptions
 from outdraft.drafters.shared.heads.drafter import HeadDrafter, states_of
 from outdraft.drafters.shared.heads.independent import independent
+from outdraft.drafters.shared.heads.joint import require_taught
 from outdraft.drafters.shared.networks.prepare import prepare
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
@@ -20,7 +21,9 @@ def build(options: HeadOptions, port: TargetPort) -> HeadDrafter:
     """Load the heads. Raises `CapabilityError` for those of another target."""
     if options.model is None:
         raise ConfigError("medusa needs the heads of its target: model=DIR, made by `outdraft train medusa`")
-    net = load(resolve(options.model, also=FILES), port, port.facts.dtype)
+    place = resolve(options.model, also=FILES)
+    require_taught(place, port)
+    net = load(place, port, port.facts.dtype)
     net.projections.borrow(port)
     weights = prepare(net, port, options.quantization)
 

@@ -8,6 +8,7 @@ for the target, heads first, and self-distillation). What verifies is the change
 its distribution, and every promise is about it.
 """
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,13 +17,17 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
+from outdraft.core.errors import CapabilityError
 from outdraft.core.learner import OWN, TARGET, Beside, Lesson, Outlook
 from outdraft.drafters.shared.heads.learn import HeadLearner
 from outdraft.models.base import Decoder
-from outdraft.models.load import save_model
+from outdraft.models.load import read_json, save_model
 from outdraft.models.lora import Lora, changed, merged, save_lora
+from outdraft.models.port import TargetPort
 from outdraft.nn.packed import PackedContext
+from outdraft.weights.digest import digest_weights
 
+TAUGHT = "taught_target.json"  # beside heads that were trained with their target: which weights it has since
 _CHUNK = 1 << 22  # logits that are held at once
 
 
@@ -34,6 +39,23 @@ class Joint:
     target_weight: float  # of the target's own loss beside that of the heads
     target_lr_share: float  # of the heads' rate
     distil: bool  # its own loss is the divergence from the original target; False: the text's own tokens
+
+
+def require_taught(directory: Path, port: TargetPort) -> None:
+    """Raise `CapabilityError` for heads whose target learned with them, under another one: they would accept little.
+
+    Which target it is, the files of its directory say.
+    """
+    path, source = directory / TAUGHT, port.origin.source
+    if source is None or not path.is_file():
+        return
+    wanted = read_json(path).get("weights")
+    if (known := digest_weights(source)) != wanted:
+        raise CapabilityError(
+            f"the heads in {directory} were trained together with their target ({wanted}), and {source} ({known}) is "
+            f"another: take {directory / TARGET}, or the place where you keep it; if {source} holds those weights in "
+            f"another format, delete {path}"
+        )
 
 
 class JointLearner:
@@ -67,6 +89,8 @@ class JointLearner:
         self._heads.save(directory)
         save_lora(self._lora, directory)
         save_model(merged(self._target, self._lora), directory / TARGET)
+        told = {"weights": digest_weights(directory / TARGET)}
+        (directory / TAUGHT).write_text(json.dumps(told) + "\n", encoding="utf-8")
 
     def _run(self, lesson: Lesson) -> Tensor:
         """The changed target's states over the texts: [B * T, D], not normed."""
