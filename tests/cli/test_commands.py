@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -128,6 +129,14 @@ def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):
     ran = outdraft("demo", "--model", tiny, "--max-tokens", 8, "--seconds", 0)
     assert ran.code == 0 and "\x1b" not in ran.out
     assert "class Stack" in ran.out and "identical" in ran.out and "left out: draft_model" in ran.out
+
+
+def test_demo_names_the_heads_that_are_not_installed(outdraft, tiny: Path, tmp_path: Path):
+    shutil.copytree(tiny, tmp_path / "model")
+    (tmp_path / "model/companions.json").write_text('{"head": {"medusa": "zoo:medusa"}}')
+    ran = outdraft("demo", "--model", tmp_path / "model", "--all", "--no-live", "--max-tokens", 8, "--seconds", 0)
+    assert ran.code == 0, ran.err
+    assert "further heads (medusa)" in ran.out and "pip install outdraft-zoo" in ran.out, ran.out
 
 
 def test_demo_shows_the_family_of_a_model(outdraft):
