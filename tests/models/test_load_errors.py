@@ -52,6 +52,7 @@ def test_the_unharmed_directory_loads(folder):
         ({"rope_scaling": {"rope_type": "longrope", "factor": 2.0}}, ("short_factor", "4 numbers")),
         ({"rope_scaling": {"rope_type": "default", "warp": 1}}, ("warp",)),
         ({"my_note": "hello"}, ("my_note", "hello", "delete it")),
+        ({"rms_norm_epsilon": 0.5}, ("rms_norm_epsilon=0.5", "did you mean 'rms_norm_eps'")),
         ({"rope_scaling": {"rope_type": "linear"}}, ("factor",)),
         ({"rope_scaling": {"rope_type": "linear", "factor": 2.0, "warp": 1}}, ("warp",)),
         ({"rope_scaling": "linear"}, ("linear", "table")),
@@ -103,8 +104,10 @@ def test_harmless_keys_pass(folder):
 def test_the_generation_config_knows_the_ends_of_a_chat(folder):
     edit_config(folder, eos_token_id=7)
     assert load_model(folder).config.eos_ids == (7,)
-    (folder / "generation_config.json").write_text('{"eos_token_id": [7, 9]}')
+    (folder / "generation_config.json").write_text('{"eos_token_id": [9, 7]}')
     assert load_model(folder).config.eos_ids == (7, 9)
+    (folder / "generation_config.json").write_text('{"eos_token_id": 11}')
+    assert load_model(folder).config.eos_ids == (7, 11)  # the ends of both files
 
 
 def test_not_a_directory(folder, tmp_path):

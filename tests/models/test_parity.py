@@ -130,7 +130,7 @@ def reference(case, seed=0):
 def max_difference(model, ours):
     ids = torch.randint(61, (2, 60), generator=torch.Generator().manual_seed(0))
     theirs = model(ids).logits
-    first = ours.config.rope.first_position(60) if ours.config.rope is not None else 0
+    first = ours.config.first_position(60)
     logits = ours(ids.flatten(), torch.arange(60).repeat(2) + first, CausalContext(2, 60)).view_as(theirs)
     assert theirs.std() > 0.3
     return float((logits - theirs).abs().max())

@@ -35,6 +35,7 @@ class Sequence:
     prompt_ids: frozenset[int] = frozenset()
     output_counts: Counter[int] = field(default_factory=Counter)
     variant: str = ""  # the rounding of the weights that decode it, by name
+    first_position: int = 0  # what the model is told for token 0 (`RopeConfig.first_position`); the target sets it
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
 
     @property
@@ -63,15 +64,21 @@ class Sequence:
         by_context, wanted = self.max_len - len(self.tokens), self.request.params.max_tokens
         return by_context if wanted is None else min(wanted - self.num_output, by_context)
 
+    @property
+    def longest(self) -> int:
+        """How many tokens the text may come to have, the prompt included."""
+        wanted = self.request.params.max_tokens
+        return self.max_len if wanted is None else min(self.max_len, self.prompt_len + wanted)
+
     def position(self, i: int) -> int:
-        """The position that the model is told for token i: its index, unless the prompt brings its own positions.
+        """The position that the model is told for token i: its index (and `first_position`), or the prompt's own.
 
         What follows such a prompt goes on behind its last one, which is the largest.
         """
         given = self.request.prompt_positions
         if given is None:
-            return i
-        return given[i] if i < self.prompt_len else given[-1] + 1 + i - self.prompt_len
+            return self.first_position + i
+        return self.first_position + (given[i] if i < self.prompt_len else given[-1] + 1 + i - self.prompt_len)
 
     def embeds(self, start: int, stop: int) -> Tensor | None:
         """The prompt's own vectors for tokens [start, stop): [n, D], NaN where the token's embedding is meant."""

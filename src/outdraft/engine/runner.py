@@ -73,6 +73,10 @@ class Runner:
                 f"prompt_embeds has shape {list(vectors.shape)}: it must be one vector of width {self.hidden_size} for "
                 f"each of the prompt's {seq.prompt_len} tokens"
             )
+        given = seq.request.prompt_positions
+        seq.first_position = self.decoder.config.first_position(
+            seq.longest if given is None else max(seq.longest, seq.longest - seq.prompt_len + given[-1] + 1)
+        )
         self.cache.add(seq.id)
         if self.plain_rows is not None:
             self.plain_rows.begin(seq)

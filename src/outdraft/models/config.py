@@ -61,6 +61,10 @@ class ModelConfig:
         """How positions turn the heads of this layer; None: not at all."""
         return self.ropes[layer] if self.ropes else self.rope
 
+    def first_position(self, longest: int) -> int:
+        """The position of token 0 of a text that may become `longest` tokens long (`nn/rope.py`: longrope)."""
+        return 0 if self.rope is None else self.rope.first_position(longest)
+
     def turned_where(self, turned: Sequence[object]) -> "ModelConfig":
         """The same with positions only on the layers for which `turned` says something true."""
         return replace(self, ropes=() if all(turned) else tuple(self.rope if turn else None for turn in turned))

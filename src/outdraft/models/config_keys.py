@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
 
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})
@@ -61,6 +62,7 @@ def check_keys(raw: Mapping[str, object], used: set[str], name: str, *, strict: 
         matters = key in _REFUSED or any(word in key for word in _SUSPECT)
         if matters or (strict and not any(fnmatchcase(key, pattern) for pattern in _BOOKKEEPING)):
             raise ModelLoadError(
-                f"config.json of '{name}': {key}={shown(value)} is not supported: outdraft does not know the key "
-                f"{key!r} here, and it may change what the model computes. If it does not, delete it from config.json"
+                f"config.json of '{name}': {key}={shown(value)} is not supported: it may change what the model "
+                f"computes, and outdraft does not know the key{near_miss(key, used)}. If it changes nothing, delete it "
+                "from config.json"
             )

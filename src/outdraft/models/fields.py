@@ -30,6 +30,10 @@ class Fields:
         self.used.add(key)
         return self.raw.get(key)
 
+    def fill(self, **values: object) -> None:
+        """What keys mean that the file leaves out."""
+        self.raw = values | {key: value for key, value in self.raw.items() if value is not None or key not in values}
+
     def has(self, key: str) -> bool:
         """Whether there is a value."""
         return self.look(key) is not None

@@ -27,6 +27,8 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
         raise fields.error("use_bidirectional_attention", True, "rows see what is before them")
     cap, logit_cap = ("attn_logit_softcapping", 50.0), ("final_logit_softcapping", 30.0)
     is_2 = fields.name == "gemma2"
+    if not is_2 and fields.has(cap[0]):
+        raise fields.error(cap[0], fields.look(cap[0]), "Gemma 3 norms queries and keys instead")
 
     def maybe(key: str, default: float) -> float | None:
         absent = key not in fields.raw
@@ -49,6 +51,11 @@ def _read2(fields: Fields) -> ModelConfig:
 
 
 def _read3(fields: Fields) -> ModelConfig:
+    # Published wrappers name only what differs from the 2B model that was never released.
+    fields.fill(
+        vocab_size=262208, hidden_size=2304, intermediate_size=9216, num_hidden_layers=26, num_attention_heads=8,
+        num_key_value_heads=4, head_dim=256, eos_token_id=1, bos_token_id=2,
+    )  # fmt: skip
     layers, max_len = fields.layers("num_hidden_layers"), fields.size("max_position_embeddings", 131072)
     width = fields.size("head_dim", 256, most=MOST_CHANNELS)
     everywhere = read_rope(fields, width, max_len, theta=_THETAS[FULL])

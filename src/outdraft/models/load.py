@@ -22,6 +22,7 @@ from outdraft.models.naming import Architecture, Entry, stored_entries, stored_s
 from outdraft.models.native import NativeDecoder, can_pack
 from outdraft.models.network import Network
 from outdraft.models.quantize import round_decoder
+from outdraft.models.wrapper import all_ends, is_wrapper, text_part, text_tensors
 from outdraft.nn.quant.config import QuantConfig, read_quant
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
@@ -199,7 +200,11 @@ def _open(path: Path) -> tuple[dict[str, object], TensorSource]:
         model = GgufModel(path)
         return model.read_config(), model
     raw = read_json(path / "config.json")
-    return {**raw, **read_generation(path)}, TensorStore(path)
+    source: TensorSource = TensorStore(path)
+    if is_wrapper(raw):
+        source = text_tensors(source)
+        raw = text_part(raw, source)
+    return {**raw, "eos_token_id": all_ends(raw.get("eos_token_id"), read_generation(path))}, source
 
 
 def find_architecture(raw: dict[str, object]) -> Architecture:
@@ -224,11 +229,11 @@ def read_json(path: Path) -> dict[str, object]:
     return raw
 
 
-def read_generation(directory: Path) -> dict[str, object]:
-    """The end-of-text ids of generation_config.json: chat models keep theirs there, and it wins over config.json."""
+def read_generation(directory: Path) -> object:
+    """The end-of-text ids of generation_config.json, if there is one: chat models may name the end of a turn there
+    alone."""
     path = directory / "generation_config.json"
-    ids = read_json(path).get("eos_token_id") if path.exists() else None
-    return {} if ids is None else {"eos_token_id": ids}
+    return read_json(path).get("eos_token_id") if path.exists() else None
 
 
 def _resolve_names(

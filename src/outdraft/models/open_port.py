@@ -58,7 +58,8 @@ class Layers:
     def score(self, ids: Tensor) -> Tensor:
         """Logits after each of n short texts, each by itself: [n, T] -> [n, V]. The live cache is not touched."""
         n, length = ids.shape
-        positions = torch.arange(length, device=self._network.device).repeat(n)
+        first = self._network.config.first_position(length)
+        positions = torch.arange(first, first + length, device=self._network.device).repeat(n)
         out = self.run(ids.flatten(), positions, _aside(self._network, n, length, self._exact))
         return self._network.logits(out[length - 1 :: length])
 

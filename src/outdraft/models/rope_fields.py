@@ -13,7 +13,8 @@ from outdraft.nn.rope import ROPE_KINDS, RopeConfig
 _KNOWN = {
     "rope_type", "type", "rope_theta", "partial_rotary_factor", "factor", "original_max_position_embeddings",
     "low_freq_factor", "high_freq_factor", "beta_fast", "beta_slow", "attention_factor", "mscale", "mscale_all_dim",
-    "truncate", "short_factor", "long_factor", "llama_4_scaling_beta", "max_position_embeddings",
+    "truncate", "mrope_section", "mrope_interleaved", "short_factor", "long_factor", "llama_4_scaling_beta",
+    "max_position_embeddings",
 }  # fmt: skip
 _LONGROPE = ("longrope", "su")  # one rule, two names
 
@@ -37,7 +38,6 @@ def read_rope(
     """
     theta = fields.get(theta_key, float, theta)
     share = fields.get(share_key, float, fields.get("partial_rotary_factor", float, share))
-    original = fields.get("original_max_position_embeddings", int, max_len)
     scaling = fields.look("rope_parameters")
     older = fields.look("rope_scaling")
     if scaling is None and is_scaled:
@@ -49,7 +49,7 @@ def read_rope(
         raise fields.error("rope_parameters", scaling, "a table of rotary options")
     options = Fields({**scaling, "model_type": fields.name})
     kind = options.get("rope_type", str, options.get("type", str, "default"))
-    kind = "longrope" if kind in _LONGROPE else kind
+    kind = "longrope" if kind in _LONGROPE else "default" if kind == "mrope" else kind  # of text alone, mrope is plain
     if kind not in (*ROPE_KINDS, "dynamic"):
         raise fields.error("rope_type", kind, f"supported: {', '.join((*ROPE_KINDS, 'dynamic'))}")
     unknown = sorted(set(scaling) - _KNOWN)
@@ -72,7 +72,8 @@ def read_rope(
         assert isinstance(given, list)
         return tuple(map(float, given))
 
-    original = options.get("original_max_position_embeddings", int, original)
+    above = fields.maybe_int("original_max_position_embeddings")  # Phi-3 has it beside the table, where it wins
+    original = options.get("original_max_position_embeddings", int, max_len) if above is None else above
     factor = 1.0
     if kind in ("linear", "llama3", "yarn"):
         factor = options.get("factor", float)

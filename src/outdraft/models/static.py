@@ -57,8 +57,8 @@ class StaticDecoder:
         pool.reserve(_DUSTBIN, 1)
         self._dustbin = pool.pages(_DUSTBIN)[0]
         self._place = pool.pool()[0].data_ptr()
-        for kind, rope in decoder.ropes.items():
-            first = kind.first_position(pool.max_len)
+        for rope in decoder.ropes.values():
+            first = decoder.config.first_position(pool.max_len)
             rope.complete(first + pool.max_len, decoder.dtype, decoder.device)
 
     def score(

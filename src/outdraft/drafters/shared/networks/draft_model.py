@@ -55,11 +55,16 @@ class Text:
 class _Memory:
     """What is held of one text."""
 
-    __slots__ = ("guess", "ids")
+    __slots__ = ("first", "guess", "ids")
 
     def __init__(self) -> None:
+        self.first = 0  # what the model is told for token 0
         self.ids: list[int] = []  # committed rows
         self.guess: list[tuple[int, int]] = []  # (guess row of the parent, or -1 for the text's last row; token)
+
+    def position(self, i: int) -> int:
+        """What the model is told for the i-th token behind the committed ones; -1: for the last of them."""
+        return self.first + len(self.ids) + i
 
     def confirmed(self, tokens: list[int]) -> list[int]:
         """Guess rows on the path that `tokens` took; at least the pending token stays to be fed."""
@@ -153,6 +158,10 @@ class DraftModel:
         todo: list[list[int]] = []
         for seq in seqs:
             text, known = self._texts[seq.id], seq.tokens[:-1]
+            if not text.ids:
+                text.first = self.decoder.config.first_position(
+                    seq.longest if isinstance(seq, Sequence) else self.max_len
+                )
             if known[: len(text.ids)] != text.ids:  # taken back, asked twice, or about a text that did not come true
                 pairs = enumerate(zip(text.ids, known, strict=False))
                 self._forget(seq.id, next((i for i, (ours, theirs) in pairs if ours != theirs), len(known)))
@@ -169,7 +178,7 @@ class DraftModel:
 
     def guess(self, seqs: Seq[int], tokens: list[int], step: int) -> Tensor:
         """Feed one more token of each chain, `step` places after the pending one: logits [n, V]."""
-        positions = [len(self._texts[seq].ids) - 1 + step for seq in seqs]
+        positions = [self._texts[seq].position(-1) + step for seq in seqs]
         for seq, token in zip(seqs, tokens, strict=True):
             guess = self._texts[seq].guess
             guess.append((len(guess) - 1, token))
@@ -199,7 +208,7 @@ class DraftModel:
         todo, ids = self._unread(texts), [text.id for text in texts]
         context = self._cache.extend(ids, [len(new) for new in todo])
         self._cache.extend(ids, [depth - 1 for depth in depths])  # room for the steps
-        starts = [len(self._texts[seq].ids) for seq in ids]
+        starts = [self._texts[seq].position(0) for seq in ids]
         positions = [start + i for start, new in zip(starts, todo, strict=True) for i in range(len(new))]
         tokens = [token for new in todo for token in new]
         found = self._network.chain(tokens, positions, context, depths, draws, cutoffs=cutoffs)
@@ -222,7 +231,7 @@ class DraftModel:
             for node, above in zip(tree.frontier, visible, strict=True):
                 text.guess.append((above[-1] if above else -1, tree.tokens[node]))
                 tokens.append(tree.tokens[node])
-                positions.append(len(text.ids) - 1 + tree.depths[node])
+                positions.append(text.position(-1) + tree.depths[node])
             sees.append(visible)
         context = self._cache.branch([tree.seq.id for tree in trees], sees)
         return self._network.logits(tokens, positions, context, range(len(tokens)))
@@ -233,7 +242,7 @@ class DraftModel:
         positions: list[int] = []
         last: list[int] = []
         for seq, new in zip(seqs, todo, strict=True):
-            at = len(self._texts[seq].ids)
+            at = self._texts[seq].position(0)
             tokens += new
             positions += range(at, at + len(new))
             last.append(len(tokens) - 1)
