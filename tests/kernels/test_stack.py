@@ -22,7 +22,38 @@ from outdraft.nn.rope import RopeConfig
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 
+ROPE, NEAR = RopeConfig(dim=32), RopeConfig(dim=32, theta=300.0)
+SANDWICH = {"norm": "rms32", "post_norm": True, "activation": "gelu_pytorch_tanh", "embedding_scale": 3.0}
+BEHIND = {"pre_norm": False, "post_norm": True, "qk_norm": True}
+FAMILIES = {
+    "gemma2": {**SANDWICH, "windows": (7, None), "score_scale": 0.4, "score_cap": 2.0, "logit_cap": 3.0},
+    "gemma3": {**SANDWICH, "windows": (7, None), "ropes": (NEAR, ROPE), "qk_norm": True},
+    "phi3": {"rope": RopeConfig(
+        dim=16, kind="longrope", original_max_len=128, factor=2.0, short_factors=(1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7),
+        long_factors=(3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5),
+    )},
+    "ministral3": {"rope": RopeConfig(dim=32, query_growth=0.4, original_max_len=8)},
+    "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},
+    "olmo2": {"norm": "rms32", **BEHIND, "qk_norm_whole": True},
+    "olmo3": {"norm": "rms32", **BEHIND, "qk_norm_whole": True, "windows": (7, None), "ropes": (NEAR, ROPE)},
+    "smollm3": {"ropes": (ROPE, None)},
+    "glm4": {"post_norm": True, "qkv_bias": True, "rope": RopeConfig(dim=16)},
+    "starcoder2": {
+        "norm": "layer", "gated_mlp": False, "activation": "gelu_pytorch_tanh", "qkv_bias": True, "out_bias": True,
+        "mlp_bias": True, "windows": (7, 7),
+    },
+    "cohere2": {
+        "norm": "layer", "norm_bias": False, "parallel_residual": True, "shared_norm": True, "logit_scale": 0.7,
+        "windows": (7, None), "ropes": (ROPE, None),
+    },
+    "exaone4": {**BEHIND, "windows": (7, None), "ropes": (ROPE, None)},
+    "gpt_neox": {
+        "norm": "layer", "gated_mlp": False, "activation": "gelu_new", "parallel_residual": True, "qkv_bias": True,
+        "out_bias": True, "mlp_bias": True, "rope": RopeConfig(dim=8),
+    },
+}  # fmt: skip
 SHAPES = {
+    **FAMILIES,
     "llama": {},
     "grouped": {"num_heads": 6, "num_kv_heads": 2, "head_dim": 64},
     "one key head": {"num_heads": 5, "num_kv_heads": 1, "head_dim": 96},

@@ -34,6 +34,12 @@ class CLinear(Structure):
     )  # fmt: skip
 
 
+class CNorms(Structure):
+    """od_norms of native/api.h."""
+
+    _fields_ = tuple((name, c_void_p) for name in ("attn", "mlp", "attn_post", "mlp_post", "q", "k"))
+
+
 class CEntrance(Structure):
     """od_entrance of native/api.h."""
 
@@ -49,7 +55,10 @@ class CShape(Structure):
 
     _fields_ = (
         ("hidden", c_int), ("heads", c_int), ("kv_heads", c_int), ("head_dim", c_int), ("inner", c_int),
-        ("vocab", c_int), ("rotary", c_int), ("eps", c_float), ("scale", c_float),
+        ("vocab", c_int), ("rotary", c_int), ("eps", c_float), ("scale", c_float), ("added", c_float),
+        ("logit_scale", c_float), ("score_cap", c_float), ("logit_cap", c_float), ("growth", c_float),
+        ("first_len", c_int), ("activation", c_int), ("gated", c_int), ("norm", c_int), ("norms_whole", c_int),
+        ("parallel", c_int),
     )  # fmt: skip
 
 
@@ -68,8 +77,8 @@ class CPass(Structure):
     """Pass of native/model.h."""
 
     _fields_ = (
-        ("hidden", c_void_p), ("positions", POINTER(c_int32)), ("cos", c_void_p), ("sin", c_void_p), ("rows", c_int),
-        ("spans", POINTER(CSpan)), ("num_spans", c_int), ("layers", POINTER(c_int32)), ("num_layers", c_int),
+        ("hidden", c_void_p), ("positions", POINTER(c_int32)), ("cos", c_void_p), ("sin", c_void_p),
+        ("table", c_int64), ("rows", c_int), ("spans", POINTER(CSpan)), ("num_spans", c_int), ("layers", POINTER(c_int32)), ("num_layers", c_int),
         ("taps", POINTER(c_void_p)), ("middles", POINTER(c_void_p)), ("queries", POINTER(c_void_p)),
         ("skipped", c_char_p), ("beside", c_void_p),
     )  # fmt: skip
@@ -80,7 +89,7 @@ class CFeed(Structure):
 
     _fields_ = (
         ("rows", c_int), ("num_spans", c_int), ("tokens", POINTER(c_int32)), ("positions", POINTER(c_int32)),
-        ("spans", POINTER(CSpan)), ("cos", c_void_p), ("sin", c_void_p), ("features", c_void_p),
+        ("spans", POINTER(CSpan)), ("cos", c_void_p), ("sin", c_void_p), ("table", c_int64), ("features", c_void_p),
         ("taps", POINTER(c_void_p)), ("wanted", POINTER(c_int32)), ("num_wanted", c_int), ("states", c_void_p),
         ("logits", c_void_p), ("skipped", c_char_p),
     )  # fmt: skip
@@ -109,7 +118,7 @@ _SIGNATURES = {
     "od_has_kernels": (c_int, [c_char_p]),
     "od_model_new": (c_void_p, [POINTER(CShape), c_int, c_int, c_char_p]),
     "od_model_free": (None, [c_void_p]),
-    "od_model_set_layer": (c_void_p, [c_void_p, c_int, POINTER(CLinear), *[c_void_p] * 4, c_int]),
+    "od_model_set_layer": (c_void_p, [c_void_p, c_int, POINTER(CLinear), POINTER(CNorms), c_int, c_int]),
     "od_model_set_head": (c_void_p, [c_void_p, POINTER(CLinear), c_void_p]),
     "od_model_read_head": (c_void_p, [c_void_p, c_void_p]),
     "od_model_bytes": (c_int64, [c_void_p]),
@@ -124,7 +133,7 @@ _SIGNATURES = {
     "od_matrix_free": (None, [c_void_p]),
     "od_matrix_bytes": (c_int64, [c_void_p]),
     "od_matrix_multiply": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_int, c_char_p]),
-    "od_guesser_new": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_void_p, c_float, c_int]),
+    "od_guesser_new": (c_void_p, [c_void_p, c_void_p, c_int, c_void_p, c_float, c_void_p, c_float, c_int]),
     "od_guesser_free": (None, [c_void_p]),
     "od_guesser_set_entrance": (c_void_p, [c_void_p, POINTER(CEntrance)]),
     "od_guesser_set_ids": (c_void_p, [c_void_p, c_void_p, c_int, c_int]),
@@ -140,7 +149,7 @@ _SIGNATURES = {
 
 
 _STRUCTURES: dict[str, type[Structure]] = {
-    "od_linear": CLinear, "od_entrance": CEntrance, "Shape": CShape, "Span": CSpan, "Pass": CPass, "Feed": CFeed,
+    "od_linear": CLinear, "od_norms": CNorms, "od_entrance": CEntrance, "Shape": CShape, "Span": CSpan, "Pass": CPass, "Feed": CFeed,
     "Distribution": CDistribution, "GuessChain": CGuessChain, **INDEX_STRUCTURES,
 }  # fmt: skip
 

@@ -44,14 +44,13 @@ class Decoder(nn.Module):
         self.lm_head = make_linear(config, "lm_head", config.hidden_size, config.vocab_size, False, dtype, device)
         if config.tie_embeddings and isinstance(self.lm_head, Linear):
             self.lm_head.weight = self.embedding
-        kinds = {config.rope, *config.ropes} - {None}
-        self.ropes = {kind: Rope(kind) for kind in kinds if kind is not None}
+        self.ropes = {kind: Rope(kind) for kind in config.rope_kinds()}
         self.exact = False
 
     @property
     def rope(self) -> Rope | None:
         """How positions turn the heads, where all layers do it alike."""
-        return None if self.config.rope is None else self.ropes[self.config.rope]
+        return None if self.config.rope is None else self.ropes.get(self.config.rope)
 
     @property
     def dtype(self) -> torch.dtype:

@@ -57,6 +57,7 @@ class Block(nn.Module):
             )
         self.index = index
         self.window = config.window(index)
+        self.turns = config.rope_kind(index)
         self.num_heads, self.num_kv_heads, self.head_dim = config.num_heads, config.num_kv_heads, config.head_dim
         self.norms_whole = config.qk_norm_whole
         self.scale = config.head_dim**-0.5 if config.score_scale is None else config.score_scale

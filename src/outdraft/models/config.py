@@ -61,6 +61,16 @@ class ModelConfig:
         """How positions turn the heads of this layer; None: not at all."""
         return self.ropes[layer] if self.ropes else self.rope
 
+    def rope_kinds(self) -> tuple[RopeConfig, ...]:
+        """The different ways to turn heads that there are among the layers."""
+        told = self.ropes or (self.rope,)
+        return tuple(dict.fromkeys(rope for rope in told if rope is not None))
+
+    def rope_kind(self, layer: int) -> int:
+        """Which of `rope_kinds` is this layer's; -1: none."""
+        rope = self.rope_at(layer)
+        return -1 if rope is None else self.rope_kinds().index(rope)
+
     def first_position(self, longest: int) -> int:
         """The position of token 0 of a text that may become `longest` tokens long (`nn/rope.py`: longrope)."""
         return 0 if self.rope is None else self.rope.first_position(longest)

@@ -11,15 +11,15 @@ from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.guesser import Chains, Draw, Guesser, Residual, Rows
-from outdraft.models.native import NativeDecoder, spans_of
+from outdraft.models.native import NativeDecoder, embedding_scale, spans_of
 from outdraft.nn.context import AttentionContext
-from outdraft.nn.rope import Rope
+from outdraft.nn.rope import Rope, RopeTables
 
 
 class NativeGuesser:
     """A guesser with the rotary tables that belong to it."""
 
-    def __init__(self, guesser: Guesser, rope: Rope) -> None:
+    def __init__(self, guesser: Guesser, rope: Rope | RopeTables) -> None:
         self._guesser = guesser
         self._rope = rope
 
@@ -78,5 +78,8 @@ def guess_with(
 ) -> NativeGuesser:
     """The decoder in one call, or what its first `num_layers` layers (all) would guess; `eps`: of the exit's norm."""
     layers = decoder.config.num_layers if num_layers is None else num_layers
-    guesser = Guesser(decoder.stack, decoder.stack, decoder.embedding, num_layers=layers, exit=exit, eps=eps)
+    guesser = Guesser(
+        decoder.stack, decoder.stack, decoder.embedding, num_layers=layers, exit=exit, eps=eps,
+        embedding_scale=embedding_scale(decoder.config),
+    )  # fmt: skip
     return NativeGuesser(guesser, decoder.rope)

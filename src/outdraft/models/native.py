@@ -1,7 +1,8 @@
 """A decoder on the native kernels: packed once, then one call a pass.
 
-What the kernels know is Llama's shape: RMSNorm, gated SiLU, rotary positions over a bfloat16 cache, with or without
-biases, query/key norms, windows (`can_pack`). Hidden states and logits are float32, so that a pass that stops and
+What the kernels know (`find_unknown` says what they do not): norms before and behind each half, RMSNorm or LayerNorm,
+SiLU or tanh GELU, gated or not, rotary positions of several kinds over a bfloat16 cache, biases, query/key norms,
+windows, scales, soft caps, parallel halves. Hidden states and logits are float32, so that a pass that stops and
 resumes at a layer has the bits of one that does not.
 """
 
@@ -23,30 +24,40 @@ from outdraft.models.config import ModelConfig
 from outdraft.models.network import RunOutput
 from outdraft.nn.context import AttentionContext, WatchedContext
 from outdraft.nn.linear import LinearMap
+from outdraft.nn.norm import LayerNorm
 from outdraft.nn.quant.linear import QuantLinear
-from outdraft.nn.rope import Rope
+from outdraft.nn.rope import RopeTables
+
+
+_ACTIVATIONS = {
+    "silu": "silu", "swish": "silu", "gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+}  # fmt: skip
 
 
 def can_pack(config: ModelConfig, dtype: torch.dtype, device: torch.device) -> bool:
     """Whether the kernels know this shape, and were built."""
-    known = (
-        config.norm in ("rms", "rms32")
-        and config.pre_norm
-        and not config.post_norm
-        and not config.qk_norm_whole
-        and (config.embedding_scale, config.residual_scale, config.logit_scale) == (1, 1, 1)
-        and (config.score_cap, config.logit_cap) == (None, None)
-        and not config.ropes
-        and config.gated_mlp
-        and config.activation in ("silu", "swish")
-        and not config.parallel_residual
-        and not config.learned_positions
-        and config.rope is not None
-        and config.rope.query_growth == 0
-        and all(width % STEP == 0 for width in (config.hidden_size, config.intermediate_size, config.head_dim))
-        and config.head_dim <= 512
+    return (
+        dtype == torch.bfloat16 and device.type == "cpu" and wanted_kind() is not None and find_unknown(config) is None
     )
-    return known and dtype == torch.bfloat16 and device.type == "cpu" and wanted_kind() is not None
+
+
+def find_unknown(config: ModelConfig) -> str | None:
+    """What of this shape the kernels do not know, in words; None: they know all of it."""
+    kinds = config.rope_kinds()
+    widths = (config.hidden_size, config.intermediate_size, config.head_dim)
+    unknown = {
+        f"the activation {config.activation}": config.activation not in _ACTIVATIONS,
+        "learned positions": config.learned_positions or not kinds,
+        "rotary positions of several widths": len({kind.dim for kind in kinds}) > 1,
+        "queries that grow in several ways": len({(kind.query_growth, kind.original_max_len) for kind in kinds}) > 1
+        and any(kind.query_growth for kind in kinds),
+        "a layer norm of queries and keys": config.norm == "layer" and config.qk_norm,
+        "parallel halves without a norm before them": config.parallel_residual and not config.pre_norm,
+        f"widths that are no multiples of {STEP}": any(width % STEP for width in widths),
+        "heads of more than 512 channels": config.head_dim > 512,
+    }
+    return next((what for what, there in unknown.items() if there), None)
 
 
 class NativeDecoder:
@@ -63,11 +74,10 @@ class NativeDecoder:
                 f"the native kernels do not know this decoder: {decoder.config.architecture} in {decoder.dtype} on "
                 f"{decoder.device}; run it through PyTorch"
             )
-        assert decoder.rope is not None
         self.config = decoder.config
         self.num_parameters = decoder.num_parameters
         self.embedding = decoder.embedding.detach()
-        self.rope = decoder.rope
+        self.rope = RopeTables(decoder.config.rope_kinds())
         self.final_norm = deepcopy(decoder.final_norm).float()
         self.stack = _pack(decoder, release)
 
@@ -90,7 +100,8 @@ class NativeDecoder:
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D] float32."""
-        return embedding_rows(self.embedding, ids).float()
+        rows = embedding_rows(self.embedding, ids).float()
+        return rows if self.config.embedding_scale == 1 else rows * embedding_scale(self.config)
 
     def run(
         self,
@@ -123,7 +134,7 @@ class NativeDecoder:
 def run_packed(
     run: Callable[..., None],
     config: ModelConfig,
-    rope: Rope,
+    rope: RopeTables,
     h: Tensor,
     positions: Tensor,
     ctx: AttentionContext,
@@ -167,13 +178,18 @@ def _pack(decoder: Decoder, release: bool) -> Stack:
         stack.set_layer(index, parts_of(layer))
         if release:
             decoder.layers[index] = nn.Identity()
-    stack.set_head(weight_of(decoder.lm_head), norm_of(decoder.final_norm))
+    stack.set_head(weight_of(decoder.lm_head), any_norm_of(decoder.final_norm))
     return stack
 
 
+def embedding_scale(config: ModelConfig) -> float:
+    """What embeddings are multiplied by: rounded as the weights are, as Gemma's own code does."""
+    return float(torch.tensor(config.embedding_scale, dtype=torch.bfloat16))
+
+
 def shape_of(config: ModelConfig) -> StackShape:
-    """The widths, for `Stack`."""
-    assert config.rope is not None
+    """The widths and scales, for `Stack`."""
+    rope = config.rope_kinds()[0]
     return StackShape(
         hidden=config.hidden_size,
         heads=config.num_heads,
@@ -181,9 +197,20 @@ def shape_of(config: ModelConfig) -> StackShape:
         head_dim=config.head_dim,
         inner=config.intermediate_size,
         vocab=config.vocab_size,
-        rotary=config.rope.dim,
+        rotary=rope.dim,
         eps=config.norm_eps,
         scale=config.head_dim**-0.5 if config.score_scale is None else config.score_scale,
+        added=config.residual_scale,
+        logit_scale=config.logit_scale,
+        score_cap=config.score_cap or 0.0,
+        logit_cap=config.logit_cap or 0.0,
+        growth=rope.query_growth,
+        first_len=rope.original_max_len or 1,
+        activation=_ACTIVATIONS[config.activation],
+        gated=config.gated_mlp,
+        norm="layer" if config.norm == "layer" else "rms",
+        norms_whole=config.qk_norm_whole,
+        parallel=config.parallel_residual,
     )
 
 
@@ -194,11 +221,14 @@ def parts_of(layer: Block) -> LayerParts:
         out=weight_of(layer.out),
         up=weight_of(layer.up),
         down=weight_of(layer.down),
-        attn_norm=None if isinstance(layer.attn_norm, nn.Identity) else norm_of(layer.attn_norm),
-        mlp_norm=norm_of(layer.mlp_norm),
-        q_norm=norm_of(layer.q_norm) if layer.q_norm is not None else None,
-        k_norm=norm_of(layer.k_norm) if layer.k_norm is not None else None,
+        attn_norm=any_norm_of(layer.attn_norm),
+        mlp_norm=any_norm_of(layer.mlp_norm),
+        attn_post=any_norm_of(layer.attn_post_norm),
+        mlp_post=any_norm_of(layer.mlp_post_norm),
+        q_norm=any_norm_of(layer.q_norm),
+        k_norm=any_norm_of(layer.k_norm),
         window=layer.window or 0,
+        turns=layer.turns,
     )
 
 
@@ -212,8 +242,20 @@ def weight_of(linear: LinearMap) -> Weight:
     return Weight(bits=16, values=linear.matrix().detach().contiguous(), bias=bias)
 
 
-def norm_of(norm: nn.Module) -> Tensor:
-    """A norm's weight, [D] float32."""
+def any_norm_of(norm: nn.Module | None) -> Tensor | None:
+    """A norm's weight [D] float32, a layer norm's followed by its bias [2 D]; None where there is no norm."""
+    if norm is None or isinstance(norm, nn.Identity):
+        return None
     weight = norm.weight
     assert isinstance(weight, Tensor)
-    return weight.detach().float().contiguous()
+    if not isinstance(norm, LayerNorm):
+        return weight.detach().float().contiguous()
+    bias = torch.zeros_like(weight) if norm.bias is None else norm.bias
+    return torch.cat((weight, bias)).detach().float()
+
+
+def norm_of(norm: nn.Module) -> Tensor:
+    """An RMSNorm's weight, [D] float32."""
+    weight = any_norm_of(norm)
+    assert weight is not None and not isinstance(norm, LayerNorm), "a guesser's own norms are RMSNorms"
+    return weight

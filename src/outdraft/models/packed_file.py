@@ -14,7 +14,7 @@ import os
 import shutil
 import zlib
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,7 +25,7 @@ from outdraft.kernels.decoder.stack import Stack
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block as Layer
 from outdraft.models.load import StoredWeights, tensors_of
-from outdraft.models.native import can_pack, norm_of, parts_of, shape_of, weight_of
+from outdraft.models.native import any_norm_of, can_pack, parts_of, shape_of, weight_of
 from outdraft.weights.direct import align
 from outdraft.weights.units import Block, Unit
 from outdraft.weights.user_cache import user_cache
@@ -119,9 +119,9 @@ def _write(file: BinaryIO, stored: StoredWeights) -> None:
         stored.fill({f"layers.{index}.{name}": tensor for name, tensor in tensors.items()})
         packer.set_layer(0, parts_of(layer))
         units.append(_append(file, packer.unit_bytes(0), lambda at: packer.write_unit(0, at)))
-    ends = Decoder(replace(config, num_layers=0, windows=()), stored.dtype)
+    ends = Decoder(config.of_layers(()), stored.dtype)
     stored.fill(tensors_of(ends))
-    packer.set_head(weight_of(ends.lm_head), norm_of(ends.final_norm))
+    packer.set_head(weight_of(ends.lm_head), any_norm_of(ends.final_norm))
     units.append(_append(file, packer.unit_bytes(1), lambda at: packer.write_unit(1, at)))
     embedding = file.tell()
     file.write(ends.embedding.detach().contiguous().view(torch.uint8).numpy().data)

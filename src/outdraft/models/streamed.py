@@ -25,11 +25,11 @@ from outdraft.models.base import Decoder
 from outdraft.models.block import make_norm
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import open_weights, tensors_of
-from outdraft.models.native import run_packed, shape_of
+from outdraft.models.native import embedding_scale, run_packed, shape_of
 from outdraft.models.network import RunOutput
 from outdraft.models.packed_file import PackedFile, packed_file
 from outdraft.nn.context import AttentionContext
-from outdraft.nn.rope import Rope
+from outdraft.nn.rope import RopeTables
 from outdraft.weights.direct import DirectFile
 from outdraft.weights.units import UnitReader
 
@@ -45,14 +45,13 @@ class StreamedDecoder:
     device = torch.device("cpu")
 
     def __init__(self, config: ModelConfig, packed: PackedFile, memory: int, final_norm: nn.Module) -> None:
-        assert config.rope is not None
         self.config = config
         self.num_parameters = Decoder(config, self.dtype, "meta").num_parameters
         self.units = UnitReader(DirectFile(packed.path), packed.units, memory)
         self.stack = Stack(
             shape_of(config), config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or ""
         )
-        self.rope = Rope(config.rope)
+        self.rope = RopeTables(config.rope_kinds())
         self._norm = final_norm
         self._embedding = EmbeddingRows(packed, config.hidden_size)
         self._one_pass = Lock()  # the buffers serve one at a time
@@ -70,7 +69,7 @@ class StreamedDecoder:
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D] float32."""
-        return self._embedding.look_up(ids)
+        return self._embedding.look_up(ids) * embedding_scale(self.config)
 
     def run(
         self,

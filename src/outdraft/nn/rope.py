@@ -15,6 +15,7 @@ Data: positions [N] -> cos and signed sin [N, 1, dim], computed once a pass and 
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -145,6 +146,23 @@ class Rope:
         original = self._config.original_max_len
         assert original is not None
         return torch.where(column < original, column * self._short, (column - original) * self._freq)
+
+
+class RopeTables:
+    """The tables of several ways to turn heads, of one width, one behind another: what kernels look up."""
+
+    def __init__(self, kinds: Sequence[RopeConfig]) -> None:
+        self._ropes = [Rope(kind) for kind in kinds]
+        self._tables: dict[tuple[torch.dtype, torch.device], tuple[Tensor, Tensor]] = {}
+
+    def table(self, length: int, dtype: torch.dtype, device: torch.device) -> tuple[Tensor, Tensor]:
+        """Cosines and signed sines of at least the first `length` positions: [kinds, T, 1, dim] each."""
+        known = self._tables.get((dtype, device))
+        if known is None or length > known[0].shape[1]:
+            pairs = [rope.table(length, dtype, device) for rope in self._ropes]
+            known = torch.stack([cos for cos, _ in pairs]), torch.stack([sin for _, sin in pairs])
+            self._tables[dtype, device] = known
+        return known
 
 
 def frequencies(config: RopeConfig, *, short: bool = False) -> Tensor:

@@ -19,7 +19,7 @@ from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.distributions import Warp
 from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.decoder.stack import Span, Stack, describe, ints, pointer
+from outdraft.kernels.decoder.stack import Span, Stack, describe, ints, pointer, table_size
 from outdraft.kernels.library import CDistribution, CEntrance, CFeed, CGuessChain, CLinear, check, require_library
 
 
@@ -78,7 +78,7 @@ class Rows:
     tokens: Seq[int]
     positions: Seq[int]
     spans: Seq[Span]
-    cos: Tensor  # [T, rotary] float32, of all positions that may come
+    cos: Tensor  # [T, rotary] or [kinds, T, 1, rotary] float32, of all positions that may come
     sin: Tensor  # the same
     features: Tensor | None = None  # [N, D] float32, with an entrance only
     taps: Seq[Tensor] = ()  # [N, D] float32 each: the features' origin, where there are none
@@ -120,6 +120,7 @@ class Guesser:
         *,
         num_layers: int,
         norm: Tensor | None = None,
+        embedding_scale: float = 1.0,
         eps: float = 0.0,
         bare_head: bool = False,
         ids: Tensor | None = None,
@@ -127,7 +128,7 @@ class Guesser:
         entrance: Entrance | None = None,
         exit: Residual | None = None,
     ) -> None:
-        """embedding [V, D] bf16; ids [V']."""
+        """embedding [V, D] bf16, multiplied by `embedding_scale`; ids [V']."""
         self._native = require_library()
         self._kept = (body, head, embedding)  # the library points at them
         self._num_layers = num_layers
@@ -135,7 +136,14 @@ class Guesser:
         self._width, self._vocab = body.shape.hidden, head.shape.vocab if ids is None else num_ids
         self._handle = check(
             self._native.od_guesser_new(
-                body.handle, head.handle, num_layers, embedding.data_ptr(), pointer(norm), eps, bare_head
+                body.handle,
+                head.handle,
+                num_layers,
+                embedding.data_ptr(),
+                embedding_scale,
+                pointer(norm),
+                eps,
+                bare_head,
             )
         )
         if ids is not None:
@@ -220,6 +228,6 @@ class Guesser:
         taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
         return CFeed(
             len(rows.tokens), len(spans), ints(rows.tokens), ints(rows.positions), describe(spans),
-            rows.cos.data_ptr(), rows.sin.data_ptr(), pointer(rows.features), taps if rows.taps else None,
+            rows.cos.data_ptr(), rows.sin.data_ptr(), table_size(rows.cos), pointer(rows.features), taps if rows.taps else None,
             skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
         )  # fmt: skip

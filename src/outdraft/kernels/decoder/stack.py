@@ -1,6 +1,7 @@
 """A decoder's layers and head in packed form: one native call a pass.
 
-Data in: hidden states [N, D] float32 and their positions, rotary tables [T, rotary], and for each sequence where its
+Data in: hidden states [N, D] float32 and their positions, rotary tables [T, rotary] (of several kinds of layers: one
+behind another, [kinds, T, 1, rotary]), and for each sequence where its
 rows stand in its cache; data out: hidden states, taps, logits. Keys and values of the new rows are left in the cache.
 """
 
@@ -16,8 +17,10 @@ from outdraft.core.cache import KVMemory
 from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.library import CLinear, CPass, CShape, CSpan, check, require_library
+from outdraft.kernels.library import CLinear, CNorms, CPass, CShape, CSpan, check, require_library
 
+ACTIVATIONS = ("silu", "gelu_tanh")  # Activation of native/model.h
+_NORMS = ("rms", "layer")  # Norm of native/model.h
 _NONE: Mapping[int, Tensor] = {}
 
 
@@ -50,6 +53,17 @@ class StackShape:
     rotary: int  # turned channels of a head
     eps: float
     scale: float  # of the scores
+    added: float = 1.0  # what attention and feed-forward add is multiplied by
+    logit_scale: float = 1.0
+    score_cap: float = 0.0  # x becomes cap * tanh(x / cap); 0: it stays
+    logit_cap: float = 0.0
+    growth: float = 0.0  # queries are multiplied by 1 + growth * ln(1 + position // first_len)
+    first_len: int = 1
+    activation: str = "silu"  # one of ACTIVATIONS
+    gated: bool = True
+    norm: str = "rms"  # or "layer": a weight followed by its bias
+    norms_whole: bool = False  # queries and keys are normed over all heads at once
+    parallel: bool = False  # the feed-forward reads what attention reads
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,10 +75,13 @@ class LayerParts:
     up: Weight  # gate | up
     down: Weight
     attn_norm: Tensor | None  # None: attention reads the state as it is, or what an entrance puts in its place
-    mlp_norm: Tensor
+    mlp_norm: Tensor | None
     q_norm: Tensor | None
     k_norm: Tensor | None
     window: int  # keys that a row sees; 0: all
+    attn_post: Tensor | None = None  # of what attention adds
+    mlp_post: Tensor | None = None
+    turns: int = 0  # which of the rotary tables; -1: positions turn nothing
 
 
 class Stack:
@@ -79,7 +96,9 @@ class Stack:
         self.kind = kind or native.od_best_kernels().decode()
         described = CShape(
             shape.hidden, shape.heads, shape.kv_heads, shape.head_dim, shape.inner, shape.vocab, shape.rotary,
-            shape.eps, shape.scale,
+            shape.eps, shape.scale, shape.added, shape.logit_scale, shape.score_cap, shape.logit_cap, shape.growth,
+            shape.first_len, ACTIVATIONS.index(shape.activation), shape.gated, _NORMS.index(shape.norm),
+            shape.norms_whole, shape.parallel,
         )  # fmt: skip
         self.handle = check(native.od_model_new(ctypes.byref(described), num_layers, threads, kind.encode()))
 
@@ -89,18 +108,16 @@ class Stack:
 
     def set_layer(self, index: int, parts: LayerParts) -> None:
         linears = (CLinear * 4)(*(w.describe() for w in (parts.qkv, parts.out, parts.up, parts.down)))
-        check(
-            self._native.od_model_set_layer(
-                self.handle,
-                index,
-                linears,
-                pointer(parts.attn_norm),
-                pointer(parts.mlp_norm),
-                pointer(parts.q_norm),
-                pointer(parts.k_norm),
-                parts.window,
+        norms = CNorms(
+            *map(
+                pointer,
+                (parts.attn_norm, parts.mlp_norm, parts.attn_post, parts.mlp_post, parts.q_norm, parts.k_norm),
             )
         )
+        made = self._native.od_model_set_layer(
+            self.handle, index, linears, ctypes.byref(norms), parts.window, parts.turns
+        )
+        check(made)
 
     def set_head(self, head: Weight, final_norm: Tensor | None) -> None:
         """`final_norm`: None for a head that is never asked to norm."""
@@ -152,11 +169,11 @@ class Stack:
     ) -> None:
         """The given layers, but for what `skip` leaves out, over hidden [N, D] float32 at `positions`, in place.
 
-        cos and sin [T, rotary] are of all positions that may come. Where to put what layer i leaves: `taps[i]` [N, D]
+        cos and sin [T, rotary] or [kinds, T, 1, rotary] are of all positions that may come. Where to put what layer i leaves: `taps[i]` [N, D]
         the state after it, `middles[i]` the state after its attention, `queries[i]` [N, H, d] its queries, turned.
         """
         passed = CPass(
-            hidden.data_ptr(), ints(positions), cos.data_ptr(), sin.data_ptr(), len(positions),
+            hidden.data_ptr(), ints(positions), cos.data_ptr(), sin.data_ptr(), table_size(cos), len(positions),
             describe(spans), len(spans), ints(layers), len(layers),
             *(_places(kept, layers) for kept in (taps, middles, queries)),
             skip.flags(layers) if skip else None,
@@ -185,6 +202,11 @@ def describe(spans: Seq[Span]) -> "ctypes.Array[CSpan]":
         if span.paths is not None:
             to.ends, to.path = _flatten(span.paths)
     return described
+
+
+def table_size(tables: Tensor) -> int:
+    """Numbers from one rotary table to the next."""
+    return tables.stride(0) if tables.dim() == 4 else 0
 
 
 def _places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes.c_void_p] | None":

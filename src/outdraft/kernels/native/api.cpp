@@ -47,26 +47,30 @@ OD_API Model* od_model_new(const Shape* shape, int num_layers, int threads, cons
 
 OD_API void od_model_free(Model* model) { delete model; }
 
-// The parts are qkv, out, up (gate | up) and down; q_norm and k_norm may be null. Without an attn_norm attention reads the
-// state as it is, or two side by side, which are given beside (Pass). Returns null on failure.
-OD_API Model* od_model_set_layer(Model* model, int index, const od_linear* parts, const float* attn_norm, const float* mlp_norm,
-                          const float* q_norm, const float* k_norm, int window) {
+// The parts are qkv, out, up (gate | up) and down. Without an attn norm attention reads the state as it is, or two side by
+// side, which are given beside (Pass). Returns null on failure.
+OD_API Model* od_model_set_layer(Model* model, int index, const od_linear* parts, const od_norms* norms, int window,
+                                 int turns) {
     return alone(model, [&] {
         LayerWeights& layer = model->layers.at(index);
         const Shape& shape = model->shape;
         Sizes sizes = layer_sizes(shape);
-        if (!attn_norm && parts[0].num_in == 2 * shape.hidden) sizes[0].num_in = 2 * shape.hidden;
+        if (!norms->attn && parts[0].num_in == 2 * shape.hidden) sizes[0].num_in = 2 * shape.hidden;
         each_matrix(layer, [&](Matrix& m, int i) { m = pack(parts[i], sizes[i]); });
-        layer.attn_norm = copy(attn_norm, shape.hidden), layer.mlp_norm = copy(mlp_norm, shape.hidden);
-        layer.q_norm = copy(q_norm, shape.head_dim), layer.k_norm = copy(k_norm, shape.head_dim);
-        layer.window = window;
+        if (shape.parallel && !norms->mlp) throw std::runtime_error("parallel halves need a norm before the feed-forward");
+        const int width = shape.norm_size(shape.hidden);
+        layer.attn_norm = copy(norms->attn, width), layer.mlp_norm = copy(norms->mlp, width);
+        layer.attn_post = copy(norms->attn_post, width), layer.mlp_post = copy(norms->mlp_post, width);
+        layer.q_norm = copy(norms->q, shape.head_norm_size(shape.heads));
+        layer.k_norm = copy(norms->k, shape.head_norm_size(shape.kv_heads));
+        layer.window = window, layer.turns = turns;
     });
 }
 
 OD_API Model* od_model_set_head(Model* model, const od_linear* head, const float* final_norm) {
     return alone(model, [&] {
         model->head.qkv = pack(*head, head_sizes(model->shape)[0]);
-        model->head.attn_norm = copy(final_norm, model->shape.hidden);
+        model->head.attn_norm = copy(final_norm, model->shape.norm_size(model->shape.hidden));
     });
 }
 

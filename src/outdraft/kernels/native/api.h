@@ -18,6 +18,10 @@ extern "C" struct od_linear {  // what a matrix is made from
     const float* bias;                 // [N] or null
 };
 
+extern "C" struct od_norms {  // of a layer (LayerWeights); what is null is not there
+    const float *attn, *mlp, *attn_post, *mlp_post, *q, *k;
+};
+
 extern "C" struct od_entrance {  // Entrance of guesser.h; what is null is not there
     od_linear fusion, join;      // no weight: none
     const float *tap_norms, *token_norm, *feature_norm;

@@ -27,14 +27,14 @@ Guesser* alone(Guesser* guesser, Work work) {
 extern "C" {
 
 // The models and the embedding must outlive it; `norm` may be null: then the head's own, or with `bare_head` none.
-OD_API Guesser* od_guesser_new(Model* body, Model* head, int num_layers, const std::uint16_t* embedding, const float* norm, float eps,
-                               int bare_head) {
+OD_API Guesser* od_guesser_new(Model* body, Model* head, int num_layers, const std::uint16_t* embedding, float embedding_scale,
+                               const float* norm, float eps, int bare_head) {
     return guarded([&] {
         if (num_layers < 0 || num_layers > int(body->layers.size()) || body->shape.hidden != head->shape.hidden)
             throw std::runtime_error("body and head do not fit: layers that are not there, or another width");
         auto guesser = std::make_unique<Guesser>();
         guesser->body = body, guesser->head = head, guesser->num_layers = num_layers;
-        guesser->embedding = embedding, guesser->eps = eps;
+        guesser->embedding = embedding, guesser->embedding_scale = embedding_scale, guesser->eps = eps;
         guesser->norm = copy(norm, body->shape.hidden), guesser->bare_head = bare_head != 0;
         guesser->num_ids = head->shape.vocab;
         return guesser.release();

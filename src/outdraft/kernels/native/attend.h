@@ -17,7 +17,7 @@ static inline void lay_out(Scratch& scratch, const View<T>& view, int from, int 
 
 // At most kQueries queries, over keys that are transposed.
 template <class T>
-static inline void attend(Scratch& scratch, const View<T>& view, const Query* queries, int count, float scale) {
+static inline void attend(Scratch& scratch, const View<T>& view, const Query* queries, int count, float scale, float cap) {
     const int d = view.head_dim;
     int first = queries[0].first, len = queries[0].len;
     for (int j = 0; j < count; j++) {
@@ -31,7 +31,11 @@ static inline void attend(Scratch& scratch, const View<T>& view, const Query* qu
     score_blocks(scratch, count, begin, end, d);
     f32x16* scores = scratch.scores.get();
     float inverse[kQueries];
-    for (int j = 0; j < count; j++) inverse[j] = soften<T>(scratch, queries[j], scores + j * stride / 16, begin, end);
+    for (int j = 0; j < count; j++) {
+        f32x16* own = scores + j * stride / 16;
+        inverse[j] = cap > 0 ? soften<T, true>(scratch, queries[j], own, begin, end, cap)
+                             : soften<T, false>(scratch, queries[j], own, begin, end, 0);
+    }
     gather(scratch, view, queries, count, inverse, begin, end, first, len);
 }
 

@@ -9,6 +9,7 @@
 #pragma once
 #include <vector>
 
+#include "rows.h"
 #include "view.h"
 
 namespace OD_ISA {
@@ -95,9 +96,9 @@ static inline void transpose(Scratch& scratch, const View<T>& view, int from, in
         }
 }
 
-// Scores to weights, in place; returns 1 / their sum.
-template <class T>
-static inline float soften(const Scratch& scratch, const Query& query, f32x16* scores, int begin, int end) {
+// Scores to weights, in place; returns 1 / their sum. cap: bounds the scores softly, where they are `Capped`.
+template <class T, bool Capped>
+static inline float soften(const Scratch& scratch, const Query& query, f32x16* scores, int begin, int end, float cap) {
     const i32x16 lane = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
     const f32x16 lowest = set1(-1e30f);
     f32x16 top = lowest, total = {};
@@ -105,6 +106,7 @@ static inline float soften(const Scratch& scratch, const Query& query, f32x16* s
         const i32x16 place = lane + block * 16;
         f32x16 score = scores[block - begin];
         if constexpr (View<T>::scaled) score *= scratch.key_scale[block];
+        if constexpr (Capped) score = soft_cap(score, cap);
         score = ((place >= query.first) & (place < query.len)) ? score : lowest;
         top = max(top, score);
         scores[block - begin] = score;

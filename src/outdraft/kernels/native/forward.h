@@ -49,7 +49,7 @@ public:
             const int skipped = pass_.skipped ? pass_.skipped[i] : 0;
             if (!(skipped & 1)) attention(layer, index, i ? nullptr : pass_.beside, pass_.queries ? pass_.queries[i] : nullptr);
             if (pass_.middles) keep_hidden(pass_.middles[i]);
-            if (!(skipped & 2)) feed_forward(layer);
+            if (!(skipped & 2)) feed_forward(layer, !(skipped & 1));
             if (pass_.taps) keep_hidden(pass_.taps[i]);
         }
     }
@@ -66,16 +66,21 @@ private:
     }
     // Rows are handed from member to member here: the same rows are always the same member's, so that no barrier is
     // needed between two steps that go row by row.
-    void add_to_hidden(const float* change) {
+    void add_to_hidden(float* changes, const float* post) {
         each_row([&](int r) {
-            float* h = pass_.hidden + offset(r);
-            for (int i = 0; i < shape_.hidden; i += 16) store(h + i, load(h + i) + load(change + offset(r) + i));
+            float *h = pass_.hidden + offset(r), *change = changes + offset(r);
+            if (post) norm_row(shape_, change, post, change, shape_.hidden);
+            if (shape_.added == 1)
+                for (int i = 0; i < shape_.hidden; i += 16) store(h + i, load(h + i) + load(change + i));
+            else
+                for (int i = 0; i < shape_.hidden; i += 16) store(h + i, load(h + i) + load(change + i) * shape_.added);
         });
     }
-    void norm_into(const float* weight, const Matrix& m) {
+    void norm_into(const float* weight, const Matrix& m) {  // without a norm: the states as they are
+        if (!weight) return take_in(pass_.hidden, m);
         each_row([&](int r) {
             float* line = space_.normed_row(r);
-            rms_norm(pass_.hidden + offset(r), weight, line, shape_.hidden, shape_.eps);
+            norm_row(shape_, pass_.hidden + offset(r), weight, line, shape_.hidden);
             prepare(m, line, operand_, r);
         });
     }
@@ -84,11 +89,24 @@ private:
     }
 
     void attention(const LayerWeights& layer, int index, const float* beside, float* queries) {
-        if (beside || !layer.attn_norm) take_in(beside ? beside : pass_.hidden, layer.qkv);
+        if (beside) take_in(beside, layer.qkv);
         else norm_into(layer.attn_norm.get(), layer.qkv);
+        if (shape_.parallel)  // the feed-forward finds it there
+            each_row([&](int r) {
+                norm_row(shape_, pass_.hidden + offset(r), layer.mlp_norm.get(), space_.normed_row(r), shape_.hidden);
+            });
         barrier_.wait();
         product(layer.qkv, operand_, pass_.rows, space_.qkv.get(), qkv_size_, share_);
         barrier_.wait();
+        if (shape_.norms_whole && layer.q_norm) {
+            const int queries_size = shape_.heads * shape_.head_dim;
+            each_row([&](int r) {
+                float *q = space_.qkv.get() + std::size_t(r) * qkv_size_, *k = q + queries_size;
+                rms_norm(q, layer.q_norm.get(), q, queries_size, shape_.eps);
+                rms_norm(k, layer.k_norm.get(), k, shape_.kv_heads * shape_.head_dim, shape_.eps);
+            });
+            barrier_.wait();
+        }
         place_rows(layer, index);
         barrier_.wait();
         attend_spans(layer, index);
@@ -102,23 +120,25 @@ private:
         barrier_.wait();
         product(layer.out, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
-        add_to_hidden(space_.narrow.get());
+        add_to_hidden(space_.narrow.get(), layer.attn_post.get());
     }
 
-    void feed_forward(const LayerWeights& layer) {
-        norm_into(layer.mlp_norm.get(), layer.up);
+    void feed_forward(const LayerWeights& layer, bool attended) {
+        if (shape_.parallel && attended) take_in(space_.normed_row(0), layer.up);
+        else norm_into(layer.mlp_norm.get(), layer.up);
         barrier_.wait();
-        product(layer.up, operand_, pass_.rows, space_.wide.get(), 2 * shape_.inner, share_);
+        const int wide = layer.up.num_out;
+        product(layer.up, operand_, pass_.rows, space_.wide.get(), wide, share_);
         barrier_.wait();
         each_row([&](int r) {
-            float* gate = space_.wide.get() + std::size_t(r) * 2 * shape_.inner;
-            silu_gate(gate, shape_.inner);
+            float* gate = space_.wide.get() + std::size_t(r) * wide;
+            activate(shape_, gate);
             prepare(layer.down, gate, operand_, r);
         });
         barrier_.wait();
         product(layer.down, operand_, pass_.rows, space_.narrow.get(), shape_.hidden, share_);
         barrier_.wait();
-        add_to_hidden(space_.narrow.get());
+        add_to_hidden(space_.narrow.get(), layer.mlp_post.get());
     }
 
     // Norm and turn queries and keys; keys and values go to their slots. The members share rows and heads.
@@ -133,9 +153,13 @@ private:
         const int d = shape_.head_dim, slot = int(span.first) + r;
         const std::size_t row = std::size_t(span.start + r);
         float* line = space_.qkv.get() + row * qkv_size_;
-        for (int g = 0; g < group_; g++) place(line + (head * group_ + g) * d, layer.q_norm.get(), row);
+        for (int g = 0; g < group_; g++) {
+            float* query = line + (head * group_ + g) * d;
+            place(query, layer, layer.q_norm.get(), row);
+            if (shape_.growth != 0) grow(query, pass_.positions[row]);
+        }
         float* key = line + (shape_.heads + head) * d;
-        place(key, layer.k_norm.get(), row);
+        place(key, layer, layer.k_norm.get(), row);
         const float* value = key + shape_.kv_heads * d;
         if (span.memory.key_scales) View<std::int8_t>(span.memory, index, head, d).write(slot, key, value);
         else View<bf16>(span.memory, index, head, d).write(slot, key, value);
@@ -200,15 +224,20 @@ private:
             queries[count++] = Query{space_.qkv.get() + row * qkv_size_ + at * d,
                                      space_.mixed.get() + (row * shape_.heads + at) * d,
                                      window_start(len, layer.window), len};
-            if (count == kQueries) attend(scratch, view, queries, count, shape_.scale), count = 0;
+            if (count == kQueries) attend(scratch, view, queries, count, shape_.scale, shape_.score_cap), count = 0;
         }
-        if (count) attend(scratch, view, queries, count, shape_.scale);
+        if (count) attend(scratch, view, queries, count, shape_.scale, shape_.score_cap);
     }
 
-    void place(float* x, const float* norm, std::size_t row) {
-        if (norm) rms_norm(x, norm, x, shape_.head_dim, shape_.eps);
-        const std::size_t at = std::size_t(pass_.positions[row]) * shape_.rotary;
+    void place(float* x, const LayerWeights& layer, const float* norm, std::size_t row) {
+        if (norm && !shape_.norms_whole) rms_norm(x, norm, x, shape_.head_dim, shape_.eps);
+        if (layer.turns < 0) return;
+        const std::size_t at = std::size_t(layer.turns) * pass_.table + std::size_t(pass_.positions[row]) * shape_.rotary;
         if (shape_.rotary) rotate(x, pass_.cos + at, pass_.sin + at, shape_.rotary);
+    }
+    void grow(float* query, int position) const {
+        const float by = 1 + shape_.growth * std::log1p(float(position / shape_.first_len));
+        for (int i = 0; i < shape_.head_dim; i += 16) store(query + i, load(query + i) * by);
     }
     static int window_start(int len, int window) { return window && len > window ? len - window : 0; }
 
@@ -227,6 +256,16 @@ static void run(Model& model, const Pass& pass) {
     model.team->run([&](int id) { Worker(model, pass, id).run(); });
 }
 
+// Up to sixteen logits, in place.
+static inline void bound_logits(const Shape& shape, float* x, int count) {
+    alignas(64) float lanes[16] = {};
+    std::memcpy(lanes, x, sizeof(float) * count);
+    f32x16 v = load(lanes) * shape.logit_scale;
+    if (shape.logit_cap > 0) v = soft_cap(v, shape.logit_cap);
+    store(lanes, v);
+    std::memcpy(x, lanes, sizeof(float) * count);
+}
+
 static void logits(Model& model, const float* hidden, int rows, bool norm, float* out) {
     const Shape& shape = model.shape;
     Workspace& space = *model.space;
@@ -235,12 +274,18 @@ static void logits(Model& model, const float* hidden, int rows, bool norm, float
     model.team->run([&](int id) {
         for (int r = id; r < rows; r += model.team->size()) {
             const float* line = hidden + std::size_t(r) * shape.hidden;
-            if (norm) rms_norm(line, model.head.attn_norm.get(), space.normed_row(r), shape.hidden, shape.eps);
+            if (norm) norm_row(shape, line, model.head.attn_norm.get(), space.normed_row(r), shape.hidden);
             prepare(model.head.qkv, norm ? space.normed_row(r) : line, operand, r);
         }
         model.team->barrier().wait();
         Share share(*model.team, id);
         product(model.head.qkv, operand, rows, out, shape.vocab, share);
+        if (shape.logit_scale == 1 && shape.logit_cap == 0) return;
+        model.team->barrier().wait();
+        const int blocks = (shape.vocab + 15) / 16;
+        for (int r = 0; r < rows; r++)
+            for (int b = blocks * id / model.team->size(); b < blocks * (id + 1) / model.team->size(); b++)
+                bound_logits(shape, out + std::size_t(r) * shape.vocab + 16 * b, std::min(16, shape.vocab - 16 * b));
     });
 }
 

@@ -79,7 +79,7 @@ static inline const float* enter(Guesser& g, const Feed& feed) {
     const int size = g.body->shape.hidden;
     for (int r = 0; r < feed.rows; r++) {
         const bf16* from = g.embedding + std::size_t(feed.tokens[r] < 0 ? 0 : feed.tokens[r]) * size;
-        for (int i = 0; i < size; i += 16) store(line(space.hidden, r, size) + i, widen(from + i));
+        for (int i = 0; i < size; i += 16) store(line(space.hidden, r, size) + i, widen(from + i) * g.embedding_scale);
     }
     if (!g.entrance) return nullptr;
     const Entrance& in = *g.entrance;
@@ -108,7 +108,7 @@ static inline const float* enter(Guesser& g, const Feed& feed) {
 // hidden [rows, hidden] = the states after the layers.
 static inline void advance(Guesser& g, const Feed& feed) {
     const float* beside = enter(g, feed);
-    run(*g.body, Pass{g.space.hidden.get(), feed.positions, feed.cos, feed.sin, feed.rows, feed.spans, feed.num_spans,
+    run(*g.body, Pass{g.space.hidden.get(), feed.positions, feed.cos, feed.sin, feed.table, feed.rows, feed.spans, feed.num_spans,
                       g.space.layers.get(), g.num_layers, nullptr, nullptr, nullptr, feed.skipped, beside});
 }
 

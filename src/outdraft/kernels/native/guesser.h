@@ -45,7 +45,8 @@ struct Guesser {
     Model *body, *head;  // whose layers; whose head
     int num_layers = 0;
     const std::uint16_t* embedding = nullptr;  // [vocab, hidden] bf16
-    float eps = 0;                             // of the norms here
+    float embedding_scale = 1;
+    float eps = 0;                             // of the norms here, which are all by root mean square
     std::unique_ptr<Entrance> entrance;
     std::unique_ptr<Residual> exit;
     Buffer<float> norm;         // before the head; null: the head's own, or
@@ -60,7 +61,8 @@ struct Feed {
     int rows, num_spans;
     const std::int32_t *tokens, *positions;  // [rows]
     Span* spans;
-    const float *cos, *sin;    // [positions, rotary]
+    const float *cos, *sin;    // as in Pass
+    std::int64_t table;
     const float* features;     // [rows, hidden], with an entrance only; null: from the taps
     const float* const* taps;  // [rows, hidden] each
     const std::int32_t* wanted;  // which rows' states and logits are

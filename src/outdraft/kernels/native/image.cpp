@@ -9,13 +9,13 @@ namespace outdraft {
 namespace {
 
 constexpr std::size_t kLine = 64;
-constexpr std::int32_t kMark = 0x0d1a7e01;  // the last byte counts formats
+constexpr std::int32_t kMark = 0x0d1a7e02;  // the last byte counts formats
 
 struct MatrixHeader {
     std::int32_t kind, num_out, num_in, step, biased;
 };
 struct Header {
-    std::int32_t mark, window, normed[4];
+    std::int32_t mark, window, turns, normed[6];
     MatrixHeader matrices[4];
 };
 
@@ -23,8 +23,10 @@ std::size_t lines(std::size_t bytes) { return (bytes + kLine - 1) / kLine * kLin
 
 template <class Layer, class Work>
 void each_norm(Layer& layer, const Shape& shape, Work work) {
-    work(layer.attn_norm, 0, shape.hidden), work(layer.mlp_norm, 1, shape.hidden);
-    work(layer.q_norm, 2, shape.head_dim), work(layer.k_norm, 3, shape.head_dim);
+    const int width = shape.norm_size(shape.hidden);
+    work(layer.attn_norm, 0, width), work(layer.mlp_norm, 1, width);
+    work(layer.attn_post, 2, width), work(layer.mlp_post, 3, width);
+    work(layer.q_norm, 4, shape.head_norm_size(shape.heads)), work(layer.k_norm, 5, shape.head_norm_size(shape.kv_heads));
 }
 
 // Calls work(buffer, entries) for everything that the layer holds.
@@ -47,7 +49,7 @@ std::size_t image_bytes(const LayerWeights& layer, const Shape& shape) {
 void write_image(const LayerWeights& layer, const Shape& shape, std::uint8_t* to) {
     std::memset(to, 0, image_bytes(layer, shape));
     Header header{};
-    header.mark = kMark, header.window = layer.window;
+    header.mark = kMark, header.window = layer.window, header.turns = layer.turns;
     each_matrix(layer, [&](const Matrix& m, int i) {
         header.matrices[i] = MatrixHeader{std::int32_t(m.kind), m.num_out, m.num_in, m.step, m.bias != nullptr};
     });
@@ -68,7 +70,8 @@ LayerWeights lend_image(std::uint8_t* from, std::size_t bytes, const Shape& shap
     std::size_t at = lines(sizeof header);
     require(bytes >= at && reinterpret_cast<std::uintptr_t>(from) % kLine == 0);
     std::memcpy(&header, from, sizeof header);
-    require(header.mark == kMark && header.window >= 0 && header.normed[0] && (is_head || header.normed[1]));
+    require(header.mark == kMark && header.window >= 0 && header.turns >= -1);
+    require((header.normed[0] && (is_head || header.normed[1])) || (header.normed[2] && header.normed[3]));
     const auto take = [&](auto& buffer, std::size_t count) {
         using Held = std::remove_reference_t<decltype(buffer)>;
         const std::size_t size = lines(count * sizeof(buffer[0]));
@@ -77,7 +80,7 @@ LayerWeights lend_image(std::uint8_t* from, std::size_t bytes, const Shape& shap
         at += size;
     };
     LayerWeights layer;
-    layer.window = header.window;
+    layer.window = header.window, layer.turns = header.turns;
     const Sizes sizes = is_head ? head_sizes(shape) : layer_sizes(shape);
     each_matrix(layer, [&](Matrix& m, int i) {
         const MatrixHeader& told = header.matrices[i];

@@ -12,15 +12,32 @@
 
 namespace outdraft {
 
+enum class Norm : int { rms, layer };             // a layer norm's weight is followed by its bias
+enum class Activation : int { silu, gelu_tanh };  // Shazeer 2020; Hendrycks and Gimpel 2016, its tanh form
+
 struct Shape {
     int hidden, heads, kv_heads, head_dim, inner, vocab, rotary;  // rotary: turned channels of a head
     float eps, scale;
+    // What families add to Llama's arithmetic, with the values that change nothing.
+    float added = 1, logit_scale = 1;    // what attention and feed-forward add is multiplied by; what logits are
+    float score_cap = 0, logit_cap = 0;  // x becomes cap * tanh(x / cap); 0: it stays
+    float growth = 0;                    // queries are multiplied by 1 + growth * ln(1 + position / first_len)
+    int first_len = 1;                   // (of whole numbers)
+    Activation activation = Activation::silu;
+    int gated = 1;
+    Norm norm = Norm::rms;
+    int norms_whole = 0;  // queries and keys are normed over all heads at once
+    int parallel = 0;     // the feed-forward reads what attention reads
+    int head_norm_size(int count) const { return norms_whole ? count * head_dim : head_dim; }
+    int norm_size(int width) const { return norm == Norm::layer ? 2 * width : width; }
 };
 
 struct LayerWeights {  // the head is a layer with one matrix, qkv, and one norm, attn_norm
     Matrix qkv, out, up, down;
-    Buffer<float> attn_norm, mlp_norm, q_norm, k_norm;  // all but mlp_norm may be null; attn_norm: the state as it is
-    int window = 0;                                      // keys that a row sees; 0: all
+    // Any may be null: without one of the first two, attention or feed-forward reads the state as it is.
+    Buffer<float> attn_norm, mlp_norm, attn_post, mlp_post, q_norm, k_norm;  // post: of what is added
+    int window = 0;  // keys that a row sees; 0: all
+    int turns = 0;   // which of the pass's rotary tables; -1: positions turn nothing
 };
 
 template <class Layer, class Work>
@@ -35,7 +52,8 @@ using Sizes = std::array<Size, 4>;  // of a layer's matrices, as `each_matrix` c
 
 inline Sizes layer_sizes(const Shape& s) {
     const int width = s.heads * s.head_dim;
-    return {{{width + 2 * s.kv_heads * s.head_dim, s.hidden}, {s.hidden, width}, {2 * s.inner, s.hidden}, {s.hidden, s.inner}}};
+    const int up = s.gated ? 2 * s.inner : s.inner;
+    return {{{width + 2 * s.kv_heads * s.head_dim, s.hidden}, {s.hidden, width}, {up, s.hidden}, {s.hidden, s.inner}}};
 }
 inline Sizes head_sizes(const Shape& s) { return {{{s.vocab, s.hidden}}}; }
 
@@ -62,7 +80,8 @@ struct Span {
 struct Pass {
     float* hidden;  // [rows, hidden], in and out
     const std::int32_t* positions;  // [rows]
-    const float *cos, *sin;         // [positions, rotary]
+    const float *cos, *sin;         // [tables][positions, rotary]
+    std::int64_t table;             // numbers from one table to the next
     int rows;
     const Span* spans;
     int num_spans;

@@ -1,7 +1,8 @@
-// What happens to one row by itself: norms, rotary positions, the gated activation, the best token.
+// What happens to one row by itself: norms, rotary positions, the activation, soft caps, the best token.
 #pragma once
 #include <cmath>
 
+#include "model.h"
 #include "simd.h"
 
 namespace OD_ISA {
@@ -14,6 +15,24 @@ static inline void rms_norm(const float* x, const float* weight, float* out, int
     for (int i = 0; i < size; i += 16) store(out + i, load(x + i) * scale * load(weight + i));
 }
 
+// out = (x - mean) / deviation * weight + bias, D a multiple of 16; weight [D] | bias [D]. Ba et al. 2016.
+static inline void layer_norm(const float* x, const float* weight, float* out, int size, float eps) {
+    f32x16 total = {}, squares = {};
+    for (int i = 0; i < size; i += 16) total += load(x + i);
+    const float mean = sum(total) / size;
+    for (int i = 0; i < size; i += 16) {
+        const f32x16 off = load(x + i) - mean;
+        squares = fma(off, off, squares);
+    }
+    const float scale = 1.0f / std::sqrt(sum(squares) / size + eps);
+    for (int i = 0; i < size; i += 16) store(out + i, (load(x + i) - mean) * scale * load(weight + i) + load(weight + size + i));
+}
+
+static inline void norm_row(const outdraft::Shape& shape, const float* x, const float* weight, float* out, int size) {
+    if (shape.norm == outdraft::Norm::layer) layer_norm(x, weight, out, size, shape.eps);
+    else rms_norm(x, weight, out, size, shape.eps);
+}
+
 // Turn the first `dim` channels of a head in place; cos and sin [dim] are the row's, the sign is in sin.
 static inline void rotate(float* x, const float* cos, const float* sin, int dim) {
     const int half = dim / 2;
@@ -24,13 +43,31 @@ static inline void rotate(float* x, const float* cos, const float* sin, int dim)
     }
 }
 
-// gate [size] | value [size] -> silu(gate) * value, in place of the gate. Shazeer 2020.
-static inline void silu_gate(float* gate, int size) {
+static inline f32x16 silu(f32x16 x) { return x / (1.0f + exp(min(-x, set1(87.0f)))); }
+// x (1 + tanh(u)) / 2 = x / (1 + e^-2u), u = sqrt(2 / pi) (x + 0.044715 x^3).
+static inline f32x16 gelu_tanh(f32x16 x) {
+    const f32x16 twice = x * fma(x * x, set1(0.0713548162726f), set1(1.59576912160573f));
+    return x / (1.0f + exp(min(-twice, set1(87.0f))));
+}
+
+// gate [size] | value [size] -> f(gate) * value, in place of the gate; not gated: [size] -> f, in place.
+template <class F>
+static inline void activate_by(float* gate, int size, bool gated, F f) {
     const float* value = gate + size;
-    for (int i = 0; i < size; i += 16) {
-        const f32x16 g = load(gate + i);
-        store(gate + i, g / (1.0f + exp(-g)) * load(value + i));
-    }
+    if (gated)
+        for (int i = 0; i < size; i += 16) store(gate + i, f(load(gate + i)) * load(value + i));
+    else
+        for (int i = 0; i < size; i += 16) store(gate + i, f(load(gate + i)));
+}
+static inline void activate(const outdraft::Shape& shape, float* gate) {
+    if (shape.activation == outdraft::Activation::silu) activate_by(gate, shape.inner, shape.gated, silu);
+    else activate_by(gate, shape.inner, shape.gated, gelu_tanh);
+}
+
+// cap * tanh(x / cap). Gemma 2, 2024.
+static inline f32x16 soft_cap(f32x16 x, float cap) {
+    const f32x16 power = exp(min(x * (2.0f / cap), set1(87.0f)));
+    return cap - 2.0f * cap / (power + 1.0f);
 }
 
 // The first of the largest; -1 if there is a NaN or nothing but negative infinity.

@@ -97,6 +97,7 @@ __attribute__((always_inline)) static inline f32x16 fma(f32x16 a, f32x16 b, f32x
 #endif
 }
 static inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
+static inline f32x16 min(f32x16 a, f32x16 b) { return a < b ? a : b; }
 // One value from sixteen, halves onto halves: a fixed order.
 template <class Wide, class Join>
 static inline auto fold(Wide v, Join join) {

@@ -124,7 +124,9 @@ def draft_with(
     """
     assert isinstance(net, nn.Module)
     target = port.layers.native
-    if target is not None and not can_pack(net.shape, target.dtype, target.device):
+    if target is not None and not (
+        can_pack(net.shape, target.dtype, target.device) and target.config.norm != "layer"  # its own norm may be read
+    ):
         target = None
     grid = grid_of(options.quantization, auto="none" if target is None else "int4")
     if grid is not None:

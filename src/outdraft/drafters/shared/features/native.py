@@ -14,7 +14,7 @@ from outdraft.drafters.shared.networks.rounding import rounded
 from outdraft.kernels.decoder.guesser import Guesser
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.models.guess import NativeGuesser
-from outdraft.models.native import NativeDecoder, norm_of, shape_of, weight_of
+from outdraft.models.native import NativeDecoder, embedding_scale, norm_of, shape_of, weight_of
 from outdraft.nn.linear import Linear, LinearMap
 from outdraft.nn.quant.config import QuantConfig
 
@@ -30,9 +30,10 @@ def pack_network(net: FeatureNet, target: NativeDecoder, grid: QuantConfig | Non
     if head is None and grid is not None:
         head = _rounded_head(target, grid)
     vocab = config.vocab_size if head is None else head.shape[0]
-    body = Stack(
-        replace(shape_of(config), vocab=vocab), len(parts.layers), threads=target.stack.threads, kind=target.kernels
-    )
+    shape = replace(shape_of(config), vocab=vocab)
+    if parts.head is None:  # the target's, or a copy of it
+        shape = replace(shape, logit_scale=target.config.logit_scale, logit_cap=target.config.logit_cap or 0.0)
+    body = Stack(shape, len(parts.layers), threads=target.stack.threads, kind=target.kernels)
     for i, layer in enumerate(parts.layers):
         body.set_layer(i, layer)
     if head is not None:
@@ -42,6 +43,7 @@ def pack_network(net: FeatureNet, target: NativeDecoder, grid: QuantConfig | Non
         target.stack if head is None else body,
         target.embedding if parts.embedding is None else parts.embedding.detach(),
         num_layers=len(parts.layers),
+        embedding_scale=embedding_scale(target.config) if parts.embedding is None else 1.0,
         norm=None if parts.norm is None else norm_of(parts.norm),
         eps=config.norm_eps,
         bare_head=parts.norm is None,
