@@ -13,8 +13,8 @@ from outdraft.weights.units import Block
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 IDS = torch.arange(9)
-# Of the header, in words: mark, window, four norms, then kind, outputs, inputs, step, bias of each matrix.
-MARK, WINDOW, NORM, KIND, OUTPUTS, INPUTS, STEP, UP = 0, 1, 2, 6, 7, 8, 9, 6 + 2 * 5
+# Of the header, in words: mark, window, turns, six norms, then kind, outputs, inputs, step, bias of each matrix.
+MARK, WINDOW, TURNS, NORM, KIND, OUTPUTS, INPUTS, STEP, UP = 0, 1, 2, 3, 9, 10, 11, 12, 9 + 2 * 5
 
 
 def image(stack: Stack, unit: int) -> tuple[Block, int]:
@@ -44,7 +44,7 @@ def test_what_was_written_computes_the_same_where_it_lies(shape):
 @pytest.mark.parametrize(
     ("word", "value"),
     [
-        (MARK, 7), (WINDOW, -1), (NORM, 0), (KIND, 4), (KIND, -1), (OUTPUTS, 1 << 30), (OUTPUTS, 0), (OUTPUTS, -64),
+        (MARK, 7), (WINDOW, -1), (TURNS, -2), (NORM, 0), (KIND, 4), (KIND, -1), (OUTPUTS, 1 << 30), (OUTPUTS, 0), (OUTPUTS, -64),
         (INPUTS, 96), (INPUTS, 1 << 30), (STEP, 0), (STEP, 31), (UP + 1, 64), (UP + 2, 32),
     ],
 )  # fmt: skip

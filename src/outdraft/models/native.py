@@ -28,7 +28,6 @@ from outdraft.nn.norm import LayerNorm
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import RopeTables
 
-
 _ACTIVATIONS = {
     "silu": "silu", "swish": "silu", "gelu_new": "gelu_tanh", "gelu_fast": "gelu_tanh",
     "gelu_pytorch_tanh": "gelu_tanh",
