@@ -29,8 +29,8 @@ FAMILIES = {
     "gemma2": {**SANDWICH, "windows": (7, None), "score_scale": 0.4, "score_cap": 2.0, "logit_cap": 3.0},
     "gemma3": {**SANDWICH, "windows": (7, None), "ropes": (NEAR, ROPE), "qk_norm": True},
     "phi3": {"rope": RopeConfig(
-        dim=16, kind="longrope", original_max_len=128, factor=2.0, short_factors=(1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7),
-        long_factors=(3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5),
+        dim=16, kind="longrope", original_max_len=16, factor=2.0, long_factors=(3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5),
+        short_factors=(1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7),
     )},
     "ministral3": {"rope": RopeConfig(dim=32, query_growth=0.4, original_max_len=8)},
     "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},

@@ -228,6 +228,6 @@ class Guesser:
         taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
         return CFeed(
             len(rows.tokens), len(spans), ints(rows.tokens), ints(rows.positions), describe(spans),
-            rows.cos.data_ptr(), rows.sin.data_ptr(), table_size(rows.cos), pointer(rows.features), taps if rows.taps else None,
-            skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
+            rows.cos.data_ptr(), rows.sin.data_ptr(), table_size(rows.cos), pointer(rows.features),
+            taps if rows.taps else None, skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
         )  # fmt: skip

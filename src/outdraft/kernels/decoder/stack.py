@@ -169,8 +169,9 @@ class Stack:
     ) -> None:
         """The given layers, but for what `skip` leaves out, over hidden [N, D] float32 at `positions`, in place.
 
-        cos and sin [T, rotary] or [kinds, T, 1, rotary] are of all positions that may come. Where to put what layer i leaves: `taps[i]` [N, D]
-        the state after it, `middles[i]` the state after its attention, `queries[i]` [N, H, d] its queries, turned.
+        cos and sin [T, rotary] or [kinds, T, 1, rotary] are of all positions that may come. Where to put what layer i
+        leaves: `taps[i]` [N, D] the state after it, `middles[i]` the state after its attention, `queries[i]` [N, H, d]
+        its queries, turned.
         """
         passed = CPass(
             hidden.data_ptr(), ints(positions), cos.data_ptr(), sin.data_ptr(), table_size(cos), len(positions),
