@@ -16,11 +16,12 @@ from torch import Tensor
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.config import ModelConfig
-from outdraft.models.gguf import ARCHITECTURES, reorder_rows, theirs_of
+from outdraft.models.gguf import reorder_rows, theirs_of
 from outdraft.models.load import find_architecture, read_json
 from outdraft.nn.rope import RopeConfig, frequencies
 from outdraft.weights.safetensors import TensorStore
 
+ARCHITECTURES = ("llama", "qwen2", "qwen3")  # what is written here; more are read
 _CONTROL, _NORMAL = 3, 1  # tokenizer.ggml.token_type
 
 
