@@ -297,7 +297,7 @@ def written(path, architecture, change):
 
 
 def test_models_that_are_not_read_from_gguf(tmp_path):
-    fails(written(tmp_path / "a.gguf", "gemma2", lambda writer: None), "gemma2", "qwen3", "safetensors")
+    fails(written(tmp_path / "a.gguf", "mamba", lambda writer: None), "mamba", "qwen3", "safetensors")
     fails(written(tmp_path / "b.gguf", "llama", lambda w: w.add_expert_count(8)), "llama.expert_count=8")
     fails(
         written(tmp_path / "c.gguf", "llama", lambda writer: None), "lacks the metadata", "llama.attention.head_count"

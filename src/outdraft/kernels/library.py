@@ -79,7 +79,8 @@ class CPass(Structure):
     _fields_ = (
         ("hidden", c_void_p), ("positions", POINTER(c_int32)), ("cos", c_void_p), ("sin", c_void_p),
         ("table", c_int64), ("rows", c_int), ("spans", POINTER(CSpan)), ("num_spans", c_int),
-        ("layers", POINTER(c_int32)), ("num_layers", c_int), ("taps", POINTER(c_void_p)), ("middles", POINTER(c_void_p)), ("queries", POINTER(c_void_p)),
+        ("layers", POINTER(c_int32)), ("num_layers", c_int), ("taps", POINTER(c_void_p)),
+        ("middles", POINTER(c_void_p)), ("queries", POINTER(c_void_p)),
         ("skipped", c_char_p), ("beside", c_void_p),
     )  # fmt: skip
 

@@ -82,11 +82,19 @@ def _gemma3(meta: GgufMeta, told: Keys) -> Keys:
     kinds = kinds_of(meta.flags("attention.sliding_window_pattern", meta.count("block_count"), 6))
     if not meta.has("attention.sliding_window"):
         kinds = [FULL] * len(kinds)
-    near = {"rope_type": "default", "rope_theta": meta.number("rope.freq_base_swa", 1e4)}
+    return _gemma(meta, 62) | _two_ropes(meta, told, 1e6, near=1e4) | {"layer_types": kinds}
+
+
+def _two_ropes(meta: GgufMeta, told: Keys, theta: float, *, near: float | None = None) -> Keys:
+    """Layers with a window turn plainly, by a theta of their own; what stretches positions is for the others.
+
+    near: their theta where the file has none; None: the others'.
+    """
+    theta = meta.number("rope.freq_base", theta)
+    plain = {"rope_type": "default", "rope_theta": meta.number("rope.freq_base_swa", theta if near is None else near)}
     scaling = told["rope_scaling"] if isinstance(told["rope_scaling"], dict) else {"rope_type": "default"}
-    everywhere = {**scaling, "rope_theta": meta.number("rope.freq_base", 1e6)}
-    ropes: Keys = {"rope_parameters": {FULL: everywhere, SLIDING: near}, "rope_theta": None, "rope_scaling": None}
-    return _gemma(meta, 62) | ropes | {"layer_types": kinds}
+    everywhere = {**scaling, "rope_theta": theta}
+    return {"rope_parameters": {FULL: everywhere, SLIDING: plain}, "rope_theta": None, "rope_scaling": None}
 
 
 def _phi3(meta: GgufMeta, told: Keys) -> Keys:
@@ -119,7 +127,7 @@ def _olmo(meta: GgufMeta, told: Keys) -> Keys:
     if not window:
         return {}
     kinds = kinds_of(meta.flags("attention.sliding_window_pattern", meta.count("block_count"), 4))
-    return {"model_type": "olmo3", "sliding_window": window, "layer_types": kinds}
+    return {"model_type": "olmo3", "sliding_window": window, "layer_types": kinds, **_two_ropes(meta, told, 10000.0)}
 
 
 def _glm4(meta: GgufMeta, told: Keys) -> Keys:
