@@ -28,6 +28,7 @@ HOST_READS = {
     "verify/shared/case.py": "on a GPU the one read of a greedy round: what was drafted, what is best, is it finite",
     "verify/greedy.py": "one best token a node, read together",
     "models/native.py": "the positions of a pass on a CPU, for the kernels",
+    "models/gguf_families.py": "rotary factors that a file keeps as tensors, once a load",
     "engine/runner.py": "the ids and positions of a pass on a CPU, for the kernels",
     "engine/graphed.py": "a pass's tokens and positions where they are on the host already",
     "nn/attention/rows.py": "a draft's own mask, on the host",
