@@ -27,7 +27,7 @@ SANDWICH = {"norm": "rms32", "post_norm": True, "activation": "gelu_pytorch_tanh
 BEHIND = {"pre_norm": False, "post_norm": True, "qk_norm": True}
 FAMILIES = {
     "gemma2": {**SANDWICH, "windows": (7, None), "score_scale": 0.4, "score_cap": 2.0, "logit_cap": 3.0},
-    "gemma3": {**SANDWICH, "windows": (7, None), "ropes": (NEAR, ROPE), "qk_norm": True},
+    "gemma3": {**SANDWICH, "windows": (7, None), "ropes": (NEAR, ROPE), "qk_norm": True, "score_scale": 0.4},
     "phi3": {"rope": RopeConfig(
         dim=16, kind="longrope", original_max_len=16, factor=2.0, long_factors=(3.0, 3.5, 4.0, 4.5, 5.0, 5.5, 6.0, 6.5),
         short_factors=(1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7),

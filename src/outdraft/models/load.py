@@ -4,6 +4,7 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,12 +15,13 @@ from torch import Tensor, nn
 from outdraft.core.checked import check_value
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.shown import shown
+from outdraft.kernels.library import wanted_kind
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.gguf import GgufModel
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
-from outdraft.models.native import NativeDecoder, can_pack
+from outdraft.models.native import NativeDecoder, can_pack, find_unknown
 from outdraft.models.network import Network
 from outdraft.models.quantize import round_decoder
 from outdraft.models.wrapper import all_ends, is_wrapper, text_part, text_tensors
@@ -29,6 +31,7 @@ from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
+_log = logging.getLogger(__name__)
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
@@ -69,6 +72,13 @@ def load_network(
         decoder = round_decoder(decoder, quant)
     if can_pack(decoder.config, decoder.dtype, decoder.device):
         return NativeDecoder(decoder, release=True)
+    unknown = find_unknown(decoder.config)
+    if unknown is not None and decoder.dtype == torch.bfloat16 and decoder.device.type == "cpu" and wanted_kind():
+        _log.warning(
+            "%s runs through PyTorch, more slowly: the native kernels do not know %s",
+            decoder.config.architecture,
+            unknown,
+        )
     decoder.set_exact(exact)
     return decoder
 
