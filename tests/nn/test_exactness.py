@@ -48,7 +48,11 @@ def filled(model, prompts):
     return cache
 
 
-@pytest.fixture(scope="module", params=[(a, d) for a in TINY_ARCHITECTURES for d in DTYPES], ids="-".join)
+CASES = [(a, d) for a in TINY_ARCHITECTURES for d in DTYPES]
+CASES += [(a, "bfloat16") for a in ("gemma2", "olmo3", "cohere2", "ministral3")]  # caps, norms, scales, growth
+
+
+@pytest.fixture(scope="module", params=CASES, ids="-".join)
 def model(request):
     architecture, dtype = request.param
     return tiny_model(architecture, dtype=DTYPES[dtype])

@@ -11,7 +11,7 @@ from outdraft.models.quantize import linear_names, mixed_precision, quantize_dec
 from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant import QuantConfig, QuantLinear
-from outdraft.testing.tiny import TINY_ARCHITECTURES, random_decoder, tiny_config, tiny_model
+from outdraft.testing.tiny import TINY_ARCHITECTURES, TINY_FAMILIES, random_decoder, tiny_config, tiny_model
 
 GRIDS = [(8, 0), (8, 32), (4, 0), (4, 32), (4, 64), (4, 128)]
 
@@ -113,7 +113,7 @@ def logits_of(model: Decoder):
     return model(ids, torch.arange(40), CausalContext(1, 40))
 
 
-@pytest.mark.parametrize("architecture", TINY_ARCHITECTURES)
+@pytest.mark.parametrize("architecture", TINY_ARCHITECTURES + TINY_FAMILIES)
 def test_a_decoder_on_eight_bits_is_close_to_the_original(architecture):
     model = tiny_model(architecture, hidden=64, dtype=torch.float32)
     eight = quantize_decoder(model, QuantConfig(bits=8, group_size=0, keep=()))

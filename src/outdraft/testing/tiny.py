@@ -64,7 +64,8 @@ def tiny_config(
         "phi3": {
             "rope": RopeConfig(
                 dim=head_dim // 2, kind="longrope", original_max_len=256, factor=2.0,
-                short_factors=(1.0, 1.5), long_factors=(3.0, 5.0),
+                short_factors=tuple(1 + i / 2 for i in range(head_dim // 4)),
+                long_factors=tuple(3.0 + 2 * i for i in range(head_dim // 4)),
             ),
         },
         "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},
