@@ -12,6 +12,7 @@ from outdraft.core.errors import CapabilityError
 from outdraft.kernels.library import library
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import ModelConfig
+from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder, can_pack
 from outdraft.models.network import Network
 from outdraft.models.quantize import quantize_decoder
@@ -77,6 +78,10 @@ def make(shape: str) -> Decoder:
     quant = options.pop("quant", None)
     config = ModelConfig(hidden_size=64, num_layers=2, intermediate_size=96, max_len=256, **options)
     decoder = initialise(Decoder(config), 1, std=0.3).bfloat16().requires_grad_(False).eval()
+    generator = torch.Generator().manual_seed(5)
+    for name, parameter in decoder.named_parameters():
+        if "norm" in name:  # neither 1 nor 0
+            parameter.add_(0.2 * torch.randn(parameter.shape, generator=generator).to(parameter.dtype))
     if quant is not None:
         decoder = quantize_decoder(decoder, quant)
         for part in decoder.modules():
@@ -121,6 +126,18 @@ class Feeder:
         self.cache.commit(0, list(range(n)) if keep is None else keep)
         self.cache.check()
         return self.decoder.logits(out.hidden)
+
+
+@pytest.mark.parametrize("shape", FAMILIES)
+def test_one_call_from_ids_to_logits_has_the_bits_of_its_parts(shape):
+    native = NativeDecoder(make(shape))
+    ids = torch.arange(3, 33)
+    feeder = Feeder(native)
+    expected = feeder.feed(ids, keep=[])
+    feeder.cache.reserve(0, len(ids))
+    context = CachedContext(feeder.cache, [Segment(seq=0, start=0, stop=len(ids), base=0)])
+    _, logits = guess_with(native).feed(ids.tolist(), range(len(ids)), context, range(len(ids)))
+    assert torch.equal(logits, expected)
 
 
 @pytest.mark.parametrize("shape", SHAPES)
