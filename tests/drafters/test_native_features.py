@@ -1,7 +1,8 @@
 """Networks at feature level on the native kernels: what they say at every step of chains and trees is what the same
 weights say through PyTorch in float32, whichever of the entrance's parts a kind has, and however it is rounded."""
 
-from dataclasses import dataclass
+import sys
+from dataclasses import dataclass, replace
 
 import pytest
 import torch
@@ -111,6 +112,33 @@ def test_every_step_says_what_pytorch_says(row, quantization, most, tmp_path):
         for side, (some, *_) in zip((exact, native), said, strict=True):
             for seq in some:
                 side.pairs.drop_guess(seq.id)
+
+
+SCALED = [next(row for row in FEATURES if row.drafter == drafter) for drafter in ("eagle", "mtp", "eagle1")]
+
+
+@pytest.mark.parametrize("row", SCALED, ids=lambda row: row.name)
+@pytest.mark.parametrize(("quantization", "most"), [("none", 0.02), ("int8", 0.05)])
+@torch.inference_mode()
+def test_scales_and_caps_of_the_target_are_its_networks_too(row, quantization, most, tmp_path, monkeypatch):
+    """The embeddings and the head that a network borrows are those of Gemma's and Granite's kind."""
+
+    plain = small
+
+    def scaled(vocab):
+        decoder = plain(vocab)
+        decoder.config = replace(decoder.config, embedding_scale=3.0, logit_scale=0.5, logit_cap=2.0)
+        return decoder
+
+    monkeypatch.setattr(sys.modules[__name__], "small", scaled)
+    exact, native = sides(row, tmp_path, quantization)
+    said = []
+    for side in (exact, native):
+        side.learn(0, 99)
+        said.append(side.pairs.read([seq.id for seq in side.seqs]))
+    alike(said[1][0], said[0][0], most)
+    alike(said[1][1], said[0][1], most)
+    assert float(said[0][1].abs().max()) <= 2
 
 
 @pytest.mark.parametrize("row", FEATURES, ids=lambda row: row.name)
