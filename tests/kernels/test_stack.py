@@ -68,6 +68,8 @@ SHAPES = {
     "int8 in groups": {"quant": QuantConfig(bits=8, group_size=32, keep=())},
     "mixed": {"quant": QuantConfig(keep=("layers.0.*", "lm_head"), layer_bits=(("*.down", 8),))},
     "int4": {"quant": QuantConfig(bits=4, group_size=32, keep=())},
+    "gemma2 int4": {**FAMILIES["gemma2"], "quant": QuantConfig(bits=4, group_size=32, keep=())},
+    "cohere2 int8": {**FAMILIES["cohere2"], "quant": QuantConfig(bits=8, group_size=32, keep=())},
 }
 
 
