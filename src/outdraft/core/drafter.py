@@ -122,4 +122,5 @@ def arm_of(drafter: Drafter, name: str) -> Arm:
         peek=(lambda seq, budget: drafter.propose([seq], [budget])[0]) if traits.peeks else None,
         home=traits.home,
         hands_states=traits.hands_states,
+        listens=bool(drafter.needs.taps),
     )

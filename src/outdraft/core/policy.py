@@ -33,6 +33,7 @@ class Budget:
     calibration: Calibration | None = None  # what `survival` multiplies instead of bare probabilities; None: these
     judge: StateJudge | None = None  # or: whose chances `survival` multiplies; for an arm that hands its states over
     arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
+    resting: frozenset[int] = frozenset()  # arms that are not asked about this sequence again: they may let go of it
 
     @property
     def wants_confidence(self) -> bool:
@@ -52,6 +53,7 @@ class Arm:
     peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess, for next to nothing; it need not be used
     home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
     hands_states: bool = False  # it heeds `Budget.judge`
+    listens: bool = False  # it needs hidden states of every pass, which costs something also where it does not guess
 
 
 class Policy(Protocol):

@@ -33,7 +33,8 @@ def divide_depths(
         (-survival, depth, i) for i, own in enumerate(survivals) for depth, survival in enumerate(own, start=1)
     )
     rows_of = [[each(depth) for depth in range(len(own) + 1)] for each, own in zip(nodes, survivals, strict=True)]
-    best, most = [0] * count, count / pass_cost(count)
+    plain = pass_cost(count)
+    best, most = [0] * count, count / plain
     deepest = max((len(own) for own in survivals), default=0)
     for greatest in (*(depth for depth in _GREATEST if depth < deepest), deepest):
         depths, rows, tokens, drafting = [0] * count, float(count), float(count), 0.0
@@ -48,7 +49,7 @@ def divide_depths(
             rows += rows_of[i][depth] - rows_of[i][depth - 1]
             tokens -= lost
             depths[i] = depth
-            rate = tokens / (drafting + pass_cost(round(rows)))
+            rate = tokens / (drafting + max(plain, pass_cost(round(rows))))
             if rate > most:
                 most, best = rate, list(depths)
     return best, most

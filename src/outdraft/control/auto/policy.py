@@ -5,6 +5,8 @@
     chosen     max (B + sum of S) / (t_draft + t_pass)    tokens a second of the whole batch
     watched    an arm out of use whose guesses cost nothing: what it would have said is compared with the text
     explored   any other with 1 % of the time: it guesses for one round when its likely loss has been saved up
+    at rest    where plain decoding is best, most rounds are not looked at, `rest.py`
+    kept       costs and rates for the next engine of this model on this machine, `record.py`
 
 A probe that pays earns credit for the next one, so a change of the text is followed at once, and arms that never pay
 are looked at ever less than the saved time allows. Data in: sequences and events; data out: one budget each. Times are
@@ -13,18 +15,21 @@ decides; a text that is sampled without a seed does, its distribution does not.
 """
 
 import logging
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from math import ceil
+from typing import Any
 
 from outdraft.control.auto.batch import divide_depths
-from outdraft.control.auto.record import Record
+from outdraft.control.auto.record import Record, keep_all, recall_all
+from outdraft.control.auto.rest import Nap, leaves
 from outdraft.control.auto.sequence import SequenceRecord
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.control.shared.speedup import best_depth
 from outdraft.core.draft import host_tree
-from outdraft.core.events import StepEvent
+from outdraft.core.events import StepEvent, step_times
 from outdraft.core.options import PolicyOptions
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.ranges import MOST_NODES, check_range
@@ -39,6 +44,7 @@ _APART = 4  # rounds between two probes, at least
 _FREE = 0.02  # passes of one row: a guess that costs less may be made for nothing
 _SAVED = 8.0  # passes of one row that may be saved up for probes
 _PROBE_DEPTH = 4
+_MARGIN = 1.02  # times plain decoding's tokens a second that a plan must promise: the best of many estimates flatters
 _NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off needs no probe
 
 
@@ -63,6 +69,7 @@ class AutoPolicy:
         self._options = options
         self._peeks = {index: arm.peek for index, arm in enumerate(arms) if arm.peek is not None}
         self._names = [arm.name for arm in arms]
+        self._listeners = frozenset(index for index, arm in enumerate(arms) if arm.listens)
         self._arms = [Record(8 * options.memory) for _ in arms]
         self.costs = Costs(len(arms))
         self._texts: dict[int, SequenceRecord] = {}
@@ -76,18 +83,29 @@ class AutoPolicy:
         self._probe: tuple[int, ArmDepth, float] | None = None  # sequence, what, likely loss in seconds
         self._is_probing = False
         self._has_been_plain = False
+        self._nap = Nap()
+        self._rounds_left = self._rounds_slept = 0  # of the nap under way
+        self._is_asleep = False
+        self._num_texts = 0
+        self._asleep: list[Budget] = []  # everybody's budgets in a nap
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The plan of the last few rounds, or a new one; cut to what each request allows."""
-        self._until_plan -= 1
-        self._is_probing = False
         limit = self._options.num_speculative_tokens
         if not limit:
             return [Budget(depth=0)] * len(seqs)
+        ids = [seq.id for seq in seqs]
+        self._is_asleep = self._rounds_left > 0 and ids == self._planned
+        if self._is_asleep:
+            self._rounds_left -= 1
+            self._rounds_slept += 1
+            return self._asleep
+        self._wake()
+        self._until_plan -= 1
+        self._is_probing = False
         if (trial := self._trial(seqs)) is not None:
-            choices = [trial] * len(seqs)
+            choices = trial
         else:
-            ids = [seq.id for seq in seqs]
             if self._until_plan <= 0 or ids != self._planned:
                 self._make_plan(seqs)
             choices = [self._texts[i].choice for i in ids]
@@ -99,22 +117,27 @@ class AutoPolicy:
         for seq, (arm, depth) in zip(seqs, choices, strict=True):
             depth = allowed(seq, min(depth, limit)) if depth else 0
             self._chosen[seq.id] = ArmDepth(arm, depth)
-            budgets.append(Budget(depth=depth, arm=arm))
+            budgets.append(Budget(depth=depth, arm=arm, resting=self._texts[seq.id].resting))
         self._watch(seqs)
         return budgets
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learn costs and acceptance, and settle what a probe has really lost or won."""
+        if self._is_asleep:
+            self._is_asleep = False
+            return
         seconds = self.costs.add(events, self._chosen)
-        tokens = 0
+        tokens, calm = 0, True
         for event in events:
             tokens += len(event.tokens)
             arm, depth = self._chosen.pop(event.seq_id, PLAIN)
+            calm &= not depth
             if event.finish_reason is not None or event.seq_id not in self._texts:
                 continue
             if depth:
                 self._arms[arm].add(depth, event.num_nodes - 1)
-            self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, min(event.num_accepted, depth))
+            accepted = min(event.num_accepted, depth)
+            calm &= not self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, accepted)
         if any(event.num_certain for event in events):
             return
         self._since_probe += 1
@@ -122,8 +145,9 @@ class AutoPolicy:
         if self._is_probing:
             self._credit += tokens / self._rate - seconds
             self._until_plan = 0
-        most = _SAVED * self.costs.passes(1)
-        self._credit = max(-most, min(self._credit, most))
+        self._limit_credit()
+        if calm and self._rate:
+            self._fall_asleep(events)
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Forget the texts; what they taught of the arms stays."""
@@ -134,18 +158,63 @@ class AutoPolicy:
             if self._probe is not None and self._probe[0] == seq.id:
                 self._probe = None
 
-    def _trial(self, seqs: Seq[Sequence]) -> ArmDepth | None:
-        """An arm that has not had its trials, for everybody, so that its costs are its own; then one plain pass."""
+    def keep(self) -> dict[str, Any]:
+        """What the next engine may begin with: the costs, and how each arm has fared, as plain data."""
+        return {"costs": self.costs.kept(), "arms": keep_all(dict(zip(self._names, self._arms, strict=True)))}
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Begin with what another engine kept; then there are no trials.
+
+        Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
+        """
+        arms = recall_all(kept["arms"], self._names, 8 * self._options.memory)
+        self.costs = Costs.recalled(kept["costs"], len(arms))
+        self._arms, self._has_been_plain = arms, True
+
+    def _fall_asleep(self, events: Seq[StepEvent]) -> None:
+        """Nobody guesses, and no look-up would have been right: look away for as long as that is worth it."""
+        if any(self._texts[i].choice.depth for i in self._planned if i in self._texts):
+            return
+        self._nap.add(step_times(events).draft)
+        self._rounds_left = self._nap.rounds(self.costs.passes(len(events)))
+        self._asleep = [
+            Budget(depth=0, resting=self._texts[i].resting) if i in self._texts else Budget(depth=0)
+            for i in self._planned
+        ]
+
+    def _wake(self) -> None:
+        """The nap is over, or somebody came or went: what was slept through is known to have been plain."""
+        slept, self._rounds_slept, self._rounds_left = self._rounds_slept, 0, 0
+        if not slept:
+            return
+        self._since_probe += slept
+        self._credit += self._options.exploration * slept * self.costs.passes(len(self._planned))
+        self._limit_credit()
+        for i in self._planned:
+            if i in self._texts:
+                self._texts[i].doze(slept)
+                self.costs.doze(i, slept)
+
+    def _limit_credit(self) -> None:
+        most = _SAVED * self.costs.passes(1)
+        self._credit = max(-most, min(self._credit, most))
+
+    def _trial(self, seqs: Seq[Sequence]) -> list[ArmDepth] | None:
+        """An arm that has not had its trials, for one sequence, so that its costs are its own; then one plain pass."""
         for seq in seqs:
             if seq.id not in self._texts:
-                self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory)
+                self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, self._num_texts)
+                self._num_texts += 1
         for index, arm in enumerate(self._arms):
-            if (depth := arm.trial) is not None and max(allowed(seq, depth) for seq in seqs) == depth:
-                arm.num_tried += 1
-                return ArmDepth(index, depth)
+            if (depth := arm.trial) is None:
+                continue
+            for at, seq in enumerate(seqs):
+                if allowed(seq, depth) == depth and index not in self._texts[seq.id].resting:
+                    arm.num_tried += 1
+                    return [ArmDepth(index, depth) if i == at else PLAIN for i in range(len(seqs))]
         if not self._has_been_plain:
             self._has_been_plain = True
-            return PLAIN
+            return [PLAIN] * len(seqs)
         return None
 
     def _make_plan(self, seqs: Seq[Sequence]) -> None:
@@ -153,24 +222,39 @@ class AutoPolicy:
         self._planned = [seq.id for seq in seqs]
         limit, count = self._options.num_speculative_tokens, len(seqs)
         passes = self.costs.passes
+        plain = count / passes(count)
         survivals = []
         for seq in seqs:
             text, deepest = self._texts[seq.id], allowed(seq, limit)
-            best, most, alive = PLAIN, 0.0, [0.0]
+            best, most, alive = PLAIN, _MARGIN * plain, [0.0]
+            promises = {}
             for index, arm in enumerate(self._arms):
+                if index in text.resting:
+                    continue
                 own = text.outlooks[index].survivals(deepest)
                 depth, rate = best_depth(
                     own, draft_cost=self.costs.drafts[index], pass_cost=passes, nodes=arm.nodes, count=count
                 )
+                promises[index] = rate if depth else 0.0
                 if rate > most:
                     best, most, alive = ArmDepth(index, depth), rate, own
             text.choice = best
             survivals.append(alive)
+            self._let_go(text, promises, most, count)
+        if not best.depth:
+            most = plain
         if count > 1:
             most = self._divide(seqs, survivals)
         self._rate = most
         self._until_plan = min(_PAUSE, ceil(count * _PLANNING / (_SHARE * passes(count))))
         self._prepare_probe(seqs)
+
+    def _let_go(self, text: SequenceRecord, promises: Mapping[int, float], most: float, count: int) -> None:
+        """Listeners that are far from paying leave the text where listening shows."""
+        for index in (self._listeners & promises.keys()) - {text.choice.arm if text.choice.depth else -1}:
+            passing, promise = self.costs.passes(count), promises[index]
+            if leaves(text.number, text.age, work=self._nap.work, passing=passing, promise=promise, most=most):
+                text.resting |= {index}
 
     def _divide(self, seqs: Seq[Sequence], survivals: Seq[Seq[float]]) -> float:
         """The depths that make most tokens a second of the whole batch; returns how many those are."""
@@ -182,6 +266,9 @@ class AutoPolicy:
             pass_cost=self.costs.passes,
             nodes=[self._arms[arm].nodes for arm in arms],
         )
+        plain = len(seqs) / self.costs.passes(len(seqs))
+        if rate < _MARGIN * plain:
+            depths, rate = [0] * len(seqs), plain
         for seq, arm, depth in zip(seqs, arms, depths, strict=True):
             self._texts[seq.id].choice = ArmDepth(arm, depth)
         return rate
@@ -223,7 +310,8 @@ class AutoPolicy:
         seq = seqs[self._turn % len(seqs)]
         text = self._texts[seq.id]
         used, free = text.choice, self._free()
-        others = [arm for arm in range(len(self._arms)) if arm not in free and (not used.depth or arm != used.arm)]
+        idle = set(range(len(self._arms))) - {*free, *text.resting, used.arm if used.depth else -1}
+        others = sorted(idle)
         if used.depth and len(seqs) / self.costs.passes(len(seqs)) > _NEAR * self._rate:
             others.append(-1)
         if not others:

@@ -1,12 +1,18 @@
 """What is known of one arm: acceptance over all texts, how many nodes a guess has, and whether it was tried at all.
 
-Data in: the rounds that it guessed in; data out: estimates that a plan is made of.
+Data in: the rounds that it guessed in, and perhaps what another process kept of them; data out: estimates that a plan is
+made of.
 """
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from typing import Any
 
 from outdraft.control.shared.acceptance import Hazards
 
 _TRIALS = (4, 2, 5)  # depths of the first rounds of an arm, from which its costs are learned
 _SLOW = 1 / 24
+_MOST_NODES = 4096.0  # for each token of depth: more is no record of ours
 
 
 class Record:
@@ -37,3 +43,41 @@ class Record:
         rounds, mean = self._node_shares.get(depth, (0.0, 0.0))
         rounds = min(rounds + 1, 1 / _SLOW)
         self._node_shares[depth] = (rounds, mean + (share - mean) / rounds)
+
+    def kept(self) -> dict[str, Any]:
+        """What is worth remembering of it, as plain data."""
+        shares = [[depth, *known] for depth, known in sorted(self._node_shares.items())]
+        return {"tried": self.num_tried, "hazards": self.hazards.kept(), "nodes": self._node_share, "shares": shares}
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Begin with what another process kept. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""
+        self.hazards.recall(kept["hazards"])
+        self.num_tried = max(0, min(int(kept["tried"]), len(_TRIALS)))
+        self._node_share = _share(kept["nodes"])
+        self._node_shares = {
+            int(depth): (min(_share(rounds), 1 / _SLOW), _share(mean)) for depth, rounds, mean in kept["shares"][:64]
+        }
+
+
+def keep_all(records: Mapping[str, Record]) -> dict[str, Any]:
+    """Arms by name."""
+    return {name: record.kept() for name, record in records.items()}
+
+
+def recall_all(kept: Mapping[str, Any], names: Seq[str], memory: float) -> list[Record]:
+    """New records of these arms. Raises `ValueError`, `KeyError` or `TypeError` for what is none, or of other arms."""
+    if list(kept) != list(names):
+        raise ValueError(f"of the arms {', '.join(kept)}, not {', '.join(names)}")
+    made = []
+    for name in names:
+        record = Record(memory)
+        record.recall(kept[name])
+        made.append(record)
+    return made
+
+
+def _share(given: Any) -> float:
+    number = float(given)
+    if not 0 <= number <= _MOST_NODES:
+        raise ValueError(f"{given!r} is no number of nodes")
+    return number

@@ -11,21 +11,38 @@ from outdraft.core.draft import HostTree
 class SequenceRecord:
     """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
 
-    __slots__ = ("choice", "outlooks", "watched")
+    __slots__ = ("age", "choice", "number", "outlooks", "resting", "watched")
 
-    def __init__(self, records: Seq[Record], memory: float) -> None:
+    def __init__(self, records: Seq[Record], memory: float, number: int = 0) -> None:
+        self.number = number  # of the engine's texts
+        self.age = 0  # rounds
+        self.resting: frozenset[int] = frozenset()  # arms that have left it
         self.outlooks = [Outlook(record.hazards, memory) for record in records]
         self.choice = PLAIN
         self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep
 
-    def learn(self, choice: ArmDepth, tokens: Seq[int], accepted: int) -> None:
-        """A round that emitted `tokens`; `accepted`: of the guess of the chosen arm."""
+    def learn(self, choice: ArmDepth, tokens: Seq[int], accepted: int) -> bool:
+        """A round that emitted `tokens`; `accepted`: of the guess of the chosen arm.
+
+        Returns whether an arm that was watched would have been right.
+        """
+        self.age += 1
+        was_right = False
         for arm, outlook in enumerate(self.outlooks):
             if choice.depth and arm == choice.arm:
                 outlook.add(choice.depth, accepted)
             elif arm in self.watched:
                 asked, guess = self.watched[arm]
-                outlook.add(min(asked, len(tokens)), guess.count_right(tokens[:asked]))
+                right = guess.count_right(tokens[:asked])
+                was_right |= right > 0
+                outlook.add(min(asked, len(tokens)), right)
             else:
                 outlook.miss()
         self.watched = {}
+        return was_right
+
+    def doze(self, rounds: int) -> None:
+        """So many rounds of which nothing was looked at."""
+        self.age += rounds
+        for outlook in self.outlooks:
+            outlook.miss(rounds)

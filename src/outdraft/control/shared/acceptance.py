@@ -10,6 +10,10 @@ answer has; the state notices that a text has begun to repeat itself. All of it 
 accepted); data out: survivals.
 """
 
+from collections.abc import Sequence as Seq
+from math import isfinite
+from typing import Any
+
 _STOPPED, _PARTLY, _WELL, _UNKNOWN = range(4)  # states: nothing was right; some; all of it, or _MUCH; nothing is known
 _MUCH = 4
 _LEAN = 4.0  # rounds that a prior weighs
@@ -17,6 +21,8 @@ _START = (1.0, 4.0)  # stops, trials before anything is known: three of four are
 _STOPS = 3.0  # c: stops that a text's factor leans on
 _STALE = 8  # rounds without a guess after which the last one tells nothing
 _LARGEST = 1e9  # where weights begin anew
+_KEPT = 64.0  # tokens that may weigh in what another process has left, so that new texts soon count for more
+_DEEPEST = 64  # tokens of a guess of which it is kept
 
 
 class Hazards:
@@ -63,6 +69,26 @@ class Hazards:
         found += [later] * (depth - len(found))
         return found
 
+    def kept(self) -> list[list[list[float]]]:
+        """What is worth remembering: [state][i] -> how often a guess stopped at token i + 1, and reached it."""
+        return [[[weight / self._unit for weight in cell] for cell in cells[:_DEEPEST]] for cells in self._cells]
+
+    def recall(self, kept: Seq[Seq[Seq[Any]]]) -> None:
+        """Begin with what another process kept.
+
+        Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
+        """
+        cells = [[[float(stopped), float(reached)] for stopped, reached in own[:_DEEPEST]] for own in kept]
+        every = [cell for own in cells for cell in own]
+        if len(cells) != len(self._cells) or not all(isfinite(b) and 0 <= a <= b + 1e-9 for a, b in every):
+            raise ValueError("these are no counts of guesses that stopped and were reached")
+        reached = sum(cell[1] for cell in every)
+        share = min(1.0, _KEPT / reached) if reached else 1.0
+        self._cells = [[[share * weight for weight in cell] for cell in own] for own in cells]
+        self._tails = [[sum(cell[k] for cell in own[1:]) for k in (0, 1)] for own in self._cells]
+        self._whole = [sum(cell[k] for own in self._cells for cell in own) for k in (0, 1)]
+        self._unit = 1.0
+
 
 class Outlook:
     """One arm on one text. `memory`: rounds after which a round counts 1/e."""
@@ -85,11 +111,11 @@ class Outlook:
         self._state = _WELL if accepted >= min(depth, _MUCH) else _PARTLY if accepted else _STOPPED
         self._num_missed = 0
 
-    def miss(self) -> None:
-        """A round of which nothing is known: what is known weighs less, half as fast."""
-        self._stops *= self._keep**0.5
-        self._foretold *= self._keep**0.5
-        self._num_missed += 1
+    def miss(self, rounds: int = 1) -> None:
+        """Rounds of which nothing is known: what is known weighs less, half as fast."""
+        self._stops *= self._keep ** (0.5 * rounds)
+        self._foretold *= self._keep ** (0.5 * rounds)
+        self._num_missed += rounds
         if self._num_missed > _STALE:
             self._state = _UNKNOWN
 

@@ -7,13 +7,15 @@ the rows of all. Data in: the events of one step, and who guessed for whom how d
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from typing import NamedTuple
+from statistics import median
+from typing import Any, NamedTuple
 
 from outdraft.control.shared.curve import Curve
 from outdraft.core.events import StepEvent, step_times
 
 _MANY = 16  # missed tokens from which their price can be told from noise
 _USUAL = 1.25  # times the usual drafting that count as usual
+_SETTLING = 3  # rounds that tell how much slower or quicker the machine is than when costs were kept
 
 
 class ArmDepth(NamedTuple):
@@ -34,6 +36,28 @@ class Costs:
         self.drafts = [Curve(0.1, 0.9) for _ in range(num_arms)]  # of depth: nearly proportional
         self._missed: list[float] = [0.0] * num_arms  # seconds for each token that the arm has not seen
         self._behind: dict[int, list[int]] = {}  # sequence -> tokens since each arm's last guess
+        self._settling: list[float] | None = None  # passes over what was kept of them; None: nothing is to be settled
+
+    def kept(self) -> dict[str, Any]:
+        """What is worth remembering of it, as plain data."""
+        return {"passes": self.passes.kept(), "drafts": [curve.kept() for curve in self.drafts], "missed": self._missed}
+
+    @classmethod
+    def recalled(cls, kept: Mapping[str, Any], num_arms: int) -> "Costs":
+        """As it was kept; the first rounds then scale all of it to the speed of the machine now.
+
+        An arm that had never guessed has no costs yet. Raises `ValueError`, `KeyError` or `TypeError` for what is none.
+        """
+        made = cls(num_arms)
+        made.passes.recall(kept["passes"])
+        for curve, told in zip(made.drafts, kept["drafts"], strict=True):
+            if told["level"]:
+                curve.recall(told)
+        made._missed = [_seconds(each) for each in kept["missed"]]
+        if len(made._missed) != num_arms:
+            raise ValueError(f"{len(made._missed)} prices for {num_arms} arms")
+        made._settling = []
+        return made
 
     def add(self, events: Seq[StepEvent], chosen: Mapping[int, ArmDepth]) -> float:
         """Learn from one step; returns its seconds. `chosen`: by sequence, what was planned for this step."""
@@ -43,7 +67,7 @@ class Costs:
             for event in events:
                 self._miss(event.seq_id, event.num_certain + len(event.tokens))
             return drafting + passing
-        self.passes.add(sum(event.num_nodes for event in events), passing)
+        self._learn_pass(sum(event.num_nodes for event in events), passing)
         deepest: dict[int, int] = {}
         missed = 0
         for event in events:
@@ -59,10 +83,27 @@ class Costs:
         self._share(drafting, deepest, missed)
         return drafting + passing
 
+    def _learn_pass(self, rows: int, seconds: float) -> None:
+        if self._settling is None:
+            self.passes.add(rows, seconds)
+            return
+        if seconds > 0:
+            self._settling.append(seconds / self.passes(rows))
+        if len(self._settling) == _SETTLING:
+            factor = median(self._settling)
+            for curve in (self.passes, *self.drafts):
+                curve.level *= factor
+            self._missed = [price * factor for price in self._missed]
+            self._settling = None
+
     def catch_up(self, seq: int, arm: int) -> float:
         """Seconds that an arm would need before it can guess for a sequence."""
         behind = self._behind.get(seq)
         return self._missed[arm] * behind[arm] if behind else 0.0
+
+    def doze(self, seq: int, tokens: int) -> None:
+        """So many tokens came while nobody looked."""
+        self._miss(seq, tokens)
 
     def forget(self, seq: int) -> None:
         self._behind.pop(seq, None)
@@ -94,3 +135,11 @@ class Costs:
                 self.drafts[arm].add(depth, seconds)
             elif whole and known[arm]:
                 self.drafts[arm].add(depth, seconds * known[arm] / whole)
+
+
+def _seconds(given: Any) -> float:
+    """A price in seconds."""
+    price = float(given)
+    if not 0 <= price < 1e6:
+        raise ValueError(f"{given!r} is no price in seconds")
+    return price

@@ -1,21 +1,28 @@
 """Seconds as a function of a count (rows of a pass, depth of a guess), learned from single measurements.
 
     seconds(x) = level * shape(x)       level: follows the machine and the growing context within some ten measurements
-                                        shape: slow, a median for each x seen, pulled towards a line through all
+                                        shape: slow, a mean for each x seen, pulled towards a line through all
 
-What was never measured lies on the line, and the line begins as a prior. Medians, so that no hiccup of the machine
-decides, nor a first measurement that was none. Data in: counts with seconds; data out: seconds.
+What was never measured lies on the line, and the line begins as a prior; a fraction lies between its whole neighbours.
+A mean counts no measurement for more than three times the median, so that no hiccup of the machine decides, but a busy
+machine does, which stops short steps rarely and for long; of two measurements the smaller counts. What was learned can be kept for another process (`kept`,
+`recall`). Data in: counts with seconds; data out: seconds.
 """
 
 from collections import deque
-from statistics import median
+from collections.abc import Collection, Mapping
+from math import floor, isfinite
+from statistics import median, median_low
+from typing import Any
 
 _FAST = 0.2  # share of the last measurements in the level
 _RECENT = 5  # measurements that the level follows
-_KEPT = 25  # measurements that a shape is the median of
+_KEPT = 25  # measurements that a shape is the mean of
+_CLIP = 3.0  # times the median: no measurement counts for more
 _PULL = 1.0  # the line weighs as much as so many measurements
 _FIT_EVERY = 16  # measurements between two fits, once an x is known
 _KNOWN = 3  # measurements after which an x may move the level
+_MOST_X = 64  # shapes that are kept for another process
 
 
 class Curve:
@@ -27,7 +34,7 @@ class Curve:
         self.level = 0.0  # 0: nothing measured
         self._prior = self._line = (intercept, slope)
         self._cells: dict[float, deque[float]] = {}  # x -> what was measured, over the level of its time
-        self._shapes: dict[float, float] = {}  # x -> their median
+        self._shapes: dict[float, float] = {}  # x -> their mean
         self._ratios: deque[float] = deque(maxlen=_RECENT)  # measured over expected, of any x that is known
         self._num_added = 0
 
@@ -38,6 +45,8 @@ class Curve:
 
     def __call__(self, x: float) -> float:
         """Seconds at x; 0 where nothing was measured at all."""
+        if x != (below := floor(x)) and self._shapes:
+            return self(below) + (x - below) * (self(below + 1) - self(below))
         on_line = self._line[0] + self._line[1] * x
         if x not in self._shapes:
             return self.level * (on_line if on_line > 0 else 1e-9)
@@ -55,10 +64,31 @@ class Curve:
             if len(self._ratios) == _RECENT:
                 self.level *= 1 + _FAST * (median(self._ratios) - 1)
         cell.append(seconds / self.level)
-        self._shapes[x] = median(cell)
+        self._shapes[x] = _typical(cell)
         self._num_added += 1
         if len(cell) <= _KNOWN or self._num_added % _FIT_EVERY == 0:
             self._fit()
+
+    def kept(self) -> dict[str, Any]:
+        """What is worth remembering: the level, and each x with its shape and the number of its measurements."""
+        known = sorted(self._shapes, key=lambda x: -len(self._cells[x]))[:_MOST_X]
+        return {"level": self.level, "shapes": [[x, self._shapes[x], len(self._cells[x])] for x in sorted(known)]}
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Begin with what another process kept; few new measurements outweigh it.
+
+        Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
+        """
+        level = _number(kept["level"], least=0.0)
+        cells = {
+            int(x): deque([_number(shape)] * max(1, min(int(count), _KNOWN)), maxlen=_KEPT)
+            for x, shape, count in kept["shapes"][:_MOST_X]
+        }
+        if not level or not cells or min(cells) < 0:
+            raise ValueError(f"nothing was measured: level {level}, {len(cells)} shapes")
+        self.level, self._cells = level, cells
+        self._shapes = {x: cell[0] for x, cell in cells.items()}
+        self._fit()
 
     def _fit(self) -> None:
         """The line through all shapes, by least squares; the prior counts as two weak measurements."""
@@ -76,3 +106,19 @@ class Curve:
         spread = sum_xx - sum_x * sum_x / total
         tilt = max(0.0, (sum_xy - sum_x * sum_y / total) / spread)
         self._line = (sum_y / total - tilt * sum_x / total, tilt)
+
+
+def _typical(cell: Collection[float]) -> float:
+    """The mean of what was measured at one x, as it counts."""
+    if len(cell) < _KNOWN:
+        return median_low(cell)
+    most = _CLIP * median(cell)
+    return sum(min(one, most) for one in cell) / len(cell)
+
+
+def _number(given: Any, *, least: float = 1e-12) -> float:
+    """A number that can be seconds, or a part of them."""
+    number = float(given)
+    if not (isfinite(number) and least <= number < 1e9):
+        raise ValueError(f"{given!r} is no time")
+    return number

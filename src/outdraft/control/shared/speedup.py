@@ -21,13 +21,14 @@ def best_depth(
     """The depth k in 0 .. len(survivals) that makes most tokens a second, and how many that are.
 
     draft_cost(k), pass_cost(rows): seconds of a batch of `count` sequences, taken as all alike. nodes(k): draft rows
-    of one guess of depth k.
+    of one guess of depth k. More rows never take less time: where they seem to, that is noise.
     """
-    best, most = 0, count / pass_cost(count)
+    plain = pass_cost(count)
+    best, most = 0, count / plain
     tokens, falls = 1.0, 0
     for depth, survival in enumerate(survivals, start=1):
         tokens += survival
-        rate = count * tokens / (draft_cost(depth) + pass_cost(count * (1 + nodes(depth))))
+        rate = count * tokens / (draft_cost(depth) + max(plain, pass_cost(count * (1 + nodes(depth)))))
         if rate > most:
             best, most, falls = depth, rate, 0
         else:

@@ -4,12 +4,13 @@
                 1 -> draft_model    and none on a budget of 0
 
 A drafter that is not asked does next to nothing: memories of their own catch up with the text when they are next asked.
+One that rests (`Budget.resting`) leaves its text for good, and hidden states that nobody else wants are not kept.
 What "auto", "routing" and "bandit" choose among (docs/policies.md). Data in: sequences and budgets; data out: drafts.
 """
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outdraft.core.draft import Draft, chain
@@ -18,6 +19,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import AnyDrafter
 from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs
 from outdraft.drafters.shared.composed.nested import build_nested, joined_needs
 from outdraft.models.port import TargetPort
 
@@ -39,7 +41,23 @@ class SeveralDrafter:
     def __init__(self, inner: Seq[tuple[Drafter, AnyDrafter]]) -> None:
         self.drafters = [drafter for drafter, _ in inner]
         self.methods = [method for _, method in inner]
-        self.needs = joined_needs(self.drafters, [method.name for method in self.methods])
+        self._all = frozenset(range(len(inner)))
+        self._needs = {self._all: self._join(self._all)}  # by who follows any text
+        self._following: dict[int, frozenset[int]] = {}  # sequence -> the arms that have not left it
+
+    @property
+    def needs(self) -> Needs:
+        """What those need who follow a text now; before the first one, what all need."""
+        wanted = frozenset().union(*self._following.values()) if self._following else self._all
+        if wanted not in self._needs:
+            self._needs[wanted] = replace(self._join(wanted), resume_layer=self._needs[self._all].resume_layer)
+        return self._needs[wanted]
+
+    def _join(self, arms: frozenset[int]) -> Needs:
+        if not arms:
+            return Needs()
+        chosen = sorted(arms)
+        return joined_needs([self.drafters[arm] for arm in chosen], [self.methods[arm].name for arm in chosen])
 
     @property
     def traits(self) -> Traits:
@@ -47,29 +65,44 @@ class SeveralDrafter:
         return Traits(inner=tuple(self.drafters))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
+        self._following.update((seq.id, self._all) for seq in seqs)
         for drafter in self.drafters:
             drafter.begin(seqs)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """Each sequence's guess by the drafter that its budget names; raises `ConfigError` if there is none."""
         drafts = [chain([seq.pending]) for seq in seqs]
+        for seq, budget in zip(seqs, budgets, strict=True):
+            if budget.resting and (leaving := self._following[seq.id] & budget.resting):
+                self._following[seq.id] -= leaving
+                for arm in leaving:
+                    self.drafters[arm].end([seq])
         for arm in sorted({budget.arm for budget in budgets if budget.depth > 0}):
             if arm >= len(self.drafters):
                 raise ConfigError(f"the policy asks for arm {arm}, there are {len(self.drafters)} drafters")
-            own = [i for i, budget in enumerate(budgets) if budget.depth > 0 and budget.arm == arm]
+            own = [
+                i for i, (seq, budget) in enumerate(zip(seqs, budgets, strict=True))
+                if budget.depth > 0 and budget.arm == arm and arm in self._following[seq.id]
+            ]  # fmt: skip
+            if not own:
+                continue
             made = self.drafters[arm].propose([seqs[i] for i in own], [budgets[i] for i in own])
             for i, draft in zip(own, made, strict=True):
                 drafts[i] = draft
         return drafts
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """For all, whoever guessed."""
-        for drafter in self.drafters:
-            drafter.observe(seen)
+        """For all who follow the text, whoever guessed."""
+        for arm, drafter in enumerate(self.drafters):
+            if followed := [one for one in seen if arm in self._following[one.seq.id]]:
+                drafter.observe(followed)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        for drafter in self.drafters:
-            drafter.end(seqs)
+        for arm, drafter in enumerate(self.drafters):
+            if left := [seq for seq in seqs if arm in self._following.get(seq.id, self._all)]:
+                drafter.end(left)
+        for seq in seqs:
+            self._following.pop(seq.id, None)
 
 
 def build(options: SeveralOptions, port: TargetPort) -> SeveralDrafter:
