@@ -1,10 +1,10 @@
 """The contract of a policy: how much to guess, decided before drafting, for each sequence. 0 is plain decoding."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -69,4 +69,20 @@ class Policy(Protocol):
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """These sequences are over (finished or cancelled)."""
+        ...
+
+
+@runtime_checkable
+class Keeps(Protocol):
+    """A policy whose measurements are worth something to the next engine of the same model on the same machine."""
+
+    def keep(self) -> Mapping[str, Any] | None:
+        """What it has learned, as plain data; None while that is nothing."""
+        ...
+
+    def recall(self, kept: Mapping[str, Any]) -> None:
+        """Begin with it. Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
+
+        It may change who guesses how much, and never a greedy or a seeded text.
+        """
         ...

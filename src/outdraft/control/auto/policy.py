@@ -158,8 +158,10 @@ class AutoPolicy:
             if self._probe is not None and self._probe[0] == seq.id:
                 self._probe = None
 
-    def keep(self) -> dict[str, Any]:
-        """What the next engine may begin with: the costs, and how each arm has fared, as plain data."""
+    def keep(self) -> dict[str, Any] | None:
+        """What the next engine may begin with: the costs, and how each arm has fared; None before any trial is over."""
+        if not self._has_been_plain:
+            return None
         return {"costs": self.costs.kept(), "arms": keep_all(dict(zip(self._names, self._arms, strict=True)))}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
@@ -252,8 +254,10 @@ class AutoPolicy:
     def _let_go(self, text: SequenceRecord, promises: Mapping[int, float], most: float, count: int) -> None:
         """Listeners that are far from paying leave the text where listening shows."""
         for index in (self._listeners & promises.keys()) - {text.choice.arm if text.choice.depth else -1}:
-            passing, promise = self.costs.passes(count), promises[index]
-            if leaves(text.number, text.age, work=self._nap.work, passing=passing, promise=promise, most=most):
+            if leaves(
+                text.number, text.age, count=count, work=self._nap.work, passing=self.costs.passes(count),
+                promise=promises[index], most=most,
+            ):  # fmt: skip
                 text.resting |= {index}
 
     def _divide(self, seqs: Seq[Sequence], survivals: Seq[Seq[float]]) -> float:

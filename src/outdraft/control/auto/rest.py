@@ -18,7 +18,7 @@ _LONGEST = 24  # rounds of a nap
 _UNSEEN = 2.0  # a round's own work is about twice what shows before its pass: learning from it comes after
 _SHOWS = 0.015  # of a pass: listening costs about as much as the policy's own work, and grows with the batch like it
 _FAR = 0.9  # of the plan's tokens a second
-_EARS = 8  # of so many texts one is listened to for a while, whatever the arm has shown on others
+_EARS = 32  # of so many texts, or batches, one is listened to for a while, whatever the arm has shown on others
 _HEARING = 16  # rounds
 
 
@@ -44,12 +44,12 @@ class Nap:
         return min(_LONGEST, max(0, ceil(_UNSEEN * self.work / (_SHARE * passing)) - 1))
 
 
-def leaves(number: int, age: int, *, work: float, passing: float, promise: float, most: float) -> bool:
+def leaves(number: int, age: int, *, count: int, work: float, passing: float, promise: float, most: float) -> bool:
     """Whether an arm that listens and is out of use leaves a text.
 
-    number: of the text, counted from 0. age: rounds since it began. work, passing: seconds of the policy's own work and
+    number: of the text, counted from 0. age: rounds since it began. count: texts of the batch. work, passing: seconds of the policy's own work and
     of a pass. promise, most: tokens a second of the arm, and of the plan.
     """
     if work < _SHOWS * passing or promise > _FAR * most:
         return False
-    return age >= (_HEARING if number % _EARS == 0 else 0)
+    return age >= (_HEARING if number // count % _EARS == _EARS - 1 else 0)

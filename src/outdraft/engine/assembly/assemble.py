@@ -7,7 +7,7 @@ free. Data out: the engine, and its configuration as plain data.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import inf
 from typing import Any
 
@@ -28,6 +28,7 @@ from outdraft.decode.step import Parts
 from outdraft.engine.assembly.combination import Combination
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
+from outdraft.engine.assembly.remembered import remembering
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
@@ -104,6 +105,7 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
         "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,
         **_describe(combination, parts),
     }  # fmt: skip
+    parts = replace(parts, policy=remembering(parts.policy, setup.directory, config))
     num_bytes = network.pass_bytes + sum(weights.pass_bytes for weights in held_weights(parts.drafter))
     return Variant(parts=parts, name=name, config=config, num_bytes=num_bytes)
 

@@ -1,0 +1,207 @@
+"""Where nothing pays `auto` looks away, lets listeners go, and begins the next engine with what it has learned."""
+
+import json
+import random
+from copy import deepcopy
+
+import pytest
+from control.world import World, drive, sequence
+
+from outdraft.control.auto.policy import AutoOptions, AutoPolicy
+from outdraft.control.auto.rest import Nap, leaves
+from outdraft.control.shared.curve import Curve
+from outdraft.core.draft import chain
+from outdraft.core.events import StepEvent, StepTimes
+from outdraft.core.policy import Arm, Keeps
+
+
+class Working(World):
+    """The policy's own work shows: `work` seconds before every pass that was planned."""
+
+    work = 0.05
+
+    def step(self, seqs, budgets, number):
+        made = super().step(seqs, budgets, number)
+        share = self.work / len(seqs)
+        return [
+            StepEvent(
+                seq_id=one.seq_id, tokens=one.tokens, num_draft_tokens=one.num_draft_tokens,
+                draft_depth=one.draft_depth, num_nodes=one.num_nodes, num_accepted=one.num_accepted,
+                rejected=one.rejected, times=StepTimes(draft=one.times.draft + share, target=one.times.target),
+            )
+            for one in made
+        ]  # fmt: skip
+
+
+def watched(asked, right=lambda: False):
+    """A look-up that notes when it is asked, and is right from some time on."""
+
+    def peek(seq, budget):
+        asked.append(len(seq.tokens))
+        return chain([1] * (1 + budget.depth) if right() else [1] + [9] * budget.depth)
+
+    return peek
+
+
+def test_where_nothing_pays_most_rounds_are_not_looked_at():
+    asked = []
+    policy, world = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=watched(asked))]), Working([0.0], [0.0001])
+    world.work = 0.015
+    drive(policy, world, 400)
+    assert 80 < len(set(asked)) < 400 / 2.5  # 0.015 of work, twice, in a hundredth of the time: a nap of 2 rounds
+
+
+def test_where_the_work_does_not_show_every_round_is_looked_at():
+    asked = []
+    policy = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=watched(asked))])
+    drive(policy, World([0.0], [0.0001]), 400)
+    assert len(set(asked)) > 300
+
+
+def test_a_look_up_that_becomes_right_ends_the_naps():
+    """In the text of one round it is right; within a few naps it is taken up, and then it is used in every round."""
+    turn, now = 200, [0]
+    policy = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=watched([], lambda: now[0] >= turn))])
+    world, seqs, used = Working([lambda number, seq: 1.0 if number >= turn else 0.0], [0.0001]), [sequence()], []
+    for number in range(300):
+        now[0] = number
+        budgets = policy.plan(seqs)
+        policy.update(world.step(seqs, budgets, number))
+        used.append(budgets[0].depth > 0)
+    assert sum(used[turn : turn + 50]) > 10 and all(used[turn + 60 :])
+    assert sum(used[40:turn]) < 16
+
+
+def test_a_text_that_joins_ends_the_nap():
+    policy = AutoPolicy(AutoOptions(), [Arm(name="model")])
+    world, seqs = Working([0.0], [0.5]), [sequence(0)]
+    drive(policy, world, 60, seqs)
+    assert policy._rounds_left > 0
+    budgets = policy.plan([*seqs, sequence(1)])
+    assert len(budgets) == 2 and not policy._is_asleep
+
+
+def test_a_nap_is_as_long_as_the_work_asks():
+    nap = Nap()
+    assert nap.rounds(1.0) == 0
+    nap.add(0.001)
+    assert nap.rounds(1.0) == 0 and nap.rounds(0.05) == 3 and nap.rounds(1e-9) == 24 and nap.rounds(0.0) == 0
+
+
+def test_a_listener_leaves_where_listening_shows():
+    def resting(work, alpha):
+        world = Working([0.0, alpha], [0.0001, 0.3])
+        world.work = work
+        policy = AutoPolicy(AutoOptions(), [Arm(name="look-up"), Arm(name="head", listens=True)])
+        left = []
+        for number in range(4):
+            seq = sequence(number)
+            run = drive(policy, world, 60, [seq])
+            left.append(run.budgets[-1][0].resting)
+            policy.end([seq])
+        return left
+
+    assert resting(0.05, 0.05)[1:] == [{1}] * 3  # the look-up does not listen, and stays
+    assert resting(0.001, 0.05) == [set()] * 4  # nobody notices its listening
+    assert resting(0.05, 0.9) == [set()] * 4  # it pays
+    asks = {"count": 1, "work": 0.05, "passing": 1.0, "promise": 0.1, "most": 1.0}
+    assert leaves(0, 0, **asks) and not leaves(31, 15, **asks) and leaves(31, 16, **asks)
+
+
+def test_the_best_of_many_estimates_must_promise_something():
+    """An arm that gains one in a hundred by the estimates, which are less sure than that, is not used."""
+    world, seq = World([0.031], [0.0001], slope=0.02), sequence()
+    policy, planned = AutoPolicy(AutoOptions(), [Arm(name="a")]), 0
+    for number in range(2000):
+        policy.update(world.step([seq], policy.plan([seq]), number))
+        planned += number >= 500 and policy._texts[0].choice.depth > 0
+    assert planned < 300
+
+
+def test_what_was_kept_spares_the_next_engine_its_trials():
+    def world():
+        return World([0.05, 0.8], [0.3, 0.05], noise=0.1)
+
+    arms = [Arm(name="a"), Arm(name="b")]
+    first = AutoPolicy(AutoOptions(), arms)
+    assert isinstance(first, Keeps) and first.keep() is None  # nothing is known
+    drive(first, world(), 300)
+    kept = json.loads(json.dumps(first.keep()))
+    cold, warm = AutoPolicy(AutoOptions(), arms), AutoPolicy(AutoOptions(), arms)
+    warm.recall(kept)
+    runs = [drive(policy, world(), 16) for policy in (cold, warm)]
+    assert {budget.arm for (budget,) in runs[1].budgets} == {1} and runs[1].budgets[0][0].depth >= 2
+    assert runs[1].rate() > 1.2 * runs[0].rate()
+    for curve, told in zip((warm.costs.passes, *warm.costs.drafts), (first.costs.passes, *first.costs.drafts), strict=True):
+        assert curve(3) == pytest.approx(told(3), rel=0.1)
+
+
+def test_a_machine_that_is_slower_now_is_noticed_within_three_rounds():
+    policy = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])
+    drive(policy, World([0.05, 0.8], [0.3, 0.05]), 300)
+    kept, before = policy.keep(), policy.costs.drafts[1](3)
+    again = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])
+    again.recall(kept)
+    slow = World([0.05, 0.8], [3.0, 0.5])
+    slow.pass_cost = lambda rows: 10 * (1 + 0.02 * (rows - 1))
+    drive(again, slow, 4)
+    assert again.costs.passes(1) == pytest.approx(10, rel=0.1)
+    assert again.costs.drafts[1](3) == pytest.approx(10 * before, rel=0.2)
+
+
+def test_what_is_not_ours_changes_nothing():
+    arms = [Arm(name="a"), Arm(name="b")]
+    taught = AutoPolicy(AutoOptions(), arms)
+    drive(taught, World([0.05, 0.8], [0.3, 0.05]), 100)
+    kept, dice = json.loads(json.dumps(taught.keep())), random.Random(3)
+
+    def damaged():
+        """One value somewhere is another."""
+        copy = deepcopy(kept)
+        place, path = copy, []
+        while isinstance(place, dict | list) and place:
+            path.append((place, dice.choice(list(place) if isinstance(place, dict) else range(len(place)))))
+            place = path[-1][0][path[-1][1]]
+        holder, key = path[-1]
+        holder[key] = dice.choice([None, "x", -1, 1e300, float("nan"), [], {}])
+        return copy
+
+    untouched = drive(AutoPolicy(AutoOptions(), arms), World([0.5, 0.8], [0.3, 0.05]), 40)
+    refused = 0
+    for told in [{}, {"costs": {}, "arms": {}}, {**kept, "arms": {"b": 1, "a": 2}}, *(damaged() for _ in range(300))]:
+        policy = AutoPolicy(AutoOptions(), arms)
+        try:
+            policy.recall(told)
+        except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError):
+            refused += 1
+            again = drive(policy, World([0.5, 0.8], [0.3, 0.05]), 40)
+            assert again.budgets == untouched.budgets
+        else:
+            drive(policy, World([0.5, 0.8], [0.3, 0.05]), 40)
+    assert refused > 150
+
+
+def test_a_curve_keeps_what_it_knows_and_forgets_it_soon():
+    curve = Curve(0.98, 0.02)
+    for x in (1, 5, 9) * 12:
+        curve.add(x, 0.1 * (0.8 + 0.2 * x))
+    again = Curve(0.98, 0.02)
+    again.recall(json.loads(json.dumps(curve.kept())))
+    for x in (1, 5, 7, 9):
+        assert again(x) == pytest.approx(curve(x), rel=0.05)
+    assert again(6) == pytest.approx((again(5) + again(7)) / 2, rel=0.05) and again(5.5) == pytest.approx(
+        (again(5) + again(6)) / 2
+    )
+    for _ in range(12):
+        again.add(9, 0.1 * (0.8 + 0.2 * 9) * 1.5)
+    assert again(9) > 1.3 * curve(9)
+
+
+def test_one_long_step_of_another_program_does_not_decide():
+    curve = Curve(0.98, 0.02)
+    for seconds in (0.1, 7.0):
+        curve.add(3, seconds)
+    assert curve(3) < 0.2
+    for seconds in (0.1, 0.1, 0.1, 0.5, 0.1, 0.1, 0.5, 0.1) * 3:
+        curve.add(3, seconds)
+    assert 0.11 < curve(3) < 0.2  # a mean, in which 0.5 counts for 0.3
