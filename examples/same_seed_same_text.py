@@ -5,7 +5,7 @@ from outdraft import LLM, SamplingParams
 PROMPTS = ["It was late when", "import os", "The sea"]
 params = [SamplingParams(max_tokens=30, temperature=1.0, seed=seed) for seed in (1, 2, 3)]
 
-plain = LLM("zoo:target")
+plain = LLM("zoo:target", drafter="none")
 texts = [plain.generate(prompt, setting).text for prompt, setting in zip(PROMPTS, params, strict=True)]
 print(*texts, sep="\n---\n")
 

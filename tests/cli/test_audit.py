@@ -41,7 +41,7 @@ def test_audit_passes_and_planted_bias_fails(outdraft, tiny: Path):
 
 @pytest.fixture(scope="module")
 def plain(tiny: Path) -> LLM:
-    return LLM(tiny)
+    return LLM(tiny, drafter="none")
 
 
 def auditor(plain: LLM, samples: int = 64, num_prompts: int = 6, max_tokens: int = 24, **changes: object) -> Auditor:

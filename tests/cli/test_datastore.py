@@ -14,7 +14,7 @@ TEXT = "the quick brown fox jumps over the lazy dog. " * 8
 def store(outdraft, tiny: Path, tmp_path: Path) -> Path:
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts/fox.txt").write_text(TEXT)
-    plain = LLM(str(tiny)).generate("abc", SamplingParams(max_tokens=20))
+    plain = LLM(str(tiny), drafter="none").generate("abc", SamplingParams(max_tokens=20))
     (tmp_path / "answers.jsonl").write_text(json.dumps({"token_ids": [97, 98, 99, *plain.token_ids]}) + "\nbroken\n")
     ran = outdraft("datastore", "build", tmp_path / "store", "--model", tiny, "--data", tmp_path / "texts",
                    "--from-outputs", tmp_path / "answers.jsonl", "--json")  # fmt: skip

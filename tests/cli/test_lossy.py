@@ -48,7 +48,7 @@ def test_audit_refuses(outdraft, tiny: Path):
 
 
 def test_nothing_is_promised_and_results_say_so(tiny: Path):
-    plain = LLM(tiny)
+    plain = LLM(tiny, drafter="none")
     greedy = SamplingParams(max_tokens=6)
     lossy = plain.with_drafter("ngram", verifier="leniency", verifier_options={"leniency": 4.0})
     exact = plain.with_drafter("ngram", verifier="leniency", verifier_options={"leniency": 1.0})
@@ -61,7 +61,7 @@ def test_nothing_is_promised_and_results_say_so(tiny: Path):
 
 def test_soft_rules_judge_greedy_text_by_how_probable_it_is(tiny: Path):
     """At threshold 0 nothing but certainty is kept, and the text is plain; far from it, the drafter's guesses stay."""
-    plain = LLM(tiny)
+    plain = LLM(tiny, drafter="none")
     greedy = SamplingParams(max_tokens=24)
     wanted = plain.generate("one two one two", greedy).token_ids
     strict, loose = (

@@ -29,7 +29,7 @@ def test_the_report_and_the_model(outdraft, tiny: Path, text: Path, tmp_path: Pa
     assert report["divergence"]["num_tokens"] > 100 and 0 < report["divergence"]["kl"] < 0.5
     assert report["native_divergence"] is None  # this model is float32
     assert (out / "tokenizer.json").is_file() and not list(tmp_path.glob(".small*"))
-    plain = LLM(str(out))
+    plain = LLM(str(out), drafter="none")
     assert plain.config["variant"] == "int8" and plain.config["model"] == "small"
     drafted = plain.with_drafter("ngram")
     for prompt in ("abcabcabc", "the fox the fox the"):

@@ -12,7 +12,7 @@ from outdraft.control.auto.rest import Nap, leaves
 from outdraft.control.shared.curve import Curve
 from outdraft.core.draft import chain
 from outdraft.core.events import StepEvent, StepTimes
-from outdraft.core.policy import Arm, Keeps
+from outdraft.core.policy import Arm
 
 
 class Working(World):
@@ -124,7 +124,7 @@ def test_what_was_kept_spares_the_next_engine_its_trials():
 
     arms = [Arm(name="a"), Arm(name="b")]
     first = AutoPolicy(AutoOptions(), arms)
-    assert isinstance(first, Keeps) and first.keep() is None  # nothing is known
+    assert first.keep() is None  # nothing is known
     drive(first, world(), 300)
     kept = json.loads(json.dumps(first.keep()))
     cold, warm = AutoPolicy(AutoOptions(), arms), AutoPolicy(AutoOptions(), arms)
@@ -132,7 +132,9 @@ def test_what_was_kept_spares_the_next_engine_its_trials():
     runs = [drive(policy, world(), 16) for policy in (cold, warm)]
     assert {budget.arm for (budget,) in runs[1].budgets} == {1} and runs[1].budgets[0][0].depth >= 2
     assert runs[1].rate() > 1.2 * runs[0].rate()
-    for curve, told in zip((warm.costs.passes, *warm.costs.drafts), (first.costs.passes, *first.costs.drafts), strict=True):
+    for curve, told in zip(
+        (warm.costs.passes, *warm.costs.drafts), (first.costs.passes, *first.costs.drafts), strict=True
+    ):
         assert curve(3) == pytest.approx(told(3), rel=0.1)
 
 

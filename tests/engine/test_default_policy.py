@@ -20,7 +20,7 @@ def test_auto_unless_a_number_is_named():
 
 
 def test_the_engine_is_built_so():
-    plain = LLM("zoo:target")
+    plain = LLM("zoo:target", drafter="none")
     assert plain.config["policy"]["name"] == "fixed"
     assert plain.with_drafter("ngram").config["policy"]["name"] == "auto"
     both = plain.with_drafter("several", policy="auto", num_speculative_tokens=3)

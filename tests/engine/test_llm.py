@@ -16,7 +16,7 @@ SEEDED = SamplingParams(max_tokens=24, temperature=1.0, seed=5)
 
 @pytest.fixture(scope="module")
 def llm(model_dir) -> LLM:
-    return LLM(model_dir, dtype="float32")
+    return LLM(model_dir, drafter="none", dtype="float32")
 
 
 @pytest.fixture(scope="module")

@@ -34,7 +34,7 @@ def directory(tmp_path_factory):
 def streamed(directory, tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("cache")))
-        yield LLM(directory, weights_memory="150KiB")
+        yield LLM(directory, drafter="none", weights_memory="150KiB")
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ PARAMS = SamplingParams(max_tokens=8)
 
 @pytest.fixture(scope="module")
 def plain() -> LLM:
-    return LLM("zoo:target")
+    return LLM("zoo:target", drafter="none")
 
 
 @pytest.fixture(scope="module")

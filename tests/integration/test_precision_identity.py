@@ -23,7 +23,9 @@ TOGETHER = 16  # requests of a batch
 
 @pytest.fixture(scope="module", params=PRECISIONS)
 def plain(request, tmp_path_factory) -> LLM:
-    return LLM(make_model(request.param, Shelf(tmp_path_factory.mktemp("made"))).path, max_num_seqs=TOGETHER)
+    return LLM(
+        make_model(request.param, Shelf(tmp_path_factory.mktemp("made"))).path, drafter="none", max_num_seqs=TOGETHER
+    )
 
 
 @pytest.fixture(scope="module")

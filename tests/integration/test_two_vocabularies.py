@@ -17,7 +17,7 @@ DRAFTERS = ("universal", "vocab_map")
 
 @pytest.fixture(scope="module")
 def plain():
-    return LLM("zoo:target")
+    return LLM("zoo:target", drafter="none")
 
 
 @pytest.fixture(scope="module", params=DRAFTERS)

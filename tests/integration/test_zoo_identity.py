@@ -32,7 +32,7 @@ def settings(num_tokens: int) -> list[SamplingParams]:
 
 @pytest.fixture(scope="module")
 def plain() -> LLM:
-    return LLM("zoo:target", dtype="float32")
+    return LLM("zoo:target", drafter="none", dtype="float32")
 
 
 @pytest.fixture(scope="module")

@@ -29,7 +29,7 @@ def test_a_row_has_the_bits_that_it_has_alone(config, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 def test_drafts_change_no_text_of_a_quantized_target(dtype, tmp_path):
     save_model(quantize_decoder(tiny_model(dtype=torch.float32, exact=False), FOUR), tmp_path)
-    plain = LLM(str(tmp_path), dtype=dtype)
+    plain = LLM(str(tmp_path), drafter="none", dtype=dtype)
     assert plain.config["variant"] == "int4-g32-mixed" and plain.config["dtype"] == dtype
     drafted = plain.with_drafter("ngram", {"max_ngram": 3}, num_speculative_tokens=5)
     prompts = [{"prompt_token_ids": ids} for ids in ([1, 2, 3, 1, 2, 3, 1], [7, 8, 7, 8, 7], list(range(40)))]

@@ -18,7 +18,7 @@ ASKING = Asking(temperatures=(1.0, 0.0), max_tokens=6, seed=5)
 def llm(tmp_path_factory):
     place = tmp_path_factory.mktemp("target")
     save_model(tiny_model(vocab=61, seed=1), place)
-    return LLM(place, dtype="float32")
+    return LLM(place, drafter="none", dtype="float32")
 
 
 PROMPTS = [[1, 2, 3], None, [4, 5], [6], *([i % 50, i % 7] for i in range(70))]

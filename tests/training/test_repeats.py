@@ -28,7 +28,7 @@ def test_other_texts_are_none():
 
 @pytest.fixture(scope="module")
 def llm() -> LLM:
-    return LLM("zoo:target")
+    return LLM("zoo:target", drafter="none")
 
 
 def test_shares_are_those_of_the_greedy_texts(llm: LLM):

@@ -60,7 +60,7 @@ def test_a_performance_that_cannot_be_is_refused(models, told, says):
 
 def test_draft_models_are_tried_and_the_text_is_plain(models):
     adaptive = AdaptiveDraftModel(models["target"], [models["useless"], models["good"]], 4)
-    plain = LLM(models["target"]).generate(PROMPT, SamplingParams(max_tokens=20))
+    plain = LLM(models["target"], drafter="none").generate(PROMPT, SamplingParams(max_tokens=20))
     for _ in range(6):
         assert adaptive.generate(PROMPT, 20).token_ids == plain.token_ids
     assert min(adaptive.bandit.plays) > 0 and adaptive.bandit is adaptive.llm.engine.parts.policy
@@ -156,7 +156,7 @@ def test_complexity_is_only_where_one_begins(models):
 def test_adaptive_text_is_plain(models):
     adaptive = AdaptiveSpeculativeDecoding(models["target"], [models["useless"], models["good"]], 6)
     engine = adaptive.llm.engine
-    plain = LLM(models["target"]).generate(PROMPT, SamplingParams(max_tokens=20))
+    plain = LLM(models["target"], drafter="none").generate(PROMPT, SamplingParams(max_tokens=20))
     for _ in range(4):
         assert adaptive.adaptive_generate(PROMPT, 20).token_ids == plain.token_ids
     assert adaptive.llm.engine is engine and len(adaptive.lengths) == 4

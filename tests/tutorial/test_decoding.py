@@ -30,7 +30,7 @@ PROMPTS = [{"prompt_token_ids": ids} for ids in ([5, 6, 7, 8] * 3, [1, 2, 3], [9
 
 @pytest.fixture(scope="module")
 def plain(models):
-    return LLM(models["target"])
+    return LLM(models["target"], drafter="none")
 
 
 @pytest.mark.parametrize("draft", ["good", "useless"])
@@ -150,7 +150,7 @@ def test_both_caches_are_reused(models, plain):
 
 def test_quantized_is_declared_and_measured():
     prompts = ["It was late when", "def main("]
-    plain = LLM("zoo:target")
+    plain = LLM("zoo:target", drafter="none")
     draft = QuantizedSpeculativeDecoding("zoo:target", "zoo:draft", 4)
     told = draft.measure(prompts, 16)
     assert told["target_variant"] == "" and told["draft_variant"].startswith("int4")
@@ -158,7 +158,7 @@ def test_quantized_is_declared_and_measured():
     params = SamplingParams(max_tokens=16)
     assert [draft.generate(p, 16).text for p in prompts] == [plain.generate(p, params).text for p in prompts]
     both = QuantizedSpeculativeDecoding("zoo:target", "zoo:draft", 4, quantize_target=True, bits=8)
-    same = LLM("zoo:target", precision="mixed")
+    same = LLM("zoo:target", drafter="none", precision="mixed")
     result = both.generate(prompts[0], 16)
     assert "int4" in result.variant and result.text == same.generate(prompts[0], params).text
     assert both.llm.config["drafter"]["variant"].startswith("int8")

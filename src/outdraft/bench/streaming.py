@@ -91,7 +91,7 @@ def rounds(ways: Seq[Callable[[], Measured]], count: int) -> list[Measured]:
 
 def engines(path: Path, memory: int, rivals: Seq[tuple[str, Rival]], gbps: float | None) -> list[tuple[str, LLM]]:
     """The plain one, and one for each rival (two for one that runs ahead) over the same weights."""
-    plain = LLM(path, weights_memory=memory)
+    plain = LLM(path, drafter="none", weights_memory=memory)
     network = network_of(plain.engine.parts)
     assert isinstance(network, StreamedDecoder)
     network.units.file.gbps = gbps
@@ -148,7 +148,7 @@ def _run(asked: argparse.Namespace) -> int:
         f"the process held {_mib(before)} before\n"
     )
     del made, ways, network
-    whole = measure(LLM(path), "whole model in memory", prompts, params)
+    whole = measure(LLM(path, drafter="none"), "whole model in memory", prompts, params)
     sys.stdout.write(f"{'':38} tokens/pass  tokens/s   over plain  read a token  peak     text\n")
     for one in [*found, whole]:
         same = "the same" if one.texts == whole.texts else "ANOTHER"

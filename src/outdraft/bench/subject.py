@@ -36,7 +36,7 @@ def load_subject(model: str, shelf: Shelf, *, inflated: str | None = None, **set
     name = model if inflated is None else "@".join([base, inflated, *steps.split("@")] if steps else [base, inflated])
     made = make_model(name, shelf)
     told |= {"inflate": inflated, "weights": digest_weights(made.path)}
-    plain = LLM(made.path, **settings)
+    plain = LLM(made.path, drafter="none", **settings)
     told["parameters"] = decoder_of(plain).num_parameters
     return Subject(name=name, plain=plain, told=told, original=made.original)
 

@@ -32,7 +32,8 @@ class EngineFlags:
     datastore: str | None = flag(
         None, "with --recipe, the datastore that it needs: a file of `outdraft datastore build`", metavar="FILE"
     )
-    drafter: str | None = flag(None, "the method that drafts: see `outdraft methods`; by default none (plain decoding)",
+    drafter: str | None = flag(None, "the method that drafts (`outdraft methods`), or none; by default look-ups and "
+                              "what lies beside the model",
                                metavar="NAME")  # fmt: skip
     drafter_options: Mapping[str, Any] = flag({}, "an option of the drafter; may be repeated; or one JSON object")
     verifier: str | None = flag(None, "the acceptance rule: see `outdraft methods`; auto by default", metavar="NAME")
@@ -80,7 +81,8 @@ class EngineFlags:
 
     def load_plain(self) -> "LLM":
         """The same engine without a drafter."""
-        return replace(self, **{one.name: default_of(one) for one in fields(self) if one.name in SPECULATION}).load()
+        unsaid = {one.name: default_of(one) for one in fields(self) if one.name in SPECULATION}
+        return replace(self, **{**unsaid, "drafter": "none"}).load()
 
     def speculate(self, plain: "LLM", **changes: Any) -> "LLM":
         """What drafts, over the weights of `plain`."""

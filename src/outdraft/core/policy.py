@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from torch import Tensor
 
@@ -72,7 +72,6 @@ class Policy(Protocol):
         ...
 
 
-@runtime_checkable
 class Keeps(Protocol):
     """A policy whose measurements are worth something to the next engine of the same model on the same machine."""
 

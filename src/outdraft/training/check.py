@@ -132,7 +132,12 @@ def as_saved(drafter: str) -> dict[str, Any]:
 
 def promise(learner: Learner, teacher: Teacher, target: Path, terms: Terms, *, seed: int = 0) -> Walk:
     """What the trainer's passes say about texts that the target writes now."""
-    writer = LLM(target, dtype=str(teacher.target.dtype).removeprefix("torch."), device=str(teacher.target.device))
+    writer = LLM(
+        target,
+        drafter="none",
+        dtype=str(teacher.target.dtype).removeprefix("torch."),
+        device=str(teacher.target.device),
+    )
     texts = _write(writer, terms, seed)
     width = max(len(one.prompt_token_ids) + len(one.token_ids) for one in texts)
     batches = [rows_of(texts[i : i + 16], width) for i in range(0, len(texts), 16)]

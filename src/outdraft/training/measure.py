@@ -29,7 +29,7 @@ def measure_zoo(recipe: TrainingRecipe, out: Path, report: Report) -> None:
     models = {name: load_model(out / name, torch.bfloat16) for name in found}
     tokenizer = Tokenizer.from_file(str(out / "tokenizer" / "tokenizer.json"))
     losses = evaluate_losses(recipe.data, out / "data", tokenizer, models, options)
-    llm = LLM(out / "target")
+    llm = LLM(out / "target", drafter="none")
     openings = {
         stream.name: Sampler([stream], 1).rows(0, 0, options.num_texts, options.prompt_tokens).tolist()
         for stream in open_streams(recipe.data, out / "data", "valid")

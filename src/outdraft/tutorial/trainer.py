@@ -69,7 +69,7 @@ class DraftModelTrainer:
         if not temperature > 0:
             raise ConfigError(f"temperature={temperature:g}: must be above 0")
         where = directory_of(target_model)
-        self.llm = LLM(where, dtype="float32")
+        self.llm = LLM(where, drafter="none", dtype="float32")
         target = load_model(where, torch.float32)
         self.draft = load_model(directory_of(draft_model), torch.float32)
         if self.draft.config.vocab_size != target.config.vocab_size:

@@ -46,7 +46,7 @@ def test_a_recipe_of_ones_own(mine, model_dir):
     }  # fmt: skip
     assert [llm.config["drafter"][key] for key in ("name", "max_ngram", "min_ngram")] == ["ngram", 4, 2]
     assert llm.config["policy"]["num_speculative_tokens"] == 6 and llm.config["verifier"]["name"] == "auto"
-    plain = LLM(model_dir, dtype="float32")
+    plain = LLM(model_dir, drafter="none", dtype="float32")
     assert "recipe" not in plain.config
     assert llm.generate("abcabc", GREEDY).token_ids == plain.generate("abcabc", GREEDY).token_ids
     again = plain.with_recipe(str(mine), drafter_options={"max_ngram": 5}, verifier="sequential")
@@ -119,7 +119,7 @@ def test_every_spelling_has_one_meaning(model_dir):
     config = {"method": "draft_model", "model": str(model_dir), "num_speculative_tokens": 3}
     other = LLM(model_dir, dtype="float32", speculative_config=config)
     assert one.config == other.config
-    plain = LLM(model_dir, dtype="float32").generate("abab", GREEDY)
+    plain = LLM(model_dir, drafter="none", dtype="float32").generate("abab", GREEDY)
     assert one.generate("abab", GREEDY).token_ids == other.generate("abab", GREEDY).token_ids == plain.token_ids
 
 
@@ -151,7 +151,7 @@ def test_a_wrong_key_names_the_right_one(model_dir, word, meant):
 
 
 def test_another_engine_over_the_same_weights_says_what_it_keeps(model_dir):
-    plain = LLM(model_dir, dtype="float32")
+    plain = LLM(model_dir, drafter="none", dtype="float32")
     with pytest.raises(ConfigError, match=r"'guard' belongs to LLM.*keeps it as it was"):
         plain.with_drafter("ngram", guard=0)
     with pytest.raises(ConfigError, match="takes no 'verifer', did you mean 'verifier'"):

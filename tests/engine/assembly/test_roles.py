@@ -55,7 +55,7 @@ def test_no_recipe_names_a_model():
 
 
 def test_roles_are_filled_in_every_recipe_that_has_them(model_dir, draft_dir, eagle_dir):
-    plain = LLM(model_dir, dtype="float32")
+    plain = LLM(model_dir, drafter="none", dtype="float32")
     wanted = plain.generate("abababab", GREEDY).token_ids
     by_draft = plain.with_recipe("draft_model", draft_model=draft_dir)
     assert by_draft.config["drafter"]["model"] == str(draft_dir)
@@ -69,7 +69,7 @@ def test_roles_are_filled_in_every_recipe_that_has_them(model_dir, draft_dir, ea
 
 
 def test_auto_works_on_every_model_and_uses_what_is_filled(model_dir, draft_dir, eagle_dir):
-    plain = LLM(model_dir, dtype="float32")
+    plain = LLM(model_dir, drafter="none", dtype="float32")
 
     def arms(**roles: object) -> list[str]:
         llm = plain.with_recipe("auto", **roles)

@@ -30,8 +30,8 @@ class Walk:
     crossings: list[str] = field(default_factory=list)
 
 
-def record(model: str, *, whole: bool = False, strict: bool = False) -> Walk:
-    """Follow `LLM(model)` until the loop enters its first step; `whole`: and the caller of the first request too."""
+def record(model: str, *, whole: bool = False, strict: bool = False, **words: str) -> Walk:
+    """Follow `LLM(model, **words)` until the first step; `whole`: and the first request's caller too."""
     from outdraft import LLM, SamplingParams
 
     walk, over = Walk(), threading.Event()
@@ -73,7 +73,7 @@ def record(model: str, *, whole: bool = False, strict: bool = False) -> Walk:
     threading.setprofile(per_thread)
     try:
         sys.setprofile(follow())
-        llm = LLM(model)
+        llm = LLM(model, **words)
         sys.setprofile(follow() if whole else None)
         llm.generate({"prompt_token_ids": [1, 2, 3]}, SamplingParams(max_tokens=2))
     finally:

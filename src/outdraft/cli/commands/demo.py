@@ -54,7 +54,7 @@ def run(options: Options) -> int:
     from outdraft.weights.hub import resolve
 
     console = make_console(stderr=options.json)
-    plain = LLM(options.model, dtype=options.dtype, device=options.device)
+    plain = LLM(options.model, drafter="none", dtype=options.dtype, device=options.device)
     if plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and a demo shows text")
     kinds = {"prose": PROSE[1], "python": CODE[1], "copy": COPIES[0]}

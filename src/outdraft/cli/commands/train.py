@@ -182,7 +182,7 @@ def _answers(options: Options) -> int:
         raise ConfigError(f"--out {out} is among the prompts: name another file")
     source = resolve(options.target)
     writer = fingerprint(load_model(source, options.dtype))["weights"]
-    llm = LLM(options.target, dtype=options.dtype or "auto", device=options.device or "cpu")
+    llm = LLM(options.target, drafter="none", dtype=options.dtype or "auto", device=options.device or "cpu")
     console = make_console(stderr=True)
     with console.status("writing") as status:
         told = write_answers(

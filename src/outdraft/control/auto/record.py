@@ -1,7 +1,7 @@
 """What is known of one arm: acceptance over all texts, how many nodes a guess has, and whether it was tried at all.
 
-Data in: the rounds that it guessed in, and perhaps what another process kept of them; data out: estimates that a plan is
-made of.
+Data in: the rounds that it guessed in, and perhaps what another process kept of them; data out: estimates that a plan
+is made of.
 """
 
 from collections.abc import Mapping

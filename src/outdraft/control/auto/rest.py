@@ -1,7 +1,7 @@
 """What `auto` saves where guessing does not pay: it looks away for some rounds, and lets listeners go for a text.
 
-    nap       plain decoding is planned for everybody: so many rounds without plan, watch and probe that the policy's own
-              work, measured in the round before, takes one part in a hundred of the time
+    nap       plain decoding is planned for everybody: so many rounds without plan, watch and probe that the policy's
+              own work, measured in the round before, takes one part in a hundred of the time
     resting   an arm that listens (it has hidden states kept in every pass) and is far from paying, where a pass is so
               short that keeping them shows: it leaves this text, until the text ends
 
@@ -47,8 +47,8 @@ class Nap:
 def leaves(number: int, age: int, *, count: int, work: float, passing: float, promise: float, most: float) -> bool:
     """Whether an arm that listens and is out of use leaves a text.
 
-    number: of the text, counted from 0. age: rounds since it began. count: texts of the batch. work, passing: seconds of the policy's own work and
-    of a pass. promise, most: tokens a second of the arm, and of the plan.
+    number: of the text, counted from 0. age: rounds since it began. count: texts of the batch. work, passing: seconds of
+    the policy's own work and of a pass. promise, most: tokens a second of the arm, and of the plan.
     """
     if work < _SHOWS * passing or promise > _FAR * most:
         return False

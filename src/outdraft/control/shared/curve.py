@@ -5,8 +5,8 @@
 
 What was never measured lies on the line, and the line begins as a prior; a fraction lies between its whole neighbours.
 A mean counts no measurement for more than three times the median, so that no hiccup of the machine decides, but a busy
-machine does, which stops short steps rarely and for long; of two measurements the smaller counts. What was learned can be kept for another process (`kept`,
-`recall`). Data in: counts with seconds; data out: seconds.
+machine does, which stops short steps rarely and for long; of two measurements the smaller counts. What was learned can
+be kept for another process (`kept`, `recall`). Data in: counts with seconds; data out: seconds.
 """
 
 from collections import deque
@@ -80,7 +80,7 @@ class Curve:
         Raises `ValueError`, `KeyError` or `TypeError` for what is none, and has then changed nothing.
         """
         level = _number(kept["level"], least=0.0)
-        cells = {
+        cells: dict[float, deque[float]] = {
             int(x): deque([_number(shape)] * max(1, min(int(count), _KNOWN)), maxlen=_KEPT)
             for x, shape, count in kept["shapes"][:_MOST_X]
         }

@@ -16,7 +16,7 @@ import torch
 from outdraft.cache.config import CacheConfig
 from outdraft.core.arms import arms_of
 from outdraft.core.drafter import Drafter, held_weights
-from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.errors import CapabilityError, ConfigError, OutdraftError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import LARGEST
 from outdraft.core.registry import read_options
@@ -26,9 +26,10 @@ from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.step import Parts
 from outdraft.engine.assembly.combination import Combination
+from outdraft.engine.assembly.default import fitting, without_found
 from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
-from outdraft.engine.assembly.remembered import remembering
+from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
@@ -66,12 +67,13 @@ def make_engine(setup: Setup, precision: str, options: Mapping[str, Any] | None)
         raise ConfigError(f"precision_options belong to precision='elastic', not to {precision!r}")
     combination = setup.combination.rounded("int4") if precision == DRAFT_INT4 else setup.combination
     network = _load(setup, precision)
-    return _engine_over(setup, network, combination, precision)
+    return _engine_over(setup, network, fitting(setup, network, combination), precision)
 
 
 def engine_beside(setup: Setup, network: Network, precision: str) -> Assembled:
     """Another engine over weights that are loaded. `precision`: the name of theirs, or their level's."""
-    return _engine_over(setup, network, setup.combination, MIXED if precision == MIXED else FULL)
+    combination = fitting(setup, network, setup.combination)
+    return _engine_over(setup, network, combination, MIXED if precision == MIXED else FULL)
 
 
 def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
@@ -105,9 +107,18 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
         "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,
         **_describe(combination, parts),
     }  # fmt: skip
-    parts = replace(parts, policy=remembering(parts.policy, setup.directory, config))
+    if isinstance(parts.policy, KeepingPolicy):
+        parts = replace(parts, policy=remembering(parts.policy, setup.directory, config))
     num_bytes = network.pass_bytes + sum(weights.pass_bytes for weights in held_weights(parts.drafter))
     return Variant(parts=parts, name=name, config=config, num_bytes=num_bytes)
+
+
+def _build(setup: Setup, network: Network, combination: Combination) -> Variant:
+    """The variant; where nobody asked for a draft that lies beside the model and does not fit, without it."""
+    try:
+        return build_variant(setup, network, combination)
+    except OutdraftError as error:
+        return build_variant(setup, network, without_found(combination, error))
 
 
 def _load(setup: Setup, level: str) -> Network:
@@ -161,7 +172,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
 
 
 def _engine_over(setup: Setup, network: Network, combination: Combination, precision: str) -> Assembled:
-    variant = build_variant(setup, network, combination)
+    variant = _build(setup, network, combination)
     return Assembled(
         engine=Engine(variant.parts, variant=variant.name, **_settings(setup, network)),
         config={**variant.config, "precision": {"name": precision}},
@@ -172,7 +183,8 @@ def _engine_over(setup: Setup, network: Network, combination: Combination, preci
 def _elastic(setup: Setup, options: ElasticOptions) -> Assembled:
     """One engine that changes its variant between requests."""
     network = _load(setup, FULL)
-    first = build_variant(setup, network, setup.combination)
+    setup = replace(setup, combination=fitting(setup, network, setup.combination))
+    first = _build(setup, network, setup.combination)
     levels = elastic_levels(setup, network, first.parts.drafter)
     settings = _settings(setup, network)
     del network

@@ -24,6 +24,9 @@ class Combination:
     policy: AnyPolicy
     policy_options: PolicyOptions
     recipe: Mapping[str, Any]  # `Recipe.describe()` of the recipe that it came from
+    instead: "tuple[Combination, Combination] | None" = (
+        None  # nobody chose it: the same without roles, and plain decoding
+    )
 
     @property
     def quantization(self) -> Quantization | None:

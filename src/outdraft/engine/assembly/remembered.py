@@ -3,9 +3,9 @@
     ~/.cache/outdraft/pace/3f0c9a52e1b7d604.json     named for machine, kernels, model and drafter
     {"format": 1, "of": {...}, "kept": {...}}        `of`: what it was measured on, in words; `kept`: the policy's own
 
-Only speed depends on it, never a text: it says where a policy begins, and a greedy or seeded text does not depend on what
-a policy decides. A file that is damaged, too large, of another format or of something else is not used, and is replaced
-by the next one; a place that cannot be written to is left alone. `OUTDRAFT_REMEMBER=off` turns all of it off.
+Only speed depends on it, never a text: it says where a policy begins, and a greedy or seeded text does not depend on
+what a policy decides. A file that is damaged, too large, of another format or of something else is not used, and is
+replaced by the next one; a place that cannot be written to is left alone. `OUTDRAFT_REMEMBER=off` turns all of it off.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 from time import monotonic
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 
@@ -36,6 +36,11 @@ _LARGEST = 1 << 18  # bytes of a file
 _MOST_FILES = 200
 _PAUSE, _LONGEST = 20.0, 600.0  # seconds until the second file, and at most between two; the first is written at once
 _log = logging.getLogger(__name__)
+
+
+@runtime_checkable
+class KeepingPolicy(Policy, Keeps, Protocol):
+    """A policy that keeps what it measures."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,14 +80,13 @@ class Place:
 class Remembering:
     """A policy that begins with what was kept, and keeps what it learns when texts end."""
 
-    def __init__(self, inner: Policy, keeps: Keeps, place: Place) -> None:
+    def __init__(self, inner: KeepingPolicy, place: Place) -> None:
         self.inner = inner
-        self._keeps = keeps
         self._place = place
         self._pause, self._last = 0.0, monotonic()
         if (kept := place.read()) is not None:
             try:
-                keeps.recall(kept)
+                inner.recall(kept)
             except (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError) as error:
                 _log.info("%s is not used, and will be replaced: %s", place.path, error)
             else:
@@ -103,13 +107,13 @@ class Remembering:
     def keep(self) -> None:
         """Write it now, where something is known."""
         self._last, self._pause = monotonic(), min(_LONGEST, max(_PAUSE, 2 * self._pause))
-        if (kept := self._keeps.keep()) is not None and not self._place.write(kept):
+        if (kept := self.inner.keep()) is not None and not self._place.write(kept):
             self._pause = _LONGEST
 
 
-def remembering(policy: Policy, directory: Path, config: Mapping[str, Any]) -> Policy:
-    """The policy, with a memory where it can have one. `config`: the resolved configuration of its engine."""
-    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false") or not isinstance(policy, Keeps):
+def remembering(policy: KeepingPolicy, directory: Path, config: Mapping[str, Any]) -> Policy:
+    """The policy with a memory, unless that is switched off. `config`: the resolved configuration of its engine."""
+    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
         return policy
     of = {
         "outdraft": __version__,
@@ -118,13 +122,17 @@ def remembering(policy: Policy, directory: Path, config: Mapping[str, Any]) -> P
         "config": json.loads(json.dumps({**config, "recipe": None}, default=str)),
     }
     name = hashlib.sha256(json.dumps(of, sort_keys=True).encode()).hexdigest()[:16]
-    return Remembering(policy, policy, Place(path=user_cache("pace", f"{name}.json"), of=of))
+    return Remembering(policy, Place(path=user_cache("pace", f"{name}.json"), of=of))
 
 
 def _files(directory: Path) -> list[list[Any]]:
     """What a model's files are by name, size and time: they are too large to be read at every start."""
     try:
-        files = [directory] if directory.is_file() else sorted([*directory.glob("*.safetensors"), directory / "config.json"])
+        files = (
+            [directory]
+            if directory.is_file()
+            else sorted([*directory.glob("*.safetensors"), directory / "config.json"])
+        )
         return [[one.name, one.stat().st_size, one.stat().st_mtime_ns] for one in files if one.is_file()]
     except OSError:
         return []

@@ -1,4 +1,4 @@
-"""The ways to say what drafts, read into one `Speculation`; they exclude each other.
+"""The ways to say what drafts, read into one `Speculation`; they exclude each other. Without any: `default.py`.
 
 drafter="ngram", drafter_options={...}          ours
 recipe="lookahead", recipe="path/to/my.toml"    a paper's combination; options beside it override the recipe's
@@ -19,6 +19,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import Kind, find, names, option_names, override
 from outdraft.engine.assembly.combination import Combination, combine
+from outdraft.engine.assembly.default import choose_default
 from outdraft.engine.assembly.foreign import settle
 from outdraft.engine.assembly.found_beside import Companions
 from outdraft.engine.assembly.recipe import Choice, Recipe, read_recipe
@@ -78,6 +79,19 @@ class Words:
                 raise ConfigError(
                     f"{name}='' names nothing: give {ROLES.get(name, ROLES['draft_model'])}, or leave it out"
                 )
+
+    @property
+    def leaves_it_open(self) -> bool:
+        """Whether nothing was said of what drafts, nor of a rule that not every guess fits, nor that nothing is to."""
+        others = (self.drafter_options, self.verifier_options, self.num_speculative_tokens == 0)
+        ways = (getattr(self, way) for way in _WAYS)
+        return all(way is None for way in ways) and not any(others) and self.verifier in (None, "auto")
+
+    def combine(self, companions: Callable[[], Companions]) -> Combination:
+        """What is meant, with its options read: `read`, or the default where nothing was said."""
+        if self.leaves_it_open:
+            return choose_default(self._with_recipe, companions, self.head)
+        return combine(self.read(companions))
 
     def read(self, companions: Callable[[], Companions] = dict) -> Speculation:
         """One meaning. Raises `ConfigError` where there are two, naming both and the cure.
@@ -184,7 +198,7 @@ def read_words(
     known = parameters_of(taker)
     for key in settle(unknown) if unknown else ():
         raise ConfigError(f"LLM takes no {key!r}{_hint(key, known)}; what drafts is said by {', '.join(_WAYS)}")
-    return combine(Words(**words).read(companions))
+    return Words(**words).combine(companions)
 
 
 def read_beside(
@@ -199,7 +213,7 @@ def read_beside(
                 f"drafts: {', '.join(sorted(WORDS))}"
             )
         raise ConfigError(f"another engine over the same weights takes no {key!r}{_hint(key, sorted(WORDS))}")
-    return combine(Words(**words).read(companions))
+    return Words(**words).combine(companions)
 
 
 def parameters_of(taker: Callable[..., Any]) -> list[str]:

@@ -49,7 +49,7 @@ class Workshop:
         if key not in self._plain:
             variant = VARIANTS[case.variant]
             words = variant.words if variant.plain is None else variant.plain
-            self._plain[key] = LLM(self.models.directory(case.model), **_words(case, words))
+            self._plain[key] = LLM(self.models.directory(case.model), drafter="none", **_words(case, words))
             if len(self._plain) > KEPT:
                 self._plain.popitem(last=False)
         self._plain.move_to_end(key)

@@ -135,7 +135,7 @@ class Files:
             place = home / "outdraft/packed" / self._packed_name
             place.parent.mkdir(parents=True)
             (home / "weights.packed").rename(place)
-        llm = LLM(self.models / "packed", dtype="bfloat16", weights_memory="150KB")
+        llm = LLM(self.models / "packed", drafter="none", dtype="bfloat16", weights_memory="150KB")
         return llm.generate(PROMPT, FEW)
 
     @cached_property
@@ -155,14 +155,14 @@ def damage_safetensors(data: bytes, dice: Random) -> tuple[str, bytes]:
 
 def _write_text(home: Path) -> object:
     read_companions(home)
-    llm = LLM(home, exact=False)
+    llm = LLM(home, drafter="none", exact=False)
     if (home / "chat_template.jinja").exists() and llm.codec is not None and llm.codec.chat_template is not None:
         llm.codec.chat_template.render([{"role": "user", "content": "abc"}])
     return llm.generate("abcabc", FEW)
 
 
 def _write_gguf_text(home: Path) -> object:
-    return LLM(home / "model.gguf", exact=False).generate(PROMPT, FEW)
+    return LLM(home / "model.gguf", drafter="none", exact=False).generate(PROMPT, FEW)
 
 
 def _shard(home: Path) -> None:

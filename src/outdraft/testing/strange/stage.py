@@ -40,9 +40,9 @@ class Stage:
 
     @cached_property
     def llm(self) -> LLM:
-        return LLM(self.target, dtype="float32")
+        return LLM(self.target, drafter="none", dtype="float32")
 
     @cached_property
     def zoo(self) -> LLM:
         """Over the zoo's target, for drafters with weights of their own there."""
-        return LLM("zoo:target")
+        return LLM("zoo:target", drafter="none")

@@ -1,0 +1,153 @@
+"""Where nobody says what drafts: look-ups, and what lies beside the model, where that changes no text; else nothing."""
+
+import logging
+import shutil
+
+import pytest
+import torch
+
+from outdraft import zoo
+from outdraft.core.errors import OutdraftError
+from outdraft.core.params import SamplingParams
+from outdraft.core.registry import find, make_options
+from outdraft.engine.assembly import default
+from outdraft.engine.llm import LLM
+from outdraft.kernels.library import library
+from outdraft.models.load import save_model
+from outdraft.testing.tiny import random_decoder, tiny_config
+
+native = pytest.mark.skipif(library() is None, reason="no native kernels here")
+PROMPTS = [{"prompt_token_ids": ids} for ids in ([1, 2, 3, 1, 2, 3, 1, 2], [7, 5, 7, 5, 7, 5], [4, 9, 11])]
+WAYS = [
+    SamplingParams(max_tokens=24, ignore_eos=True),
+    SamplingParams(max_tokens=24, ignore_eos=True, temperature=0.9, seed=5),
+]
+
+
+def saved(place, *, layers, vocab=61, dtype=torch.bfloat16):
+    save_model(
+        random_decoder(
+            tiny_config(vocab=vocab, hidden=128, inner=128, layers=layers), dtype=dtype, exact=False, seed=3
+        ),
+        place,
+    )
+    return place
+
+
+@pytest.fixture
+def target(tmp_path):
+    return saved(tmp_path / "models" / "target", layers=3)
+
+
+def arms(llm):
+    return list(llm.config["drafter"].get("arms", []))
+
+
+@native
+def test_look_ups_where_nothing_else_is_there(target, caplog):
+    llm, plain = LLM(target), LLM(target, drafter="none")
+    assert llm.config["policy"]["name"] == "auto" and arms(llm) == ["ngram", "suffix"]
+    assert plain.config["drafter"]["name"] == "none" and plain.config["policy"]["name"] == "fixed"
+    for params in WAYS:
+        ours, theirs = llm.generate(PROMPTS, params), plain.generate(PROMPTS, params)
+        assert [one.token_ids for one in ours] == [one.token_ids for one in theirs]
+    assert not caplog.records
+    assert arms(plain.with_speculation()) == ["ngram", "suffix"]
+
+
+@native
+def test_what_lies_beside_the_model_drafts(target, caplog):
+    saved(target / "draft", layers=1)
+    caplog.set_level(logging.INFO, logger="outdraft.notes")
+    llm = LLM(target)
+    assert arms(llm) == ["ngram", "suffix", "draft_model"]
+    assert any("found draft_model" in record.getMessage() for record in caplog.records)
+    texts = [one.generate(PROMPTS, WAYS[1]) for one in (llm, LLM(target, drafter="none"))]
+    assert [one.token_ids for one in texts[0]] == [one.token_ids for one in texts[1]]
+
+
+@native
+def test_what_lies_there_and_does_not_fit_is_left_out(target, caplog):
+    saved(target / "draft", layers=1, vocab=50)
+    llm = LLM(target)
+    assert arms(llm) == ["ngram", "suffix"]
+    (record,) = caplog.records
+    assert "left out" in record.getMessage() and "draft" in record.getMessage() and "50" in record.getMessage()
+
+
+@native
+def test_a_draft_that_is_given_must_fit(target, tmp_path):
+    wrong = saved(tmp_path / "wrong", layers=1, vocab=50)
+    with pytest.raises(OutdraftError, match="nothing"):
+        LLM(target, head=tmp_path / "nothing")
+    with pytest.raises(OutdraftError, match="50"):
+        LLM(target, draft_model=wrong)
+
+
+@native
+def test_a_head_brings_its_own_drafter():
+    """Of the zoo: what is given as a head says itself whose it is."""
+    assert arms(LLM("zoo:target"))[2:] == ["draft_model", "eagle"]
+    given = LLM("zoo:target", head="zoo:early_exit")
+    assert arms(given)[2:] == ["draft_model", "early_exit"]
+
+
+@native
+def test_a_head_of_any_kind_that_lies_there_is_used(tmp_path):
+    home = tmp_path / "target"
+    shutil.copytree(zoo.path("target"), home, ignore=shutil.ignore_patterns("companions.json"))
+    shutil.copytree(zoo.path("early_exit"), home / "head")
+    assert arms(LLM(home)) == ["ngram", "suffix", "early_exit"]
+
+
+@native
+@pytest.mark.parametrize(
+    "words, drafter, policy",
+    [
+        ({"drafter": "none"}, "none", "fixed"),
+        ({"num_speculative_tokens": 0}, "none", "fixed"),
+        ({"verifier": "sequential"}, "none", "fixed"),
+        ({"recipe": "none"}, "none", "fixed"),
+        ({"drafter": "ngram"}, "ngram", "auto"),
+        ({"num_speculative_tokens": 3}, "several", "auto"),
+        ({"policy": "bandit"}, "several", "bandit"),
+        ({"exact": False}, "several", "auto"),
+        ({"precision": "elastic"}, "several", "auto"),
+    ],
+)
+def test_what_is_said_is_done(target, words, drafter, policy):
+    config = LLM(target, **words).config
+    assert (config["drafter"]["name"], config["policy"]["name"]) == (drafter, policy)
+
+
+@pytest.fixture
+def untold():
+    default._tell.cache_clear()
+    yield
+    default._tell.cache_clear()
+
+
+def test_plain_where_pytorch_computes_with_one_hint(target, caplog, untold):
+    for _ in range(2):
+        llm = LLM(target, dtype="float32")
+        assert llm.config["drafter"]["name"] == "none"
+    (record,) = caplog.records
+    assert "float32 on cpu" in record.getMessage() and record.name == "outdraft.notes"
+    assert LLM(target, dtype="float32", drafter="ngram").config["drafter"]["name"] == "ngram"
+
+
+def test_the_guard_speculates_there_too(target, caplog, untold):
+    llm = LLM(target, dtype="float32", exact=False)
+    assert llm.config["guard"] > 0 and arms(llm) == ["ngram", "suffix"] and not caplog.records
+    assert LLM(target, dtype="float32", exact=False, guard=0).config["drafter"]["name"] == "none"
+
+
+@native
+def test_a_request_may_say_no(target):
+    result = LLM(target).generate(PROMPTS[0], WAYS[0], num_speculative_tokens=0)
+    assert result.stats.num_draft_tokens == 0
+
+
+def test_the_default_is_the_recipe():
+    options = make_options(find("drafter", "several"), {"drafters": ["ngram"]})
+    assert find("drafter", "several").shape_of(options) == "chain" and default.RECIPE == "auto"
