@@ -1,7 +1,7 @@
 """outdraft: speculative decoding, lossless and provable.
 
     from outdraft import LLM, SamplingParams
-    llm = LLM("zoo:target", drafter="draft_model")
+    llm = LLM("zoo:target")
     print(llm.generate("The first thing she saw", SamplingParams(max_tokens=60)).text)
 
 Importing this package is light: torch is loaded when `LLM` is first touched.

@@ -24,6 +24,17 @@ def test_info_tells_what_runs(outdraft, tiny: Path):
     assert "kernels" in shown and "GiB" in shown and "\x1b" not in shown and "companions" not in shown
 
 
+def test_info_tells_what_would_draft(outdraft, tiny: Path):
+    """As `LLM(model)` then does it."""
+    told = json.loads(outdraft("info", "--json", "--model", "zoo:target").out)["model"]["drafts by default"]
+    if library() is None:
+        assert told.startswith("nothing")
+    else:
+        assert told.startswith("ngram, suffix, draft_model (") and "eagle (" in told and "--drafter none" in told
+    alone = json.loads(outdraft("info", "--json", "--model", tiny).out)["model"]["drafts by default"]
+    assert alone.startswith("nothing: the native kernels do not compute")  # its width is no multiple of theirs
+
+
 def test_info_names_the_reason_without_kernels(outdraft, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr("outdraft.kernels.library._load", lambda: (None, "no compiler was there"))
     told = json.loads(outdraft("info", "--json").out)

@@ -3,6 +3,7 @@
 import json
 import random
 from copy import deepcopy
+from dataclasses import replace
 
 import pytest
 from control.world import World, drive, sequence
@@ -207,3 +208,19 @@ def test_one_long_step_of_another_program_does_not_decide():
     for seconds in (0.1, 0.1, 0.1, 0.5, 0.1, 0.1, 0.5, 0.1) * 3:
         curve.add(3, seconds)
     assert 0.11 < curve(3) < 0.2  # a mean, in which 0.5 counts for 0.3
+
+
+def test_a_look_up_is_watched_though_its_trials_met_a_busy_machine():
+    """Two of three were stopped by another program: what it costs to look is told by the third."""
+    asked, world = [], World([0.0], [0.0001])
+    step = world.step
+
+    def stopped(seqs, budgets, number):
+        (event,) = step(seqs, budgets, number)
+        slow = StepTimes(draft=event.times.draft + 2.0 * (number in (1, 2)), target=event.times.target)
+        return [replace(event, times=slow)]
+
+    world.step = stopped
+    policy = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=watched(asked))])
+    drive(policy, world, 40)
+    assert len(set(asked)) > 10

@@ -1,7 +1,4 @@
-"""The public interface: a model, a drafter and a rule behind `generate`, `stream` and their async twins.
-
-What a prompt may be is in `engine/prompts.py`, how several callers share the engine in `engine/thread.py`.
-"""
+"""The public interface: a model, a drafter and a rule behind `generate`, `stream` and their async twins."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping
@@ -40,7 +37,8 @@ class LLM(Conversational):
 
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
-        drafter: the method that drafts (`outdraft methods` lists them); by default none: plain decoding.
+        drafter: the method that drafts; "none" is plain decoding. By default look-ups, and the draft or head that is
+            given or lies beside the model, where native kernels compute or the guard is on; else none.
         drafter_options: its options, by name; likewise verifier_options and policy_options.
         verifier: the acceptance rule. "auto", the default: the target's own keyed draw where a request names a seed
             (the text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
@@ -50,9 +48,9 @@ class LLM(Conversational):
         recipe: all of these by a paper's name, or a TOML file of yours; excludes `drafter`, and whatever else is given
             beside it overrides the recipe's.
         speculative_config: the same in vLLM's words; excludes `drafter`.
-        draft_model: a draft model's directory, as for drafter="draft_model"; beside a recipe: the one that it needs.
-        head, datastore: beside a recipe, what it needs; by default what lies beside the model (docs/recipes.md).
-        speculative_model: `draft_model` in vLLM's older words.
+        draft_model: a draft model's directory, as for drafter="draft_model"; beside a recipe: the one that it needs;
+            speculative_model is vLLM's older word for it.
+        head, datastore: what a recipe, or the default, drafts with beside look-ups (docs/recipes.md).
         revision: branch, tag or commit of a model that is named as on the hub.
         dtype: of the weights: "auto" (as stored), "float32", "bfloat16", "float16" ("half"). device: "cpu", "cuda", ...
         exact: compute rows so that a token's logits do not depend on the pass it was scored in. Greedy and seeded text

@@ -341,7 +341,7 @@ def test_another_drafter_keeps_the_weights_of_the_moment(target_dir):
         ({"precision": "elastc"}, ConfigError, "did you mean 'elastic'"),
         ({"precision": "elastic", "precision_options": {"min_fre": 0.1}}, ConfigError, "min_free"),
         ({"precision_options": {"min_free": 0.1}}, ConfigError, "precision='elastic'"),
-        ({"precision": "draft-int4"}, ConfigError, "drafter 'none' has none"),
+        ({"precision": "draft-int4"}, ConfigError, "no drafter is named"),
         ({"precision": "draft-int4", "drafter": "draft_model", "drafter_options": {"quantization": "int8"}},
          ConfigError, "leave one out"),
         ({"precision": "elastic", "dtype": "float32"}, CapabilityError, "PyTorch"),

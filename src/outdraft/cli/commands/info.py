@@ -11,6 +11,11 @@ from outdraft.cli.options import flag
 if TYPE_CHECKING:
     from pathlib import Path
 
+    import torch
+
+    from outdraft.engine.assembly.found_beside import Companions
+    from outdraft.models.config import ModelConfig
+
 SUMMARY = "say what was found here: kernels, threads, memory, packages, models"
 EPILOG = """Put its output into a bug report. Examples:
   outdraft info
@@ -123,9 +128,10 @@ def _model(name: str) -> dict[str, Any]:
     from outdraft.weights.hub import resolve
 
     directory = resolve(name)
+    companions = read_companions(directory)
     stored, codec = open_weights(directory), load_codec(directory)
     config = stored.config
-    belongs = [f"{role} for {drafter}" for role, found in read_companions(directory).items() for drafter in found]
+    belongs = [f"{role} for {drafter}" for role, found in companions.items() for drafter in found]
     return {
         "directory": str(directory),
         "layers": config.num_layers,
@@ -136,4 +142,20 @@ def _model(name: str) -> dict[str, Any]:
         "tokenizer": "none: token ids only" if codec is None else f"{codec.vocab_size} entries",
         "chat template": "yes" if codec is not None and codec.chat_template is not None else "no",
         "companions": ", ".join(belongs) or "none (companions.json, docs/recipes.md)",
+        "drafts by default": _default(config, stored.dtype, companions),
     }
+
+
+def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companions") -> str:
+    """What drafts where nobody says."""
+    import torch
+
+    from outdraft.core.options import NESTED
+    from outdraft.engine.assembly.spelling import Words
+    from outdraft.models.native import can_pack
+
+    if not can_pack(config, dtype, torch.device("cpu")):
+        return "nothing: the native kernels do not compute this model here; name a drafter"
+    drafters = Words().combine(lambda: companions).drafter_options.drafters
+    named = [one if isinstance(one, str) else f"{one[NESTED]} ({one['model']})" for one in drafters]
+    return ", ".join(named) + "; --drafter none turns it off"

@@ -285,7 +285,7 @@ class AutoPolicy:
         """
         share = _FREE * self.costs.passes(len(seqs))
         for index in self._free():
-            room = int(share / self.costs.drafts[index](_PROBE_DEPTH))
+            room = int(share / self._glance(index))
             try:
                 for at in range(min(room, len(seqs))):
                     self._watch_one(index, seqs[(self._first_watched + at) % len(seqs)])
@@ -306,7 +306,12 @@ class AutoPolicy:
     def _free(self) -> list[int]:
         """Arms whose guesses cost next to nothing here."""
         most = _FREE * self.costs.passes(1)
-        return [index for index in self._peeks if 0 < self.costs.drafts[index](_PROBE_DEPTH) < most]
+        return [index for index in self._peeks if 0 < self._glance(index) < most]
+
+    def _glance(self, index: int) -> float:
+        """Seconds of a look at what an arm would say: no more than twice its quickest guess, whatever else ran then."""
+        usual = self.costs.drafts[index]
+        return min(usual(_PROBE_DEPTH), 2 * usual.quickest)
 
     def _prepare_probe(self, seqs: Seq[Sequence]) -> None:
         """In turn, each arm that is out of use and unwatched, and plain decoding; for each sequence in turn."""

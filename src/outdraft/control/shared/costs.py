@@ -92,7 +92,7 @@ class Costs:
         if len(self._settling) == _SETTLING:
             factor = median(self._settling)
             for curve in (self.passes, *self.drafts):
-                curve.level *= factor
+                curve.scale(factor)
             self._missed = [price * factor for price in self._missed]
             self._settling = None
 

@@ -28,10 +28,11 @@ _MOST_X = 64  # shapes that are kept for another process
 class Curve:
     """`intercept`, `slope`: the prior's line; only their ratio matters."""
 
-    __slots__ = ("_cells", "_line", "_num_added", "_prior", "_ratios", "_shapes", "level")
+    __slots__ = ("_cells", "_line", "_num_added", "_prior", "_ratios", "_shapes", "level", "quickest")
 
     def __init__(self, intercept: float, slope: float) -> None:
         self.level = 0.0  # 0: nothing measured
+        self.quickest = 0.0  # seconds of the shortest measurement of any x
         self._prior = self._line = (intercept, slope)
         self._cells: dict[float, deque[float]] = {}  # x -> what was measured, over the level of its time
         self._shapes: dict[float, float] = {}  # x -> their mean
@@ -56,6 +57,7 @@ class Curve:
     def add(self, x: int, seconds: float) -> None:
         if seconds <= 0:
             return
+        self.quickest = min(seconds, self.quickest or seconds)
         if not self.level:
             self.level = seconds / (self._line[0] + self._line[1] * x)
         cell = self._cells.setdefault(x, deque(maxlen=_KEPT))
@@ -68,6 +70,11 @@ class Curve:
         self._num_added += 1
         if len(cell) <= _KNOWN or self._num_added % _FIT_EVERY == 0:
             self._fit()
+
+    def scale(self, factor: float) -> None:
+        """The whole machine is so much slower now than when these were measured."""
+        self.level *= factor
+        self.quickest *= factor
 
     def kept(self) -> dict[str, Any]:
         """What is worth remembering: the level, and each x with its shape and the number of its measurements."""
@@ -88,6 +95,7 @@ class Curve:
             raise ValueError(f"nothing was measured: level {level}, {len(cells)} shapes")
         self.level, self._cells = level, cells
         self._shapes = {x: cell[0] for x, cell in cells.items()}
+        self.quickest = level * min(self._shapes.values())
         self._fit()
 
     def _fit(self) -> None:

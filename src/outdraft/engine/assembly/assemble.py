@@ -228,10 +228,9 @@ def _check(setup: Setup, precision: str) -> None:
     if setup.weights_memory is not None and setup.device != "cpu":
         raise ConfigError(f"weights_memory streams to a CPU; device={setup.device!r}: leave one out")
     if precision == DRAFT_INT4 and (rounding := setup.combination.quantization) not in ("auto", "int4"):
-        cure = f"quantization={rounding!r} is given: leave one out" if rounding else (
-            f"drafter {setup.combination.drafter.name!r} has none: take a drafter with the option 'quantization', "
-            "or another precision"
-        )  # fmt: skip
+        named = "no drafter is named" if setup.combination.instead else f"{setup.combination.drafter.name!r} has none"
+        cure = f"{named}: take a drafter with the option 'quantization', or another precision"
+        cure = f"quantization={rounding!r} is given: leave one out" if rounding else cure
         raise ConfigError(f"precision='draft-int4' rounds the draft model, and {cure}")
 
 
