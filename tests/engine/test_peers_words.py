@@ -1,5 +1,6 @@
 """What users of other engines write: their first programs, their names of things, and what is said of the others."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from outdraft.engine.assembly.speculative_config import from_mapping
 TARGET, SMALL = str(zoo.path("target")), str(zoo.path("draft"))
 CONFIGS = {
     "draft model": {"model": SMALL, "num_speculative_tokens": 5, "method": "draft_model"},
+    "draft model, its method inferred": {"model": SMALL, "num_speculative_tokens": 5},
     "n-gram": {"method": "ngram", "num_speculative_tokens": 5, "prompt_lookup_max": 4},
     "suffix": {"method": "suffix", "num_speculative_tokens": 32},
     "eagle": {
@@ -48,6 +50,15 @@ def test_first_programs_run_as_they_are(name: str):
     exec(PROGRAM, {"TARGET": TARGET, "CONFIG": CONFIGS[name], "shown": shown})
     (line,) = shown
     assert line.startswith("Prompt: 'The future of AI is', Generated text: '") and len(line) > 80
+
+
+def test_the_first_programs_of_older_versions_run_too():
+    shown: list[str] = []
+    words = "speculative_model=SMALL, num_speculative_tokens=5"
+    program = PROGRAM.replace("speculative_config=CONFIG", words)
+    assert words in program
+    exec(program, {"TARGET": TARGET, "SMALL": SMALL, "shown": shown})
+    assert len(shown) == 1
 
 
 NOTED = [
@@ -160,11 +171,34 @@ def test_n_has_a_range(n: int):
         SamplingParams(n=n, temperature=1.0)
 
 
-def test_several_greedy_or_streamed_texts_are_refused(llm: LLM):
+def test_several_greedy_texts_are_refused():
     with pytest.raises(RequestError, match="set a temperature"):
         SamplingParams(n=2)
-    with pytest.raises(RequestError, match="n=2: a stream"):
-        next(llm.stream("abc", SamplingParams(n=2, temperature=1.0)))
+
+
+def test_several_texts_come_piece_by_piece_and_from_asyncio(llm: LLM):
+    """The pieces of text i are those of `outputs[i]`, and every text moves on in turn."""
+    params = SamplingParams(n=3, temperature=1.0, seed=4, max_tokens=12, ignore_eos=True)
+    wanted = [one.text for one in llm.generate("abc", params).outputs]
+
+    async def gathered() -> tuple[list, object]:
+        return [one async for one in llm.astream("abc", params)], await llm.agenerate("abc", params)
+
+    pieces, whole = asyncio.run(gathered())
+    assert [one.text for one in whole.outputs] == wanted and [one.index for one in whole.outputs] == [0, 1, 2]
+    for chunks in (list(llm.stream("abc", params)), pieces):
+        texts = ["".join(chunk.text for chunk in chunks if chunk.index == i) for i in range(3)]
+        assert texts == wanted and len(set(wanted)) == 3
+        assert {chunk.index for chunk in chunks[:6]} == {0, 1, 2}
+        assert sum(chunk.finish_reason is not None for chunk in chunks) == 3
+
+
+def test_leaving_a_stream_of_several_texts_cancels_all(llm: LLM):
+    stream = llm.stream("abc", SamplingParams(n=2, temperature=1.0, max_tokens=200, ignore_eos=True))
+    next(stream)
+    stream.close()
+    assert llm.generate("abc", SamplingParams(max_tokens=2)).finish_reason == "length"
+    assert not llm.engine.running and not llm.engine.waiting
 
 
 def test_chat_is_generate_over_the_template(llm: LLM):

@@ -4,7 +4,6 @@ from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
-from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 
 
@@ -22,9 +21,3 @@ class Request:
     def singles(self) -> "list[Request]":
         """One request for each of the texts that are asked for."""
         return [self] if self.params.n == 1 else [replace(self, params=one) for one in self.params.singles()]
-
-    def alone(self) -> "Request":
-        """Itself, where it asks for one text. Raises `RequestError` where it asks for several."""
-        if self.params.n > 1:
-            raise RequestError(f"n={self.params.n}: a stream, and a call of agenerate, write one text; ask n times")
-        return self

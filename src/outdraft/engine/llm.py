@@ -1,7 +1,9 @@
-"""The public interface: a model, a drafter and a rule behind `generate`, `stream` and their async twins."""
+"""The public interface: a model, a drafter and a rule behind `generate`; `stream` and asyncio are in `streaming.py`.
 
-import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+What a prompt may be is in `engine/prompts.py`, how several callers share the engine in `engine/thread.py`.
+"""
+
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from functools import partial
@@ -19,18 +21,17 @@ from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.spelling import WORDS, read_beside, read_words
 from outdraft.engine.assembly.variant import network_of
-from outdraft.engine.call import Call
-from outdraft.engine.conversational import Conversational
 from outdraft.engine.progress import counted
 from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of
+from outdraft.engine.streaming import Streaming
 from outdraft.engine.thread import EngineThread
-from outdraft.engine.writer import Chunk, Result
+from outdraft.engine.writer import Result
 from outdraft.models.load_codec import load_codec
 from outdraft.models.network import Network
 from outdraft.weights.hub import resolve
 
 
-class LLM(Conversational):
+class LLM(Streaming):
     """A language model that decodes speculatively.
 
     In a `with` block its thread ends with the block. Arguments of other engines: docs/coming_from.md.
@@ -219,46 +220,3 @@ class LLM(Conversational):
             call.raise_error()
         results = gathered(asked, [call.writer.result() for call in calls], listed)
         return results[0] if alone else results
-
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Iterator[Chunk]:
-        """Complete one prompt piece by piece. Leaving the loop cancels the request."""
-        (request,) = self._prompts.requests([prompt], params, per_request)
-        (call,) = self._thread.submit([request.alone()], streams=True)
-        try:
-            while not call.finished:
-                call.wait()
-                yield from call.take()
-            call.raise_error()
-        finally:
-            call.leave()
-
-    async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
-        """`generate` for one prompt; concurrent calls share the batch."""
-        call = await self._asubmit(prompt, params, per_request, streams=False)
-        try:
-            while not call.finished:
-                await call.arrival()
-        finally:
-            call.leave()
-        call.raise_error()
-        return call.writer.result()
-
-    async def astream(
-        self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any
-    ) -> AsyncIterator[Chunk]:
-        """`stream`; concurrent calls share the batch."""
-        call = await self._asubmit(prompt, params, per_request, streams=True)
-        try:
-            while not call.finished:
-                await call.arrival()
-                for chunk in call.take():
-                    yield chunk
-            call.raise_error()
-        finally:
-            call.leave()
-
-    async def _asubmit(self, prompt: Prompt, params: Any, per_request: Mapping[str, Any], *, streams: bool) -> Call:
-        """Tokenizing a long prompt must not hold up the loop. Nothing is awaited once the request is queued."""
-        requests = await asyncio.to_thread(self._prompts.requests, [prompt], params, per_request)
-        (call,) = self._thread.submit([requests[0].alone()], streams=streams, loop=asyncio.get_running_loop())
-        return call

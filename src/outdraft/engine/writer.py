@@ -30,6 +30,7 @@ class Chunk:
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: str | None = None
     stats: RequestStats | None = field(default=None, repr=False)  # of the whole text, on its last chunk
+    index: int = 0  # which of the texts that were asked for (`SamplingParams(n=3)`)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -47,8 +47,8 @@ class Nap:
 def leaves(number: int, age: int, *, count: int, work: float, passing: float, promise: float, most: float) -> bool:
     """Whether an arm that listens and is out of use leaves a text.
 
-    number: of the text, counted from 0. age: rounds since it began. count: texts of the batch. work, passing: seconds of
-    the policy's own work and of a pass. promise, most: tokens a second of the arm, and of the plan.
+    number: of the text, counted from 0. age: rounds since it began. count: texts of the batch. work, passing: seconds
+    of the policy's own work and of a pass. promise, most: tokens a second of the arm, and of the plan.
     """
     if work < _SHOWS * passing or promise > _FAR * most:
         return False

@@ -1,0 +1,92 @@
+"""Texts while they are written, and from asyncio: `stream`, `astream`, `agenerate`. Their requests join the one batch.
+
+Of several texts of one prompt (`SamplingParams(n=3)`) the pieces come as they are written, and each says whose it is.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Any
+
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.engine.call import Call
+from outdraft.engine.conversational import Conversational
+from outdraft.engine.prompts import Prompt, gathered
+from outdraft.engine.writer import Chunk, Result
+
+
+class Streaming(Conversational):
+    """What `LLM` adds to `generate` and `chat` for callers who do not wait for the end."""
+
+    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Iterator[Chunk]:
+        """Complete one prompt piece by piece. Leaving the loop cancels the request.
+
+        With `n` above 1: the pieces of all texts, in turn; `chunk.index` says whose each is.
+        """
+        (request,) = self._prompts.requests([prompt], params, per_request)
+        calls = self._thread.submit(request.singles(), streams=True)
+        try:
+            while unfinished := _unfinished(calls):
+                for index, call in unfinished:
+                    call.wait()
+                    yield from _pieces(call, index)
+            _raise_errors(calls)
+        finally:
+            _leave(calls)
+
+    async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
+        """`generate` for one prompt; concurrent calls share the batch."""
+        request, calls = await self._asubmit(prompt, params, per_request, streams=False)
+        try:
+            for call in calls:
+                while not call.finished:
+                    await call.arrival()
+        finally:
+            _leave(calls)
+        _raise_errors(calls)
+        (result,) = gathered([request], [call.writer.result() for call in calls], [prompt])
+        return result
+
+    async def astream(
+        self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any
+    ) -> AsyncIterator[Chunk]:
+        """`stream`; concurrent calls share the batch."""
+        _, calls = await self._asubmit(prompt, params, per_request, streams=True)
+        try:
+            while unfinished := _unfinished(calls):
+                for index, call in unfinished:
+                    await call.arrival()
+                    for chunk in _pieces(call, index):
+                        yield chunk
+            _raise_errors(calls)
+        finally:
+            _leave(calls)
+
+    async def _asubmit(
+        self, prompt: Prompt, params: Any, per_request: Mapping[str, Any], *, streams: bool
+    ) -> tuple[Request, list[Call]]:
+        """Tokenizing a long prompt must not hold up the loop. Nothing is awaited once the request is queued."""
+        (request,) = await asyncio.to_thread(self._prompts.requests, [prompt], params, per_request)
+        return request, self._thread.submit(request.singles(), streams=streams, loop=asyncio.get_running_loop())
+
+
+def _unfinished(calls: Seq[Call]) -> list[tuple[int, Call]]:
+    return [(index, call) for index, call in enumerate(calls) if not call.finished]
+
+
+def _pieces(call: Call, index: int) -> list[Chunk]:
+    """What was written of one text since it was last asked."""
+    return [replace(chunk, index=index) for chunk in call.take()] if index else call.take()
+
+
+def _raise_errors(calls: Seq[Call]) -> None:
+    """Raise the first text's error, if any ended with one."""
+    for call in calls:
+        call.raise_error()
+
+
+def _leave(calls: Seq[Call]) -> None:
+    for call in calls:
+        call.leave()
