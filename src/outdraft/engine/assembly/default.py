@@ -59,8 +59,9 @@ def fitting(setup: Setup, network: Network, combination: Combination) -> Combina
         return combination
     where = f"{str(network.dtype).removeprefix('torch.')} on {setup.device}"
     _tell(
+        logging.INFO if setup.device == "cpu" else logging.WARNING,
         f"by default decoding is plain where the native kernels do not compute ({where}): name a drafter to speculate "
-        "there (`outdraft methods`)"
+        "there (`outdraft methods`)",
     )
     return combination.instead[1]
 
@@ -78,9 +79,9 @@ def without_found(combination: Combination, error: OutdraftError) -> Combination
 
 
 @cache
-def _tell(line: str) -> None:
-    """Once in a process."""
-    _log.warning("%s", line)
+def _tell(level: int, line: str) -> None:
+    """Once in a process. A GPU's owner expects speed and is warned; who computes in float32 may look it up."""
+    _log.log(level, "%s", line)
 
 
 def _kind_of(head: str | Path) -> str | None:
