@@ -202,7 +202,7 @@ class AutoPolicy:
         self._credit = max(-most, min(self._credit, most))
 
     def _trial(self, seqs: Seq[Sequence]) -> list[ArmDepth] | None:
-        """An arm that has not had its trials, for one sequence, so that its costs are its own; then one plain pass."""
+        """An arm that has not had its trials, for everybody, so that its costs are its own; then one plain pass."""
         for seq in seqs:
             if seq.id not in self._texts:
                 self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, self._num_texts)
@@ -210,10 +210,9 @@ class AutoPolicy:
         for index, arm in enumerate(self._arms):
             if (depth := arm.trial) is None:
                 continue
-            for at, seq in enumerate(seqs):
-                if allowed(seq, depth) == depth and index not in self._texts[seq.id].resting:
-                    arm.num_tried += 1
-                    return [ArmDepth(index, depth) if i == at else PLAIN for i in range(len(seqs))]
+            if max(allowed(seq, depth) for seq in seqs) == depth:
+                arm.num_tried += 1
+                return [ArmDepth(index, depth)] * len(seqs)
         if not self._has_been_plain:
             self._has_been_plain = True
             return [PLAIN] * len(seqs)
