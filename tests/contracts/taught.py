@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from contracts.sides import Side
 
+from outdraft.core.learner import Learner
 from outdraft.core.registry import find_learner
 from outdraft.models.base import Decoder
 from outdraft.testing.contract.distribution import PROMPT
@@ -41,8 +42,8 @@ def taught(kind: str, **options: Any) -> Side:
     return side
 
 
-def teach(kind: str, options: Mapping[str, Any], target: Decoder, directory: Path) -> None:
-    """Train a draft and save it."""
+def teach(kind: str, options: Mapping[str, Any], target: Decoder, directory: Path) -> tuple[Learner, Teacher]:
+    """Train a draft and save it; returns it as it is in memory, and whom it learnt from."""
     method, own = find_learner(kind), Decoder(target.config)
     with torch.no_grad():
         for ours, theirs in zip(own.parameters(), target.parameters(), strict=True):
@@ -66,6 +67,7 @@ def teach(kind: str, options: Mapping[str, Any], target: Decoder, directory: Pat
         schedule.step()
     learner.module.eval()
     learner.save(directory)
+    return learner, teacher
 
 
 @torch.no_grad()

@@ -1,10 +1,13 @@
 """Accuracies by head and rank are counted against the text's own tokens."""
 
+import json
+
 import pytest
 import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, Outlook
+from outdraft.drafters.shared.trees.template import read_template
 from outdraft.training.lessons import Teacher
 from outdraft.training.record import write_record
 from outdraft.training.tree import measure_tree, rank_accuracies
@@ -63,3 +66,13 @@ def test_what_is_missing_is_named(tmp_path):
         measure_tree(tmp_path, "zoo:target", ())
     with pytest.raises(ConfigError, match="nodes=0"):
         measure_tree(tmp_path, "zoo:target", ("x.jsonl",), nodes=0)
+
+
+@pytest.mark.parametrize("paths", [[[[0]]], [[{}]], [["0"]], [[True]], [[-1]], [[10**400]]])
+def test_a_path_that_is_no_list_of_ranks_is_named(tmp_path, paths):
+    (tmp_path / "tree.json").write_text(json.dumps({"paths": paths}))
+    with pytest.raises(ConfigError, match="no path of ranks"):
+        read_template(tmp_path / "tree.json")
+    (tmp_path / "tree.json").write_text(json.dumps({"paths": [[0]], "accuracies": [[10**400]]}))
+    with pytest.raises(ConfigError, match="holds no tree"):
+        read_template(tmp_path / "tree.json")

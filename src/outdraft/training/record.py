@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -61,7 +62,7 @@ def read_record(directory: Path) -> Record:
         )  # fmt: skip
     except OSError as error:
         raise ConfigError(f"{directory} holds no {RECORD}: it was not trained by `outdraft train` ({error})") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ConfigError(f"{path} is damaged ({error!r}): train again, or take it from a copy") from error
 
 
@@ -72,9 +73,19 @@ def write_record(directory: Path, record: Mapping[str, Any]) -> None:
 
 
 def _promise(raw: Mapping[str, Any]) -> Promise:
+    """Raises `ValueError` or one of its like for what no trainer writes."""
     terms = Terms(**{**raw["terms"], "prompts": tuple(tuple(prompt) for prompt in raw["terms"]["prompts"])})
+    tau, standard_error, temperature = (
+        float(one) for one in (raw["tau"], raw["standard_error"], raw["terms"]["temperature"])
+    )
+    counts = (terms.max_tokens, terms.depth, *(len(prompt) for prompt in terms.prompts))
+    ids = [token for prompt in terms.prompts for token in prompt]
+    if not all(type(one) is int and one >= 1 for one in counts) or not all(type(one) is int for one in ids):
+        raise ValueError("a promise is about prompts of token ids, and at least one token behind each")
+    if not (0 < tau < inf and standard_error >= 0 and 0 <= temperature < inf):
+        raise ValueError(f"a promise of {tau} tokens a pass, give or take {standard_error}, at {temperature}")
     return Promise(
-        terms=terms, tau=raw["tau"], standard_error=raw["standard_error"], conditional=tuple(raw["conditional"])
+        terms=terms, tau=tau, standard_error=standard_error, conditional=tuple(map(float, raw["conditional"]))
     )
 
 

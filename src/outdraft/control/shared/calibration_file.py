@@ -44,7 +44,7 @@ def read_calibration(path: Path) -> CalibrationFile:
         )
     except OSError as error:
         raise ConfigError(f"{path} cannot be read ({error}): make one with `outdraft train calibration`") from error
-    except (ValueError, KeyError, TypeError) as error:
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
         raise ConfigError(f"{path} is no calibration ({error!r}): make it again, outdraft train calibration") from error
     _require_possible(shares, path)
     return found

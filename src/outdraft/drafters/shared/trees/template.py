@@ -20,6 +20,7 @@ from pathlib import Path
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
 from outdraft.core.ranges import MOST_NODES
+from outdraft.core.shown import shown
 
 Ranks = tuple[int, ...]  # the rank of each node on the way
 
@@ -81,12 +82,13 @@ def read_template(path: Path) -> TemplateFile:
         accuracies = tuple(tuple(float(rate) for rate in row) for row in raw.get("accuracies", ()))
     except OSError as error:
         raise ConfigError(f"the tree {path} cannot be read: {error}") from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OverflowError) as error:
         raise ConfigError(f"{path} holds no tree ({error!r}): it is written by `outdraft train tree`") from error
-    known = {(), *paths}
     for one in paths:
         if not one or not all(type(rank) is int and 0 <= rank < MOST_NODES for rank in one):
-            raise ConfigError(f"{path}: {list(one)} is no path of ranks 0, 1, 2, ...")
+            raise ConfigError(f"{path}: {shown(list(one))} is no path of ranks 0, 1, 2, ...")
+    known = {(), *paths}
+    for one in paths:
         if one[:-1] not in known or (one[-1] and (*one[:-1], one[-1] - 1) not in known):
             raise ConfigError(f"{path}: the node {list(one)} lacks its parent, or its elder sibling")
     if not 1 <= len(paths) <= MOST_NODES:

@@ -1,0 +1,102 @@
+"""What a trainer promises of a taught draft is what the engine measures, over enough rounds, for every kind.
+
+A tiny target teaches a draft. The trainer's own passes, with the network in memory, promise tokens a pass; the files
+are drafted with in an engine. `Checked` calls a promise broken where both are more than 2 % and two standard errors
+apart. Sampled texts are others on both sides: there are rounds enough that two standard errors are below 2 %.
+"""
+
+from math import hypot
+
+import pytest
+import torch
+from contracts.spec_rows import learning
+from contracts.taught import teach
+from safetensors.torch import load_file, save_file
+
+from outdraft.core.learner import TARGET, TargetLearner
+from outdraft.core.registry import find_learner, learner_names
+from outdraft.models.load import save_model
+from outdraft.testing.tiny import tiny_model
+from outdraft.training.check import LEAST_ROUNDS, Checked, as_saved, measure, promise
+from outdraft.training.record import Promise, Terms
+
+VOCAB, DEPTH, TOKENS = 31, 3, 64
+TEXTS = {0.0: 220, 1.0: 600}
+CASES = {name: (name, {}) for name in learner_names()} | {
+    f"{name}-{label}": (name, options) for name in learner_names() for label, options in learning(name).items()
+}
+
+
+def likes_repeats():
+    """A target that a draft learns fast and never quite: its texts are runs of one token or another."""
+    made = tiny_model(vocab=VOCAB, layers=3, seed=1, dtype=torch.float32, exact=False)
+    made.lm_head.weight += 0.3 * made.embedding
+    return made
+
+
+def taught(kind, options, place):
+    """(learner, teacher, where its target lies); the draft lies in place / "draft"."""
+    target = likes_repeats()
+    save_model(target, place / "target")
+    learner, teacher = teach(kind, options, target, place / "draft")
+    return learner, teacher, place / "draft" / TARGET if isinstance(learner, TargetLearner) else place / "target"
+
+
+def terms(temperature):
+    generator = torch.Generator().manual_seed(11)
+    prompts = torch.randint(VOCAB, (TEXTS[temperature], 5), generator=generator).tolist()
+    return Terms(prompts=tuple(map(tuple, prompts)), max_tokens=TOKENS, depth=DEPTH, temperature=temperature)
+
+
+def promised(learner, teacher, target, asked):
+    said = promise(learner, teacher, target, asked, seed=5)
+    return Promise(terms=asked, tau=said.tau, standard_error=said.standard_error, conditional=tuple(said.conditional))
+
+
+def served(kind, place, target, asked):
+    """What the engine does with the files."""
+    method = find_learner(kind)
+    drafter = method.drafter or kind
+    options = {"model": str(place), **as_saved(drafter), **method.drafts}
+    return measure(drafter, options, target, asked, dtype="float32")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", CASES)
+def test_the_engine_keeps_every_promise(case, tmp_path):
+    kind, options = CASES[case]
+    learner, teacher, target = taught(kind, options, tmp_path)
+    for temperature in TEXTS:
+        asked = terms(temperature)
+        said = promised(learner, teacher, target, asked)
+        seen = served(kind, tmp_path / "draft", target, asked)
+        checked = Checked(promise=said, measured=seen)
+        assert sum(seen.rounds) >= LEAST_ROUNDS and checked.outcome == "holds", checked.line
+        assert said.tau > 1.2, f"it learnt nothing that could be lost: {checked.line}"
+        if temperature:  # so that 2 % would be seen
+            assert 2 * hypot(said.standard_error, seen.standard_error) < 0.02 * said.tau, checked.line
+        else:
+            assert seen.tau == pytest.approx(said.tau, rel=2e-3), "greedy, both speak of the same texts"
+
+
+def lose_norm(place):
+    """The last norm is saved with other weights."""
+    path = place / "model.safetensors"
+    tensors = load_file(path)
+    (name,) = [name for name in tensors if name in ("mtp.norm.weight", "norm.weight")]
+    drawn = torch.randn(tensors[name].shape, generator=torch.Generator().manual_seed(0)).abs()
+    save_file(tensors | {name: (tensors[name] * (0.2 + drawn)).to(tensors[name].dtype)}, path)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["eagle3", "mtp"])
+def test_a_norm_that_was_lost_on_the_way_breaks_a_promise(kind, tmp_path):
+    """The file loads, and drafts worse; one broken promise is enough for `train check` to fail."""
+    learner, teacher, target = taught(kind, {}, tmp_path)
+    said = {temperature: promised(learner, teacher, target, terms(temperature)) for temperature in TEXTS}
+    lose_norm(tmp_path / "draft")
+    found = [
+        Checked(promise=one, measured=served(kind, tmp_path / "draft", target, terms(temperature)))
+        for temperature, one in said.items()
+    ]
+    assert "broken" in [one.outcome for one in found], [one.line for one in found]
