@@ -10,7 +10,8 @@ from outdraft.core.cache import PAGE
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.drafters.quantized_self.halves import upper_half
 from outdraft.engine.runner import Runner
-from outdraft.models.load import load_model, load_network, save_model
+from outdraft.models.load import load_model, save_model
+from outdraft.models.open_network import load_network
 from outdraft.models.port import Origin
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig

@@ -94,7 +94,6 @@ def test_what_does_not_go_together_is_refused(directory):
 @pytest.mark.parametrize(
     ("given", "wanted"),
     [
-        (None, None),
         (4096, 4096),
         ("4096", 4096),
         ("512MiB", 512 << 20),

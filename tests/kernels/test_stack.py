@@ -301,16 +301,6 @@ def test_other_shapes_stay_with_pytorch(monkeypatch):
     assert not can_pack(decoder.config, decoder.dtype, decoder.device)
 
 
-def test_a_released_decoder_gave_its_weights_away():
-    decoder, kept = make("llama"), make("llama")
-    native, other = NativeDecoder(decoder, release=True), NativeDecoder(kept)
-    assert not list(decoder.layers.parameters())
-    assert native.num_parameters == kept.num_parameters
-    assert native.pass_bytes == other.pass_bytes
-    ids = torch.arange(9)
-    assert torch.equal(Feeder(native).feed(ids), Feeder(other).feed(ids))
-
-
 @each_cache
 def test_a_state_that_is_not_finite_stays_its_own(kind):
     """What one text leaves in the kernels' buffers, another must not meet."""

@@ -14,7 +14,8 @@ from safetensors.torch import load_file, save_file
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import ModelLoadError
 from outdraft.kernels.library import library
-from outdraft.models.load import load_model, load_network, save_model
+from outdraft.models.load import load_model, save_model
+from outdraft.models.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.testing.tiny import TINY_FAMILIES, random_decoder, tiny_config, tiny_model
 

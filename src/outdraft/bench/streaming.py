@@ -32,7 +32,8 @@ from outdraft.decode.executor import Serial
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.llm import LLM
 from outdraft.models.load import open_weights
-from outdraft.models.packed_file import packed_file
+from outdraft.models.packed_cache import packed_file
+from outdraft.models.pieces import Pieces
 from outdraft.models.streamed import StreamedDecoder
 
 
@@ -126,8 +127,8 @@ def main(words: list[str] | None = None) -> int:
 def _run(asked: argparse.Namespace) -> int:
     shelf = Shelf(asked.cache)
     path = make_model(asked.model, shelf).path
-    size = sum(unit.size for unit in packed_file(open_weights(path)).units)
-    memory = read_bytes(asked.weights_memory) or size // 4
+    size = sum(unit.size for unit in packed_file(Pieces(stored=open_weights(path))).units)
+    memory = read_bytes(asked.weights_memory) if asked.weights_memory else size // 4
     prompts = load_suites(asked.suite or ["prose"], count=asked.prompts)
     params = SamplingParams(max_tokens=asked.max_tokens, ignore_eos=True)
     rivals = [parse_rival(text) for text in asked.method or ["draft_model:k=8"]]

@@ -1,5 +1,6 @@
 """Flags that several commands share: which engine, how to sample. Names and defaults are those of the Python API."""
 
+import os
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
@@ -61,6 +62,7 @@ class EngineFlags:
         "the most memory for the weights, e.g. 512MiB; the rest is read from disk in every pass",
         metavar="SIZE",
     )
+    no_cache: bool = flag(False, "pack the weights anew, and keep nothing of it on disk (as OUTDRAFT_CACHE=off)")
     kv_cache: str = flag("static", "layout of the key/value cache: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
         "auto",
@@ -77,7 +79,9 @@ class EngineFlags:
         """The engine. Raises `OutdraftError`s that name what does not fit."""
         from outdraft.engine.llm import LLM
 
-        return LLM(**{one.name: getattr(self, one.name) for one in fields(self)})
+        if self.no_cache:
+            os.environ["OUTDRAFT_CACHE"] = "off"
+        return LLM(**{one.name: getattr(self, one.name) for one in fields(self) if one.name != "no_cache"})
 
     def load_plain(self) -> "LLM":
         """The same engine without a drafter."""

@@ -125,7 +125,7 @@ class LLM(Streaming):
             enforce_eager=enforce_eager,
             max_len=max_model_len,
             max_num_seqs=max_num_seqs,
-            weights_memory=read_bytes(weights_memory),
+            weights_memory=None if weights_memory is None else read_bytes(weights_memory),
             cache=cache,
             combination=combination,
         )

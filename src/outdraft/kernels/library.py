@@ -126,6 +126,7 @@ _SIGNATURES = {
     "od_model_unit_bytes": (c_int64, [c_void_p, c_int]),
     "od_model_write_unit": (c_void_p, [c_void_p, c_int, c_void_p]),
     "od_model_lend_unit": (c_void_p, [c_void_p, c_int, c_void_p, c_int64]),
+    "od_checksum": (c_uint64, [c_void_p, c_int64]),
     "od_model_read": (c_uint64, [c_void_p]),
     "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),
     "od_model_logits": (c_void_p, [c_void_p, c_void_p, c_int, c_int, c_void_p]),
@@ -197,6 +198,11 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
         function = getattr(found, name)
         function.restype, function.argtypes = result, arguments
     return found, ""
+
+
+def library_file() -> Path:
+    """Where the library lies, if it is built."""
+    return _FILE
 
 
 def wanted_kind() -> str | None:

@@ -92,7 +92,7 @@ def fill(
     own = dict(net.named_parameters())
     with torch.no_grad():
         for entry in table:
-            own[entry.ours].copy_(entry.join([tensors[name] for name in entry.theirs]))
+            entry.fill(own[entry.ours], [tensors[name] for name in entry.theirs])
     require_filled(own.items(), tensors.origin)
     return net.eval().requires_grad_(False)
 

@@ -4,8 +4,7 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 """
 
 import json
-import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -15,30 +14,24 @@ from torch import Tensor, nn
 from outdraft.core.checked import check_value
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.shown import shown
-from outdraft.kernels.library import wanted_kind
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.gguf import GgufModel
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
-from outdraft.models.native import NativeDecoder, can_pack, find_unknown
-from outdraft.models.network import Network
-from outdraft.models.quantize import round_decoder
 from outdraft.models.wrapper import all_ends, is_wrapper, text_part, text_tensors
-from outdraft.nn.quant.config import QuantConfig, read_quant
+from outdraft.nn.quant.config import read_quant
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
-_log = logging.getLogger(__name__)
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
 }  # fmt: skip
 _VARIANT = "outdraft_variant"  # in config.json: how weights were rounded, if not by us: a GGUF file's name for it
-Rounding = Callable[[Decoder], QuantConfig | None]
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
 
@@ -48,49 +41,24 @@ def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device:
 
     dtype: a name, or None / "auto" for the type that the weights are stored in (bfloat16 where GGUF rounds them).
     """
-    decoder = _load(path, dtype, device)
+    stored = open_weights(path, dtype)
+    decoder = fill_decoder(stored, require_device(device))
     decoder.set_exact(True)
     return decoder
 
 
-def load_network(
-    path: str | Path,
-    dtype: str | torch.dtype | None = None,
-    device: str = "cpu",
-    *,
-    exact: bool = True,
-    rounding: Rounding = lambda decoder: None,
-) -> Network:
-    """The same for decoding only: on the native kernels where they know the model, else through PyTorch.
-
-    exact: no row's bits depend on the rows beside it (the native kernels' never do).
-    rounding: what to round of the model that was read; None: nothing.
-    """
-    decoder = _load(path, dtype, device)
-    quant = rounding(decoder)
-    if quant is not None:
-        decoder = round_decoder(decoder, quant)
-    if can_pack(decoder.config, decoder.dtype, decoder.device):
-        return NativeDecoder(decoder, release=True)
-    unknown = find_unknown(decoder.config)
-    if unknown is not None and decoder.dtype == torch.bfloat16 and decoder.device.type == "cpu" and wanted_kind():
-        _log.warning(
-            "%s runs through PyTorch, more slowly: the native kernels do not know %s",
-            decoder.config.architecture,
-            unknown,
-        )
-    decoder.set_exact(exact)
-    return decoder
-
-
-def _load(path: str | Path, dtype: str | torch.dtype | None, device: str) -> Decoder:
+def require_device(device: str) -> torch.device:
+    """The device of this name. Raises `CapabilityError` for one that is not there."""
     device = check_value("device", device, str | torch.device)
-    stored = open_weights(path, dtype)
     try:
-        torch.empty(1, device=device)
+        return torch.empty(1, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:  # PyTorch raises one or another
         reason = str(error).splitlines()[0]
         raise CapabilityError(f"device={shown(device)} cannot be used here ({reason}): take 'cpu'") from error
+
+
+def fill_decoder(stored: "StoredWeights", device: torch.device) -> Decoder:
+    """All of the weights in a decoder. Raises `ModelLoadError`."""
     decoder = Decoder(stored.config, stored.dtype, device)
     stored.fill(tensors_of(decoder))
     return decoder.eval().requires_grad_(False)
@@ -131,7 +99,7 @@ class StoredWeights:
 
     def _read(self, entry: Entry, target: Tensor) -> None:
         self._check(entry, target)
-        target.copy_(entry.join([self.source[self.names[name]] for name in entry.theirs]))
+        entry.fill(target, [self.source[self.names[name]] for name in entry.theirs])
 
     def _check(self, entry: Entry, target: Tensor) -> None:
         source = self.source

@@ -58,6 +58,14 @@ class Entry:
             stored = [x.to(torch.promote_types(x.dtype, torch.float32)) + self.offset for x in stored]
         return stored[0] if len(stored) == 1 else torch.cat(list(stored))
 
+    def fill(self, ours: Tensor, stored: Sequence[Tensor]) -> None:
+        """Copy the stored tensors into ours, without a joined copy between them where they merely stand one by one."""
+        if self.layout is Layout.STACKED and not self.turned and not self.offset:
+            for part, one in zip(torch.split(ours, [len(one) for one in stored]), stored, strict=True):
+                part.copy_(one)
+        else:
+            ours.copy_(self.join(stored))
+
     def split(self, ours: Tensor) -> dict[str, Tensor]:
         if self.layout is Layout.TRANSPOSED:
             return {self.theirs[0]: ours.t()}

@@ -62,23 +62,38 @@ def find_unknown(config: ModelConfig) -> str | None:
 class NativeDecoder:
     """A decoder's weights, packed for PyTorch's present number of threads. No row's bits depend on the rows beside it.
 
-    `release`: empty the decoder's layers as they are packed, so that memory holds the weights once.
+    `models/native_files.py` makes one of a model's files, without a decoder between.
     """
 
     exact = True
 
-    def __init__(self, decoder: Decoder, *, release: bool = False) -> None:
+    def __init__(self, decoder: Decoder) -> None:
         if not can_pack(decoder.config, decoder.dtype, decoder.device):
             raise CapabilityError(
                 f"the native kernels do not know this decoder: {decoder.config.architecture} in {decoder.dtype} on "
                 f"{decoder.device}; run it through PyTorch"
             )
-        self.config = decoder.config
-        self.num_parameters = decoder.num_parameters
-        self.embedding = decoder.embedding.detach()
-        self.rope = RopeTables(decoder.config.rope_kinds())
-        self.final_norm = deepcopy(decoder.final_norm).float()
-        self.stack = _pack(decoder, release)
+        norm = deepcopy(decoder.final_norm).float()
+        self._hold(decoder.config, _pack(decoder), decoder.embedding.detach(), norm, decoder.num_parameters)
+
+    @classmethod
+    def over(
+        cls, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: nn.Module, num_parameters: int
+    ) -> "NativeDecoder":
+        """A decoder whose weights are packed already. embedding: [V, D] bfloat16; final_norm: in float32."""
+        made = cls.__new__(cls)
+        made._hold(config, stack, embedding, final_norm, num_parameters)
+        return made
+
+    def _hold(
+        self, config: ModelConfig, stack: Stack, embedding: Tensor, final_norm: nn.Module, num_parameters: int
+    ) -> None:
+        self.config = config
+        self.num_parameters = num_parameters
+        self.embedding = embedding
+        self.rope = RopeTables(config.rope_kinds())
+        self.final_norm = final_norm
+        self.stack = stack
 
     @property
     def dtype(self) -> torch.dtype:
@@ -168,15 +183,13 @@ def spans_of(ctx: AttentionContext) -> Sequence[Span]:
     return spans
 
 
-def _pack(decoder: Decoder, release: bool) -> Stack:
+def _pack(decoder: Decoder) -> Stack:
     stack = Stack(
         shape_of(decoder.config), decoder.config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or ""
     )
     for index, layer in enumerate(decoder.layers):
         assert isinstance(layer, Block)
         stack.set_layer(index, parts_of(layer))
-        if release:
-            decoder.layers[index] = nn.Identity()
     stack.set_head(weight_of(decoder.lm_head), any_norm_of(decoder.final_norm))
     return stack
 

@@ -8,10 +8,12 @@ from dataclasses import replace
 from fnmatch import fnmatchcase
 
 import torch
+from torch import nn
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.models.base import Decoder
+from outdraft.models.config import ModelConfig
 from outdraft.models.naming import LINEAR_MAPS
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.config import QuantConfig
@@ -47,21 +49,43 @@ def quantize_decoder(decoder: Decoder, config: QuantConfig, progress: Tell = lam
 def round_decoder(decoder: Decoder, config: QuantConfig, progress: Tell = lambda done, count: None) -> Decoder:
     """The same, not yet prepared for inference."""
     shell = quantized_shell(decoder, config)
-    names = quantized_names(shell)
-    for done, name in enumerate(names):
-        progress(done, len(names))
-        source, target = decoder.get_submodule(name), shell.get_submodule(name)
-        assert isinstance(source, Linear) and isinstance(target, QuantLinear)
-        target.round(source.weight)
-    progress(len(names), len(names))
+    round_maps(shell, decoder, progress)
     return shell
 
 
 def quantized_shell(decoder: Decoder, config: QuantConfig) -> Decoder:
     """The new decoder with all that is not rounded in place, and scales still NaN."""
-    if decoder.config.variant:
-        raise ConfigError(f"the model is rounded already ({decoder.config.variant}): quantize the original")
-    known = linear_names(decoder.config.num_layers)
+    require_roundable(decoder.config, config)
+    weight = decoder.embedding
+    shell = Decoder(replace(decoder.config, quant=config, variant=config.variant), weight.dtype, weight.device)
+    share_parameters(shell, decoder)
+    return shell.eval().requires_grad_(False)
+
+
+def share_parameters(shell: nn.Module, source: nn.Module) -> None:
+    """Let a decoder, or a part of one, hold the parameters of the same before it is rounded."""
+    theirs = dict(source.named_parameters(remove_duplicate=False))
+    for name, parameter in shell.named_parameters(remove_duplicate=False):
+        parameter.data = theirs[name].data
+
+
+@torch.no_grad()
+def round_maps(shell: nn.Module, source: nn.Module, progress: Tell = lambda done, count: None) -> None:
+    """Take the nearest integers to every linear map of `source` that is on integers in `shell`."""
+    rounded = [(name, part) for name, part in shell.named_modules() if isinstance(part, QuantLinear)]
+    for done, (name, part) in enumerate(rounded):
+        progress(done, len(rounded))
+        linear = source.get_submodule(name)
+        assert isinstance(linear, Linear)
+        part.round(linear.weight)
+    progress(len(rounded), len(rounded))
+
+
+def require_roundable(model: ModelConfig, config: QuantConfig) -> None:
+    """Raise `ConfigError` for a model that is rounded already, names of no layer, or nothing that is left to round."""
+    if model.variant:
+        raise ConfigError(f"the model is rounded already ({model.variant}): quantize the original")
+    known = linear_names(model.num_layers)
     asked = [("keep", pattern) for pattern in config.keep] + [
         ("layer_bits", pattern) for pattern, _ in config.layer_bits
     ]
@@ -71,15 +95,8 @@ def quantized_shell(decoder: Decoder, config: QuantConfig) -> Decoder:
                 f"{option}={pattern!r} names no linear map{near_miss(pattern, known)}: "
                 "they are lm_head and layers.N.qkv, .out, .up and .down; * stands for anything"
             )
-    weight = decoder.embedding
-    shape = replace(decoder.config, quant=config, variant=config.variant)
-    shell = Decoder(shape, weight.dtype, weight.device)
-    theirs = dict(decoder.named_parameters(remove_duplicate=False))
-    if not quantized_names(shell):
+    if not any(config.covers(name) for name in known):
         raise ConfigError(f"keep={config.keep!r} leaves no linear map to round: keep fewer")
-    for name, parameter in shell.named_parameters(remove_duplicate=False):
-        parameter.data = theirs[name].data
-    return shell.eval().requires_grad_(False)
 
 
 def quantized_names(decoder: Decoder) -> list[str]:

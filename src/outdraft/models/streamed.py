@@ -22,12 +22,13 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.stack import Span, Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.models.base import Decoder
-from outdraft.models.block import make_norm
 from outdraft.models.config import ModelConfig
-from outdraft.models.load import open_weights, tensors_of
+from outdraft.models.load import open_weights
 from outdraft.models.native import embedding_scale, run_packed, shape_of
 from outdraft.models.network import RunOutput
-from outdraft.models.packed_file import PackedFile, packed_file
+from outdraft.models.packed_cache import packed_file
+from outdraft.models.packed_file import PackedFile
+from outdraft.models.pieces import Pieces
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import RopeTables
 from outdraft.weights.direct import DirectFile
@@ -136,9 +137,9 @@ class EmbeddingRows:
 
     def __init__(self, packed: PackedFile, width: int) -> None:
         self._file = packed.path.open("rb", buffering=0)
-        self._start, self._row = packed.embedding, 2 * width
+        self._start, self._row = packed.embedding.offset, 2 * width
         if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._file.fileno(), packed.embedding, 0, os.POSIX_FADV_RANDOM)
+            os.posix_fadvise(self._file.fileno(), packed.embedding.offset, 0, os.POSIX_FADV_RANDOM)
 
     def look_up(self, ids: Tensor) -> Tensor:
         """ids [N] -> [N, D] float32."""
@@ -152,8 +153,5 @@ def load_streamed(model: str | Path, memory: int, *, dtype: str = "auto") -> Str
 
     Raises `CapabilityError`, `ConfigError`, `ModelLoadError` naming what does not fit.
     """
-    stored = open_weights(model, dtype)
-    packed = packed_file(stored)
-    norm = make_norm(stored.config, stored.config.hidden_size, stored.dtype, torch.device("cpu"))
-    stored.fill({f"final_norm.{name}": tensor for name, tensor in tensors_of(norm).items()})
-    return StreamedDecoder(stored.config, packed, memory, norm.float())
+    pieces = Pieces(stored=open_weights(model, dtype))
+    return StreamedDecoder(pieces.config, packed_file(pieces), memory, pieces.final_norm())

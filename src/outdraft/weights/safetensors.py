@@ -6,6 +6,7 @@ behind (an index without its shards, an empty or cut file, `*.incomplete`) is on
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from safetensors import SafetensorError, safe_open
@@ -21,48 +22,53 @@ INDEX = "model.safetensors.index.json"
 _CURE = "download it again"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Header:
+    """What a file says of one tensor."""
+
+    path: Path
+    shape: tuple[int, ...]
+    dtype: str
+
+
 class TensorStore(TensorSource):
     """The tensors of a model directory by name."""
 
     def __init__(self, directory: Path) -> None:
         self.origin = directory
-        self._file_of: dict[str, Path] = {}
+        self._headers: dict[str, _Header] = {}
         for path in _files(directory):
-            for name in _names(path):
-                self._file_of[name] = path
+            self._headers |= _read_headers(path)
         for name, path in _promised(directory).items():
-            if self._file_of.get(name) is None:
+            if name not in self._headers:
                 raise ModelLoadError(f"{INDEX} promises the tensor '{name}' but {path.name} lacks it: {_CURE}")
 
     def __getitem__(self, name: str) -> Tensor:
-        path = self._file_of[name]
-        with safe_open(path, framework="pt") as file:
+        with safe_open(self._headers[name].path, framework="pt") as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
 
     def __contains__(self, name: object) -> bool:
-        return name in self._file_of
+        return name in self._headers
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._file_of)
+        return iter(self._headers)
 
     def __len__(self) -> int:
-        return len(self._file_of)
+        return len(self._headers)
 
     def shape(self, name: str) -> tuple[int, ...]:
         """A tensor's shape, from the header."""
-        with safe_open(self._file_of[name], framework="pt") as file:
-            return tuple(file.get_slice(name).get_shape())
+        return self._headers[name].shape
 
     def dtype_name(self, name: str) -> str:
         """A tensor's stored type as safetensors spells it: F32, BF16, ..."""
-        with safe_open(self._file_of[name], framework="pt") as file:
-            return str(file.get_slice(name).get_dtype())
+        return self._headers[name].dtype
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of one file. Raises `ModelLoadError` for one that is cut or damaged."""
-    names = _names(path)
+    names = _read_headers(path)
     with safe_open(path, framework="pt") as file:
         return {name: file.get_tensor(name) for name in names}
 
@@ -118,13 +124,17 @@ def _promised(directory: Path) -> dict[str, Path]:
         raise ModelLoadError(f"{path} is not a readable shard index ({error!r}): {_CURE}") from error
 
 
-def _names(path: Path) -> list[str]:
-    """The tensor names of one file's header."""
+def _read_headers(path: Path) -> dict[str, _Header]:
+    """What one file holds, by name."""
     size = path.stat().st_size
     if size == 0:
         raise ModelLoadError(f"{path} is empty: {_CURE}")
     try:
         with safe_open(path, framework="pt") as file:
-            return list(file.keys())
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
+            return {
+                name: _Header(path=path, shape=tuple(one.get_shape()), dtype=str(one.get_dtype()))
+                for name, one in slices.items()
+            }
     except (SafetensorError, OSError) as error:
         raise ModelLoadError(f"{path} ({size} bytes) is cut short or damaged ({error}): {_CURE}") from error

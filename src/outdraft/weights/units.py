@@ -11,12 +11,12 @@ Any other order works too and only waits longer. Data in: a file and a budget; d
 import ctypes
 import mmap
 import os
-import zlib
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 
 from outdraft.core.errors import ConfigError, ModelLoadError
+from outdraft.kernels.checksum import checksum
 from outdraft.weights.direct import DirectFile, align
 
 
@@ -26,7 +26,7 @@ class Unit:
 
     offset: int  # a multiple of `ALIGN`
     size: int  # bytes
-    crc: int
+    checksum: int
 
 
 class Block:
@@ -151,7 +151,7 @@ class UnitReader:
         unit = self.units[index]
         self.file.read_into(block.memory[: align(unit.size)], unit.offset)
         if index not in self._checked:
-            if zlib.crc32(block.memory[: unit.size]) != unit.crc:
+            if checksum(block.address, unit.size) != unit.checksum:
                 raise ModelLoadError(
                     f"{self.file.path} is damaged at byte {unit.offset}: delete it, it is made again from the model"
                 )

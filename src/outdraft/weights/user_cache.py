@@ -1,9 +1,31 @@
-"""Where things are kept that were made once and can be made again: `outdraft` in the user's cache directory."""
+"""Where things are kept that were made once and can be made again: `outdraft` in the user's cache directory.
+
+`OUTDRAFT_CACHE` names another directory, or is "off": then nothing is kept that was not asked for.
+`OUTDRAFT_CACHE_LIMIT` bounds what packed weights take there ("20GiB").
+"""
 
 import os
 from pathlib import Path
 
+from outdraft.core.sizes import read_bytes
+
+_OFF = ("off", "0", "no", "false")
+_LIMIT = "32GiB"
+
 
 def user_cache(*parts: str) -> Path:
-    """A place below it, which need not exist: in XDG_CACHE_HOME, or else in ~/.cache."""
+    """A place below it, which need not exist: in OUTDRAFT_CACHE, or `outdraft` in XDG_CACHE_HOME or ~/.cache."""
+    own = os.environ.get("OUTDRAFT_CACHE", "")
+    if own and own.lower() not in _OFF:
+        return Path(own).expanduser().joinpath(*parts)
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").joinpath("outdraft", *parts)
+
+
+def is_kept() -> bool:
+    """Whether what nobody asked to keep may be kept: not with OUTDRAFT_CACHE=off."""
+    return os.environ.get("OUTDRAFT_CACHE", "").lower() not in _OFF
+
+
+def cache_limit() -> int:
+    """The most bytes of packed weights to keep. Raises `ConfigError` for an OUTDRAFT_CACHE_LIMIT that is no size."""
+    return read_bytes(os.environ.get("OUTDRAFT_CACHE_LIMIT") or _LIMIT, of="OUTDRAFT_CACHE_LIMIT")

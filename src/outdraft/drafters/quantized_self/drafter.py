@@ -27,10 +27,9 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 from outdraft.drafters.shared.networks.draft_network import loaded_network
 from outdraft.drafters.shared.networks.load_draft import weights_of
 from outdraft.drafters.shared.own_layers.own_chain import grow_own_chains
-from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
-from outdraft.models.load import load_network
 from outdraft.models.network import Network
+from outdraft.models.open_network import load_network
 from outdraft.models.port import TargetPort
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.weights.hub import resolve
@@ -106,13 +105,13 @@ def build(options: QuantizedSelfOptions, port: TargetPort) -> QuantizedSelfDraft
             "directory: name one with weights="
         )
 
-    def rounding(decoder: Decoder) -> QuantConfig | None:
-        if decoder.config.variant:
+    def rounding(config: ModelConfig, native: bool) -> QuantConfig | None:
+        if config.variant:
             raise CapabilityError(
                 f"drafter 'quantized_self' rounds the target's weights, and {where.name} holds rounded ones "
-                f"({decoder.config.variant}): name the original's directory with weights="
+                f"({config.variant}): name the original's directory with weights="
             )
-        return _grid(decoder.config, options.bits)
+        return _grid(config, options.bits)
 
     network = load_network(
         where, dtype=port.facts.dtype, device=str(port.facts.device), exact=port.facts.exact, rounding=rounding

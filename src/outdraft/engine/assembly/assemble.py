@@ -38,8 +38,8 @@ from outdraft.engine.runner import Runner
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.base import Decoder
 from outdraft.models.guard_bound import find_bound
-from outdraft.models.load import load_network
 from outdraft.models.network import Network
+from outdraft.models.open_network import load_network
 from outdraft.models.port import Origin
 from outdraft.models.quantize import mixed_precision
 from outdraft.models.streamed import load_streamed
@@ -129,7 +129,7 @@ def _load(setup: Setup, level: str) -> Network:
         dtype=setup.dtype,
         device=setup.device,
         exact=setup.exact,
-        rounding=lambda decoder: mixed_precision(decoder.config.num_layers) if level == MIXED else None,
+        rounding=lambda config, native: mixed_precision(config.num_layers) if level == MIXED else None,
     )
 
 

@@ -112,6 +112,10 @@ OD_API Model* od_model_lend_unit(Model* model, int index, void* from, std::int64
     });
 }
 
+OD_API std::uint64_t od_checksum(const void* from, std::int64_t bytes) {
+    return checksum(static_cast<const std::uint8_t*>(from), std::size_t(bytes));
+}
+
 OD_API std::uint64_t od_model_read(Model* model) {
     std::lock_guard<std::mutex> lock(model->one_pass);
     model->team = model->crews.of(model->crews.most());

@@ -96,4 +96,22 @@ LayerWeights lend_image(std::uint8_t* from, std::size_t bytes, const Shape& shap
     return layer;
 }
 
+std::uint64_t checksum(const std::uint8_t* from, std::size_t bytes) {
+    constexpr int kLanes = 8;  // side by side: one multiplication waits for the one before it
+    constexpr std::uint64_t kFactor = 0x9e3779b97f4a7c15;  // odd, so that no two words give the same product
+    const auto mixed = [](std::uint64_t sum, std::uint64_t word) {
+        sum ^= word;
+        return (sum << 29 | sum >> 35) * kFactor;
+    };
+    std::uint64_t sums[kLanes] = {};
+    for (std::size_t at = 0; at < bytes; at += kLine) {
+        std::uint64_t words[kLanes] = {};  // what is missing of the last line counts as zeros
+        std::memcpy(words, from + at, at + kLine <= bytes ? kLine : bytes - at);
+        for (int i = 0; i < kLanes; i++) sums[i] = mixed(sums[i], words[i]);
+    }
+    std::uint64_t all = bytes;
+    for (const std::uint64_t sum : sums) all = mixed(all, sum);
+    return all;
+}
+
 }  // namespace outdraft

@@ -12,5 +12,7 @@ void write_image(const LayerWeights& layer, const Shape& shape, std::uint8_t* to
 // Weights that point into the image, which must outlive them. Throws where the bytes are no image of a layer (or of the
 // head) of this shape.
 LayerWeights lend_image(std::uint8_t* from, std::size_t bytes, const Shape& shape, bool is_head);
+// Any change of one 8-byte word changes it; as quick as memory is read.
+std::uint64_t checksum(const std::uint8_t* from, std::size_t bytes);
 
 }  // namespace outdraft

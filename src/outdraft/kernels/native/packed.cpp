@@ -12,27 +12,50 @@
 namespace outdraft {
 
 void* allocate(std::size_t bytes) {
-    std::size_t edge = bytes >= (4u << 20) ? (2u << 20) : 64;
-    std::size_t size = (bytes + edge - 1) / edge * edge + edge;  // a kernel may read one line beyond the end
-    void* p = std::aligned_alloc(edge, size);
-    if (!p) throw std::bad_alloc();
+    const std::size_t edge = bytes >= (4u << 20) ? (2u << 20) : 64;
+    const std::size_t size = bytes + 64;  // a kernel may read one line beyond the end
+    void* p = nullptr;
+    if (posix_memalign(&p, edge, size)) throw std::bad_alloc();
 #if defined(__linux__)
-    if (edge > 64) madvise(p, size, MADV_HUGEPAGE);
+    if (edge > 64) madvise(p, size / edge * edge, MADV_HUGEPAGE);  // whole large pages: half-empty ones cost as much
 #endif
     std::memset(p, 0, size);
     return p;
 }
 
+namespace {
+
+std::uint32_t word_at(const void* from, std::size_t index) {
+    std::uint32_t word;
+    std::memcpy(&word, static_cast<const std::uint8_t*>(from) + 4 * index, 4);
+    return word;
+}
+
+// `words` of each row to columns of `height` rows: to[block][word][row in block] = word(row, i). In pieces of a line of
+// each row, so that what is written stays in the nearest cache until it is whole.
+template <class Word>
+void lay_columns(std::uint8_t* data, int num_rows, int words, int height, Word word) {
+    constexpr int kPiece = 16;
+    auto* to = reinterpret_cast<std::uint32_t*>(data);
+    for (int first = 0; first < num_rows; first += height, to += std::size_t(words) * height) {
+        const int stop = first + height < num_rows ? first + height : num_rows;
+        for (int begin = 0; begin < words; begin += kPiece) {
+            const int end = begin + kPiece < words ? begin + kPiece : words;
+            for (int row = first; row < stop; row++)
+                for (int i = begin; i < end; i++) to[std::size_t(i) * height + row - first] = word(row, i);
+        }
+    }
+}
+
+}  // namespace
+
 Matrix pack_bf16(const std::uint16_t* weight, int num_out, int num_in) {
     Matrix m;
     m.kind = Kind::bf16, m.num_out = num_out, m.num_in = num_in;
-    m.data = make_buffer<std::uint8_t>(std::size_t(m.blocks()) * kBlock * num_in * 2);
-    auto* to = reinterpret_cast<std::uint16_t*>(m.data.get());
-    for (int n = 0; n < num_out; n++) {
-        std::uint16_t* block = to + std::size_t(n / kBlock) * kBlock * num_in;
-        const std::uint16_t* row = weight + std::size_t(n) * num_in;
-        for (int k = 0; k < num_in; k++) block[std::size_t(k / 2) * 2 * kBlock + (n % kBlock) * 2 + k % 2] = row[k];
-    }
+    m.data = make_buffer<std::uint8_t>(m.data_bytes());
+    const int words = num_in / 2;
+    lay_columns(m.data.get(), num_out, words, kBlock,
+                [&](int n, int i) { return word_at(weight, std::size_t(n) * words + i); });
     return m;
 }
 
@@ -52,14 +75,12 @@ Matrix pack_int8(const std::int8_t* weight, const float* scales, int num_out, in
     m.data = make_buffer<std::uint8_t>(std::size_t(m.blocks()) * kBlock * num_in);
     m.scales = make_buffer<float>(std::size_t(m.blocks()) * kBlock);
     m.correction = make_buffer<std::int32_t>(std::size_t(m.blocks()) * kBlock);
+    const int words = num_in / 4;
+    lay_columns(m.data.get(), num_out, words, kBlock,
+                [&](int n, int i) { return word_at(weight, std::size_t(n) * words + i); });
     for (int n = 0; n < num_out; n++) {
-        std::uint8_t* block = m.data.get() + std::size_t(n / kBlock) * kBlock * num_in;
-        const std::int8_t* row = weight + std::size_t(n) * num_in;
         std::int32_t total = 0;
-        for (int k = 0; k < num_in; k++) {
-            block[std::size_t(k / 4) * 4 * kBlock + (n % kBlock) * 4 + k % 4] = std::uint8_t(row[k]);
-            total += row[k];
-        }
+        for (int k = 0; k < num_in; k++) total += weight[std::size_t(n) * num_in + k];
         m.scales[n] = scales[n];
         m.correction[n] = 128 * total;
     }
@@ -78,42 +99,48 @@ std::uint16_t to_half(float x) {
     return sign | std::uint16_t((word + 0xfff + (word >> 13 & 1)) >> 13);
 }
 
-// Where the groups of each strip go, and their scales.
-template <class Put>
-Matrix pack_groups(Kind kind, const float* scales, int num_out, int num_in, int group, Put put) {
+// A matrix of this kind with its scales; the weights are still to come.
+Matrix with_scales(Kind kind, const float* scales, int num_out, int num_in, int group) {
     Matrix m;
     m.kind = kind, m.num_out = num_out, m.num_in = num_in;
     m.step = group % kWideGroup ? kGroup : kWideGroup;
-    const int steps = num_in / m.step, groups = num_in / kGroup, bytes = kind == Kind::int4 ? 256 : 512;
+    const int steps = num_in / m.step;
     const std::size_t strips = std::size_t(m.blocks()) * (kBlock / 16);
-    m.data = make_buffer<std::uint8_t>(strips * groups * bytes);
+    m.data = make_buffer<std::uint8_t>(m.data_bytes());
     m.halves = make_buffer<std::uint16_t>(strips * steps * 16);
-    for (int n = 0; n < num_out; n++) {
-        const std::size_t strip = n / 16;
+    for (int n = 0; n < num_out; n++)
         for (int step = 0; step < steps; step++) {
             const float scale = scales[std::size_t(n) * (num_in / group) + step * m.step / group];
             if (!(std::fabs(scale) <= 65504)) throw std::runtime_error("a scale of a quantized weight is not a float16");
-            m.halves[(strip * steps + step) * 16 + n % 16] = to_half(scale);
+            m.halves[(std::size_t(n / 16) * steps + step) * 16 + n % 16] = to_half(scale);
         }
-        for (int k = 0; k < num_in; k++)
-            put(m.data.get() + (strip * groups + k / kGroup) * bytes + n % 16 * 4 + k % 4, k % kGroup / 4, n, k);
-    }
     return m;
+}
+
+// Four halves of bytes, the lowest first, to a byte each.
+std::uint32_t spread(std::uint32_t halves) {
+    return (halves & 0xf) | (halves & 0xf0) << 4 | (halves & 0xf00) << 8 | (halves & 0xf000) << 12;
 }
 
 }  // namespace
 
 Matrix pack_int8_groups(const std::int8_t* weight, const float* scales, int num_out, int num_in, int group) {
-    return pack_groups(Kind::int8g, scales, num_out, num_in, group, [&](std::uint8_t* to, int word, int n, int k) {
-        to[word * 64] = std::uint8_t(weight[std::size_t(n) * num_in + k] + 128);
-    });
+    Matrix m = with_scales(Kind::int8g, scales, num_out, num_in, group);
+    const int words = num_in / 4;
+    lay_columns(m.data.get(), num_out, words, 16,
+                [&](int n, int i) { return word_at(weight, std::size_t(n) * words + i) ^ 0x80808080u; });
+    return m;
 }
 
 Matrix pack_int4(const std::uint8_t* weight, const float* scales, int num_out, int num_in, int group) {
-    return pack_groups(Kind::int4, scales, num_out, num_in, group, [&](std::uint8_t* to, int word, int n, int k) {
-        const std::uint8_t value = (weight[(std::size_t(n) * num_in + k) / 2] >> (k % 2 * 4)) & 15;
-        to[word % 4 * 64] |= word < 4 ? value : value << 4;
+    Matrix m = with_scales(Kind::int4, scales, num_out, num_in, group);
+    const int words = num_in / 8;  // of a row: four for each group of 32, of 16 low halves and 16 high ones
+    const auto* from = reinterpret_cast<const std::uint8_t*>(weight);
+    lay_columns(m.data.get(), num_out, words, 16, [&](int n, int i) {
+        const std::uint8_t* here = from + std::size_t(n) * (num_in / 2) + i / 4 * 16 + i % 4 * 2;
+        return spread(here[0] | here[1] << 8) | spread(here[8] | here[9] << 8) << 4;
     });
+    return m;
 }
 
 std::size_t Matrix::data_bytes() const {

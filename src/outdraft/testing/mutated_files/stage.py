@@ -29,7 +29,8 @@ from outdraft.engine.llm import LLM
 from outdraft.kernels.library import wanted_kind
 from outdraft.models.gguf_write import write_gguf
 from outdraft.models.load import load_model, open_weights, save_model
-from outdraft.models.packed_file import place_of
+from outdraft.models.packed_cache import place_of
+from outdraft.models.pieces import Pieces
 from outdraft.models.quantize import quantize_decoder
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.testing.mutated_files.mutate import damage_bytes, damage_json
@@ -140,7 +141,7 @@ class Files:
 
     @cached_property
     def _packed_name(self) -> str:
-        return place_of(open_weights(self.models / "packed", "bfloat16"), cache=Path()).name
+        return place_of(Pieces(stored=open_weights(self.models / "packed", "bfloat16")), cache=Path()).name
 
 
 def damage_safetensors(data: bytes, dice: Random) -> tuple[str, bytes]:

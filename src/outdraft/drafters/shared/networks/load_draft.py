@@ -13,8 +13,8 @@ from outdraft.core.errors import CapabilityError
 from outdraft.core.options import RoundedOptions
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.networks.rounding import is_ours, rounding_of
-from outdraft.models.load import load_network
 from outdraft.models.network import Network
+from outdraft.models.open_network import load_network
 from outdraft.models.port import TargetPort
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear

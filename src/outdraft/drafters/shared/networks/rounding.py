@@ -10,9 +10,8 @@ from torch import nn
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.options import Quantization
-from outdraft.models.base import Decoder
-from outdraft.models.load import Rounding
-from outdraft.models.native import can_pack
+from outdraft.models.config import ModelConfig
+from outdraft.models.open_network import Rounding
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
@@ -73,10 +72,9 @@ def grid_of(quantization: str, *, auto: Quantization) -> QuantConfig | None:
 def rounding_of(quantization: str) -> Rounding:
     """What to round of the draft model that was read."""
 
-    def choose(decoder: Decoder) -> QuantConfig | None:
+    def choose(config: ModelConfig, native: bool) -> QuantConfig | None:
         if quantization != "auto":
             return _GRIDS.get(quantization)
-        pays = can_pack(decoder.config, decoder.dtype, decoder.device) and not decoder.config.variant
-        return _GRIDS["int8"] if pays else None
+        return _GRIDS["int8"] if native and not config.variant else None
 
     return choose

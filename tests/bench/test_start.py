@@ -1,0 +1,33 @@
+"""How soon a process writes, and what it holds: the table, and one real process of each kind."""
+
+import pytest
+
+from outdraft.bench import start
+
+
+def test_the_median_of_each_kind_is_shown(monkeypatch, capsys):
+    rows = iter(range(100))
+
+    def fresh(model, *, kept):
+        n = next(rows)
+        weights = 64 << 20
+        return {"imported": 0.5, "loaded": float(n), "first": n + 0.25, "tenth": n + 0.5,
+                "private": weights / (8 if kept else 1), "weights": weights}  # fmt: skip
+
+    monkeypatch.setattr(start, "run_fresh", fresh)
+    assert start.main(["zoo:target", "--rounds", "3"]) == 0
+    _, packed, anew = capsys.readouterr().out.splitlines()
+    assert "packed" in packed and "3.00s   3.25s   3.50s" in packed and "8 MiB = 0.12 x 64 MiB" in packed
+    assert "anew" in anew and "4.00s   4.25s   4.50s" in anew and "1.00 x" in anew
+
+
+def test_what_cannot_be_loaded_is_said(tmp_path, capsys):
+    assert start.main([str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_process_is_measured():
+    found = start.run_fresh(str(start.make_model("zoo:target", start.Shelf()).path), kept=False)
+    assert 0 < found["imported"] < found["loaded"] < found["first"] < found["tenth"]
+    assert found["private"] > 0 and found["weights"] > 10 << 20

@@ -1,0 +1,151 @@
+"""Packed weights that are kept have the bits of those packed now; what is stale or damaged is made again."""
+
+import os
+from dataclasses import replace
+
+import pytest
+import torch
+from kernels.test_stack import make
+from models.test_streamed import equal, run, save
+
+from outdraft.core.errors import ConfigError
+from outdraft.kernels.library import library, library_file
+from outdraft.models import packed_cache
+from outdraft.models.load import open_weights, save_model
+from outdraft.models.native import NativeDecoder
+from outdraft.models.open_network import load_network
+from outdraft.models.packed_cache import kept_file
+from outdraft.models.pieces import Pieces
+from outdraft.nn.quant import QuantConfig
+
+pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+INT8 = QuantConfig(bits=8, keep=())
+
+
+@pytest.fixture(autouse=True)
+def own_cache(tmp_path, monkeypatch):
+    """A cache of the test's own, in which small models are kept too."""
+    monkeypatch.setenv("OUTDRAFT_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setattr(packed_cache, "SMALLEST", 0)
+    return tmp_path / "cache/packed"
+
+
+def kept(cache):
+    return sorted(cache.glob("*"))
+
+
+def never_kept(directory, monkeypatch, **how):
+    """The model, packed in memory."""
+    with monkeypatch.context() as patch:
+        patch.setenv("OUTDRAFT_CACHE", "off")
+        return load_network(directory, **how)
+
+
+@pytest.mark.parametrize("shape", ["llama", "qwen2", "qwen3", "odd vocabulary", "int8", "mixed", "int4"])
+def test_a_mapped_model_has_the_bits_of_one_in_memory(shape, tmp_path, own_cache, monkeypatch):
+    decoder = make(shape)
+    if shape in ("qwen2", "qwen3"):
+        decoder.config = replace(decoder.config, architecture=shape)
+    save_model(decoder, tmp_path / "model")
+    inside = never_kept(tmp_path / "model", monkeypatch)
+    assert not own_cache.exists()
+    made, found = load_network(tmp_path / "model"), load_network(tmp_path / "model")
+    for mapped in (made, found):
+        assert isinstance(mapped, NativeDecoder) and mapped.stack.lender is not None
+        assert equal(run(inside, taps=(0, 1, 2)), run(mapped, taps=(0, 1, 2)))
+        assert mapped.num_parameters == inside.num_parameters and mapped.pass_bytes == inside.pass_bytes
+        assert torch.equal(inside.embedding, mapped.embedding)
+    assert len(kept(own_cache)) == 1
+
+
+@pytest.mark.parametrize("tie", [False, True])
+def test_a_rounded_model_is_kept_rounded(tie, tmp_path, own_cache, monkeypatch):
+    directory = save(tmp_path, tie=tie)
+    rounding = {"rounding": lambda config, native: INT8}
+    whole, inside = load_network(directory), never_kept(directory, monkeypatch, **rounding)
+    small = [load_network(directory, **rounding) for _ in range(2)]
+    assert len(kept(own_cache)) == 2 and small[1].config.quant is INT8
+    assert all(equal(run(inside), run(one)) for one in small) and not equal(run(whole), run(inside))
+
+
+def test_what_it_was_made_from_is_looked_at(tmp_path, own_cache, monkeypatch):
+    directory = save(tmp_path)
+    load_network(directory)
+    weights = directory / "model.safetensors"
+    times = weights.stat().st_mtime_ns
+    data = bytearray(weights.read_bytes())
+    data[-2:] = b"\x00\x3f"
+    weights.write_bytes(data)
+    os.utime(weights, ns=(times, times))  # as a tool leaves it that keeps times
+    changed = load_network(directory)
+    assert equal(run(changed), run(never_kept(directory, monkeypatch))) and len(kept(own_cache)) == 2
+    other = tmp_path / "other.so"
+    other.write_bytes(library_file().read_bytes() + b"another build")
+    monkeypatch.setattr(packed_cache, "library_file", lambda: other)
+    load_network(directory)
+    assert len(kept(own_cache)) == 3
+
+
+@pytest.mark.parametrize("place", ["layer", "head", "table", "cut", "empty", "header"])
+def test_a_damaged_file_is_made_again(place, tmp_path, own_cache, monkeypatch, caplog):
+    directory = save(tmp_path)
+    load_network(directory)
+    file = kept_file(Pieces(stored=open_weights(directory)))
+    data = bytearray(file.path.read_bytes())
+    whole = bytes(data)
+    if place in ("cut", "empty"):
+        data = data[: len(data) // 2 if place == "cut" else 0]
+    else:
+        parts = {"layer": file.units[3], "head": file.units[-1], "table": file.embedding, "header": file.units[0]}
+        part = parts[place]
+        data[part.offset + (0 if place == "header" else part.size - 100)] ^= 1
+    file.path.write_bytes(data)
+    again = load_network(directory)
+    assert "damaged" in caplog.text and file.path.read_bytes() == whole
+    assert equal(run(again), run(never_kept(directory, monkeypatch)))
+
+
+def test_where_nothing_can_be_kept_it_loads_all_the_same(tmp_path, own_cache, monkeypatch):
+    directory = save(tmp_path)
+    wanted = run(never_kept(directory, monkeypatch))
+    (tmp_path / "cache").write_text("in the way")
+    assert equal(run(load_network(directory)), wanted)
+    (tmp_path / "cache").unlink()
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
+    assert equal(run(load_network(directory)), wanted) and not kept(own_cache)
+
+
+def test_the_least_recently_used_make_room(tmp_path, own_cache, monkeypatch):
+    for name in "abc":
+        save(tmp_path / name)
+        load_network(tmp_path / name / "model")
+    files = {file.stat().st_size for file in kept(own_cache)}
+    for age, file in enumerate(sorted(kept(own_cache), key=lambda file: file.stat().st_mtime_ns)):
+        os.utime(file, ns=(age, age))
+    load_network(tmp_path / "a/model")  # used now: b is the oldest
+    oldest = min(kept(own_cache), key=lambda file: file.stat().st_mtime_ns)
+    save(tmp_path / "d")
+    monkeypatch.setenv("OUTDRAFT_CACHE_LIMIT", str(7 * max(files) // 2))
+    load_network(tmp_path / "d/model")
+    assert len(kept(own_cache)) == 3 and oldest not in kept(own_cache)
+    monkeypatch.setenv("OUTDRAFT_CACHE_LIMIT", "10")
+    save(tmp_path / "e")
+    load_network(tmp_path / "e/model")
+    assert len(kept(own_cache)) == 3
+    monkeypatch.setenv("OUTDRAFT_CACHE_LIMIT", "much")
+    with pytest.raises(ConfigError, match="OUTDRAFT_CACHE_LIMIT='much' is no size"):
+        load_network(tmp_path / "e/model")
+
+
+def test_small_models_and_abandoned_files(tmp_path, own_cache, monkeypatch):
+    directory = save(tmp_path)
+    monkeypatch.setattr(packed_cache, "SMALLEST", 1 << 30)
+    load_network(directory)
+    assert not own_cache.exists()
+    monkeypatch.setattr(packed_cache, "SMALLEST", 0)
+    own_cache.mkdir(parents=True)
+    for name, age in (("old.1.part", 1), ("new.2.part", 2**62)):
+        (own_cache / name).write_text("")
+        os.utime(own_cache / name, ns=(age, age))
+    load_network(directory)
+    assert [file.suffix for file in kept(own_cache)] == [".packed", ".part"]
