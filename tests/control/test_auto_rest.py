@@ -73,6 +73,20 @@ def test_a_look_up_that_becomes_right_ends_the_naps():
     assert sum(used[40:turn]) < 16
 
 
+def test_no_nap_follows_a_look_that_was_right():
+    """Plain decoding is still planned; the next round is looked at all the same."""
+    right = [False]
+    policy = AutoPolicy(AutoOptions(), [Arm(name="look-up", peek=watched([], lambda: right[0]))])
+    world, seqs = Working([0.0], [0.0001]), [sequence()]
+    world.work = 0.015
+    run = drive(policy, world, 100, seqs)
+    while policy._rounds_left:
+        run = drive(policy, world, 1, seqs)
+    right[0] = True
+    run = drive(policy, world, 1, seqs)
+    assert not run.budgets[0][0].depth and not policy._rounds_left
+
+
 def test_a_text_that_joins_ends_the_nap():
     policy = AutoPolicy(AutoOptions(), [Arm(name="model")])
     world, seqs = Working([0.0], [0.5]), [sequence(0)]

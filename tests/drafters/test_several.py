@@ -163,3 +163,51 @@ def test_bad_options(subject, tmp_path):
         Subject(DrafterRow(drafter="several", options=blind), tmp_path).engine()
     same = Subject(DrafterRow(drafter="several", options={"drafters": ["ngram", {"method": "ngram"}]}), tmp_path)
     assert [arm.name for arm in same.method.arms(same.engine().parts.drafter)] == ["ngram#1", "ngram#2"]
+
+
+class Resting(InTurn):
+    """From its ninth token on, the draft model and the one on taps rest for the texts whose number is `left` or odd."""
+
+    left = None
+
+    def plan(self, seqs):
+        return [
+            replace(budget, resting=frozenset({1, 2}))
+            if seq.num_output > 8 and (seq.id % 2 or seq.id == self.left)
+            else budget
+            for seq, budget in zip(seqs, super().plan(seqs), strict=True)
+        ]
+
+
+@pytest.mark.parametrize("params", SETTINGS)
+def test_who_rests_lets_go_of_the_text_and_changes_none(subject, params):
+    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=24, **params)) for p in PROMPTS]
+    engine = subject.engine(policy=Resting(), verifier=Auto())
+    drafter, heard = engine.parts.drafter, set()
+    observe = drafter.drafters[2].observe
+
+    def listen(seen):
+        heard.update(one.seq.id % 2 for one in seen if one.seq.num_output > 16)
+        observe(seen)
+
+    drafter.drafters[2].observe = listen
+    outcomes = run(engine, requests)
+    assert [outcome.seq.output for outcome in outcomes] == [subject.oracle(request) for request in requests]
+    assert heard == {0}  # of the odd ones it hears nothing any more
+    assert not drafter._following
+
+
+def test_states_that_nobody_wants_are_not_kept(subject):
+    policy = Resting()
+    policy.left = 0
+    engine = subject.engine(policy=policy, verifier=Auto())
+    drafter = engine.parts.drafter
+    seq = engine.add(Request(prompt_token_ids=PROMPTS[0], params=SamplingParams(max_tokens=30)))
+    while seq.num_output <= 8:
+        engine.step()
+    assert drafter.needs == Needs(taps=(1, 2), resume_layer=1)
+    engine.step()
+    assert drafter.needs == Needs(resume_layer=1)
+    other = engine.add(Request(prompt_token_ids=PROMPTS[1], params=SamplingParams(max_tokens=30)))
+    engine.step()
+    assert other.id == 1 and drafter.needs.taps == (1, 2)  # the new text is heard from its beginning
