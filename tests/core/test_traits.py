@@ -1,12 +1,14 @@
 """What a drafter can do besides its verbs is found through all the drafters that it asks."""
 
 from outdraft.core.drafter import Traits, arm_of, forget, held_weights, inner
+from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
 
 
 class Stub:
-    def __init__(self, *asked, size=0, **traits):
+    def __init__(self, *asked, size=0, taps=(), **traits):
         self.num_forgotten = 0
+        self.needs = Needs(taps=taps)
         weights = (Weights(kernels="avx2", variant="", bits=16, pass_bytes=size),) if size else ()
         self.traits = Traits(inner=asked, weights=weights, forget=self._forget, **traits)
 
@@ -29,6 +31,10 @@ def test_wrappers_hand_nothing_on_and_everybody_is_found():
 def test_only_a_drafter_that_peeks_itself_is_looked_at():
     assert arm_of(Stub(Stub(peeks=True)), "a").peek is None
     assert arm_of(Stub(peeks=True), "a").peek("text", None) == "guess of text"
+
+
+def test_who_reads_the_targets_states_listens():
+    assert arm_of(Stub(taps=(3,)), "a").listens and not arm_of(Stub(), "a").listens
 
 
 def test_what_could_be_held_on_fewer_bits():
