@@ -44,3 +44,29 @@ def test_bits_do_not_depend_on_the_pace():
         )  # fmt: skip
         texts |= set(ran.stdout.split("\n")[:-1])
     assert len(texts) == 1
+
+
+FIXED = """
+import os, torch
+torch.set_num_threads(3)
+from outdraft import LLM, SamplingParams
+from outdraft.kernels.threads import fixed_threads
+
+def count():
+    llm.generate("The old man", SamplingParams(max_tokens=8))
+    return len(os.listdir("/proc/self/task"))
+
+llm = LLM("zoo:target", drafter="none")
+with fixed_threads(1):
+    alone = count()
+with fixed_threads(2):
+    two = count()
+print(two - alone, [count() for _ in range(40)][-1] > two)
+"""
+
+
+@pytest.mark.skipif(library() is None or not Path("/proc/self/task").exists(), reason="needs the kernels, on Linux")
+def test_a_number_can_be_fixed_for_a_measurement():
+    environment = {key: value for key, value in os.environ.items() if key != "OUTDRAFT_PACE"}
+    ran = subprocess.run([sys.executable, "-c", FIXED], env=environment, capture_output=True, text=True, check=True)
+    assert ran.stdout.split() == ["1", "True"]  # one thread more at two; and, measured again, more than two are tried

@@ -49,8 +49,11 @@ def where_measured(records: Records) -> str:
     loads = [one.load for one in records.rows if one.load is not None]
     threads = machine["threads"]
     told = f"{place}; {machine['cores']} cores, {threads} thread{'s' * (threads != 1)}; torch {machine['torch']}, "
+    told += f"quota of {machine['quota']:g} cores, " if machine.get("quota") else ""
     told += f"outdraft {machine['outdraft']}; {days[0]}" + (f" to {days[-1]}" if len(days) > 1 else "")
-    if loads and machine["cores"] and max(loads) > 1.25 * machine["cores"]:
+    beside = int(machine.get("neighbours", 0))
+    told += f"; beside {beside} busy neighbour{'s' * (beside != 1)}" if beside else ""
+    if loads and machine["cores"] and max(loads) - beside > 1.25 * machine["cores"]:
         told += f"; the machine was busy (load up to {max(loads):.1f})"
     return told
 

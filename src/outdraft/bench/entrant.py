@@ -5,6 +5,7 @@ which owes us nothing; how far its text agrees is a fact and shown as one.
 """
 
 from collections.abc import Sequence as Seq
+from contextlib import nullcontext
 from typing import Any, Protocol
 
 from outdraft.bench.clock import Timed, time_text
@@ -14,6 +15,7 @@ from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.subject import with_weights
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
+from outdraft.kernels.threads import fixed_threads
 
 
 class Entrant(Protocol):
@@ -38,13 +40,14 @@ class Entrant(Protocol):
 
 
 class Ours:
-    """An engine in this process."""
+    """An engine in this process. `threads`: always so many; None: as many as it finds to be quickest."""
 
     foreign = False
 
-    def __init__(self, llm: LLM) -> None:
-        self.llm = llm
+    def __init__(self, llm: LLM, threads: int | None = None) -> None:
+        self.llm, self.threads = llm, threads
         self.config = {**llm.config, "drafter": with_weights(llm.config["drafter"])}
+        self.config |= {} if threads is None else {"threads": threads}
         self._device = str(llm.config["device"])
 
     def promises(self, params: SamplingParams) -> bool:
@@ -56,7 +59,8 @@ class Ours:
     ) -> Timed:
         """Through the engine's own stream. No text profits from having been written before."""
         self.llm.forget()
-        return time_text(self.llm, ids, params, meter, references=references)
+        with nullcontext() if self.threads is None else fixed_threads(self.threads):
+            return time_text(self.llm, ids, params, meter, references=references)
 
     def forget_peak(self) -> None:
         forget_peak(self._device)

@@ -4,6 +4,7 @@ eagle                       as it is
 eagle:k=8,width=3           k draft tokens a pass; any other word is an option of the drafter
 ngram:verifier=sequential   `verifier` and `policy` are the engine's, `policy.NAME` is an option of the policy
 my.module:METHOD:k=4        a drafter of another package
+none:threads=1              always on so many threads, to compare with the number that is measured while it works
 recipe:lookahead            a recipe, by its name or as a file; what follows overrides it: recipe:lookahead,k=3,window=5
 recipe:eagle,head=DIR       `draft_model`, `head` and `datastore` fill its roles
 """
@@ -38,6 +39,7 @@ class Rival:
     policy_options: Mapping[str, Any] = field(default_factory=dict)
     is_recipe: bool = False
     roles: Mapping[str, str] = field(default_factory=dict)  # of a recipe: what fills them
+    threads: int | None = None  # always so many; None: as many as are quickest
 
     @property
     def label(self) -> str:
@@ -49,6 +51,7 @@ class Rival:
         said |= {} if self.verifier in (None, "auto") else {"verifier": self.verifier}
         said |= {} if self.policy is None else {"policy": self.policy}
         said |= {f"policy.{key}": value for key, value in self.policy_options.items()}
+        said |= {} if self.threads is None else {"threads": self.threads}
         name = f"recipe:{self.name}" if self.is_recipe else self.name
         return " ".join([name, *(f"{key}={value}" for key, value in said.items())])
 
@@ -114,6 +117,8 @@ def parse_rival(text: str, *, verifier: str | None = None, zoo: bool = False) ->
         key = key.strip().replace("-", "_")
         if key in ("k", "num_speculative_tokens"):
             ours["num_speculative_tokens"] = _count(text, value)
+        elif key == "threads":
+            ours[key] = _count(text, value, "threads")
         elif key in ("verifier", "policy"):
             ours[key] = value.strip()
         elif key.startswith("policy."):
@@ -158,11 +163,11 @@ def _split(text: str) -> list[str]:
     return [text[i + 1 : j] for i, j in pairwise([-1, *outside, len(text)])]
 
 
-def _count(text: str, value: str) -> int:
+def _count(text: str, value: str, key: str = "k") -> int:
     try:
         return int(value)
     except ValueError as error:
-        raise ConfigError(f"method {text!r}: k={value} is no whole number") from error
+        raise ConfigError(f"method {text!r}: {key}={value} is no whole number") from error
 
 
 def _value(text: str) -> Any:

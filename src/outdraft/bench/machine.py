@@ -12,20 +12,24 @@ from typing import Any
 import torch
 
 from outdraft import __version__
+from outdraft.core.cores import count_cores, cpu_quota
+from outdraft.kernels.threads import num_threads
 
 
 def describe(device: str) -> dict[str, Any]:
     """Processor, cores that we may use, threads, memory, versions, and the GPU if there is one in use."""
     told = {
         "cpu": _cpu(),
-        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
-        "threads": torch.get_num_threads(),
+        "cores": count_cores(),
+        "threads": num_threads(),
         "memory_gb": _memory_gb(),
         "system": f"{platform.system()} {platform.machine()}",
         "python": platform.python_version(),
         "torch": torch.__version__,
         "outdraft": __version__,
     }
+    if (quota := cpu_quota()) is not None:
+        told["quota"] = quota
     if torch.device(device).type == "cuda":
         told["gpu"] = torch.cuda.get_device_name(device)
     return told
@@ -53,7 +57,7 @@ def busy_cores(seconds: float = 0.2) -> float | None:
 def busy_note(busy: float | None = None) -> str:
     """A warning where others use a good part of our cores, else nothing. `busy`: of `busy_cores`, measured if None."""
     busy = busy_cores() if busy is None else busy
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = count_cores()
     if busy is None or busy < max(0.3, 0.15 * cores):
         return ""
     return (

@@ -17,6 +17,7 @@ from outdraft.bench.energy import find_meter
 from outdraft.bench.entrant import Entrant
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.machine import describe, load_average
+from outdraft.bench.neighbours import busy_neighbours
 from outdraft.bench.row import as_record, make_row
 from outdraft.bench.subject import Subject
 from outdraft.bench.suites import Prompt
@@ -39,6 +40,7 @@ class Plan:
     rounds: int
     curve: bool = True
     past: int = PAST  # cached tokens of the curve
+    neighbours: int = 0  # programs of ours that keep a core busy each, all the time
 
     @property
     def one_length(self) -> bool:
@@ -70,6 +72,7 @@ class Bench:
     ) -> None:
         self.plan, self.journal, self.tell = plan, journal, tell
         self.machine = describe(str(plan.subject.plain.config["device"]))
+        self.machine |= {"neighbours": plan.neighbours} if plan.neighbours else {}
         self.outcome = Outcome()
         self._meter = find_meter()
         self._warm: set[str] = set()
@@ -77,10 +80,11 @@ class Bench:
 
     def run(self) -> Outcome:
         """Everything that is not there yet."""
-        for prompt in self.plan.prompts:
-            self._run_prompt(prompt)
-        if self.plan.curve:
-            self._run_curve()
+        with busy_neighbours(self.plan.neighbours):
+            for prompt in self.plan.prompts:
+                self._run_prompt(prompt)
+            if self.plan.curve:
+                self._run_curve()
         return self.outcome
 
     def _run_prompt(self, prompt: Prompt) -> None:

@@ -21,8 +21,6 @@ from threading import Lock, current_thread
 from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
-import torch
-
 from outdraft.codecs.codec import Codec
 from outdraft.core.errors import CapabilityError
 from outdraft.core.request import Request
@@ -31,6 +29,7 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.process import this_process
 from outdraft.engine.worker import LAST_STEP, STOPPED, Ask, Join, Worker
 from outdraft.engine.writer import Writer, find_stops
+from outdraft.kernels.threads import num_threads
 
 T = TypeVar("T")
 _FORKED = (
@@ -69,7 +68,7 @@ class EngineThread:
         calls = [Call(writer, worker.inbox, streams=streams, loop=loop) for writer in writers]
         with self._lock:
             self._calls.update(calls)
-        worker.send(Join([call.outbox for call in calls], 1 if self._native else torch.get_num_threads()))
+        worker.send(Join([call.outbox for call in calls], 1 if self._native else num_threads()))
         return calls
 
     def ask(self, work: Callable[[Engine], T]) -> T:

@@ -126,6 +126,7 @@ _SIGNATURES = {
     "od_model_unit_bytes": (c_int64, [c_void_p, c_int]),
     "od_model_write_unit": (c_void_p, [c_void_p, c_int, c_void_p]),
     "od_model_lend_unit": (c_void_p, [c_void_p, c_int, c_void_p, c_int64]),
+    "od_fix_threads": (c_int, [c_int]),
     "od_checksum": (c_uint64, [c_void_p, c_int64]),
     "od_model_read": (c_uint64, [c_void_p]),
     "od_model_run": (c_void_p, [c_void_p, POINTER(CPass)]),

@@ -18,6 +18,7 @@ from outdraft.core.target import after_attention
 from outdraft.kernels.decoder.matrix import STEP, Weight
 from outdraft.kernels.decoder.stack import LayerParts, Span, Stack, StackShape
 from outdraft.kernels.library import wanted_kind
+from outdraft.kernels.threads import num_threads
 from outdraft.models.base import Decoder
 from outdraft.models.block import Block, embedding_rows
 from outdraft.models.config import ModelConfig
@@ -184,9 +185,7 @@ def spans_of(ctx: AttentionContext) -> Sequence[Span]:
 
 
 def _pack(decoder: Decoder) -> Stack:
-    stack = Stack(
-        shape_of(decoder.config), decoder.config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or ""
-    )
+    stack = Stack(shape_of(decoder.config), decoder.config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
     for index, layer in enumerate(decoder.layers):
         assert isinstance(layer, Block)
         stack.set_layer(index, parts_of(layer))

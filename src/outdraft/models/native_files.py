@@ -17,6 +17,7 @@ from torch import Tensor, nn
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.kernels.library import wanted_kind
+from outdraft.kernels.threads import num_threads
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.native import NativeDecoder, any_norm_of, parts_of, shape_of, weight_of
@@ -72,7 +73,7 @@ def _mapped(file: PackedFile, pieces: Pieces) -> NativeDecoder | None:
 
 
 def _stack(config: ModelConfig) -> Stack:
-    return Stack(shape_of(config), config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or "")
+    return Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
 
 
 def _decoder(pieces: Pieces, stack: Stack, embedding: Tensor, final_norm: nn.Module) -> NativeDecoder:

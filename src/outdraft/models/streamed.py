@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.stack import Span, Stack
 from outdraft.kernels.library import wanted_kind
+from outdraft.kernels.threads import num_threads
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import open_weights
@@ -49,9 +50,7 @@ class StreamedDecoder:
         self.config = config
         self.num_parameters = Decoder(config, self.dtype, "meta").num_parameters
         self.units = UnitReader(DirectFile(packed.path), packed.units, memory)
-        self.stack = Stack(
-            shape_of(config), config.num_layers, threads=torch.get_num_threads(), kind=wanted_kind() or ""
-        )
+        self.stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
         self.rope = RopeTables(config.rope_kinds())
         self._norm = final_norm
         self._embedding = EmbeddingRows(packed, config.hidden_size)

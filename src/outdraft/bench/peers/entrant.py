@@ -10,8 +10,6 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from outdraft.bench.clock import Timed
 from outdraft.bench.energy import Rapl
 from outdraft.bench.entrant import Entrant
@@ -25,6 +23,7 @@ from outdraft.bench.subject import Subject
 from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.stats import RequestStats
+from outdraft.kernels.threads import num_threads
 from outdraft.weights.digest import digest_weights
 
 
@@ -105,7 +104,7 @@ def join_peers(
         if peer.label in entrants or peer.label in absent:
             raise ConfigError(f"peer {peer.label!r} is given twice")
         try:
-            started = start_peer(peer, subject, shelf, threads=torch.get_num_threads())
+            started = start_peer(peer, subject, shelf, threads=num_threads())
         except PeerMissing as error:
             absent[peer.label] = str(error)
             continue

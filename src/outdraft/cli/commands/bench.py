@@ -87,6 +87,7 @@ class Options:
     by: str = flag("suite", "what the columns and panels are", choices=("suite", "category"))
     curve: bool = flag(True, "also measure what a target pass costs by its rows")
     past: int = flag(128, "cached tokens of that curve")
+    neighbours: int = flag(0, "start so many programs beside it that keep a core busy each, as on a laptop in use")
     plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
     report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
     compare: tuple[str, ...] = flag((), "measure nothing: what changed from one record file to another",
@@ -107,8 +108,8 @@ def run(options: Options) -> int:
 
 
 def _measure(console: "Console", options: Options) -> int:
-    for name in ("rounds", "prompts", "past"):
-        least = 0 if name == "prompts" else 1
+    for name in ("rounds", "prompts", "past", "neighbours"):
+        least = 0 if name in ("prompts", "neighbours") else 1
         if getattr(options, name) < least:
             raise ConfigError(f"{name}={getattr(options, name)}: must be at least {least}")
     from outdraft.bench.runner import Bench
@@ -188,7 +189,7 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     absent |= join_peers(entrants, peers, subject, shelf, closing)
     plan = Plan(
         subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve,
-        past=options.past,
+        past=options.past, neighbours=options.neighbours,
     )  # fmt: skip
     return plan, absent
 
@@ -208,7 +209,7 @@ def _join(
         if rival.label in entrants:
             raise ConfigError(f"method {rival.label!r} is given twice")
         try:
-            entrants[rival.label] = Ours(join_made(subject.plain, rival, shelf, subject.name))
+            entrants[rival.label] = Ours(join_made(subject.plain, rival, shelf, subject.name), rival.threads)
         except OutdraftError as error:
             if strict:
                 raise

@@ -20,14 +20,14 @@ from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol, runtime_checkable
 
-import torch
-
 from outdraft import __version__
+from outdraft.core.cores import count_cores
 from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.new_file import new_file
 from outdraft.core.policy import Budget, Keeps, Policy
 from outdraft.core.sequence import Sequence
+from outdraft.kernels.threads import num_threads
 from outdraft.weights.user_cache import user_cache
 
 SWITCH = "OUTDRAFT_REMEMBER"  # "off": nothing is read or written
@@ -117,7 +117,7 @@ def remembering(policy: KeepingPolicy, directory: Path, config: Mapping[str, Any
         return policy
     of = {
         "outdraft": __version__,
-        "machine": [_processor(), _num_cores(), torch.get_num_threads()],
+        "machine": [_processor(), count_cores(), num_threads()],
         "model": [str(directory), *_files(directory)],
         "config": json.loads(json.dumps({**config, "recipe": None}, default=str)),
     }
@@ -145,10 +145,6 @@ def _processor() -> str:
         told = ""
     named = next((line for line in told.splitlines() if line.startswith("model name")), "")
     return named.partition(":")[2].strip() or platform.processor() or platform.machine()
-
-
-def _num_cores() -> int | None:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 
 
 def _prune(folder: Path) -> None:

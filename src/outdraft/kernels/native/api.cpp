@@ -116,6 +116,10 @@ OD_API std::uint64_t od_checksum(const void* from, std::int64_t bytes) {
     return checksum(static_cast<const std::uint8_t*>(from), std::size_t(bytes));
 }
 
+// All passes from now on: so many threads, but no more than a model was packed for; 0: as many as were quickest.
+// Returns what held before.
+OD_API int od_fix_threads(int count) { return fixed_threads().exchange(count); }
+
 OD_API std::uint64_t od_model_read(Model* model) {
     std::lock_guard<std::mutex> lock(model->one_pass);
     model->team = model->crews.of(model->crews.most());

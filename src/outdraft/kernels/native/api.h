@@ -1,5 +1,7 @@
 // What the files of the C interface share. Nothing is thrown across it.
 #pragma once
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
@@ -33,6 +35,13 @@ namespace outdraft {
 
 inline thread_local std::string last_error;
 
+// For measurements: so many threads, whatever was measured; 0: as measured. OUTDRAFT_PACE=off begins with the most.
+inline std::atomic<int>& fixed_threads() {
+    static const char* asked = std::getenv("OUTDRAFT_PACE");
+    static std::atomic<int> count{asked && std::strcmp(asked, "off") == 0 ? 1 << 20 : 0};
+    return count;
+}
+
 // While it lives, a model (and who computes beside it) has the team that was quickest for such work of late.
 class Paced {
 public:
@@ -40,7 +49,8 @@ public:
     Paced(Model& model, Kind kind, int rows, int parts = 1, Model* beside = nullptr)
         : pace_(model.crews.pace()), parts_(parts > 0 ? parts : 1), began_(std::chrono::steady_clock::now()) {
         const int threads = pace_.begin(kind, rows);
-        model.team = model.crews.of(is_fixed() ? model.crews.most() : threads);
+        const int fixed = fixed_threads().load(std::memory_order_relaxed);
+        model.team = model.crews.of(fixed ? std::min(fixed, model.crews.most()) : threads);
         if (beside) beside->team = model.team;
     }
     void count(int parts) { parts_ = parts > 0 ? parts : 1; }
@@ -50,12 +60,6 @@ public:
     }
 
 private:
-    // OUTDRAFT_PACE=off: always as many as the model was packed for.
-    static bool is_fixed() {
-        static const char* asked = std::getenv("OUTDRAFT_PACE");
-        return asked && std::strcmp(asked, "off") == 0;
-    }
-
     Pace& pace_;
     int parts_;
     const std::chrono::steady_clock::time_point began_;
