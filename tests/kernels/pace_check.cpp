@@ -46,6 +46,10 @@ int main() {
     run("two of eight cores are free", 8, 4000, 1.25, [&](int t, int) { return t <= 2 ? quiet(t) : 3.0; });
     run("a neighbour comes", 2, 4000, 0.85, [&](int t, int i) { return i < 2000 ? quiet(t) : busy(t); });
     run("a neighbour goes", 2, 4000, 0.85, [&](int t, int i) { return i < 2000 ? busy(t) : quiet(t); });
+    run("a short text, quiet", 2, 100, 1.10, [&](int t, int) { return quiet(t); });
+    run("quiet, with hiccups", 2, 4000, 1.05, [&](int t, int i) { return quiet(t) * (i % 53 ? 1 : 10); });
+    run("a short text with hiccups", 2, 100, 1.10, [&](int t, int i) { return quiet(t) * (i % 23 ? 1 : 6); });
+    run("quiet, a third saved by two", 2, 4000, 1.05, [&](int t, int) { return t == 1 ? 1.35 : 1.0; });
     run("a tiny model, as quick on one", 2, 4000, 1.05, [&](int, int) { return 1.0; });
     Pace pace(4);  // as quick on one: it ends there, and nobody else is woken
     int ones = 0;

@@ -27,14 +27,17 @@ public:
     void end(double seconds) {
         Gauge& g = *now_;
         if (!g.left) {
-            g.usual = g.usual ? g.usual + (seconds - g.usual) / 8 : seconds;
+            const bool first = !g.usual || (g.turn <= 3 && seconds < g.usual);  // the least of three: beginnings are slow
+            const double counted = seconds < 2 * g.usual ? seconds : 2 * g.usual;  // one hiccup is no change
+            g.usual = first ? seconds : g.usual + (counted - g.usual) / 8;
             if (g.settled && g.usual > 1.4 * g.settled) g.turn = g.period = kSoon, g.settled = g.usual;  // something came up
             return;
         }
-        if (g.left < kTries) g.sum += seconds;  // the first one wakes threads
-        if (--g.left) return;
-        const double mean = g.sum / (kTries - 1);
         const bool fewer = g.tried < g.threads;
+        if (fewer || g.left < kTries) g.sum += seconds, g.counted++;  // the first one wakes threads
+        g.left = g.counted && seconds > 1.25 * g.usual ? 0 : g.left - 1;  // clearly slower: that is enough
+        if (g.left) return;
+        const double mean = g.sum / g.counted;
         const bool better = mean < (fewer ? 1.0 : 0.9) * g.usual;  // as quick on fewer is better too
         if (better) {
             held_up_ = fewer && mean < 0.8 * g.usual;
@@ -53,6 +56,7 @@ private:
         int threads = 1, tried = 0, left = 0;  // left: of a trial
         int turn = 0, period = kSoon;
         bool up = false;  // where the next trial looks
+        int counted = 0;  // passes of this trial that count
         int reach = 1;    // and how far, in halvings or doublings: farther after each that was in vain
         double usual = 0, settled = 0, sum = 0;
     };
@@ -63,7 +67,7 @@ private:
         g.tried = g.threads;
         for (int i = 0; i < g.reach; i++)
             g.tried = g.up ? (2 * g.tried < most_ ? 2 * g.tried : most_) : (g.tried + 1) / 2;
-        g.up = !g.up, g.left = kTries, g.sum = 0;
+        g.up = !g.up, g.left = kTries, g.sum = g.counted = 0;
     }
 
     int most_;
