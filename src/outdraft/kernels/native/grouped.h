@@ -2,7 +2,7 @@
 //
 // A step of 32 or 128 inputs is one exact integer sum; it is scaled and added to the row's float sum, step after step. A
 // tile is one strip of 16 outputs times up to 12 rows, so that weights are taken apart once for all of them; for one row
-// it is four strips, whose bytes are read side by side.
+// it may be more strips, whose bytes are read side by side.
 #pragma once
 #include "operand.h"
 
@@ -26,6 +26,12 @@ constexpr int kAhead = 8192;  // bytes that are asked for in time
 constexpr int kTallGrouped = 12;
 #else
 constexpr int kTallGrouped = 2;
+#endif
+
+#if defined(__AMX_INT8__)
+constexpr int kStrips = 4;  // that one row reads side by side: a Xeon's memory answers four streams sooner
+#else
+constexpr int kStrips = 1;  // and an EPYC's one
 #endif
 
 // R rows of S strips from `first` on; Parts times 32 inputs make a step.
@@ -63,6 +69,7 @@ static inline void tile_strips(const Matrix& m, int first, const Operand& x, int
             i32x16 whole[R];
 #pragma GCC unroll 16
             for (int r = 0; r < R; r++) whole[r] = set1(offsets[std::size_t(r) * steps + g]);
+#pragma GCC unroll 1  // one or two rows would take half as long again unrolled
             for (int part = 0; part < Parts; part++) {
                 for (int i = 0; i < (Nibbles ? 256 : 512); i += 64) __builtin_prefetch(w[c] + kAhead / S + i);
                 const std::uint8_t* bytes = lines + (g * Parts + part) * kGroup;
@@ -84,7 +91,7 @@ static inline void tile_strips(const Matrix& m, int first, const Operand& x, int
 // R rows of a block of 64 outputs.
 template <bool Nibbles, int R>
 static inline void tile_grouped(const Matrix& m, int block, const Operand& x, int row, float* out, std::size_t stride) {
-    constexpr int S = R == 1 ? 4 : 1;
+    constexpr int S = R == 1 ? kStrips : 1;
     for (int c = 0; c < 4; c += S)
         if (m.step == kGroup) tile_strips<Nibbles, 1, R, S>(m, 4 * block + c, x, row, out + 16 * c, stride);
         else tile_strips<Nibbles, kWideGroup / kGroup, R, S>(m, 4 * block + c, x, row, out + 16 * c, stride);
