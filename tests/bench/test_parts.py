@@ -38,7 +38,12 @@ def test_method_spelling():
     own = parse_rival("early_exit:k=2", zoo=True)
     assert own.options == {"model": "zoo:early_exit"} and own.label == "early_exit k=2"
     assert [rival.label for rival in RIVALS][:2] == ["draft_model k=4", "ngram k=8"]
-    for text, says in (("ngram:k", "no key=value"), ("ngram:k=x", "k=x is no whole"), ("none:threads=x", "threads=x is no whole"), ("ngram:=3", "no key=value")):
+    for text, says in (
+        ("ngram:k", "no key=value"),
+        ("ngram:k=x", "k=x is no whole"),
+        ("none:threads=x", "threads=x is no whole"),
+        ("ngram:=3", "no key=value"),
+    ):
         with pytest.raises(ConfigError, match=says):
             parse_rival(text)
 
