@@ -56,7 +56,8 @@ if wanted := os.environ.get("OUTDRAFT_SANITIZE"):
 AVX512 = ["-march=x86-64-v4", "-mavx512vnni", "-mavx512bf16"]
 AMX = [*AVX512, "-mamx-tile", "-mamx-bf16", "-mamx-int8"]
 X86 = {"portable": [], "avx2": ["-march=x86-64-v3"], "avx512": AVX512, "amx": AMX}
-SETS = X86 if platform.machine() in ("x86_64", "AMD64") else {"portable": []}
+ARM = {"portable": [], "neon": ["-DOD_NEON"], "neon_dot": ["-DOD_NEON", "-march=armv8.2-a+dotprod"]}
+SETS = {"x86_64": X86, "AMD64": X86, "aarch64": ARM, "arm64": ARM}.get(platform.machine(), {"portable": []})
 
 
 class BuildKernels(build_ext):

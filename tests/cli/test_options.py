@@ -109,3 +109,15 @@ def test_help_and_version_do_not_wait_for_torch():
         ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
         assert ran.stderr == "[]", word
         assert "outdraft" in ran.stdout
+
+
+def test_a_chat_is_sampled_unless_asked_otherwise():
+    from outdraft.cli.commands import chat, generate
+
+    def asked(options: type, *words: str) -> SamplingParams:
+        parser = argparse.ArgumentParser()
+        add_flags(parser, options)
+        return build(options, parser.parse_args(words)).sampling.params()
+
+    assert (asked(chat.Options).temperature, asked(chat.Options).top_p) == (0.7, 0.95)
+    assert asked(chat.Options, "--temperature", "0").temperature == 0 == asked(generate.Options).temperature

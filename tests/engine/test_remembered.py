@@ -172,3 +172,13 @@ def test_what_a_policy_refuses_is_not_obeyed(tmp_path):
     assert policy.inner.kept == {"n": 2}
     policy.end([])
     assert place.read() == {"n": 2}
+
+
+@native
+def test_a_cache_that_is_off_remembers_nothing(target, pace, monkeypatch):
+    monkeypatch.setenv("OUTDRAFT_CACHE", "off")
+    texts(LLM(target))
+    assert not pace.exists()
+    monkeypatch.delenv("OUTDRAFT_CACHE")
+    texts(LLM(target))
+    assert list(pace.iterdir())

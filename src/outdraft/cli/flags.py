@@ -62,7 +62,9 @@ class EngineFlags:
         "the most memory for the weights, e.g. 512MiB; the rest is read from disk in every pass",
         metavar="SIZE",
     )
-    no_cache: bool = flag(False, "pack the weights anew, and keep nothing of it on disk (as OUTDRAFT_CACHE=off)")
+    no_cache: bool = flag(
+        False, "pack the weights anew, and keep nothing on disk, nor what was measured (as OUTDRAFT_CACHE=off)"
+    )
     kv_cache: str = flag("static", "layout of the key/value cache: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
         "auto",

@@ -22,7 +22,7 @@ from outdraft.kernels.index_types import STRUCTURES as INDEX_STRUCTURES
 
 _log = logging.getLogger(__name__)
 _FILE = Path(__file__).parent / "_native.so"
-KINDS = ("amx", "avx512", "avx2", "portable")
+KINDS = ("amx", "avx512", "avx2", "neon_dot", "neon", "portable")
 
 
 class CLinear(Structure):

@@ -30,11 +30,19 @@ HELP = "/reset forgets the conversation, /stats tells about the last answer, /qu
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class ChatSampling(SamplingFlags):
+    """Sampled unless asked otherwise: the likeliest words of a small model soon go round in circles."""
+
+    temperature: float = flag(0.7, "0 is greedy")
+    top_p: float = flag(0.95, "only the most probable tokens that make up P; 1 is off")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
     """An engine, a way to sample, and what comes first."""
 
     engine: EngineFlags = field(metadata={"title": "engine"})
-    sampling: SamplingFlags = field(metadata={"title": "sampling"})
+    sampling: ChatSampling = field(metadata={"title": "sampling"})
     system: str | None = flag(None, "a system message to begin with")
     reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
                                       "be repeated", metavar="FILE")  # fmt: skip

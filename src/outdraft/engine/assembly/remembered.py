@@ -5,7 +5,8 @@
 
 Only speed depends on it, never a text: it says where a policy begins, and a greedy or seeded text does not depend on
 what a policy decides. A file that is damaged, too large, of another format or of something else is not used, and is
-replaced by the next one; a place that cannot be written to is left alone. `OUTDRAFT_REMEMBER=off` turns all of it off.
+replaced by the next one; a place that cannot be written to is left alone. `OUTDRAFT_REMEMBER=off` turns all of it off,
+and so does `OUTDRAFT_CACHE=off`, which keeps nothing at all.
 """
 
 import hashlib
@@ -28,7 +29,7 @@ from outdraft.core.new_file import new_file
 from outdraft.core.policy import Budget, Keeps, Policy
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.threads import num_threads
-from outdraft.weights.user_cache import user_cache
+from outdraft.weights.user_cache import is_kept, user_cache
 
 SWITCH = "OUTDRAFT_REMEMBER"  # "off": nothing is read or written
 _FORMAT = 1
@@ -113,7 +114,7 @@ class Remembering:
 
 def remembering(policy: KeepingPolicy, directory: Path, config: Mapping[str, Any]) -> Policy:
     """The policy with a memory, unless that is switched off. `config`: the resolved configuration of its engine."""
-    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false"):
+    if os.environ.get(SWITCH, "").lower() in ("off", "0", "no", "false") or not is_kept():
         return policy
     of = {
         "outdraft": __version__,

@@ -2,6 +2,8 @@
 #pragma once
 #if defined(__AVX2__) && !defined(__AVX512F__)
 #include "attend_avx2.h"
+#elif defined(OD_NEON)
+#include "attend_neon.h"
 #else
 #include "attend_wide.h"
 #endif

@@ -8,6 +8,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 #endif
+#if defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
+#endif
 
 #include "model.h"
 #include "workspace.h"
@@ -17,6 +22,8 @@ namespace outdraft {
 extern const Kernels kernels_portable;
 #if defined(__x86_64__)
 extern const Kernels kernels_amx, kernels_avx512, kernels_avx2;
+#elif defined(__aarch64__)
+extern const Kernels kernels_neon_dot, kernels_neon;
 #endif
 
 namespace {
@@ -42,6 +49,22 @@ bool may_use_amx() {
 }
 #endif
 
+#if defined(__aarch64__)
+// Dot products of bytes: optional from Arm 8.2 on, always there from 8.4 on.
+bool has_dot_products() {
+#if defined(__linux__)
+    constexpr unsigned long dot_products = 1ul << 20;  // HWCAP_ASIMDDP
+    return getauxval(AT_HWCAP) & dot_products;
+#elif defined(__APPLE__)
+    int has = 0;
+    std::size_t size = sizeof(has);
+    return sysctlbyname("hw.optional.arm.FEAT_DotProd", &has, &size, nullptr, 0) == 0 && has;
+#else
+    return false;
+#endif
+}
+#endif
+
 std::vector<Choice> look() {
 #if defined(__x86_64__)
     __builtin_cpu_init();
@@ -51,6 +74,8 @@ std::vector<Choice> look() {
                         __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bf16");
     const bool amx = avx512 && may_use_amx();
     return {{&kernels_amx, amx}, {&kernels_avx512, avx512}, {&kernels_avx2, avx2}, {&kernels_portable, true}};
+#elif defined(__aarch64__)
+    return {{&kernels_neon_dot, has_dot_products()}, {&kernels_neon, true}, {&kernels_portable, true}};
 #else
     return {{&kernels_portable, true}};
 #endif

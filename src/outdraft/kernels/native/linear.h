@@ -6,6 +6,8 @@
 #pragma once
 #if defined(__AVX2__) && !defined(__AVX512F__)
 #include "tiles_avx2.h"
+#elif defined(OD_NEON)
+#include "tiles_neon.h"
 #else
 #include "tiles.h"
 #endif
@@ -35,7 +37,7 @@ static inline int tiles(const Matrix& m, int block, const Operand& x, int row, i
 #if defined(__AVX512F__)
         OD_CASE(12) OD_CASE(11) OD_CASE(10) OD_CASE(9) OD_CASE(8) OD_CASE(7) OD_CASE(6) OD_CASE(5)
 #endif
-#if defined(__AVX2__)
+#if defined(__AVX2__) || defined(OD_NEON)
         OD_CASE(4) OD_CASE(3)
 #endif
         OD_CASE(2) OD_CASE(1)

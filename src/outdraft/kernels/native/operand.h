@@ -14,7 +14,7 @@ using outdraft::kWideGroup;
 
 #if defined(__AVX512F__)
 constexpr int kTall = 6;
-#elif defined(__AVX2__)
+#elif defined(__AVX2__) || defined(OD_NEON)
 constexpr int kTall = 4;
 #else
 constexpr int kTall = 2;

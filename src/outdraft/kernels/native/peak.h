@@ -60,7 +60,16 @@ static double dot_work(bool bytes, std::int64_t turns) {
     asm volatile("" : "+m"(sums));
     asm volatile("" : "+m"(x));
     for (std::int64_t t = 0; t < turns; t++) {
-#if defined(__AVX2__)
+#if defined(OD_NEON)
+        if (bytes) {
+#pragma GCC unroll 10
+            for (int i = 0; i < kSums; i++)
+                sums[i] = (floats)dot_four((int32x4_t)sums[i], (int8x16_t)x, (int8x16_t)x);
+            continue;
+        }
+#pragma GCC unroll 10
+        for (int i = 0; i < kSums; i++) sums[i] = (floats)vfmaq_f32((float32x4_t)sums[i], (float32x4_t)x, (float32x4_t)x);
+#elif defined(__AVX2__)
         if (bytes) {
 #pragma GCC unroll 10
             for (int i = 0; i < kSums; i++)
@@ -75,8 +84,12 @@ static double dot_work(bool bytes, std::int64_t turns) {
 #endif
     }
     asm volatile("" ::"m"(sums));
-    const bool pairs = bytes && sizeof(floats) == 32;
-    return double(kSums) * double(turns) * 2 * double(sizeof(floats) / 4) * (pairs ? 2 : 1);
+#if defined(OD_NEON)
+    const int each = bytes ? 4 : 1;
+#else
+    const int each = bytes && sizeof(floats) == 32 ? 2 : 1;
+#endif
+    return double(kSums) * double(turns) * 2 * double(sizeof(floats) / 4) * each;
 }
 
 #endif

@@ -1,13 +1,15 @@
 // Sixteen lanes, whatever the machine: this file is the only one that knows instruction sets.
 //
 // GCC and Clang lower 64-byte vectors to what the target has (AVX-512, AVX2, SSE2, NEON), so everything but the dot
-// products is written once. `isa.cpp` is compiled once for each set, with OD_ISA naming the namespace.
+// products is written once (AVX2 and NEON have tiles of their own beside it). `isa.cpp` is compiled once for each set, with OD_ISA naming the namespace.
 // A result depends on the set (rounding inside a dot product), never on how many rows are computed together.
 #pragma once
 #include <cstdint>
 #include <cstring>
 #if defined(__x86_64__)
 #include <immintrin.h>
+#elif defined(OD_NEON)
+#include <arm_neon.h>
 #endif
 
 namespace OD_ISA {
@@ -90,6 +92,12 @@ __attribute__((always_inline)) static inline f32x16 fma(f32x16 a, f32x16 b, f32x
     __m256 x[2], y[2], z[2];
     std::memcpy(x, &a, 64), std::memcpy(y, &b, 64), std::memcpy(z, &c, 64);
     for (int i = 0; i < 2; i++) z[i] = _mm256_fmadd_ps(x[i], y[i], z[i]);
+    std::memcpy(&c, z, 64);
+    return c;
+#elif defined(OD_NEON)
+    float x[16], y[16], z[16];
+    std::memcpy(x, &a, 64), std::memcpy(y, &b, 64), std::memcpy(z, &c, 64);
+    for (int i = 0; i < 16; i += 4) vst1q_f32(z + i, vfmaq_f32(vld1q_f32(z + i), vld1q_f32(x + i), vld1q_f32(y + i)));
     std::memcpy(&c, z, 64);
     return c;
 #else

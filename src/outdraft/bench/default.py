@@ -1,0 +1,132 @@
+"""`python -m outdraft.bench.default MODEL ...`: what `LLM(MODEL)` drafts by default, against plain decoding.
+
+For each batch size, temperature and kind of text both engines write the same requests, seeded, over one copy of the
+weights. A first time is compared and not timed (the policy learns there what this text is like). Then come the rounds,
+in which the two take turns to begin. Shown is plain seconds / own seconds: the median over rounds and the worst round,
+by the clock and by the seconds that processors worked. Beside busy neighbours the second says more.
+"""
+
+import argparse
+import random
+import sys
+import time
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from itertools import product
+from statistics import median
+from typing import Any
+
+from outdraft.bench.machine import busy_note
+from outdraft.bench.made import make_model
+from outdraft.bench.shelf import Shelf
+from outdraft.bench.suites.workloads import workload
+from outdraft.core.errors import OutdraftError
+from outdraft.core.params import SamplingParams
+from outdraft.engine.llm import LLM
+
+TEXTS = ("prose", "code", "random")
+_RANDOM_LEN = 48  # tokens of a prompt of random ones
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """One batch size, temperature and kind of text."""
+
+    batch: int
+    temperature: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome:
+    """Plain seconds / own seconds of every round, by the clock and the processors; whether all texts were the same."""
+
+    clock: tuple[float, ...]
+    work: tuple[float, ...]
+    same: bool
+    tau: float  # tokens per pass of the target
+
+
+def requests(cell: Cell, vocab: int, max_tokens: int) -> tuple[list[Any], list[SamplingParams]]:
+    """`batch` prompts of the kind, in turn where there are fewer, and seeded settings."""
+    rng = random.Random(cell.text)
+    if cell.text == "random":
+        ids = [[rng.randrange(vocab) for _ in range(_RANDOM_LEN)] for _ in range(cell.batch)]
+        prompts: list[Any] = [{"prompt_token_ids": one} for one in ids]
+    else:
+        found = [one.turns[0] for one in workload(cell.text)]
+        prompts = [found[i % len(found)] for i in range(cell.batch)]
+    settings = {"max_tokens": max_tokens, "temperature": cell.temperature, "ignore_eos": True}
+    seeds = [i if cell.temperature else None for i in range(cell.batch)]
+    return prompts, [SamplingParams(**settings, seed=seed) for seed in seeds]
+
+
+def measure(plain: LLM, default: LLM, cell: Cell, *, vocab: int, max_tokens: int, rounds: int) -> Outcome:
+    """Both engines on one cell."""
+    prompts, params = requests(cell, vocab, max_tokens)
+    engines = (plain, default)
+
+    def write(engine: LLM) -> tuple[list[tuple[int, ...]], float, float, float]:
+        clock, work = time.perf_counter(), time.process_time()
+        results = engine.generate(prompts, params)
+        seconds, worked = time.perf_counter() - clock, time.process_time() - work
+        tau = sum(one.stats.num_tokens for one in results) / sum(one.stats.num_steps for one in results)
+        return [one.token_ids for one in results], seconds, worked, tau
+
+    wanted = write(plain)[0]
+    same, clock, work, taus = write(default)[0] == wanted, [], [], []
+    for turn in range(rounds):
+        told = {engine: write(engine) for engine in (engines if turn % 2 else engines[::-1])}
+        same = same and all(one[0] == wanted for one in told.values())
+        clock.append(told[plain][1] / told[default][1])
+        work.append(told[plain][2] / max(told[default][2], 1e-9))
+        taus.append(told[default][3])
+    return Outcome(clock=tuple(clock), work=tuple(work), same=same, tau=median(taus))
+
+
+def cells(batches: Seq[int], temperatures: Seq[float], texts: Seq[str]) -> Iterator[Cell]:
+    """All of them, small batches first."""
+    for batch, temperature, text in product(batches, temperatures, texts):
+        yield Cell(batch=batch, temperature=temperature, text=text)
+
+
+def _row(cell: Cell, told: Outcome) -> str:
+    seconds = "".join(f"{median(one):7.2f}x {min(one):5.2f}x" for one in (told.clock, told.work))
+    said = "" if told.same else "   ANOTHER TEXT"
+    return f"{cell.batch:5d} {cell.temperature:5.1f} {cell.text:7}{seconds} {told.tau:8.2f}{said}\n"
+
+
+def main(words: list[str] | None = None) -> int:
+    """Measure and show; 1 if a text was another one."""
+    parser = argparse.ArgumentParser(prog="python -m outdraft.bench.default", description="The default against plain.")
+    parser.add_argument("model", nargs="+", help="a directory, a GGUF file, or zoo:NAME[@WIDTHxDEPTH][@int8]")
+    parser.add_argument("--batch", type=int, nargs="+", default=[1, 8, 32], metavar="B")
+    parser.add_argument("--temperature", type=float, nargs="+", default=[0.0, 0.8, 1.2], metavar="T")
+    parser.add_argument("--text", nargs="+", default=list(TEXTS), choices=TEXTS)
+    parser.add_argument("--max-tokens", type=int, default=48, metavar="N", help="tokens of a text (default: 48)")
+    parser.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds (default: 5)")
+    parser.add_argument("--cache", metavar="DIR", help="where made models are kept")
+    asked = parser.parse_args(words)
+    same = True
+    try:
+        for name in asked.model:
+            made = make_model(name, Shelf(asked.cache))
+            plain = LLM(str(made.path), drafter="none")
+            default = plain.with_speculation()
+            vocab = plain.engine.parts.target.vocab_size
+            sys.stdout.write(f"{name}: {default.config['drafter']['name']}. {busy_note()}\n")
+            sys.stdout.write("batch     T text      clock  worst    work  worst  tokens a pass\n")
+            for cell in cells(asked.batch, asked.temperature, asked.text):
+                told = measure(plain, default, cell, vocab=vocab, max_tokens=asked.max_tokens, rounds=asked.rounds)
+                same = same and told.same
+                sys.stdout.write(_row(cell, told))
+                sys.stdout.flush()
+    except OutdraftError as error:
+        sys.stderr.write(f"outdraft: {error}\n")
+        return 2
+    return 0 if same else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,65 @@
+"""The default against plain decoding: what is asked, and the table with the median and the worst round."""
+
+import pytest
+
+from outdraft.bench import default
+from outdraft.bench.default import Cell, Outcome, requests
+
+
+def test_what_is_asked():
+    prompts, params = requests(Cell(batch=40, temperature=0.8, text="random"), 50, 7)
+    assert len(prompts) == 40 and all(0 <= i < 50 for one in prompts for i in one["prompt_token_ids"])
+    assert len({tuple(one["prompt_token_ids"]) for one in prompts}) == 40
+    assert [one.seed for one in params] == list(range(40)) and {one.max_tokens for one in params} == {7}
+    again = requests(Cell(batch=40, temperature=0.8, text="random"), 50, 7)
+    assert again == (prompts, params)
+    prompts, params = requests(Cell(batch=32, temperature=0.0, text="prose"), 50, 7)
+    assert len(prompts) == 32 and 1 < len(set(prompts)) <= 32 and {one.seed for one in params} == {None}
+
+
+def test_a_small_model_is_measured(capsys):
+    words = [
+        "zoo:target",
+        "--batch",
+        "2",
+        "--temperature",
+        "0",
+        "1.2",
+        "--text",
+        "code",
+        "--max-tokens",
+        "6",
+        "--rounds",
+        "2",
+    ]
+    assert default.main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("zoo:target: ") and len(lines) == 4 and "ANOTHER" not in "".join(lines)
+
+
+def test_another_text_is_said_and_fails(monkeypatch, capsys):
+    told = Outcome(clock=(1.0, 3.0, 2.0), work=(0.5, 1.5, 1.0), same=False, tau=2.5)
+    monkeypatch.setattr(default, "measure", lambda *given, **named: told)
+    assert default.main(["zoo:target", "--batch", "1", "--temperature", "0", "--text", "prose"]) == 1
+    row = capsys.readouterr().out.splitlines()[-1]
+    assert row.split() == ["1", "0.0", "prose", "2.00x", "1.00x", "1.00x", "0.50x", "2.50", "ANOTHER", "TEXT"]
+
+
+def test_what_cannot_be_loaded_is_said(tmp_path, capsys):
+    assert default.main([str(tmp_path / "nowhere")]) == 2
+    assert "nowhere" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_texts_are_compared(broken: bool):
+    class Fake:
+        def __init__(self, ids: tuple[int, ...]):
+            self.ids = ids
+
+        def generate(self, prompts, params):
+            stats = type("Stats", (), {"num_tokens": 4, "num_steps": 2})()
+            return [type("Result", (), {"token_ids": self.ids, "stats": stats})() for _ in prompts]
+
+    cell = Cell(batch=2, temperature=0.0, text="random")
+    told = default.measure(Fake((1, 2)), Fake((1, 3 if broken else 2)), cell, vocab=9, max_tokens=2, rounds=3)
+    assert told.same is not broken and len(told.clock) == 3 and told.tau == 2
