@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 from statistics import median
 from typing import Any
@@ -57,9 +57,8 @@ def requests(cell: Cell, vocab: int, max_tokens: int) -> tuple[list[Any], list[S
     else:
         found = [one.turns[0] for one in workload(cell.text)]
         prompts = [found[i % len(found)] for i in range(cell.batch)]
-    settings = {"max_tokens": max_tokens, "temperature": cell.temperature, "ignore_eos": True}
-    seeds = [i if cell.temperature else None for i in range(cell.batch)]
-    return prompts, [SamplingParams(**settings, seed=seed) for seed in seeds]
+    plain = SamplingParams(max_tokens=max_tokens, temperature=cell.temperature, ignore_eos=True)
+    return prompts, [replace(plain, seed=i) if cell.temperature else plain for i in range(cell.batch)]
 
 
 def measure(plain: LLM, default: LLM, cell: Cell, *, vocab: int, max_tokens: int, rounds: int) -> Outcome:
