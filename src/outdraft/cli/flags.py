@@ -57,6 +57,11 @@ class EngineFlags:
     )
     enforce_eager: bool = flag(False, "on a GPU, launch every kernel from Python instead of using CUDA graphs")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    model_impl: str = flag(
+        "auto",
+        "who computes the model's layers: outdraft, transformers (slower, for most other models), or auto",
+        metavar="NAME",
+    )
     weights_memory: str | None = flag(
         None,
         "the most memory for the weights, e.g. 512MiB; the rest is read from disk in every pass",

@@ -30,6 +30,7 @@ class Needs:
     taps: tuple[int, ...] = ()  # hidden states after so many layers, for every committed row, in `observe`
     prompt_taps: tuple[int, ...] = ()  # the same, of passes that read a prompt only
     resume_layer: int = 0  # its drafts restart the target behind so many layers, where taps before them see nothing
+    layer_subset: bool = False  # it runs some of the target's layers and leaves others out
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

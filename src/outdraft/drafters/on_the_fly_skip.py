@@ -53,7 +53,7 @@ class OnTheFlySkipDrafter:
 
     def __init__(self, options: OnTheFlySkipOptions, port: TargetPort) -> None:
         layers = range(port.facts.num_layers)
-        self.needs = Needs(prompt_taps=(*layers, *map(after_attention, layers)))
+        self.needs = Needs(prompt_taps=(*layers, *map(after_attention, layers)), layer_subset=True)
         self._options = options
         self._port = port
         self._network = target_network(port)

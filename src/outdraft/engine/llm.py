@@ -60,6 +60,8 @@ class LLM(Streaming):
             is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
         enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
         max_model_len: a shorter context than the model's own. max_num_seqs: the most requests decoded together.
+        model_impl: who computes the target's layers: "outdraft"; "transformers", slower, for most other models; "auto"
+            is outdraft where it knows the architecture (docs/models.md).
         weights_memory: the most memory for the target's weights ("512MiB", or bytes); what does not fit is read from
             disk in every pass (docs/streaming.md). None: all weights are held.
         kv_cache: "static", a block of memory for each sequence; "paged", one pool of pages for all (docs/cache.md).
@@ -99,6 +101,7 @@ class LLM(Streaming):
         enforce_eager: bool = False,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
+        model_impl: str = "auto",
         weights_memory: int | str | None = None,
         kv_cache: str = "static",
         kv_cache_dtype: str = "auto",
@@ -126,6 +129,7 @@ class LLM(Streaming):
             max_len=max_model_len,
             max_num_seqs=max_num_seqs,
             weights_memory=None if weights_memory is None else read_bytes(weights_memory),
+            model_impl=model_impl,
             cache=cache,
             combination=combination,
         )

@@ -190,7 +190,10 @@ def find_architecture(raw: dict[str, object]) -> Architecture:
     name = raw.get("model_type")
     if not isinstance(name, str) or name not in ARCHITECTURES:
         known = ", ".join(sorted(ARCHITECTURES))
-        raise ModelLoadError(f"config.json: model_type={name!r} is not supported (supported: {known})")
+        raise ModelLoadError(
+            f"config.json: model_type={name!r} is not supported here (supported: {known}); whole directories of other "
+            "models are decoded through transformers, more slowly (model_impl, docs/models.md)"
+        )
     return ARCHITECTURES[name]
 
 
@@ -245,18 +248,26 @@ def _dtype(
     wanted: str | torch.dtype | None, source: TensorSource, names: dict[str, str], entries: Iterable[Entry]
 ) -> torch.dtype:
     """The type that is asked for; else the one that the embedding is stored in."""
-    if isinstance(wanted, torch.dtype):
-        if wanted not in DTYPES.values():
-            raise ModelLoadError(f"dtype={wanted} is no type of weights (known: {', '.join(DTYPES)})")
-        return wanted
-    named: str | None = check_value("dtype", wanted, str | None)
-    wanted = None if named is None else _ALSO_CALLED.get(named, named)
-    if wanted is not None and wanted != "auto":
-        if wanted not in DTYPES:
-            raise ModelLoadError(f"dtype={shown(wanted)} is not known (known: auto, {', '.join(DTYPES)})")
-        return DTYPES[wanted]
+    named = named_dtype(wanted)
+    if named is not None:
+        return named
     embedding = next(entry.theirs[0] for entry in entries if entry.ours == "embedding")
     stored = source.dtype_name(names[embedding])
     if stored not in _STORED:
         raise ModelLoadError(f"{source.origin} stores weights as {stored}, supported: {', '.join(_STORED)}")
     return _STORED[stored]
+
+
+def named_dtype(wanted: str | torch.dtype | None) -> torch.dtype | None:
+    """The type of this name; None for None and "auto". Raises `ModelLoadError` for one that is not known."""
+    if isinstance(wanted, torch.dtype):
+        if wanted not in DTYPES.values():
+            raise ModelLoadError(f"dtype={wanted} is no type of weights (known: {', '.join(DTYPES)})")
+        return wanted
+    named: str | None = check_value("dtype", wanted, str | None)
+    named = None if named is None else _ALSO_CALLED.get(named, named)
+    if named is None or named == "auto":
+        return None
+    if named not in DTYPES:
+        raise ModelLoadError(f"dtype={shown(named)} is not known (known: auto, {', '.join(DTYPES)})")
+    return DTYPES[named]

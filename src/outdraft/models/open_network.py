@@ -1,4 +1,5 @@
-"""A model's files to a network that decodes: on the native kernels where they know the model, else through PyTorch."""
+"""A model's files to a network that decodes: on the native kernels where they know the model, else through PyTorch; a
+model that outdraft does not compute itself through `transformers`."""
 
 import logging
 from collections.abc import Callable
@@ -6,8 +7,13 @@ from pathlib import Path
 
 import torch
 
+from outdraft.core.checked import check_value
+from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.kernels.library import wanted_kind
+from outdraft.models.adapter.choose import is_adapted
+from outdraft.models.adapter.load import load_adapted
 from outdraft.models.config import ModelConfig
+from outdraft.models.families import ARCHITECTURES
 from outdraft.models.load import fill_decoder, open_weights, require_device
 from outdraft.models.native import can_pack, find_unknown
 from outdraft.models.native_files import load_native
@@ -15,6 +21,7 @@ from outdraft.models.network import Network
 from outdraft.models.pieces import Pieces
 from outdraft.models.quantize import round_decoder
 from outdraft.nn.quant.config import QuantConfig
+from outdraft.weights.hub import resolve
 
 Rounding = Callable[[ModelConfig, bool], QuantConfig | None]  # (the model, do the kernels compute it) -> what to round
 
@@ -28,13 +35,18 @@ def load_network(
     *,
     exact: bool = True,
     rounding: Rounding = lambda config, native: None,
+    model_impl: str = "auto",
 ) -> Network:
     """The model in directory or GGUF file `path` (or of that Hugging Face name), for decoding only.
 
     exact: no row's bits depend on the rows beside it (the native kernels' never do).
     rounding: what to round of the model that was read; None: nothing.
+    model_impl: "auto", "outdraft" or "transformers" (`models/adapter/choose.py`).
     """
     place = require_device(device)
+    directory = resolve(str(check_value("model", path, str | Path, error=ModelLoadError)))
+    if is_adapted(directory, model_impl):
+        return _load_adapted(directory, dtype, place, rounding)
     stored = open_weights(path, dtype)
     native = can_pack(stored.config, stored.dtype, place)
     quant = rounding(stored.config, native)
@@ -52,3 +64,21 @@ def load_network(
         decoder = round_decoder(decoder, quant)
     decoder.set_exact(exact)
     return decoder
+
+
+def _load_adapted(path: Path, dtype: str | torch.dtype | None, place: torch.device, rounding: Rounding) -> Network:
+    """By transformers' own code, which nothing is rounded in."""
+    network = load_adapted(path, dtype, place)
+    if rounding(network.config, False) is not None:
+        raise CapabilityError(
+            f"{path.name} runs through transformers, where outdraft rounds no weights: leave the rounding (precision, "
+            "quantization) out"
+        )
+    _log.warning(
+        "%s runs through transformers, more slowly than outdraft's own models: %s",
+        network.config.architecture,
+        "outdraft does not compute this architecture itself"
+        if network.config.architecture not in ARCHITECTURES
+        else "model_impl='transformers'",
+    )
+    return network

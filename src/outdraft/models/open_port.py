@@ -10,6 +10,7 @@ from outdraft.core.cache import KVCache, KVMemory
 from outdraft.core.sequence import Sequence
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.core.target import Recorder
+from outdraft.models.adapter.network import TransformersNetwork
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
@@ -135,6 +136,7 @@ def open_port(
         device=network.device,
         dtype=network.dtype,
         exact=exact,
+        layers_apart=not isinstance(network, TransformersNetwork),
     )
     return TargetPort(
         facts=facts,

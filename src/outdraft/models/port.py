@@ -41,6 +41,7 @@ class TargetFacts:
     device: torch.device
     dtype: torch.dtype
     exact: bool  # a row's result is to be independent of the pass that it is computed in
+    layers_apart: bool = True  # a pass may leave layers out, end early, begin in the middle or be tapped in a layer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -24,7 +24,7 @@ _TEXT = {  # the beginning of a name there -> here
     "language_model.lm_head.": "lm_head.",
     "lm_head.": "lm_head.",
 }
-_OTHERS = (
+OTHERS = (  # what a wrapper holds besides
     "model.visual.", "visual.", "model.vision_tower.", "vision_tower.", "model.vision_model.", "vision_model.",
     "model.audio_tower.", "audio_tower.", "model.embed_vision.", "embed_vision.", "model.embed_audio.", "embed_audio.",
     "model.multi_modal_projector.", "multi_modal_projector.", "mtp.",
@@ -57,7 +57,7 @@ def text_tensors(source: TensorSource) -> TensorSource:
     pictures and sound keep theirs, to be reported."""
     names: dict[str, str] = {}
     for name in source:
-        if name.startswith(_OTHERS):
+        if name.startswith(OTHERS):
             continue
         prefix = next((one for one in _TEXT if name.startswith(one)), "")
         names[_TEXT.get(prefix, "") + name.removeprefix(prefix)] = name

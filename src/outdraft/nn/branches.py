@@ -52,8 +52,9 @@ class BranchContext:
         self._masks: dict[tuple[int, int | None], Tensor] = {}
 
     def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
-    ) -> Tensor:
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
+        cap: float | None = None, sinks: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """q [N, H, d], k and v [N, Hkv, d] -> [N, H * d]; the new keys and values stay in the cache."""
         pieces = []
         for part in self._parts:
@@ -64,7 +65,10 @@ class BranchContext:
             if (part.seq, window) not in self._masks:
                 self._masks[part.seq, window] = part.mask(window, q)
             mask = self._masks[part.seq, window]
-            out = attention(q[own].transpose(0, 1)[None], keys[None], values[None], mask=mask, scale=scale, cap=cap)
+            out = attention(
+                q[own].transpose(0, 1)[None], keys[None], values[None], mask=mask, scale=scale, cap=cap,
+                sinks=None if sinks is None else sinks[:, None],
+            )  # fmt: skip
             pieces.append(out[0].transpose(0, 1).flatten(1))
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 

@@ -22,7 +22,10 @@ __all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment", "Wat
 
 
 class AttentionContext(Protocol):
-    """Attention of one pass's flat rows."""
+    """Attention of one pass's flat rows.
+
+    `CausalContext`, `CachedContext` and `BranchContext` also take `sinks` [H], a score for each head that no key has.
+    """
 
     @property
     def bulk(self) -> Sequence[RowRange]:
@@ -53,16 +56,18 @@ class CausalContext:
         self._masks: dict[int, Tensor] = {}  # window -> [T, T]
 
     def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
-    ) -> Tensor:
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
+        cap: float | None = None, sinks: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """One causal attention over the batch."""
         shape = (self.batch, self.length, -1, q.shape[-1])
         q, k, v = (x.reshape(shape).transpose(1, 2) for x in (q, k, v))  # [B, H, T, d]
+        sinks = None if sinks is None else sinks[:, None]
         if window is None or window >= self.length:
-            out = attention(q, k, v, is_causal=True, scale=scale, cap=cap)
+            out = attention(q, k, v, is_causal=True, scale=scale, cap=cap, sinks=sinks)
         else:
             mask = self._window_mask(window, q.device)
-            out = attention(q, k, v, mask=mask, scale=scale, cap=cap)
+            out = attention(q, k, v, mask=mask, scale=scale, cap=cap, sinks=sinks)
         return out.transpose(1, 2).flatten(2).flatten(0, 1)  # [B * T, H * d]
 
     def spans(self) -> None:
@@ -92,18 +97,19 @@ class CachedContext:
         ]
 
     def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
-    ) -> Tensor:
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
+        cap: float | None = None, sinks: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
         """Segment by segment over the cache; the new keys and values stay there."""
         if self._planned is None:
             self._planned = [RowsOverCache(segment, self._exact) for segment in self._segments]
         parts = self._planned
         if len(parts) == 1:
-            return parts[0].attend(self.cache, layer, q, k, v, window, scale, cap)
+            return parts[0].attend(self.cache, layer, q, k, v, window, scale, cap, sinks)
         pieces = []
         for part in parts:
             own = slice(part.start, part.stop)
-            pieces.append(part.attend(self.cache, layer, q[own], k[own], v[own], window, scale, cap))
+            pieces.append(part.attend(self.cache, layer, q[own], k[own], v[own], window, scale, cap, sinks))
         return torch.cat(pieces)
 
     def spans(self) -> list[Span]:

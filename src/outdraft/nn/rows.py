@@ -50,7 +50,7 @@ class RowsOverCache:
 
     def attend(
         self, cache: KVCache, layer: int, q: Tensor, k: Tensor, v: Tensor, window: int | None, scale: float,
-        cap: float | None = None,
+        cap: float | None = None, sinks: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         """q [n, H, d], k and v [n, Hkv, d] -> [n, H * d]. The rows go into the cache, and are seen as it keeps them."""
         n = q.shape[0]
@@ -58,16 +58,17 @@ class RowsOverCache:
         keys, values = cache.read(self.seq, layer, self.base + n)  # [Hkv, base + n, d]
         pieces = []
         if self.num_bulk:
-            pieces.append(self._masked(q[: self.num_bulk], keys, values, 0, window, scale, cap))
+            pieces.append(self._masked(q[: self.num_bulk], keys, values, 0, window, scale, cap, sinks))
         if self._steps:
-            pieces.append(self._exact(q, keys, values, window, scale, cap))
+            pieces.append(self._exact(q, keys, values, window, scale, cap, sinks))
         if self.exact_stop < n:
-            pieces.append(self._masked(q[self.exact_stop :], keys, values, self.exact_stop, window, scale, cap))
+            pieces.append(self._masked(q[self.exact_stop :], keys, values, self.exact_stop, window, scale, cap, sinks))
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def _exact(
-        self, q: Tensor, keys: Tensor, values: Tensor, window: int | None, scale: float, cap: float | None
-    ) -> Tensor:
+        self, q: Tensor, keys: Tensor, values: Tensor, window: int | None, scale: float, cap: float | None,
+        sinks: Tensor | None,
+    ) -> Tensor:  # fmt: skip
         """The exact rows one by one: -> [exact, H * d]."""
         k, v = keys[:, self.base :], values[:, self.base :]  # [Hkv, n, d]
         if self._moves:
@@ -75,13 +76,16 @@ class RowsOverCache:
         kv_heads, width = keys.shape[0], q.shape[-1]
         groups = q.reshape(q.shape[0], 1, kv_heads, -1, width)  # [n, 1, Hkv, H / Hkv, d]
         outs: list[Tensor] = [q] * len(self._steps)
+        grouped = None if sinks is None else sinks.view(kv_heads, -1)  # [Hkv, H / Hkv]
         for row, seen, writes in self._steps:
             for slot, source in writes:
                 keys[:, self.base + slot] = k[:, source]
                 values[:, self.base + slot] = v[:, source]
             stop = self.base + seen
             first = 0 if window is None else max(0, stop - window)
-            out = attention(groups[row], keys[None, :, first:stop], values[None, :, first:stop], scale=scale, cap=cap)
+            out = attention(
+                groups[row], keys[None, :, first:stop], values[None, :, first:stop], scale=scale, cap=cap, sinks=grouped
+            )
             outs[row - self.num_bulk] = out.reshape(1, -1)
         for slot, source in self._restore:
             keys[:, self.base + slot] = k[:, source]
@@ -89,8 +93,9 @@ class RowsOverCache:
         return outs[0] if len(outs) == 1 else torch.cat(outs)
 
     def _masked(
-        self, q: Tensor, keys: Tensor, values: Tensor, first: int, window: int | None, scale: float, cap: float | None
-    ) -> Tensor:
+        self, q: Tensor, keys: Tensor, values: Tensor, first: int, window: int | None, scale: float, cap: float | None,
+        sinks: Tensor | None,
+    ) -> Tensor:  # fmt: skip
         """Rows first.. in one attention: q [m, H, d] -> [m, H * d]."""
         count = q.shape[0]
         stop = self.base + first + count
@@ -100,7 +105,7 @@ class RowsOverCache:
         mask = self._masks[key]
         out = attention(
             q.transpose(0, 1)[None], keys[None, :, :stop], values[None, :, :stop], mask=mask, scale=scale, cap=cap,
-            is_causal=mask is None and count > 1,
+            is_causal=mask is None and count > 1, sinks=None if sinks is None else sinks[:, None],
         )  # fmt: skip
         return out[0].transpose(0, 1).flatten(1)
 

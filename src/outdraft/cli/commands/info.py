@@ -26,7 +26,7 @@ OPTIONAL = {  # package -> what needs it
     "datasets": "train from Parquet",
     "tensorboard": "train --tensorboard",
     "optuna": "tune-skip",
-    "transformers": "the peer of that name in bench",
+    "transformers": "models that outdraft does not compute itself, and the peer of that name in bench",
 }
 
 
@@ -123,27 +123,57 @@ def _entries(cache: "Path") -> "list[Path]":
 
 def _model(name: str) -> dict[str, Any]:
     from outdraft.engine.assembly.roles import read_companions
-    from outdraft.models.load import open_weights
+    from outdraft.models.adapter.choose import is_adapted
     from outdraft.models.load_codec import load_codec
     from outdraft.weights.hub import resolve
 
     directory = resolve(name)
     companions = read_companions(directory)
-    stored, codec = open_weights(directory), load_codec(directory)
-    config = stored.config
+    found, default = _adapted(directory) if is_adapted(directory, "auto") else _own(directory, companions)
+    codec = load_codec(directory)
     belongs = [f"{role} for {drafter}" for role, found in companions.items() for drafter in found]
     return {
         "directory": str(directory),
+        **found,
+        "tokenizer": "none: token ids only" if codec is None else f"{codec.vocab_size} entries",
+        "chat template": "yes" if codec is not None and codec.chat_template is not None else "no",
+        "companions": ", ".join(belongs) or "none (companions.json, docs/recipes.md)",
+        "drafts by default": default,
+    }
+
+
+def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], str]:
+    """Of a model that outdraft computes itself; and what drafts for it."""
+    from outdraft.models.load import open_weights
+
+    stored = open_weights(directory)
+    config = stored.config
+    told = {
+        "runs through": "outdraft",
         "layers": config.num_layers,
         "width": config.hidden_size,
         "vocabulary": config.vocab_size,
         "context": config.max_len,
         "stored in": str(stored.dtype).removeprefix("torch."),
-        "tokenizer": "none: token ids only" if codec is None else f"{codec.vocab_size} entries",
-        "chat template": "yes" if codec is not None and codec.chat_template is not None else "no",
-        "companions": ", ".join(belongs) or "none (companions.json, docs/recipes.md)",
-        "drafts by default": _default(config, stored.dtype, companions),
     }
+    return told, _default(config, stored.dtype, companions)
+
+
+def _adapted(directory: "Path") -> tuple[dict[str, Any], str]:
+    """Of a model that runs through transformers."""
+    from outdraft.models.adapter.plan import read_plan
+
+    plan = read_plan(directory)
+    config = plan.config
+    told = {
+        "runs through": f"{plan.library_name}, slower: outdraft does not compute {plan.kind} itself",
+        "layers": config.num_hidden_layers,
+        "width": config.hidden_size,
+        "vocabulary": config.vocab_size,
+        "context": plan.max_len,
+        "stored in": str(getattr(config, "dtype", None) or "not said").removeprefix("torch."),
+    }
+    return told, "what looks up, in float32; in other types nothing: name a drafter"
 
 
 def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companions") -> str:

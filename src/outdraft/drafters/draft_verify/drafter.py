@@ -44,7 +44,7 @@ class DraftVerifyOptions(DrawOptions):
 class DraftVerifyDrafter:
     """The same sublayers for every sequence and round."""
 
-    needs = Needs()
+    needs = Needs(layer_subset=True)
     traits = Traits()
 
     def __init__(self, options: DraftVerifyOptions, port: TargetPort, skip: Skip) -> None:

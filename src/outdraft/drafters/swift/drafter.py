@@ -51,7 +51,7 @@ class SwiftOptions(SearchOptions, DrawOptions):
 class SwiftDrafter:
     """One search for all requests; no state of a request."""
 
-    needs = Needs()
+    needs = Needs(layer_subset=True)
 
     def __init__(self, options: SwiftOptions, port: TargetPort) -> None:
         self._options = options

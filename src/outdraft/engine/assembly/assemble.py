@@ -21,7 +21,7 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import LARGEST
 from outdraft.core.registry import read_options
 from outdraft.core.shown import shown
-from outdraft.core.target import after_attention
+from outdraft.core.target import Needs, after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.step import Parts
@@ -36,6 +36,8 @@ from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.kernels.threads import torch_threads
+from outdraft.models.adapter.choose import check_model_impl
+from outdraft.models.adapter.network import TransformersNetwork, whole_passes_only
 from outdraft.models.base import Decoder
 from outdraft.models.guard_bound import find_bound
 from outdraft.models.network import Network
@@ -84,10 +86,11 @@ def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
 
 def build_variant(setup: Setup, network: Network, combination: Combination) -> Variant:
     """Parts over weights that are loaded."""
+    exact = setup.exact and network.exact
     runner = make_runner(
         network,
         max_len=setup.max_len,
-        exact=setup.exact,
+        exact=exact,
         guarded=bool(setup.guard),
         enforce_eager=setup.enforce_eager,
         cache=setup.cache,
@@ -100,7 +103,8 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
     parts = _build_parts(runner, combination, guard)
     config = {
         "model": setup.directory.name, "variant": name, "dtype": dtype, "device": str(runner.device),
-        "exact": setup.exact, "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len,
+        "exact": exact, "kernels": network.kernels, "guard": guard, "max_model_len": runner.max_len,
+        "model_impl": "transformers" if isinstance(network, TransformersNetwork) else "outdraft",
         "weights_memory": setup.weights_memory,
         "graphs": is_graphed and not setup.enforce_eager,
         "kv_cache": runner.cache_config.layout,
@@ -130,6 +134,7 @@ def _load(setup: Setup, level: str) -> Network:
         device=setup.device,
         exact=setup.exact,
         rounding=lambda config, native: mixed_precision(config.num_layers) if level == MIXED else None,
+        model_impl=setup.model_impl,
     )
 
 
@@ -160,6 +165,8 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
             raise CapabilityError(
                 f"drafter {method.name!r} taps layer {tap}, the target has {runner.num_layers} layers"
             )
+    if not runner.port.facts.layers_apart:
+        _refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
     verifier = rule.build(combination.rule_options)
     return Parts(
         target=GuardedTarget(runner, guard) if guard and verifier.lossless else runner,
@@ -169,6 +176,13 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         soft=rule.soft(combination.rule_options),
         executor=Serial() if drafter.traits.ahead is None else Overlapped(),
     )
+
+
+def _refuse_parts(name: str, needs: Needs, architecture: str) -> None:
+    """Raise `CapabilityError` for a drafter that needs more than whole passes, and states between layers."""
+    inside = any(tap < 0 for tap in (*needs.taps, *needs.prompt_taps))
+    if needs.resume_layer or needs.layer_subset or inside:
+        raise CapabilityError(f"drafter {name!r}: {whole_passes_only(architecture)}")
 
 
 def _engine_over(setup: Setup, network: Network, combination: Combination, precision: str) -> Assembled:
@@ -224,6 +238,11 @@ def _check(setup: Setup, precision: str) -> None:
         raise ConfigError(
             f"precision={precision!r} rounds weights that are in memory, and weights_memory leaves most on disk: "
             "leave one out, or round the model first (`outdraft quantize`)"
+        )
+    check_model_impl(setup.model_impl)
+    if setup.weights_memory is not None and setup.model_impl == "transformers":
+        raise ConfigError(
+            "weights_memory streams what outdraft computes itself; model_impl='transformers': leave one out"
         )
     if setup.weights_memory is not None and setup.device != "cpu":
         raise ConfigError(f"weights_memory streams to a CPU; device={setup.device!r}: leave one out")

@@ -22,5 +22,6 @@ class Setup:
     max_len: int | None
     max_num_seqs: int
     weights_memory: int | None = None  # bytes; None: all weights are held
+    model_impl: str = "auto"  # who computes the target's layers
     cache: CacheConfig
     combination: Combination

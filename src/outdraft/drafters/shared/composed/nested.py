@@ -56,6 +56,7 @@ def joined_needs(drafters: Seq[Drafter], names: Seq[str]) -> Needs:
         taps=tuple(sorted({tap for needs in all_needs for tap in needs.taps})),
         prompt_taps=tuple(sorted({tap for needs in all_needs for tap in needs.prompt_taps})),
         resume_layer=max(needs.resume_layer for needs in all_needs),
+        layer_subset=any(needs.layer_subset for needs in all_needs),
     )
     for name, needs in zip(names, all_needs, strict=True):
         low = [tap for tap in needs.taps if (after_attention(tap) if tap < 0 else tap) < made.resume_layer]

@@ -1,0 +1,139 @@
+"""A Hugging Face directory to a `TransformersNetwork`: its weights loaded once, one pass looked at, then tried.
+
+    `read_plan` -> weights -> one pass (`anatomy`) -> trials (`check`)
+
+Only transformers' own code is run, and only safetensors are read.
+"""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from outdraft.core.errors import ModelLoadError, OutdraftError
+from outdraft.models.adapter.anatomy import Anatomy, dissect
+from outdraft.models.adapter.attention import NAME, register
+from outdraft.models.adapter.check import Trial, check_network, make_trial
+from outdraft.models.adapter.library import first_line, quiet
+from outdraft.models.adapter.network import TransformersNetwork
+from outdraft.models.adapter.plan import Plan, read_plan
+from outdraft.models.config import ModelConfig
+from outdraft.models.load import named_dtype
+from outdraft.models.wrapper import OTHERS
+from outdraft.nn.context import CausalContext
+
+_KEYS = {  # the text model inside a wrapper: the beginning of a name there -> in the text model's own class
+    r"^model\.language_model\.": "model.",
+    r"^language_model\.model\.": "model.",
+    r"^language_model\.lm_head\.": "lm_head.",
+}
+
+_log = logging.getLogger(__name__)
+
+
+def load_adapted(path: Path, dtype: str | torch.dtype | None, device: torch.device) -> TransformersNetwork:
+    """The model in this directory, by transformers' own code. `dtype` as for `load_model`.
+
+    Raises `ModelLoadError` naming what cannot be run, before weights are read where config.json or their class tells.
+    """
+    wanted = named_dtype(dtype)
+    plan = read_plan(path)
+    if plan.cut:
+        _log.warning(
+            "%s is run up to %d tokens through transformers: beyond them its rotary frequencies (%s) change with the "
+            "length of a pass", plan.kind, plan.max_len, plan.cut,
+        )  # fmt: skip
+    with quiet(plan.library):
+        model = _read_weights(plan, wanted).to(device)
+        try:
+            return _tried(model, plan)
+        except OutdraftError:
+            raise
+        except Exception as error:  # transformers raises many kinds; each means the same to us
+            raise ModelLoadError(
+                f"model_type={plan.kind!r} cannot be run: {plan.made.__name__} of {plan.library_name} failed on a few "
+                f"tokens ({type(error).__name__}: {first_line(error)})"
+            ) from error
+
+
+def _read_weights(plan: Plan, dtype: torch.dtype | None) -> Any:
+    """The model. Raises `ModelLoadError` for files that cannot be read, and for weights that lack."""
+    register(plan.library)
+    try:
+        model, told = plan.made.from_pretrained(
+            plan.path, config=plan.config, dtype="auto" if dtype is None else dtype, attn_implementation=NAME,
+            local_files_only=True, use_safetensors=True, output_loading_info=True,
+            **({"key_mapping": _KEYS} if plan.wrapped else {}),
+        )  # fmt: skip
+    except Exception as error:  # likewise
+        raise ModelLoadError(f"{plan.path} cannot be read by {plan.library_name}: {first_line(error)}") from error
+    _require_all(plan.path, told)
+    if any("expert" in type(part).__name__.lower() for part in model.modules()):
+        model.set_experts_implementation("eager")
+    return model.eval().requires_grad_(False)
+
+
+def _require_all(path: Path, told: Mapping[str, Any]) -> None:
+    """Raise `ModelLoadError` naming what transformers left at random, or did not use."""
+    missing = sorted(told.get("missing_keys", ()))
+    if missing:
+        raise ModelLoadError(f"{path} lacks {len(missing)} tensors, e.g. {', '.join(missing[:3])}")
+    shapes = sorted(str(one[0] if isinstance(one, tuple) else one) for one in told.get("mismatched_keys", ()))
+    if shapes:
+        raise ModelLoadError(f"{path}: tensor '{shapes[0]}' has another shape than config.json asks for")
+    strange = sorted(name for name in told.get("unexpected_keys", ()) if not name.startswith(OTHERS))
+    if strange:
+        raise ModelLoadError(
+            f"{path} has {len(strange)} tensors that its config.json does not explain, e.g. {', '.join(strange[:3])}"
+        )
+
+
+@torch.inference_mode()
+def _tried(model: Any, plan: Plan) -> TransformersNetwork:
+    """A network that passed its trials. Raises `ModelLoadError` for one that did not."""
+    table = model.get_input_embeddings().weight
+    trial = make_trial(len(table), table.device)
+    anatomy = dissect(model, plan.kind, trial.base)
+    network = TransformersNetwork(model, _describe(model, plan, anatomy), anatomy)
+    network.reads_ids = _reads_ids(network, plan, trial)
+    check_network(network, trial)
+    return network
+
+
+def _describe(model: Any, plan: Plan, anatomy: Anatomy) -> ModelConfig:
+    """What the engine and the drafters ask of a model."""
+    config, shape = plan.config, anatomy.shape
+    width = model.get_output_embeddings().weight.shape[1]
+    return ModelConfig(
+        architecture=plan.kind,
+        vocab_size=model.get_output_embeddings().weight.shape[0],
+        hidden_size=getattr(config, "hidden_size", width),
+        num_layers=len(anatomy.layers),
+        num_heads=shape.num_heads,
+        num_kv_heads=shape.num_kv_heads,
+        head_dim=shape.head_dim,
+        intermediate_size=_one(getattr(config, "intermediate_size", None)) or 4 * width,
+        max_len=plan.max_len,
+        norm_eps=getattr(config, "rms_norm_eps", None) or getattr(config, "layer_norm_eps", None) or 1e-5,
+        windows=anatomy.windows,
+        bos_id=_one(getattr(config, "bos_token_id", None)),
+        eos_ids=plan.ends,
+    )
+
+
+def _one(value: Any) -> int | None:
+    """A number, or the first of a list of them."""
+    value = value[0] if isinstance(value, list | tuple) and value else value
+    return value if isinstance(value, int) else None
+
+
+def _reads_ids(network: TransformersNetwork, plan: Plan, trial: Trial) -> bool:
+    """Whether embeddings alone give other states than ids do, or make their decoder search the ids out."""
+    ids, places = trial.base, torch.arange(len(trial.base), device=trial.base.device)
+    states = []
+    for network.reads_ids in (False, True):
+        context = CausalContext(1, len(ids))
+        states.append(network.run(network.embed(ids, places), places, context).hidden)
+    return bool(getattr(plan.config, "hidden_size_per_layer_input", 0)) or not torch.equal(*states)

@@ -1,0 +1,162 @@
+"""A causal language model of `transformers` as a `Network`: whole passes over flat rows, any tree, any cache of ours.
+
+    embed   their embedding table
+    run     their decoder over [1, N] rows with given positions, up to its final norm; taps by hooks on its layers
+    norm    their final norm
+    head    all that their model does behind its decoder: head, soft cap, scales; the decoder stands aside meanwhile
+
+Their decoder runs from the first layer to the last: a drafter that leaves layers out, ends early or begins in the
+middle is refused by name.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.errors import CapabilityError
+from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.models.adapter.anatomy import Anatomy
+from outdraft.models.adapter.attention import ContextAttention, attending
+from outdraft.models.adapter.behind import behind_decoder
+from outdraft.models.config import ModelConfig
+from outdraft.models.network import RunOutput
+from outdraft.nn.context import AttentionContext
+
+
+class TransformersNetwork:
+    """`Network` over their model. `reads_ids`: their decoder looks at token ids besides the embeddings."""
+
+    def __init__(self, model: Any, config: ModelConfig, anatomy: Anatomy, *, reads_ids: bool = False) -> None:
+        self.config = config
+        self.exact = False
+        self.reads_ids = reads_ids
+        self.model = model
+        self._anatomy = anatomy
+        self._table: nn.Module = model.get_input_embeddings()
+        self._embedded: tuple[Tensor, Tensor] | None = None  # what `embed` gave last, and for which ids
+        self._behind = behind_decoder(model, anatomy.decoder)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return next(self._table.parameters()).dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return next(self._table.parameters()).device
+
+    @property
+    def kernels(self) -> str:
+        return "pytorch"
+
+    @property
+    def num_parameters(self) -> int:
+        """Tied weights once."""
+        return sum(one.numel() for one in self.model.parameters())
+
+    @property
+    def pass_bytes(self) -> int:
+        """Of all experts, though a pass reads few of them."""
+        table = {id(one) for one in self._table.parameters()}
+        head = {id(one) for one in getattr(self.model.get_output_embeddings(), "parameters", lambda: ())()}
+        read = [one for one in self.model.parameters() if id(one) not in table - head]
+        return sum(one.numel() * one.element_size() for one in read)
+
+    def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
+        """ids [N], positions [N] -> [N, D]. Learned positions are added in `run`."""
+        h: Tensor = self._table(ids)
+        self._embedded = (h, ids) if self.reads_ids else None
+        return h
+
+    def run(
+        self, h: Tensor, positions: Tensor, ctx: AttentionContext, *, start: int = 0, stop: int | None = None,
+        skip: Skip = NO_SKIP, taps: Collection[int] = (),
+    ) -> RunOutput:  # fmt: skip
+        """All layers over h [N, D], which `embed` gave. Tap i: the state after i layers.
+
+        Raises `CapabilityError` for a part of the layers, and for taps in the middle of one.
+        """
+        count, anatomy = self.config.num_layers, self._anatomy
+        if start or len(skip) or stop not in (None, count) or any(tap < 0 for tap in taps):
+            raise CapabilityError(whole_passes_only(self.config.architecture))
+        taken: dict[int, Tensor] = {0: h} if 0 in taps else {}
+        given = self._given(h)
+        tapped = {i: anatomy.layers[i - 1] for i in taps if 0 < i < count}
+        attention = ContextAttention(ctx, anatomy.shape, self.dtype)
+        with self._tapping(tapped, taken), _seeing(anatomy.norm) as seen, attending(attention):
+            out = anatomy.decoder(**given, position_ids=positions[None], use_cache=False)[0]
+        hidden = (seen[0] if seen else out)[0]  # [N, D]
+        if count in taps:
+            taken[count] = hidden
+        return RunOutput(hidden=hidden, taps=taken)
+
+    def logits(self, h: Tensor) -> Tensor:
+        """Final norm and head: [M, D] -> [M, V]."""
+        return self.head(self.norm(h))
+
+    def norm(self, h: Tensor) -> Tensor:
+        """The final norm alone: [M, D] -> [M, D]."""
+        return h if self._anatomy.norm is None else self._anatomy.norm(h[None])[0]  # type: ignore[no-any-return]
+
+    def head(self, h: Tensor) -> Tensor:
+        """All that stands behind the decoder: [M, D] -> [M, V]."""
+        return self._behind(inputs_embeds=h[None], use_cache=False).logits[0]  # type: ignore[no-any-return]
+
+    def _given(self, h: Tensor) -> dict[str, Tensor]:
+        """The rows as their decoder takes them. Raises `CapabilityError` for vectors where it reads token ids."""
+        if not self.reads_ids:
+            return {"inputs_embeds": h[None]}
+        last = self._embedded
+        if last is None or last[0] is not h or not torch.equal(self._table(last[1]), h):
+            raise CapabilityError(
+                f"model_type={self.config.architecture!r} reads token ids in its layers: vectors in place of tokens "
+                "(prompt_embeds, learned draft tokens) cannot be used with it"
+            )
+        return {"input_ids": last[1][None]}
+
+    @contextmanager
+    def _tapping(self, wanted: Mapping[int, nn.Module], taken: dict[int, Tensor]) -> Iterator[None]:
+        """Put what the layers return into `taken`."""
+        handles = [layer.register_forward_hook(self._taker(i, taken)) for i, layer in wanted.items()]
+        try:
+            yield
+        finally:
+            for handle in handles:
+                handle.remove()
+
+    def _taker(self, tap: int, taken: dict[int, Tensor]) -> Callable[[nn.Module, Any, Any], None]:
+        def take(module: nn.Module, args: Any, out: Any) -> None:
+            state = out[0] if isinstance(out, tuple) else out  # [1, N, D]
+            if state.ndim != 3 or state.shape[-1] != self.config.hidden_size:
+                raise CapabilityError(
+                    f"model_type={self.config.architecture!r} has layers with states of shape {list(state.shape)}: "
+                    "take a drafter that reads none of them"
+                )
+            taken[tap] = state[0]
+
+        return take
+
+
+def whole_passes_only(kind: str) -> str:
+    """Why a drafter that needs a part of the layers cannot draft."""
+    return (
+        f"model_type={kind!r} runs through transformers, whole passes only: take a drafter that does not leave layers "
+        "out, end early, begin in the middle, or look into a layer"
+    )
+
+
+@contextmanager
+def _seeing(module: nn.Module | None) -> Iterator[list[Tensor]]:
+    """What the module is given while this lasts."""
+    seen: list[Tensor] = []
+    if module is None:
+        yield seen
+        return
+    handle = module.register_forward_pre_hook(lambda own, args: seen.append(args[0]))
+    try:
+        yield seen
+    finally:
+        handle.remove()

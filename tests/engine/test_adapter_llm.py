@@ -1,0 +1,90 @@
+"""`LLM` over a model of transformers that outdraft does not compute itself: the same text whatever drafts; refusals."""
+
+import json
+import logging
+
+import pytest
+import torch
+from models import foreign
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
+from outdraft.models.load import save_model
+from outdraft.models.open_network import load_network
+from outdraft.testing.tiny import random_decoder, tiny_config
+
+pytest.importorskip("transformers")
+
+PROMPTS = [{"prompt_token_ids": [5, 6, 7, 8, 5, 6, 7]}, {"prompt_token_ids": [9, 3, 4]}]
+GREEDY = SamplingParams(max_tokens=14, ignore_eos=True)
+SEEDED = SamplingParams(max_tokens=14, temperature=0.6, seed=3, ignore_eos=True)
+
+
+@pytest.fixture(scope="module", params=["qwen3_moe", "gpt_oss"])
+def target(request, tmp_path_factory):
+    """A directory, and an engine without a drafter over it."""
+    directory = foreign.write_model(request.param, tmp_path_factory.mktemp(request.param))
+    return directory, LLM(directory, drafter="none")
+
+
+@pytest.mark.parametrize("drafter", ["ngram", "draft_model", "sequoia"])
+def test_same_text_whatever_drafts(drafter, target):
+    directory, plain = target
+    options = {} if drafter == "ngram" else {"model": str(directory)}
+    drafting = plain.with_drafter(drafter, options, policy="fixed", num_speculative_tokens=4)
+    accepted = 0
+    for params in (GREEDY, SEEDED):
+        wanted = [plain.generate(one, params).token_ids for one in PROMPTS]
+        got = drafting.generate(PROMPTS, params)
+        assert [one.token_ids for one in got] == wanted
+        accepted += sum(one.stats.num_accepted_tokens for one in got)
+    assert accepted > (0 if drafter == "ngram" else 20)
+
+
+def test_what_runs_is_told(target, caplog):
+    directory, plain = target
+    assert plain.config["model_impl"] == "transformers"
+    with caplog.at_level(logging.WARNING, "outdraft"):
+        made = LLM(directory, kv_cache="paged", kv_cache_dtype="int8", drafter="ngram")
+    assert "runs through transformers, more slowly" in caplog.text
+    assert len(made.generate(PROMPTS[0], GREEDY).token_ids) == 14
+
+
+@pytest.mark.parametrize("drafter", ["draft_verify", "early_exit", "swift", "on_the_fly_skip"])
+def test_drafters_that_take_layers_apart_are_refused_by_name(drafter, target):
+    with pytest.raises(CapabilityError, match=f"drafter '{drafter}': model_type=.* whole passes only"):
+        target[1].with_drafter(drafter)
+
+
+def test_words_that_do_not_fit_are_refused(target, tmp_path):
+    directory = target[0]
+    with pytest.raises(ModelLoadError, match=r"is not supported here .*decoded through transformers"):
+        LLM(directory, model_impl="outdraft")
+    with pytest.raises(ConfigError, match=r"model_impl='transformer' is not known, did you mean 'transformers'?"):
+        LLM(directory, model_impl="transformer")
+    with pytest.raises(ConfigError, match="weights_memory streams what outdraft computes itself"):
+        LLM(directory, model_impl="transformers", weights_memory="1MiB")
+    with pytest.raises(CapabilityError, match="where outdraft rounds no weights"):
+        LLM(directory, precision="mixed")
+    (tmp_path / "m.gguf").write_bytes(b"GGUF")
+    with pytest.raises(ConfigError, match=r"m.gguf is a GGUF file: leave model_impl out"):
+        load_network(tmp_path / "m.gguf", model_impl="transformers")
+
+
+def test_a_model_of_ours_on_wish(tmp_path):
+    decoder = random_decoder(tiny_config("qwen3"), dtype=torch.float32)
+    save_model(decoder, tmp_path)
+    prompt = {"prompt_token_ids": [5, 6, 7, 8]}
+    own, theirs = (LLM(tmp_path, drafter="none", model_impl=impl) for impl in ("auto", "transformers"))
+    assert (own.config["model_impl"], theirs.config["model_impl"]) == ("outdraft", "transformers")
+    assert own.generate(prompt, GREEDY).token_ids == theirs.generate(prompt, GREEDY).token_ids
+
+
+def test_info_tells_who_runs_it(target, tmp_path):
+    from outdraft.cli.commands.info import look
+
+    told = look(str(target[0]))["model"]
+    assert told["runs through"].startswith("transformers") and told["layers"] == 4
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mamba2"}))
+    with pytest.raises(ModelLoadError, match="recurrent layers"):
+        look(str(tmp_path))

@@ -1,0 +1,319 @@
+"""Any other model of transformers: logits, trees, commits and batches over our cache; refusals; planted faults."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+from models import foreign
+
+from outdraft.cache.config import CacheConfig
+from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.core.skip import Skip
+from outdraft.models.adapter import attention
+from outdraft.models.open_network import load_network
+from outdraft.nn.context import CachedContext, CausalContext
+from outdraft.nn.segment import Segment
+
+transformers = pytest.importorskip("transformers")
+
+TREE = (-1, 0, 0, 1, 2, 2)
+IDS = torch.randint(61, (20,), generator=torch.Generator().manual_seed(4))
+FAMILIES = list(foreign.FAMILIES)
+
+
+@pytest.fixture(scope="module")
+def loaded(tmp_path_factory):
+    """family -> (directory, network), loaded once."""
+    made = {}
+
+    def of(kind):
+        if kind not in made:
+            directory = foreign.write_model(kind, tmp_path_factory.mktemp(kind))
+            made[kind] = directory, load_network(directory)
+        return made[kind]
+
+    return of
+
+
+class Passes:
+    """Passes over a cache, and what stays of them."""
+
+    def __init__(self, network, **cache):
+        config = network.config
+        self.network = network
+        self.cache = CacheConfig(**cache).build(
+            config.num_layers, config.num_kv_heads, config.head_dim, network.dtype, network.device, 64
+        )
+
+    @torch.inference_mode()
+    def __call__(self, *rows, exact=False):
+        """(sequence, ids, parents or None) each -> logits, sequence after sequence."""
+        segments, positions, start = [], [], 0
+        for seq, ids, parents in rows:
+            base = self.cache.length(seq)
+            segments.append(Segment(seq=seq, start=start, stop=start + len(ids), base=base, parents=parents))
+            positions += [base + depth for depth in segments[-1].depths()]
+            start += len(ids)
+            self.cache.reserve(seq, len(ids))
+        ids, positions = torch.cat([ids for _, ids, _ in rows]), torch.tensor(positions)
+        context = CachedContext(self.cache, segments, exact)
+        return self.network.logits(self.network.run(self.network.embed(ids, positions), positions, context).hidden)
+
+    def text(self, seq, ids):
+        """A new sequence that holds these ids."""
+        self.cache.add(seq)
+        out = self((seq, ids, None))
+        self.cache.commit(seq, range(len(ids)))
+        return out
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_logits_equal_theirs(kind, loaded):
+    directory, network = loaded(kind)
+    passes = Passes(network)
+    ours = torch.cat((passes.text(0, IDS[:13]), passes((0, IDS[13:], None))))
+    assert torch.allclose(ours, foreign.own_logits(directory, IDS), atol=1e-4, rtol=0)
+    assert ours.abs().max() > 0.5  # a model whose logits vanish shows nothing
+
+
+@pytest.mark.parametrize("exact", [False, True], ids=["masked", "row by row"])
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_tree_equals_each_of_its_paths(kind, exact, loaded):
+    passes, ids = Passes(loaded(kind)[1]), IDS[10:16]
+    passes.text(0, IDS[:10])
+    for i in range(3):
+        passes.cache.fork(0, 1 + i)
+    tree = passes((0, ids, TREE), exact=exact)
+    for i, path in enumerate(([0, 1, 3], [0, 2, 4], [0, 2, 5])):
+        assert torch.allclose(tree[path], passes((1 + i, ids[path], None)), atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_a_path_with_gaps_is_kept_and_the_rest_rolled_back(kind, loaded):
+    directory, network = loaded(kind)
+    passes, ids = Passes(network, poison=True), IDS[10:16]
+    passes.text(0, IDS[:10])
+    passes((0, ids, TREE))
+    passes.cache.commit(0, [0, 2, 5])
+    passes((0, ids, TREE))
+    passes.cache.commit(0, [])
+    text = torch.cat((IDS[:10], ids[[0, 2, 5]], IDS[16:18]))
+    ours = passes((0, IDS[16:18], None))
+    assert torch.allclose(ours, foreign.own_logits(directory, text)[13:], atol=1e-4, rtol=0)
+
+
+@pytest.mark.parametrize("kind", FAMILIES)
+def test_two_texts_of_different_length_in_one_pass(kind, loaded):
+    directory, network = loaded(kind)
+    passes = Passes(network, layout="paged")
+    passes.text(0, IDS[:9])
+    passes.cache.add(1)
+    both = passes((0, IDS[9:12], None), (1, IDS[3:8], None))
+    assert torch.allclose(both[:3], foreign.own_logits(directory, IDS[:12])[9:], atol=1e-4, rtol=0)
+    assert torch.allclose(both[3:], foreign.own_logits(directory, IDS[3:8]), atol=1e-4, rtol=0)
+
+
+def test_a_cache_of_bytes_is_near(loaded):
+    directory, network = loaded("gpt_oss")
+    passes = Passes(network, dtype="int8")
+    passes.text(0, IDS[:12])
+    ours, theirs = passes((0, IDS[12:], None)), foreign.own_logits(directory, IDS)[12:]
+    assert 1e-6 < (ours - theirs).abs().max() < 0.2 * theirs.abs().max()
+
+
+@pytest.mark.parametrize("kind", ["qwen3_moe", "opt"])
+def test_taps_are_their_hidden_states(kind, loaded):
+    directory, network = loaded(kind)
+    count = network.config.num_layers
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory, attn_implementation="eager").eval()
+    places = torch.arange(len(IDS))
+    with torch.inference_mode():
+        theirs = model(input_ids=IDS[None], output_hidden_states=True, use_cache=False)
+        run = network.run(network.embed(IDS, places), places, CausalContext(1, len(IDS)), taps=range(count + 1))
+        logits = network.head(network.norm(run.hidden))
+    assert sorted(run.taps) == list(range(count + 1))
+    for i in range(1, count):
+        assert torch.allclose(run.taps[i], theirs.hidden_states[i][0], atol=1e-4, rtol=0)
+    assert torch.equal(run.taps[count], run.hidden)
+    assert torch.allclose(network.norm(run.hidden), theirs.hidden_states[-1][0], atol=1e-4, rtol=0)
+    assert torch.allclose(logits, theirs.logits[0], atol=1e-4, rtol=0)
+
+
+def test_a_part_of_the_layers_is_refused_by_name(loaded):
+    network = loaded("qwen3_moe")[1]
+    places = torch.arange(3)
+    h, context = network.embed(IDS[:3], places), CausalContext(1, 3)
+    parts = ({"start": 1}, {"stop": 2}, {"skip": Skip(frozenset({1}))}, {"taps": (-2,)})
+    for part in parts:
+        with pytest.raises(CapabilityError, match="'qwen3_moe' runs through transformers, whole passes only"):
+            network.run(h, places, context, **part)
+
+
+def test_vectors_are_refused_where_layers_read_ids(loaded):
+    network, places = loaded("gemma4_text")[1], torch.arange(3)
+    context = CausalContext(1, 3)
+    h = network.embed(IDS[:3], places)
+    h[1] += 1
+    with pytest.raises(CapabilityError, match="reads token ids in its layers"):
+        network.run(h, places, context)
+    other = loaded("qwen3_moe")[1]
+    h = other.embed(IDS[:3], places)
+    before = other.run(h, places, context).hidden
+    h[1] += 1
+    assert not torch.allclose(other.run(h, places, context).hidden[1], before[1])
+
+
+def test_what_the_engine_asks_of_it(loaded):
+    directory, network = loaded("gemma4_text")
+    config = network.config
+    assert (config.architecture, config.vocab_size, config.num_layers, config.max_len) == ("gemma4_text", 61, 4, 128)
+    assert (config.head_dim, config.windows, config.eos_ids) == (32, (6, None, 6, None), (2,))
+    assert network.kernels == "pytorch"
+    model = transformers.AutoModelForCausalLM.from_pretrained(directory)
+    assert network.num_parameters == sum(one.numel() for one in model.parameters())
+
+
+def test_half_precision_and_stored_type(tmp_path):
+    foreign.write_model("qwen3_moe", tmp_path)
+    assert load_network(tmp_path, "bf16").dtype == torch.bfloat16
+    with pytest.raises(ModelLoadError, match="dtype='float11' is not known"):
+        load_network(tmp_path, "float11")
+
+
+def test_a_model_that_outdraft_knows_goes_there_if_asked(tmp_path):
+    from outdraft.models.load import save_model
+    from outdraft.testing.tiny import random_decoder, tiny_config
+
+    save_model(random_decoder(tiny_config("olmo3"), dtype=torch.float32), tmp_path)
+    ids = IDS % tiny_config("olmo3").vocab_size
+    own, theirs = (Passes(load_network(tmp_path, model_impl=impl)) for impl in ("outdraft", "transformers"))
+    assert type(own.network) is not type(theirs.network)
+    assert torch.allclose(own.text(0, ids), theirs.text(0, ids), atol=1e-4, rtol=0)
+
+
+def test_the_text_of_a_wrapper_alone_is_read(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    foreign.write_model("gemma4_text", tmp_path / "text")
+    wrapper = tmp_path / "wrapper"
+    wrapper.mkdir()
+    text = json.loads((tmp_path / "text/config.json").read_text())
+    raw = {"model_type": "gemma4", "text_config": text, "eos_token_id": [2, 7], "tie_word_embeddings": True}
+    (wrapper / "config.json").write_text(json.dumps(raw))
+    held = load_file(tmp_path / "text/model.safetensors")
+    named = {name.replace("model.", "model.language_model.", 1): one for name, one in held.items()}
+    save_file(named | {"model.vision_tower.x": torch.zeros(2)}, wrapper / "model.safetensors", {"format": "pt"})
+    network = load_network(wrapper)
+    assert network.config.eos_ids == (2, 7)
+    ours = Passes(network).text(0, IDS)
+    assert torch.allclose(ours, foreign.own_logits(tmp_path / "text", IDS), atol=1e-4, rtol=0)
+
+
+REFUSED = {
+    "remote code": (
+        {"model_type": "qwen3_moe", "auto_map": {"AutoModelForCausalLM": "modeling_x.XForCausalLM"}},
+        r"auto_map names code in the model's repository \(modeling_x.XForCausalLM\).*delete auto_map",
+    ),
+    "somebody's packing": (
+        {"model_type": "gpt_oss", "quantization_config": {"quant_method": "mxfp4"}},
+        r"quantization_config \('mxfp4'\).*load an unquantized copy",
+    ),
+    "a recurrent layer": (
+        {"model_type": "qwen3_moe", "layer_types": ["full_attention", "linear_attention"]},
+        "recurrent layers .*layer_types names 'linear_attention'.*cannot be rolled back",
+    ),
+    "a recurrent family": ({"model_type": "mamba2"}, "'mamba2' cannot be run: it has recurrent layers"),
+    "a recurrent class": ({"model_type": "zaya"}, "'zaya' cannot be run: it has recurrent layers .ZayaForCausalLM"),
+    "a short convolution": ({"model_type": "lfm2"}, "'lfm2' cannot be run: it has recurrent layers"),
+    "a chunk": (
+        {"model_type": "qwen3_moe", "attention_chunk_size": 64},
+        "attention_chunk_size names '64', and outdraft's cache knows only full_attention, sliding_attention",
+    ),
+    "a clock of its own": ({"model_type": "llama4_text"}, "temperature counts positions by transformers' own cache"),
+    "attention of its own": ({"model_type": "falcon"}, "FalconForCausalLM .*does not call the attention interface"),
+    "a wrong value": (
+        {"model_type": "mixtral", "hidden_size": "x"},
+        "config.json: .*mixtral.* is not read by transf.*hidden_size",
+    ),
+    "no language model": ({"model_type": "t5"}, "'t5' is not a causal language model that transformers"),
+    "nobody's": ({"model_type": "no_such_model"}, "'no_such_model' is not a causal language model that transformers"),
+}
+
+
+@pytest.mark.parametrize(("config", "message"), REFUSED.values(), ids=REFUSED)
+def test_refused_by_name_before_weights_are_read(config, message, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps(config))  # and no weights
+    with pytest.raises(ModelLoadError, match=message):
+        load_network(tmp_path)
+
+
+def test_without_the_package_the_cure_is_named(tmp_path, monkeypatch):
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": "mixtral"}))
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(ModelLoadError, match=r"model_type='mixtral'.*pip install 'outdraft\[transformers\]'"):
+        load_network(tmp_path)
+
+
+def test_a_tensor_that_lacks_is_no_random_one(tmp_path):
+    from safetensors.torch import load_file, save_file
+
+    foreign.write_model("qwen3_moe", tmp_path)
+    file = tmp_path / "model.safetensors"
+    held = load_file(file)
+    gone = next(name for name in held if name.endswith("layers.2.self_attn.o_proj.weight"))
+    save_file({name: one for name, one in held.items() if name != gone}, file, {"format": "pt"})
+    with pytest.raises(ModelLoadError, match=r"lacks 1 tensors, e.g. model.layers.2.self_attn.o_proj.weight"):
+        load_network(tmp_path)
+    save_file(held | {"model.strange.weight": torch.zeros(2)}, file, {"format": "pt"})
+    with pytest.raises(ModelLoadError, match=r"1 tensors that its config.json does not explain, e.g. model.strange"):
+        load_network(tmp_path)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_wrong_mask_is_found_when_a_model_is_loaded(dtype, tmp_path, monkeypatch):
+    foreign.write_model("qwen3_moe", tmp_path)
+    monkeypatch.setattr(Segment, "visible", lambda self: torch.ones(self.num_rows, self.num_rows).tril().bool())
+    with pytest.raises(ModelLoadError, match=r"'qwen3_moe' cannot be run .*a tree of guesses gives other logits"):
+        load_network(tmp_path, dtype)
+
+
+def test_positions_that_a_model_counts_itself_are_found(tmp_path, monkeypatch):
+    from transformers.models.qwen3_moe.modeling_qwen3_moe import Qwen3MoeRotaryEmbedding as Rotary
+
+    foreign.write_model("qwen3_moe", tmp_path)
+    told = Rotary.forward
+
+    def counted(self, x, position_ids):
+        return told(self, x, torch.arange(x.shape[1])[None])
+
+    monkeypatch.setattr(Rotary, "forward", counted)
+    with pytest.raises(ModelLoadError, match="gives other logits than each alone"):
+        load_network(tmp_path)
+
+
+@pytest.mark.parametrize("lost", ["sliding_window", "s_aux", "scaling"])
+def test_an_argument_of_attention_that_gets_lost_is_found(lost, tmp_path, monkeypatch):
+    foreign.write_model("gpt_oss", tmp_path)
+    told = attention.ContextAttention.attend
+
+    def forgetful(self, module, q, k, v, mask, options):
+        kept = {name: value for name, value in options.items() if name != lost}
+        return told(self, module, q, k, v, mask, kept | ({"scaling": 0.5} if lost == "scaling" else {}))
+
+    monkeypatch.setattr(attention.ContextAttention, "attend", forgetful)
+    with pytest.raises(ModelLoadError, match="a text in one pass gives other logits"):
+        load_network(tmp_path)
+
+
+def test_an_argument_of_attention_that_nobody_knows_is_refused(tmp_path, monkeypatch):
+    foreign.write_model("gpt_oss", tmp_path)
+    monkeypatch.setattr("outdraft.models.adapter.anatomy.KNOWN", attention.KNOWN - {"s_aux"})
+    with pytest.raises(ModelLoadError, match="layer 0 of GptOssForCausalLM tells its attention s_aux"):
+        load_network(tmp_path)
+
+
+def test_nothing_imports_transformers_before_a_model_needs_it():
+    code = "import sys, outdraft, outdraft.engine.llm; sys.exit('transformers' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], timeout=60).returncode == 0
