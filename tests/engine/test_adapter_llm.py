@@ -29,6 +29,7 @@ def target(request, tmp_path_factory):
 
 @pytest.mark.parametrize("drafter", ["ngram", "draft_model", "sequoia"])
 def test_same_text_whatever_drafts(drafter, target):
+    """Decoded together with drafts, and alone without: rows are exact, so it is the same to the bit."""
     directory, plain = target
     options = {} if drafter == "ngram" else {"model": str(directory)}
     drafting = plain.with_drafter(drafter, options, policy="fixed", num_speculative_tokens=4)
@@ -43,11 +44,25 @@ def test_same_text_whatever_drafts(drafter, target):
 
 def test_what_runs_is_told(target, caplog):
     directory, plain = target
-    assert plain.config["model_impl"] == "transformers"
+    assert plain.config["model_impl"] == "transformers" and plain.config["exact"]
     with caplog.at_level(logging.WARNING, "outdraft"):
         made = LLM(directory, kv_cache="paged", kv_cache_dtype="int8", drafter="ngram")
     assert "runs through transformers, more slowly" in caplog.text
     assert len(made.generate(PROMPTS[0], GREEDY).token_ids) == 14
+
+
+def test_half_precision_writes_the_same_text_too(target):
+    llm = LLM(target[0], dtype="bfloat16", drafter="ngram", policy="fixed", num_speculative_tokens=4)
+    assert llm.config["exact"] and llm.config["guard"] == 0
+    wanted = [llm.generate(one, SEEDED, num_speculative_tokens=0).token_ids for one in PROMPTS]
+    assert [one.token_ids for one in llm.generate(PROMPTS, SEEDED)] == wanted
+
+
+def test_where_rows_are_not_exact_the_guard_stands(target):
+    llm = LLM(target[0], exact=False)
+    assert (llm.config["exact"], llm.config["guard"]) == (False, 1e-3)
+    assert llm.config["drafter"]["name"] != "none"
+    assert LLM(target[0], exact=False, dtype="bfloat16").config["drafter"]["name"] == "none"
 
 
 @pytest.mark.parametrize("drafter", ["draft_verify", "early_exit", "swift", "on_the_fly_skip"])

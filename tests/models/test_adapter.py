@@ -141,6 +141,69 @@ def test_taps_are_their_hidden_states(kind, loaded):
     assert torch.allclose(logits, theirs.logits[0], atol=1e-4, rtol=0)
 
 
+EXACT = [kind for kind in FAMILIES if kind != "gemma3n_text"]  # it mixes its states by a product of four dimensions
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("kind", EXACT)
+def test_rows_have_the_bits_of_decoding_one_by_one(kind, dtype, loaded):
+    network = loaded(kind)[1] if dtype == "float32" else load_network(loaded(kind)[0], dtype)
+    assert network.exact
+    passes, ids = Passes(network), torch.randint(61, (20,), generator=torch.Generator().manual_seed(8))
+    for seq in range(3):
+        passes.text(seq, IDS[:3])
+    alone = []
+    for one in ids:
+        alone.append(passes((0, one[None], None), exact=True))
+        passes.cache.commit(0, [0])
+    alone = torch.cat(alone)
+    for count in (2, 3, 4, 5, 8, 9, 20):
+        assert torch.equal(passes((1, ids[:count], None), exact=True), alone[:count])
+    both = passes((1, ids[:7], None), (2, torch.cat((ids[:4], ids[9:12])), (-1, 0, 1, 2, 0, 4, 3)), exact=True)
+    assert torch.equal(both[:7], alone[:7])
+    assert torch.equal(both[7:11], alone[:4])
+
+
+def test_without_care_rows_have_other_bits(loaded):
+    directory = loaded("qwen3_moe")[0]
+    network = load_network(directory, exact=False)
+    assert not network.exact
+    passes = Passes(network)
+    passes.text(0, IDS[:3])
+    many = passes((0, IDS[3:12], None), exact=True)
+    assert not torch.equal(many[:1], passes((0, IDS[3:4], None), exact=True))  # else the test above shows nothing
+
+
+def test_a_prompt_in_one_piece_is_followed_by_exact_rows(loaded):
+    network, ids = loaded("mixtral")[1], torch.randint(61, (100,), generator=torch.Generator().manual_seed(8))
+    rows = []
+    for more in (1, 5):
+        passes = Passes(network)
+        passes.cache = CacheConfig().build(4, 2, 16, network.dtype, network.device, 128)
+        passes.cache.add(0)
+        passes.cache.reserve(0, 80 + more)
+        places = torch.arange(80 + more)
+        segment = Segment(seq=0, start=0, stop=80 + more, base=0, bulk=80)
+        context = CachedContext(passes.cache, [segment])
+        with torch.inference_mode():
+            h = network.run(network.embed(ids[: 80 + more], places), places, context).hidden
+        rows.append(h[:81])
+    assert torch.equal(*rows)
+
+
+def test_a_function_that_may_mix_rows_makes_a_model_inexact(loaded, tmp_path, monkeypatch, caplog):
+    from transformers.models.opt.modeling_opt import OPTDecoderLayer as Layer
+
+    foreign.write_model("opt", tmp_path)
+    told = Layer.forward
+    monkeypatch.setattr(
+        Layer, "forward", lambda self, h, *args, **more: told(self, torch.cumsum(h, -1) * 1, *args, **more)
+    )
+    network = load_network(tmp_path)
+    assert not network.exact and network.unknown == {"cumsum"}
+    assert "opt: rows depend on the pass that they are computed in (cumsum)" in caplog.text
+
+
 def test_a_part_of_the_layers_is_refused_by_name(loaded):
     network = loaded("qwen3_moe")[1]
     places = torch.arange(3)

@@ -46,7 +46,7 @@ def load_network(
     place = require_device(device)
     directory = resolve(str(check_value("model", path, str | Path, error=ModelLoadError)))
     if is_adapted(directory, model_impl):
-        return _load_adapted(directory, dtype, place, rounding)
+        return _load_adapted(directory, dtype, place, exact, rounding)
     stored = open_weights(path, dtype)
     native = can_pack(stored.config, stored.dtype, place)
     quant = rounding(stored.config, native)
@@ -66,9 +66,11 @@ def load_network(
     return decoder
 
 
-def _load_adapted(path: Path, dtype: str | torch.dtype | None, place: torch.device, rounding: Rounding) -> Network:
+def _load_adapted(
+    path: Path, dtype: str | torch.dtype | None, place: torch.device, exact: bool, rounding: Rounding
+) -> Network:
     """By transformers' own code, which nothing is rounded in."""
-    network = load_adapted(path, dtype, place)
+    network = load_adapted(path, dtype, place, exact=exact)
     if rounding(network.config, False) is not None:
         raise CapabilityError(
             f"{path.name} runs through transformers, where outdraft rounds no weights: leave the rounding (precision, "

@@ -39,6 +39,17 @@ def find_tile(linear: LinearMap) -> RowTile:
     return _search(linear.shape, linear.bias is not None, linear.dtype, linear.device, torch.get_num_threads())
 
 
+@cache
+@torch.no_grad()
+def find_plain_tile(
+    shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torch.device, num_threads: int
+) -> RowTile:
+    """The cheapest plan without packing, for a weight [out, in] of somebody else's."""
+    like = Linear(shape[1], shape[0], bias, dtype, device)
+    trial, rows = cancelling_linear(like), cancelling_rows(like, max(_COUNTS))
+    return next(plan for plan in _PLANS if not plan.packed and is_invariant(trial, plan, rows))
+
+
 @cache  # the answer is a fact about the library and the machine
 @torch.no_grad()
 def _search(shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torch.device, num_threads: int) -> RowTile:
@@ -50,8 +61,7 @@ def _search(shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torc
         for plan in _PLANS:
             if plan.packed and is_invariant(trial, plan, rows):
                 return plan
-    trial.unpack()
-    return next(plan for plan in _PLANS if not plan.packed and is_invariant(trial, plan, rows))
+    return find_plain_tile(shape, bias, dtype, device, num_threads)
 
 
 def is_invariant(linear: Linear, plan: RowTile, rows: Tensor) -> bool:

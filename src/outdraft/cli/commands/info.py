@@ -173,7 +173,7 @@ def _adapted(directory: "Path") -> tuple[dict[str, Any], str]:
         "context": plan.max_len,
         "stored in": str(getattr(config, "dtype", None) or "not said").removeprefix("torch."),
     }
-    return told, "what looks up, in float32; in other types nothing: name a drafter"
+    return told, "nothing: the native kernels do not compute this model; name a drafter"
 
 
 def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companions") -> str:

@@ -69,7 +69,8 @@ def attend(
     module: nn.Module, query: Tensor, key: Tensor, value: Tensor, attention_mask: Any = None, **options: Any
 ) -> tuple[Tensor, None]:
     """What transformers calls: -> ([1, N, H, dv], no weights)."""
-    return _pass.get().attend(module, query, key, value, attention_mask, options), None
+    with torch._C.DisableTorchFunction():  # our own attention keeps rows apart, or need not
+        return _pass.get().attend(module, query, key, value, attention_mask, options), None
 
 
 class ContextAttention:

@@ -61,6 +61,28 @@ def check_network(network: TransformersNetwork, trial: Trial) -> None:
     _compare(network, "two texts in one pass", both[_NUM_BASE:], passes.new(12, trial.tree))
 
 
+@torch.inference_mode()
+def find_exact(network: TransformersNetwork, trial: Trial) -> bool:
+    """Whether rows can be kept apart: every function is known to, and on the trial no row changes a bit.
+
+    Leaves the network so. In half precision rounding hides most differences, so the list of functions decides.
+    """
+    network.exact = True
+    passes = _Passes(network)
+    base, path = trial.base[:5], list(_PATHS[1])
+    together = passes.new(0, base)
+    alone = passes.one_by_one(1, base)
+    tree = passes.behind(base, 2, trial.tree, _TREE)[path]
+    both = passes.together((3, base), (4, trial.tree))
+    pairs = (
+        (together, alone),
+        (tree, passes.behind(base, 5, trial.tree[path])),
+        (both, torch.cat((together, passes.new(6, trial.tree)))),
+    )
+    network.exact = not network.unknown and all(torch.equal(*pair) for pair in pairs)
+    return network.exact
+
+
 def _own_logits(model: Any, ids: Tensor) -> Tensor:
     """By the model's own attention and masks: [N] -> [N, V]."""
     model.set_attn_implementation("eager")
@@ -85,6 +107,15 @@ class _Passes:
         """A text of its own: [N] -> logits [N, V]. Its rows stay tentative."""
         return self.together((seq, ids))
 
+    def one_by_one(self, seq: int, ids: Tensor) -> Tensor:
+        """The same text, a row a pass."""
+        self._cache.add(seq)
+        rows = []
+        for i in range(len(ids)):
+            rows.append(self._run([Segment(seq=seq, start=0, stop=1, base=i)], ids[i : i + 1]))
+            self._cache.commit(seq, [0])
+        return torch.cat(rows)
+
     def together(self, *texts: tuple[int, Tensor]) -> Tensor:
         """Several texts in one pass."""
         segments: list[Segment] = []
@@ -105,7 +136,7 @@ class _Passes:
             self._cache.reserve(segment.seq, segment.num_rows)
         told = [segment.base + depth for segment in segments for depth in segment.depths()]
         positions = torch.tensor(told, device=ids.device)
-        network, context = self._network, CachedContext(self._cache, segments, exact=False)
+        network, context = self._network, CachedContext(self._cache, segments, exact=self._network.exact)
         return network.logits(network.run(network.embed(ids, positions), positions, context).hidden)
 
 

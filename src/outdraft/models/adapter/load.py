@@ -15,7 +15,7 @@ import torch
 from outdraft.core.errors import ModelLoadError, OutdraftError
 from outdraft.models.adapter.anatomy import Anatomy, dissect
 from outdraft.models.adapter.attention import NAME, register
-from outdraft.models.adapter.check import Trial, check_network, make_trial
+from outdraft.models.adapter.check import Trial, check_network, find_exact, make_trial
 from outdraft.models.adapter.library import first_line, quiet
 from outdraft.models.adapter.network import TransformersNetwork
 from outdraft.models.adapter.plan import Plan, read_plan
@@ -33,8 +33,12 @@ _KEYS = {  # the text model inside a wrapper: the beginning of a name there -> i
 _log = logging.getLogger(__name__)
 
 
-def load_adapted(path: Path, dtype: str | torch.dtype | None, device: torch.device) -> TransformersNetwork:
+def load_adapted(
+    path: Path, dtype: str | torch.dtype | None, device: torch.device, *, exact: bool = True
+) -> TransformersNetwork:
     """The model in this directory, by transformers' own code. `dtype` as for `load_model`.
+
+    exact: keep rows apart where that can be proven (`check.find_exact`); on a CPU only.
 
     Raises `ModelLoadError` naming what cannot be run, before weights are read where config.json or their class tells.
     """
@@ -48,7 +52,14 @@ def load_adapted(path: Path, dtype: str | torch.dtype | None, device: torch.devi
     with quiet(plan.library):
         model = _read_weights(plan, wanted).to(device)
         try:
-            return _tried(model, plan)
+            network, trial = _tried(model, plan)
+            if exact and device.type == "cpu" and not find_exact(network, trial):
+                _log.warning(
+                    "%s: rows depend on the pass that they are computed in (%s), so near ties may be decided otherwise "
+                    "than by plain decoding (docs/exactness.md)",
+                    plan.kind, ", ".join(sorted(network.unknown)) or "a trial shows it",
+                )  # fmt: skip
+            return network
         except OutdraftError:
             raise
         except Exception as error:  # transformers raises many kinds; each means the same to us
@@ -91,15 +102,15 @@ def _require_all(path: Path, told: Mapping[str, Any]) -> None:
 
 
 @torch.inference_mode()
-def _tried(model: Any, plan: Plan) -> TransformersNetwork:
-    """A network that passed its trials. Raises `ModelLoadError` for one that did not."""
+def _tried(model: Any, plan: Plan) -> tuple[TransformersNetwork, Trial]:
+    """A network that passed its trial, and the trial. Raises `ModelLoadError` for one that did not."""
     table = model.get_input_embeddings().weight
     trial = make_trial(len(table), table.device)
     anatomy = dissect(model, plan.kind, trial.base)
     network = TransformersNetwork(model, _describe(model, plan, anatomy), anatomy)
     network.reads_ids = _reads_ids(network, plan, trial)
     check_network(network, trial)
-    return network
+    return network, trial
 
 
 def _describe(model: Any, plan: Plan, anatomy: Anatomy) -> ModelConfig:

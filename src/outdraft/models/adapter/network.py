@@ -9,8 +9,8 @@ Their decoder runs from the first layer to the last: a drafter that leaves layer
 middle is refused by name.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -21,17 +21,24 @@ from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.models.adapter.anatomy import Anatomy
 from outdraft.models.adapter.attention import ContextAttention, attending
 from outdraft.models.adapter.behind import behind_decoder
+from outdraft.models.adapter.exact_rows import ExactRows
 from outdraft.models.config import ModelConfig
 from outdraft.models.network import RunOutput
 from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import RowRange
 
 
 class TransformersNetwork:
-    """`Network` over their model. `reads_ids`: their decoder looks at token ids besides the embeddings."""
+    """`Network` over their model.
+
+    `exact`: rows are kept apart (`exact_rows.py`). `unknown`: functions of an exact pass that may mix them.
+    `reads_ids`: their decoder looks at token ids besides the embeddings.
+    """
 
     def __init__(self, model: Any, config: ModelConfig, anatomy: Anatomy, *, reads_ids: bool = False) -> None:
         self.config = config
         self.exact = False
+        self.unknown: set[str] = set()
         self.reads_ids = reads_ids
         self.model = model
         self._anatomy = anatomy
@@ -86,7 +93,10 @@ class TransformersNetwork:
         given = self._given(h)
         tapped = {i: anatomy.layers[i - 1] for i in taps if 0 < i < count}
         attention = ContextAttention(ctx, anatomy.shape, self.dtype)
-        with self._tapping(tapped, taken), _seeing(anatomy.norm) as seen, attending(attention):
+        with (
+            self._tapping(tapped, taken), _seeing(anatomy.norm) as seen, attending(attention),
+            self._apart(len(h), ctx.bulk),
+        ):  # fmt: skip
             out = anatomy.decoder(**given, position_ids=positions[None], use_cache=False)[0]
         hidden = (seen[0] if seen else out)[0]  # [N, D]
         if count in taps:
@@ -99,11 +109,17 @@ class TransformersNetwork:
 
     def norm(self, h: Tensor) -> Tensor:
         """The final norm alone: [M, D] -> [M, D]."""
-        return h if self._anatomy.norm is None else self._anatomy.norm(h[None])[0]  # type: ignore[no-any-return]
+        with self._apart(len(h)):
+            return h if self._anatomy.norm is None else self._anatomy.norm(h[None])[0]  # type: ignore[no-any-return]
 
     def head(self, h: Tensor) -> Tensor:
         """All that stands behind the decoder: [M, D] -> [M, V]."""
-        return self._behind(inputs_embeds=h[None], use_cache=False).logits[0]  # type: ignore[no-any-return]
+        with self._apart(len(h)):
+            return self._behind(inputs_embeds=h[None], use_cache=False).logits[0]  # type: ignore[no-any-return]
+
+    def _apart(self, num_rows: int, bulk: Sequence[RowRange] = ()) -> AbstractContextManager[Any]:
+        """While this lasts, rows are kept apart if they are to be."""
+        return ExactRows(num_rows, bulk, self.unknown) if self.exact else nullcontext()
 
     def _given(self, h: Tensor) -> dict[str, Tensor]:
         """The rows as their decoder takes them. Raises `CapabilityError` for vectors where it reads token ids."""
