@@ -4,10 +4,12 @@
 """
 
 import re
+import shlex
 from pathlib import Path
 
 import pytest
 
+from outdraft.cli.main import make_parser
 from outdraft.engine.assembly import foreign
 
 ROOT = Path(__file__).parents[1]
@@ -50,3 +52,34 @@ def test_every_word_of_other_engines_is_on_the_page():
     for table in (foreign.NOTED, foreign.REFUSED, foreign.CONFIG_NOTED, foreign.CONFIG_REFUSED, foreign.OFF_ONLY):
         for word, said in table.items():
             assert f"| `{word}` | {said} |" in page, f"docs/coming_from.md does not say what becomes of {word}"
+
+
+FENCED = re.compile(r"^( *)```(?:bash|sh|console|text)?\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
+
+
+def commands(page: Path) -> list[str]:
+    """Command lines of `outdraft` in a page's blocks: comments, prompts, pipes and continued lines taken care of."""
+    found = []
+    for _, block in FENCED.findall(page.read_text()):
+        for line in block.replace("\\\n", " ").splitlines():
+            words = re.match(r"\s*(?:\$ )?(?:\.venv/bin/)?(outdraft .*)", line)
+            if words and "|" not in words[1].split("#")[0]:
+                found.append(words[1])
+    return found
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if commands(page)], ids=lambda page: page.stem)
+def test_commands_of_a_page_are_understood(page: Path, capsys: pytest.CaptureFixture[str]):
+    """Every flag is one, and what stands without a flag is what the command takes there: `generate` a prompt."""
+    parser = make_parser()
+    for line in commands(page):
+        line = re.split(r"   +|  \(| [<>] ", line.replace("--method ...", ""))[0]  # what follows is said of the line
+        words = [word for word in shlex.split(line, comments=True)[1:] if word not in ("...", "[...]")]
+        try:
+            given, unknown = parser.parse_known_args(words)
+        except SystemExit as left:
+            assert left.code == 0, f"{page.name}: {line}: {capsys.readouterr().err}"
+            continue
+        assert not unknown, f"{page.name}: {line}: {unknown[0]} is not known"
+        prompt = getattr(given, "prompt", None) or ""
+        assert given.command != "generate" or not re.fullmatch(r"MODEL|DIR.*|zoo:.*", prompt), f"{page.name}: {line}"

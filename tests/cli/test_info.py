@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from outdraft import zoo
 from outdraft.bench import forecast, machine
 from outdraft.kernels.library import library, wanted_kind
 from outdraft.testing.losslessness import Check
@@ -33,6 +34,15 @@ def test_info_tells_what_would_draft(outdraft, tiny: Path):
         assert told.startswith("ngram, suffix, draft_model (") and "eagle (" in told and "--drafter none" in told
     alone = json.loads(outdraft("info", "--json", "--model", tiny).out)["model"]["drafts by default"]
     assert alone.startswith("nothing: the native kernels do not compute")  # its width is no multiple of theirs
+
+
+def test_info_tells_how_large_the_weights_are(outdraft):
+    size = json.loads(outdraft("info", "--json", "--model", "zoo:target").out)["model"]["weights"]
+    assert (
+        size
+        == f"{(zoo.path('target') / 'model.safetensors').stat().st_size / 2**20:.0f} MiB of files"
+        != "0 MiB of files"
+    )
 
 
 def test_info_names_the_reason_without_kernels(outdraft, monkeypatch: pytest.MonkeyPatch):

@@ -1,12 +1,13 @@
 """Drafts in other projects' layouts: what is written, what is refused by name, and that nothing is lost on the way."""
 
 import json
+import shlex
 from pathlib import Path
 
 import pytest
 import torch
 
-from outdraft.cli.main import main
+from outdraft.cli.main import main, make_parser
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.models.load import load_model, save_model
@@ -87,3 +88,12 @@ def test_the_command_tells_what_it_wrote(target: str, tmp_path: Path, capsys: py
     told = json.loads(capsys.readouterr().out)
     assert (told["kind"], told["read_as"], told["written_as"]) == ("medusa", "outdraft", "medusa")
     assert json.loads((tmp_path / "out/config.json").read_text())["base_model_name_or_path"] == target
+
+
+def test_the_line_that_serves_a_draft_here_is_understood():
+    lines = [one.served["outdraft"] for _, one in all_formats() if "outdraft" in one.served]
+    assert len(lines) > 3
+    for line in lines:
+        words = shlex.split(line.replace("{target}", "TARGET").replace("{out}", "OUT"))
+        given, unknown = make_parser().parse_known_args(words[1:])
+        assert not unknown and (given.command, given.model) == ("generate", "TARGET"), line

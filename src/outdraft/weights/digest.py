@@ -13,7 +13,7 @@ _KINDS = ("*.safetensors", "*.bin", "*.pt")
 def digest_weights(place: Path) -> str:
     """16 hexadecimal digits of a model directory, its config and its weight files, or of one GGUF file."""
     whole = hashlib.sha256()
-    files = [place] if place.is_file() else sorted([*_weights(place), place / "config.json"])
+    files = [place] if place.is_file() else sorted([*weight_files(place), place / "config.json"])
     for path in files:
         if not path.is_file():
             continue
@@ -26,6 +26,6 @@ def digest_weights(place: Path) -> str:
     return whole.hexdigest()[:16]
 
 
-def _weights(directory: Path) -> list[Path]:
+def weight_files(directory: Path) -> list[Path]:
     """Of the first kind that there is: a pickled copy beside safetensors is not what is loaded."""
     return next((found for kind in _KINDS if (found := list(directory.glob(kind)))), [])

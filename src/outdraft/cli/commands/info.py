@@ -154,6 +154,7 @@ def _own(directory: "Path", companions: "Companions") -> tuple[dict[str, Any], s
         "width": config.hidden_size,
         "vocabulary": config.vocab_size,
         "context": config.max_len,
+        "weights": f"{_size(directory) / 2**20:.0f} MiB of files",
         "stored in": str(stored.dtype).removeprefix("torch."),
     }
     return told, _default(config, stored.dtype, companions)
@@ -174,6 +175,14 @@ def _adapted(directory: "Path") -> tuple[dict[str, Any], str]:
         "stored in": str(getattr(config, "dtype", None) or "not said").removeprefix("torch."),
     }
     return told, "nothing: the native kernels do not compute this model; name a drafter"
+
+
+def _size(directory: "Path") -> int:
+    """Bytes of the files that hold weights."""
+    from outdraft.weights.digest import weight_files
+
+    files = [directory] if directory.is_file() else weight_files(directory)
+    return sum(file.stat().st_size for file in files)
 
 
 def _default(config: "ModelConfig", dtype: "torch.dtype", companions: "Companions") -> str:

@@ -50,7 +50,7 @@ FORMATS: tuple[HeadFormat[Decoder, Decoder | TargetPort, Decoder], ...] = (
         name="huggingface", summary="a model directory: config.json, model.safetensors, tokenizer", matches=_is_model,
         read=_read, write=_write,
         served={
-            "outdraft": "outdraft generate {target} --drafter draft_model --drafter-options model={out}",
+            "outdraft": "outdraft generate PROMPT --model {target} --drafter draft_model --drafter-options model={out}",
             "vllm": _VLLM, "sglang": _SGLANG,
         },
     ),

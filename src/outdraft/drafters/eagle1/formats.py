@@ -23,7 +23,7 @@ from outdraft.models.foreign_heads import read_config, stored_dtype, tensor_name
 from outdraft.models.port import TargetPort
 from outdraft.weights.renamed import open_tensors
 
-_OURS = "outdraft generate {target} --drafter eagle1 --drafter-options model={out}"
+_OURS = "outdraft generate PROMPT --model {target} --drafter eagle1 --drafter-options model={out}"
 _VLLM = """vllm serve {target} --speculative-config \
 '{"method": "eagle", "model": "{out}", "num_speculative_tokens": 3}'"""
 _SGLANG = (

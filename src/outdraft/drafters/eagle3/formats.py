@@ -72,7 +72,7 @@ def _write_original(net: Eagle3Net, target: Decoder, target_name: str, directory
     (directory / "config.json").write_text(json.dumps(flat, indent=2) + "\n", encoding="utf-8")
 
 
-_OURS = "outdraft generate {target} --drafter eagle3 --drafter-options model={out}"
+_OURS = "outdraft generate PROMPT --model {target} --drafter eagle3 --drafter-options model={out}"
 _SGLANG = (
     "python -m sglang.launch_server --model-path {target} --speculative-algorithm EAGLE3 "
     "--speculative-draft-model-path {out} --speculative-num-steps 3 --speculative-eagle-topk 1 "

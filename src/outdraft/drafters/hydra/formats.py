@@ -158,7 +158,7 @@ FORMATS: tuple[HeadFormat[HydraNet, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="outdraft", summary="ours", matches=_is_ours, read=_read_ours,
         write=lambda net, target, name, directory: save_hydra(net, directory),
-        served={"outdraft": "outdraft generate {target} --drafter hydra --drafter-options model={out}"},
+        served={"outdraft": "outdraft generate PROMPT --model {target} --drafter hydra --drafter-options model={out}"},
     ),
 )  # fmt: skip
 

@@ -109,7 +109,7 @@ FORMATS: tuple[HeadFormat[MedusaNet, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="outdraft", summary="ours", matches=_is_ours, read=_read_ours,
         write=lambda net, target, name, directory: save_medusa(net, directory),
-        served={"outdraft": "outdraft generate {target} --drafter medusa --drafter-options model={out}"},
+        served={"outdraft": "outdraft generate PROMPT --model {target} --drafter medusa --drafter-options model={out}"},
     ),
 )  # fmt: skip
 

@@ -71,7 +71,7 @@ FORMATS: tuple[HeadFormat[MtpNet, Decoder | TargetPort, Decoder], ...] = (
     HeadFormat(
         name="mtp", summary="an MTP layer by Qwen3-Next's names, which are ours too", matches=_is_native, read=_read,
         write=_write_native,
-        served={"outdraft": "outdraft generate {target} --drafter mtp --drafter-options model={out}"},
+        served={"outdraft": "outdraft generate PROMPT --model {target} --drafter mtp --drafter-options model={out}"},
     ),
     HeadFormat(
         name="speculators", summary="speculators' MTP", matches=_is_speculators, read=_read, write=_write_speculators,
