@@ -1,7 +1,7 @@
 """Plain English: words that this field does not use for what is meant stand nowhere where a user may read them.
 
-Readers say *distribution*, not law; *layer*, not floor or cellar. Pages, help texts and messages are searched: all of the
-source, because that is where help texts and messages are written.
+Readers say *distribution*, not law; *layer*, not floor or cellar. Searched are pages, help texts and messages: all of
+the source, because that is where help texts and messages are written.
 """
 
 import re
