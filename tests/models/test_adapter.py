@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+from threading import Thread
 
 import pytest
 import torch
@@ -238,6 +239,34 @@ def test_what_the_engine_asks_of_it(loaded):
     assert network.num_parameters == sum(one.numel() for one in model.parameters())
 
 
+def test_another_pass_in_the_middle_of_one_disturbs_it_not(loaded):
+    """Engines of several threads share one network."""
+    network, places = loaded("gemma4_text")[1], torch.arange(6)
+
+    @torch.inference_mode()
+    def run(ids):
+        h = network.embed(ids, places)
+        return network.run(h, places, CausalContext(1, 6), taps=(2,))
+
+    wanted = run(IDS[:6])
+    others = []
+
+    def beside(*_):
+        if not others:
+            others.append(Thread(target=lambda: (run(IDS[6:12]), network.norm(torch.ones(6, 64)))))
+            others[0].start()
+            others[0].join()
+
+    layer = network.model.model.layers[1]
+    handle = layer.register_forward_hook(beside)
+    try:
+        disturbed = run(IDS[:6])
+    finally:
+        handle.remove()
+    assert others
+    assert torch.equal(disturbed.hidden, wanted.hidden) and torch.equal(disturbed.taps[2], wanted.taps[2])
+
+
 def test_half_precision_and_stored_type(tmp_path):
     foreign.write_model("qwen3_moe", tmp_path)
     assert load_network(tmp_path, "bf16").dtype == torch.bfloat16
@@ -272,6 +301,22 @@ def test_the_text_of_a_wrapper_alone_is_read(tmp_path):
     assert network.config.eos_ids == (2, 7)
     ours = Passes(network).text(0, IDS)
     assert torch.allclose(ours, foreign.own_logits(tmp_path / "text", IDS), atol=1e-4, rtol=0)
+
+
+def test_rotary_frequencies_that_change_with_the_length_of_a_pass_limit_the_context(tmp_path, caplog):
+    factors = {"short_factor": [1 + i / 9 for i in range(8)], "long_factor": [2.0 + i for i in range(8)]}
+    rope = {
+        "rope_type": "longrope",
+        "rope_theta": 1e4,
+        "original_max_position_embeddings": 32,
+        "factor": 4.0,
+        **factors,
+    }
+    foreign.write_model("mixtral", tmp_path, rope_parameters=rope, sliding_window=None)
+    network = load_network(tmp_path)
+    assert network.config.max_len == 32
+    assert "mixtral is run up to 32 tokens through transformers" in caplog.text
+    assert torch.allclose(Passes(network).text(0, IDS), foreign.own_logits(tmp_path, IDS), atol=1e-4, rtol=0)
 
 
 REFUSED = {

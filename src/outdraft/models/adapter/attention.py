@@ -60,6 +60,11 @@ def attending(one: Attending) -> Iterator[None]:
         _pass.reset(token)
 
 
+def is_attending(one: Attending) -> bool:
+    """Whether it is this pass that runs now, in this thread."""
+    return _pass.get(None) is one
+
+
 def register(library: Any) -> None:
     """Make `attend` known to transformers, by its name."""
     library.AttentionInterface.register(NAME, attend)

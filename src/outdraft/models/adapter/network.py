@@ -11,6 +11,7 @@ middle is refused by name.
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from threading import local
 from typing import Any
 
 import torch
@@ -19,7 +20,7 @@ from torch import Tensor, nn
 from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.models.adapter.anatomy import Anatomy
-from outdraft.models.adapter.attention import ContextAttention, attending
+from outdraft.models.adapter.attention import Attending, ContextAttention, attending, is_attending
 from outdraft.models.adapter.behind import behind_decoder
 from outdraft.models.adapter.exact_rows import ExactRows
 from outdraft.models.config import ModelConfig
@@ -43,7 +44,7 @@ class TransformersNetwork:
         self.model = model
         self._anatomy = anatomy
         self._table: nn.Module = model.get_input_embeddings()
-        self._embedded: tuple[Tensor, Tensor] | None = None  # what `embed` gave last, and for which ids
+        self._last = local()  # `embedded`: what `embed` gave this thread last, and for which ids
         self._behind = behind_decoder(model, anatomy.decoder)
 
     @property
@@ -75,7 +76,7 @@ class TransformersNetwork:
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D]. Learned positions are added in `run`."""
         h: Tensor = self._table(ids)
-        self._embedded = (h, ids) if self.reads_ids else None
+        self._last.embedded = (h, ids) if self.reads_ids else None
         return h
 
     def run(
@@ -94,7 +95,7 @@ class TransformersNetwork:
         tapped = {i: anatomy.layers[i - 1] for i in taps if 0 < i < count}
         attention = ContextAttention(ctx, anatomy.shape, self.dtype)
         with (
-            self._tapping(tapped, taken), _seeing(anatomy.norm) as seen, attending(attention),
+            self._tapping(attention, tapped, taken), _seeing(attention, anatomy.norm) as seen, attending(attention),
             self._apart(len(h), ctx.bulk),
         ):  # fmt: skip
             out = anatomy.decoder(**given, position_ids=positions[None], use_cache=False)[0]
@@ -125,7 +126,7 @@ class TransformersNetwork:
         """The rows as their decoder takes them. Raises `CapabilityError` for vectors where it reads token ids."""
         if not self.reads_ids:
             return {"inputs_embeds": h[None]}
-        last = self._embedded
+        last: tuple[Tensor, Tensor] | None = getattr(self._last, "embedded", None)
         if last is None or last[0] is not h or not torch.equal(self._table(last[1]), h):
             raise CapabilityError(
                 f"model_type={self.config.architecture!r} reads token ids in its layers: vectors in place of tokens "
@@ -134,17 +135,19 @@ class TransformersNetwork:
         return {"input_ids": last[1][None]}
 
     @contextmanager
-    def _tapping(self, wanted: Mapping[int, nn.Module], taken: dict[int, Tensor]) -> Iterator[None]:
-        """Put what the layers return into `taken`."""
-        handles = [layer.register_forward_hook(self._taker(i, taken)) for i, layer in wanted.items()]
+    def _tapping(self, one: Attending, wanted: Mapping[int, nn.Module], taken: dict[int, Tensor]) -> Iterator[None]:
+        """Put what the layers return in this pass into `taken`."""
+        handles = [layer.register_forward_hook(self._taker(one, i, taken)) for i, layer in wanted.items()]
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
 
-    def _taker(self, tap: int, taken: dict[int, Tensor]) -> Callable[[nn.Module, Any, Any], None]:
+    def _taker(self, one: Attending, tap: int, taken: dict[int, Tensor]) -> Callable[[nn.Module, Any, Any], None]:
         def take(module: nn.Module, args: Any, out: Any) -> None:
+            if not is_attending(one):  # another thread's pass
+                return
             state = out[0] if isinstance(out, tuple) else out  # [1, N, D]
             if state.ndim != 3 or state.shape[-1] != self.config.hidden_size:
                 raise CapabilityError(
@@ -165,13 +168,13 @@ def whole_passes_only(kind: str) -> str:
 
 
 @contextmanager
-def _seeing(module: nn.Module | None) -> Iterator[list[Tensor]]:
-    """What the module is given while this lasts."""
+def _seeing(one: Attending, module: nn.Module | None) -> Iterator[list[Tensor]]:
+    """What the module is given in this pass."""
     seen: list[Tensor] = []
     if module is None:
         yield seen
         return
-    handle = module.register_forward_pre_hook(lambda own, args: seen.append(args[0]))
+    handle = module.register_forward_pre_hook(lambda own, args: seen.append(args[0]) if is_attending(one) else None)
     try:
         yield seen
     finally:
