@@ -312,7 +312,7 @@ def test_rotary_frequencies_that_change_with_the_length_of_a_pass_limit_the_cont
         "factor": 4.0,
         **factors,
     }
-    foreign.write_model("mixtral", tmp_path, rope_parameters=rope, sliding_window=None)
+    foreign.write_model("mixtral", tmp_path, rope_parameters=rope, sliding_window=None, head_dim=16)
     network = load_network(tmp_path)
     assert network.config.max_len == 32
     assert "mixtral is run up to 32 tokens through transformers" in caplog.text
