@@ -19,8 +19,9 @@ from outdraft.models.config import ModelConfig
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.gguf import GgufModel
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
+from outdraft.models.published.source import PublishedModel
 from outdraft.models.wrapper import all_ends, is_wrapper, text_part, text_tensors
-from outdraft.nn.quant.config import read_quant
+from outdraft.nn.quant.config import QUANT_METHOD, read_quant
 from outdraft.weights.hub import resolve
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
@@ -119,11 +120,12 @@ class StoredWeights:
 def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> StoredWeights:
     """A model's files by path or name, checked against its configuration; `dtype` as for `load_model`."""
     raw, source = _open(resolve(str(check_value("model", path, str | Path, error=ModelLoadError))))
-    quant = read_quant(raw.pop("quantization_config", None))
+    told = raw.pop("quantization_config", None)
+    quant = None if isinstance(source, PublishedModel) else read_quant(told)
     variant = raw.pop(_VARIANT, "")
     kind = find_architecture(raw)
     config = kind.read(raw, strict=True)
-    if isinstance(source, GgufModel):
+    if isinstance(source, GgufModel | PublishedModel):
         quant = source.keep_integers(kind.table(config))
         config = replace(config, quant=quant, variant=source.variant)
     elif quant is not None:
@@ -179,8 +181,13 @@ def _open(path: Path) -> tuple[dict[str, object], TensorSource]:
         return model.read_config(), model
     raw = read_json(path / "config.json")
     source: TensorSource = TensorStore(path)
+    text = raw["text_config"] if is_wrapper(raw) else {}
     if is_wrapper(raw):
         source = text_tensors(source)
+    told = raw.get("quantization_config") or (text.get("quantization_config") if isinstance(text, dict) else None)
+    if told and not (isinstance(told, dict) and told.get("quant_method") == QUANT_METHOD):
+        source = PublishedModel(source, told)
+    if is_wrapper(raw):
         raw = text_part(raw, source)
     return {**raw, "eos_token_id": all_ends(raw.get("eos_token_id"), read_generation(path))}, source
 

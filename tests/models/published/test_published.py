@@ -1,0 +1,248 @@
+"""Checkpoints of other programs: the logits of the plain model that they stand for, whatever they are held as."""
+
+import json
+import logging
+
+import pytest
+import torch
+from kernels.test_stack import Feeder
+from models.published import writers
+from models.published.writers import publish
+from safetensors.torch import load_file, save_file
+
+from outdraft.core.errors import ConfigError, ModelLoadError
+from outdraft.kernels.library import library
+from outdraft.models.load import load_model, open_weights
+from outdraft.models.native import NativeDecoder
+from outdraft.models.open_network import load_network
+from outdraft.nn.context import CausalContext
+from outdraft.nn.quant import QuantConfig, QuantLinear
+
+native_only = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+FOUR, EIGHT = {4}, {8}
+UNREAD = ("bitsandbytes", "mxfp4", "nvfp4", "exl2", "exl3", "hqq", "quanto", "torchao", "aqlm", "modelopt")
+CASES = {  # name -> (settings and writer, bits held: none means floats, group size held)
+    "gptq-4-32": (writers.gptq(), FOUR, 32),
+    "gptq-4-64-v2": (writers.gptq(group=64, minus_one=False), FOUR, 64),
+    "gptq-4-128": (writers.gptq(group=128), FOUR, 128),
+    "gptq-4-all": (writers.gptq(group=-1), FOUR, 0),
+    "gptq-4-all-by-activation": (writers.gptq(group=-1, order="by activation"), FOUR, 0),
+    "gptq-4-32-asymmetric": (writers.gptq(symmetric=False), EIGHT, 32),
+    "gptq-4-64-asymmetric-v2": (writers.gptq(group=64, symmetric=False, minus_one=False), EIGHT, 64),
+    "gptq-4-16": (writers.gptq(group=16), set(), 0),
+    "gptq-4-32-by-activation": (writers.gptq(order="by activation"), set(), 0),
+    "gptq-4-100": (writers.gptq(group=100), set(), 0),
+    "gptq-8-32": (writers.gptq(bits=8), EIGHT, 32),
+    "gptq-8-all": (writers.gptq(bits=8, group=-1, index=False), EIGHT, 0),
+    "gptq-8-32-asymmetric": (writers.gptq(bits=8, symmetric=False), set(), 0),
+    "awq-64": (writers.awq(), EIGHT, 64),
+    "awq-128": (writers.awq(group=128), EIGHT, 128),
+    "awq-symmetric": (writers.awq(group=32, symmetric=True), FOUR, 32),
+}
+
+
+def logits_of(model):
+    ids = torch.randint(61, (24,), generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        return model(ids, torch.arange(24), CausalContext(1, 24))
+
+
+@pytest.fixture(params=CASES)
+def case(request, tmp_path):
+    (settings, write), bits, group_size = CASES[request.param]
+    return *publish(tmp_path, settings, write), bits, group_size
+
+
+def test_logits_are_those_of_the_plain_twin(case):
+    published, plain, bits, group_size = case
+    ours, twin = load_model(published), load_model(plain)
+    assert (logits_of(ours) - logits_of(twin)).abs().max() < 1e-5 * logits_of(twin).abs().max()
+    for layer, plain_layer in zip(ours.layers, twin.layers, strict=True):
+        for name in ("qkv", "out", "up", "down"):
+            found, expected = getattr(layer, name), getattr(plain_layer, name)
+            if bits:  # the integers are those of the file, so that nothing at all is lost
+                assert isinstance(found, QuantLinear) and {found.bits} == bits and found.group_size == group_size
+                assert torch.equal(found.dequantize(), expected.weight)
+            else:
+                assert torch.equal(found.weight, expected.weight)
+    quant = ours.config.quant
+    assert (quant is not None) == bool(bits)
+    assert ours.config.variant.startswith(("gptq-", "awq-", "compressed-tensors-", "fp8-"))
+
+
+@native_only
+def test_the_kernels_compute_it_as_closely_as_our_own_rounding(case):
+    published, plain, bits, _ = case
+    exact = logits_of(load_model(plain))
+    rough = logits_of(load_model(plain, dtype="bfloat16")).float()
+    ours = load_network(published, dtype="bfloat16")
+    assert isinstance(ours, NativeDecoder)
+    ids = torch.randint(61, (24,), generator=torch.Generator().manual_seed(0))
+    got = Feeder(ours).feed(ids)
+    tolerance = float((rough - exact).abs().mean())  # what bfloat16 in PyTorch is off by
+    assert float((got - exact).abs().mean()) < tolerance * (4 if bits else 1.2)
+    assert tolerance < 0.05 * float(exact.abs().mean())
+
+
+def test_what_becomes_floats_is_told_once_with_what_it_costs(tmp_path, caplog):
+    published, _ = publish(tmp_path, *writers.gptq(order="by activation"))
+    with caplog.at_level(logging.INFO, "outdraft"):
+        load_model(published)
+    told = [record for record in caplog.records if "gptq" in record.getMessage()]
+    assert [record.levelno for record in told] == [logging.WARNING]
+    weights = 2 * (2 * 128 * 128 + 2 * 64 * 128 + 3 * 256 * 128)  # of two layers
+    for words in ("14 weights", "16-bit floats", f"{2 * weights / 1e6:.1f} MB", "outdraft quantize"):
+        assert words in told[0].getMessage()
+
+
+@pytest.mark.parametrize(("symmetric", "level"), [(True, logging.INFO), (False, logging.WARNING)])
+def test_integers_are_told_too(symmetric, level, tmp_path, caplog):
+    published, _ = publish(tmp_path, *writers.gptq(symmetric=symmetric))
+    with caplog.at_level(logging.INFO, "outdraft"):
+        load_model(published)
+    (told,) = [record for record in caplog.records if "gptq" in record.getMessage()]
+    assert told.levelno == level and "8 maps stay integers" in told.getMessage()
+    assert ("held on 8" in told.getMessage()) == (not symmetric) and "floats" not in told.getMessage()
+
+
+def test_maps_may_differ(tmp_path):
+    """Some maps are kept, some have wider groups, and one of three that make one of ours has zero points."""
+    kinds = {"v_proj": writers.gptq(symmetric=False), "down_proj": writers.gptq(order="by activation")}
+
+    def write(stem, weight):
+        if stem.endswith("o_proj"):
+            return {"weight": weight}, weight
+        return kinds.get(stem.rpartition(".")[2], writers.gptq())[1](stem, weight)
+
+    published, plain = publish(tmp_path, writers.gptq()[0], write)
+    ours = load_model(published)
+    expected = logits_of(load_model(plain))
+    assert (logits_of(ours) - expected).abs().max() < 1e-5 * expected.abs().max()
+    layer = ours.layers[1]
+    assert isinstance(layer.up, QuantLinear) and layer.up.bits == 4
+    assert isinstance(layer.qkv, QuantLinear) and layer.qkv.bits == 8
+    assert not isinstance(layer.out, QuantLinear) and not isinstance(layer.down, QuantLinear)
+    assert ours.config.quant.bits_at("layers.1.qkv") == 8 and not ours.config.quant.covers("lm_head")
+
+
+def test_a_rounded_head_stays_integers(tmp_path):
+    published, plain = publish(tmp_path, *writers.gptq(), choose=lambda name: name == "lm_head.weight")
+    ours = load_model(published)
+    assert isinstance(ours.lm_head, QuantLinear) and not isinstance(ours.layers[0].qkv, QuantLinear)
+    assert torch.equal(ours.lm_head.dequantize(), load_model(plain).lm_head.weight)
+
+
+def change(directory, **changes):
+    path = directory / "config.json"
+    config = json.loads(path.read_text())
+    config["quantization_config"] = {**config["quantization_config"], **changes}
+    path.write_text(json.dumps(config))
+
+
+def change_tensors(directory, edit):
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    edit(tensors)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)
+
+
+def test_a_bias_of_zeros_that_no_map_has_is_left(tmp_path):
+    published, plain = publish(tmp_path, *writers.gptq())
+    name = "model.layers.0.mlp.up_proj.bias"
+    change_tensors(published, lambda tensors: tensors.update({name: torch.zeros(256)}))
+    expected = logits_of(load_model(plain))
+    assert (logits_of(load_model(published)) - expected).abs().max() < 1e-5 * expected.abs().max()
+    change_tensors(published, lambda tensors: tensors[name].fill_(0.1))
+    with pytest.raises(ModelLoadError, match=r"up_proj\.bias"):
+        load_model(published)
+
+
+def test_half_precision_becomes_bfloat16_which_the_kernels_know(tmp_path):
+    published, _ = publish(tmp_path, *writers.gptq())
+
+    def halve(tensors):
+        tensors.update({name: one.half() for name, one in tensors.items() if one.dtype == torch.float32})
+
+    change_tensors(published, halve)
+    assert open_weights(published).dtype == torch.bfloat16
+    assert open_weights(published, "float16").dtype == torch.float16
+    assert load_model(published).layers[0].up.dtype == torch.bfloat16
+
+
+def test_the_text_part_of_a_wrapper(tmp_path):
+    published, plain = publish(tmp_path, *writers.gptq())
+    expected = logits_of(load_model(plain))
+    path = published / "config.json"
+    text = json.loads(path.read_text())
+    told = text.pop("quantization_config")
+    wrapped = {"model_type": "mistral3", "text_config": {**text, "model_type": "llama"}, "quantization_config": told}
+    path.write_text(json.dumps(wrapped))
+    change_tensors(
+        published,
+        lambda tensors: [tensors.update({f"language_model.{name}": tensors.pop(name)}) for name in list(tensors)],
+    )
+    ours = load_model(published)
+    assert isinstance(ours.layers[0].up, QuantLinear)
+    assert (logits_of(ours) - expected).abs().max() < 1e-5 * expected.abs().max()
+
+
+def test_what_is_rounded_already_is_not_rounded_again(tmp_path):
+    published, _ = publish(tmp_path, *writers.gptq(order="by activation"))
+    with pytest.raises(ConfigError, match="gptq-4"):
+        load_network(published, rounding=lambda config, native: QuantConfig())
+
+
+@pytest.mark.parametrize(
+    ("made", "changes", "words"),
+    [
+        *((writers.gptq(), {"quant_method": method}, (method, "outdraft quantize", "GGUF")) for method in UNREAD),
+        (writers.gptq(), {"quant_method": None, "load_in_4bit": True}, ("bitsandbytes",)),
+        (writers.gptq(), {"quant_method": "gtpq"}, ("gtpq", "did you mean 'gptq'")),
+        (writers.gptq(), {"quant_method": 4}, ("quant_method=4",)),
+        (writers.gptq(), {"bits": 3}, ("bits=3", "4, 8")),
+        (writers.gptq(), {"bits": "4"}, ("bits='4'",)),
+        (writers.gptq(), {"bits": 8}, ("quantization_config", "shape")),
+        (writers.gptq(), {"group_size": 64}, ("qzeros", "shape")),
+        (writers.gptq(), {"group_size": 0}, ("group_size=0",)),
+        (writers.gptq(), {"group_size": None}, ("group_size=None",)),
+        (writers.gptq(), {"checkpoint_format": "marlin"}, ("checkpoint_format='marlin'",)),
+        (writers.gptq(), {"is_marlin_format": True}, ("is_marlin_format",)),
+        (writers.gptq(), {"pack_dtype": "int8"}, ("pack_dtype",)),
+        (writers.gptq(), {"dynamic": {"+:.*down.*": {"bits": 8}}}, ("dynamic",)),
+        (writers.awq(), {"version": "gemv"}, ("version='gemv'", "gemm")),
+        (writers.awq(), {"backend": "llm-awq"}, ("backend='llm-awq'",)),
+        (writers.awq(), {"zero_point": False}, ("zero_point=False",)),
+        (writers.awq(), {"bits": 8}, ("bits=8",)),
+        (writers.awq(), {"group_size": 32}, ("qzeros", "shape")),
+        (writers.awq(), {"quant_method": "compressed-tensors", "config_groups": {}}, ("no tensor there",)),
+    ],
+    ids=lambda value: "-".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, dict) else "",
+)  # fmt: skip
+def test_what_is_not_read_is_refused_by_name(made, changes, words, tmp_path):
+    published, _ = publish(tmp_path, *made)
+    change(published, **changes)
+    with pytest.raises(ModelLoadError) as caught:
+        load_model(published)
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("edit", "words"),
+    [
+        (lambda t, x: t.pop(f"{x}.scales"), ("lacks", "scales")),
+        (lambda t, x: t.update({f"{x}.scales": t[f"{x}.scales"][:, :8]}), ("scales", "shape")),
+        (lambda t, x: t.update({f"{x}.qweight": t[f"{x}.qweight"].float()}), ("qweight", "F32")),
+        (lambda t, x: t[f"{x}.g_idx"].fill_(7), ("g_idx", "group 7 of 4")),
+        (lambda t, x: t[f"{x}.scales"].fill_(float("nan")), ("NaN",)),
+        (lambda t, x: t.update({f"{x}.qweight": t[f"{x}.qweight"].flatten()}), ("qweight", "shape")),
+    ],
+)
+def test_damaged_tensors_are_named(edit, words, tmp_path):
+    published, _ = publish(tmp_path, *writers.gptq())
+    change_tensors(published, lambda tensors: edit(tensors, "model.layers.1.mlp.up_proj"))
+    with pytest.raises(ModelLoadError) as caught:
+        load_model(published)
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
