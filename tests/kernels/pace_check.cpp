@@ -42,6 +42,7 @@ int main() {
     run("one thread", 1, 100, 1.05, [&](int, int) { return 1.0; });
     run("quiet, two cores", 2, 4000, 1.08, [&](int t, int) { return quiet(t); });
     run("a busy neighbour on two cores", 2, 4000, 1.08, [&](int t, int) { return busy(t); });
+    run("a short text beside a neighbour", 2, 200, 1.5, [&](int t, int) { return t == 1 ? 1.0 : 8.0; });
     run("quiet, eight cores", 8, 4000, 1.10, [&](int t, int) { return quiet(t); });
     run("two of eight cores are free", 8, 4000, 1.25, [&](int t, int) { return t <= 2 ? quiet(t) : 3.0; });
     run("a neighbour comes", 2, 4000, 0.85, [&](int t, int i) { return i < 2000 ? quiet(t) : busy(t); });

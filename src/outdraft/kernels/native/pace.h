@@ -30,18 +30,22 @@ public:
             const bool first = !g.usual || (g.turn <= 3 && seconds < g.usual);  // the least of three: beginnings are slow
             const double counted = seconds < 2 * g.usual ? seconds : 2 * g.usual;  // one hiccup is no change
             g.usual = first ? seconds : g.usual + (counted - g.usual) / 8;
-            if (g.settled && g.usual > 1.4 * g.settled) g.turn = g.period = kSoon, g.settled = g.usual;  // something came up
+            if (g.threads > 1 && g.settled && g.usual > 1.4 * g.settled) look_again(g);  // something came up
             return;
         }
         const bool fewer = g.tried < g.threads;
         if (fewer || g.left < kTries) g.sum += seconds, g.counted++;  // the first one wakes threads
-        g.left = g.counted && seconds > 1.25 * g.usual ? 0 : g.left - 1;  // clearly slower: that is enough
+        const bool clear = seconds > (g.counted ? 1.25 : 3) * g.usual || (g.counted && seconds < 0.6 * g.usual);
+        g.left = clear ? 0 : g.left - 1;
         if (g.left) return;
-        const double mean = g.sum / g.counted;
+        const double mean = g.counted ? g.sum / g.counted : seconds;
         const bool better = mean < (fewer ? 1.0 : 0.9) * g.usual;  // as quick on fewer is better too
         if (better) {
             held_up_ = fewer && mean < 0.8 * g.usual;
             last_ = g.threads = g.tried, g.usual = mean;
+            if (held_up_)  // other work is, too
+                for (auto& [at, other] : gauges_)
+                    if (&other != now_ && other.threads > last_) look_again(other);
         }
         g.reach = better || g.reach == kFarthest ? 1 : g.reach + 1;
         g.period = better ? kSoon : g.period * 2 < kLate ? g.period * 2 : kLate;
@@ -49,17 +53,19 @@ public:
     }
 
 private:
-    static constexpr int kSoon = 16, kLate = 512, kTries = 4;  // passes
+    static constexpr int kFirst = 4, kSoon = 16, kLate = 512, kTries = 4;  // passes
     static constexpr int kFarthest = 3;
 
     struct Gauge {
         int threads = 1, tried = 0, left = 0;  // left: of a trial
-        int turn = 0, period = kSoon;
+        int turn = 0, period = kFirst;
         bool up = false;  // where the next trial looks
         int counted = 0;  // passes of this trial that count
         int reach = 1;    // and how far, in halvings or doublings: farther after each that was in vain
         double usual = 0, settled = 0, sum = 0;
     };
+
+    static void look_again(Gauge& g) { g.turn = g.period = kSoon, g.settled = g.usual; }
 
     void try_another() {
         Gauge& g = *now_;
