@@ -34,7 +34,7 @@ _APART = {  # each row by itself, or only the order and place of what is there
     "any", "arange", "argmax", "argsort", "as_tensor", "bincount", "bool", "broadcast_tensors", "broadcast_to", "cat",
     "chunk", "clamp", "clamp_", "clamp_min", "clone", "contiguous", "copy_", "data_ptr", "detach", "device", "dim",
     "div", "div_", "dropout", "embedding", "empty", "empty_like", "eq", "expand", "expand_as", "fill_", "flatten",
-    "flip", "float", "floor", "full", "gather", "ge", "get_device", "greater", "gt", "half", "index_add",
+    "flip", "float", "full", "gather", "ge", "get_device", "greater", "gt", "half", "index_add",
     "index_add_", "index_select", "is_contiguous", "is_floating_point", "item", "layer_norm", "le", "logical_and",
     "logical_not", "logical_or", "long", "lt", "masked_fill", "masked_fill_", "max", "maximum", "mean", "min",
     "minimum", "movedim", "mul", "mul_", "multiply", "narrow", "ndimension", "ne", "neg", "new_empty", "new_ones",
