@@ -56,7 +56,14 @@ def test_texts_are_compared(broken: bool):
         def __init__(self, ids: tuple[int, ...]):
             self.ids = ids
 
+            self.remembers = False
+
+        def forget(self):
+            self.remembers = False
+
         def generate(self, prompts, params):
+            assert not self.remembers, "it could copy the text that it wrote before"
+            self.remembers = True
             stats = type("Stats", (), {"num_tokens": 4, "num_steps": 2})()
             return [type("Result", (), {"token_ids": self.ids, "stats": stats})() for _ in prompts]
 

@@ -65,10 +65,13 @@ def curve_sheet(curve: Curve) -> Sheet:
         for count, seconds in zip(curve.rows, curve.seconds, strict=True)
     ]
     num_bytes = curve.weight_bytes + curve.kv_bytes * curve.past
+    share = num_bytes / curve.bandwidth / first
     note = (
-        f"{curve.past} tokens cached; one row runs at {num_bytes / curve.bandwidth / first:.2f} of the memory limit: "
+        f"{curve.past} tokens cached; one row runs at {share:.2f} of the memory limit: "
         f"{_bytes(num_bytes)} of weights, keys and values at the {curve.bandwidth / 1e9:.1f} GB/s that reading gave"
     )
+    if share > 1.1:
+        note += "; more than 1, because the weights stay in the processor's caches, or others disturbed the reading"
     return Sheet(title="What a pass costs", columns=["rows", "ms", "over\none row"], rows=rows, notes=(note,))
 
 
