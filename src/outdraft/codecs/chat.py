@@ -12,17 +12,10 @@ A model without a template is no chat model. `PLAIN` then writes a transcript th
 and the answer ends where the model writes the next "User:".
 """
 
-import json
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
-
-from jinja2 import TemplateError, nodes
-from jinja2.ext import Extension, loopcontrols
-from jinja2.parser import Parser
-from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError, RequestError
@@ -46,16 +39,9 @@ class ChatTemplate:
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         self.source = source
         self._special = dict(special_tokens)
-        environment = ImmutableSandboxedEnvironment(
-            trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
-        )
-        environment.filters["tojson"] = _to_json
-        environment.globals["raise_exception"] = _raise
-        environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
-        try:
-            self._template = environment.from_string(source)
-        except TemplateError as error:
-            raise ModelLoadError(f"the chat template does not compile: {error}") from error
+        from outdraft.codecs.sandbox import compile_template  # jinja2 takes longer to import than a model to load
+
+        self._template = compile_template(source)
 
     @classmethod
     def from_config(cls, given: Any, special_tokens: Mapping[str, str]) -> "ChatTemplate | None":
@@ -102,23 +88,3 @@ def render_chat(template: ChatTemplate | None, messages: Seq[Message], **variabl
             raise RequestError(f"{given[0]}= is for a chat template, and the model has none")
         return render_plain(messages)
     return template.render(messages, **{name: value for name, value in variables.items() if value is not None})
-
-
-class _Generation(Extension):
-    """`{% generation %} ... {% endgeneration %}` marks the assistant's words for trainers; here it only renders."""
-
-    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
-
-    def parse(self, parser: Parser) -> nodes.Node:
-        line = next(parser.stream).lineno
-        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
-        return nodes.Scope(body, lineno=line)
-
-
-def _to_json(value: Any, **options: Any) -> str:
-    """Plain JSON: jinja2's own filter escapes HTML, which would change the prompt."""
-    return json.dumps(value, ensure_ascii=False, **options)
-
-
-def _raise(message: str) -> None:
-    raise TemplateError(message)

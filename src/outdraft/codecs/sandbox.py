@@ -1,0 +1,49 @@
+"""Where chat templates run: jinja2's sandbox, with the functions that Hugging Face's own renderer offers.
+
+Imported with the first template only.
+"""
+
+import json
+from datetime import datetime
+from typing import Any
+
+from jinja2 import Template, TemplateError, nodes
+from jinja2.ext import Extension, loopcontrols
+from jinja2.parser import Parser
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from outdraft.core.errors import ModelLoadError
+
+
+def compile_template(source: str) -> Template:
+    """A template, ready to render. Raises `ModelLoadError` for one that does not compile."""
+    environment = ImmutableSandboxedEnvironment(
+        trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
+    )
+    environment.filters["tojson"] = _to_json
+    environment.globals["raise_exception"] = _raise
+    environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
+    try:
+        return environment.from_string(source)
+    except TemplateError as error:
+        raise ModelLoadError(f"the chat template does not compile: {error}") from error
+
+
+class _Generation(Extension):
+    """`{% generation %} ... {% endgeneration %}` marks the assistant's words for trainers; here it only renders."""
+
+    tags = {"generation"}  # noqa: RUF012 - jinja2 declares it so
+
+    def parse(self, parser: Parser) -> nodes.Node:
+        line = next(parser.stream).lineno
+        body = parser.parse_statements(("name:endgeneration",), drop_needle=True)
+        return nodes.Scope(body, lineno=line)
+
+
+def _to_json(value: Any, **options: Any) -> str:
+    """Plain JSON: jinja2's own filter escapes HTML, which would change the prompt."""
+    return json.dumps(value, ensure_ascii=False, **options)
+
+
+def _raise(message: str) -> None:
+    raise TemplateError(message)
