@@ -8,8 +8,10 @@ the rows of q and k of Llama models, and we put them back:  [h, d/2, 2] -> [h, 2
 Linear maps that are stored as Q8_0 or Q4_0 are on our own grid of integers, and stay on it.
 """
 
+import logging
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
+from math import prod
 from pathlib import Path
 
 import torch
@@ -29,6 +31,7 @@ _TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output
 _DIVISORS = "rope_freqs.weight"  # Llama 3's slowed rotary pairs, as numbers instead of a rule
 _NO_WEIGHTS = (_DIVISORS, "rope_factors_long.weight", "rope_factors_short.weight")
 _YARN = ("beta_fast", "beta_slow")
+_log = logging.getLogger(__name__)
 
 
 class GgufModel(TensorSource):
@@ -57,6 +60,7 @@ class GgufModel(TensorSource):
         """
         bits: dict[str, int] = {}
         kept: list[str] = []
+        whole: list[str] = []  # tensors of maps that do not stay integers
         for entry in table:
             map_name, _, kind = entry.ours.rpartition(".")
             if kind != "weight" or not is_linear(map_name):
@@ -69,11 +73,26 @@ class GgufModel(TensorSource):
                     self._names |= {f"{name.removesuffix('weight')}{part}": theirs for part in ("qweight", "scales")}
             else:
                 kept.append(map_name)
+                whole += [self._names[name] for name in entry.theirs if name in self]
+        self._tell(whole)
         if not bits:
             return None
         most = Counter(bits.values()).most_common(1)[0][0]
         others = tuple((name, own) for name, own in bits.items() if own != most)
         return QuantConfig(bits=most, group_size=32, keep=tuple(kept), layer_bits=others)
+
+    def _tell(self, whole: Iterable[str]) -> None:
+        """One line on what it costs that some of the file's integers become floats."""
+        rounded = [name for name in whole if self._file.is_rounded(name)]
+        if rounded:
+            kinds = ", ".join(sorted({self._file.kind(name) for name in rounded}))
+            stored = sum(self._file.num_bytes(name) for name in rounded)
+            made = sum(2 * prod(self._file.shape(name)) for name in rounded)
+            _log.warning(
+                "%s: %d weights (%s) become 16-bit floats, which takes %.1f MB instead of %.1f: a Q8_0 or Q4_0 file of the "
+                "same model stays integers, and so does `outdraft quantize` on the unquantized model",
+                self.origin.name, len(rounded), kinds, made / 1e6, stored / 1e6,
+            )  # fmt: skip
 
     def __getitem__(self, name: str) -> Tensor:
         theirs = self._names[name]

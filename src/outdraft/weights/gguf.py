@@ -65,6 +65,14 @@ class GgufFile:
         """The storage type: F32, F16, BF16, Q8_0, Q4_K, ..."""
         return str(self._tensors[name].tensor_type.name)
 
+    def is_rounded(self, name: str) -> bool:
+        """Whether it is stored in blocks of small integers."""
+        return self.kind(name) not in _FLOATS
+
+    def num_bytes(self, name: str) -> int:
+        """What it takes in the file."""
+        return int(self._tensors[name].n_bytes)
+
     def rounding(self) -> str:
         """The block types of this file, sorted: "q4_k-q6_k"; "" if there are none."""
         kinds = {self.kind(name) for name in self._tensors} - set(_FLOATS)

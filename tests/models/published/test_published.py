@@ -38,6 +38,37 @@ CASES = {  # name -> (settings and writer, bits held: none means floats, group s
     "awq-64": (writers.awq(), EIGHT, 64),
     "awq-128": (writers.awq(group=128), EIGHT, 128),
     "awq-symmetric": (writers.awq(group=32, symmetric=True), FOUR, 32),
+    "packed-4-32": (writers.packed(), FOUR, 32),
+    "packed-4-all": (writers.packed(group=-1), FOUR, 0),
+    "packed-4-64-asymmetric": (writers.packed(group=64, symmetric=False), EIGHT, 64),
+    "packed-4-64-asymmetric-unpacked-zeros": (writers.packed(group=64, symmetric=False, signed_zeros=True), EIGHT, 64),
+    "packed-4-32-by-activation": (writers.packed(order="by activation"), set(), 0),
+    "packed-8-all": (writers.packed(bits=8, group=-1), EIGHT, 0),
+    "packed-8-128": (writers.packed(bits=8, group=128), EIGHT, 128),
+    "packed-8-32-asymmetric": (writers.packed(bits=8, symmetric=False), set(), 0),
+    "bytes-an-output": (writers.bytes_of(), EIGHT, 0),
+    "bytes-a-map": (writers.bytes_of(one_scale=True), EIGHT, 0),
+    "bytes-32": (writers.bytes_of(group=32), EIGHT, 32),
+    "bytes-asymmetric": (writers.bytes_of(symmetric=False), set(), 0),
+    "floats-an-output": (
+        writers.floats(writers.scheme("float-quantized", "float", 8), (1, 0), "weight_scale"),
+        set(),
+        0,
+    ),
+    "floats-a-map": (writers.floats(writers.scheme("float-quantized", "float", 8), (0, 0), "weight_scale"), set(), 0),
+    "floats-blocks": (
+        writers.floats(
+            writers.scheme("float-quantized", "float", 8, strategy="block", block_structure=[96, 128]),
+            (96, 128),
+            "weight_scale",
+        ),
+        set(),
+        0,
+    ),
+    "fp8-blocks": (writers.fp8(), set(), 0),
+    "fp8-uneven-blocks": (writers.fp8((48, 100)), set(), 0),
+    "fp8-a-map": (writers.fp8(None), set(), 0),
+    "fp8-older-name": (writers.fp8(None, "weight_scale"), set(), 0),
 }
 
 
@@ -123,6 +154,36 @@ def test_maps_may_differ(tmp_path):
     assert isinstance(layer.qkv, QuantLinear) and layer.qkv.bits == 8
     assert not isinstance(layer.out, QuantLinear) and not isinstance(layer.down, QuantLinear)
     assert ours.config.quant.bits_at("layers.1.qkv") == 8 and not ours.config.quant.covers("lm_head")
+
+
+def test_groups_of_several_sizes_divide_into_the_smallest(tmp_path):
+    wide, narrow = writers.packed(group=-1)[1], writers.packed(group=64)[1]
+    wider = writers.packed(group=128)[1]
+
+    def write(stem, weight):
+        return {"down_proj": narrow, "o_proj": wider}.get(stem.rpartition(".")[2], wide)(stem, weight)
+
+    published, plain = publish(tmp_path, writers.packed()[0], write)
+    ours, twin = load_model(published), load_model(plain)
+    assert ours.config.quant == QuantConfig(bits=4, group_size=64, keep=("lm_head",))
+    for name in ("qkv", "out", "up", "down"):
+        assert torch.equal(getattr(ours.layers[0], name).dequantize(), getattr(twin.layers[0], name).weight)
+
+
+def test_activation_settings_are_noted_and_not_used(tmp_path, caplog):
+    settings, write = writers.bytes_of()
+    settings["config_groups"]["group_0"]["input_activations"] = {"num_bits": 8, "type": "int", "dynamic": False}
+    settings["kv_cache_scheme"] = {"num_bits": 8, "type": "float"}
+
+    def with_inputs(stem, weight):
+        parts, whole = write(stem, weight)
+        return {**parts, "input_scale": torch.ones(1), "output_scale": torch.ones(1)}, whole
+
+    published, plain = publish(tmp_path, settings, with_inputs)
+    expected = logits_of(load_model(plain))
+    assert (logits_of(load_model(published)) - expected).abs().max() < 1e-5 * expected.abs().max()
+    (told,) = [record.getMessage() for record in caplog.records if "compressed-tensors" in record.getMessage()]
+    assert "activations are not rounded" in told and "kv_cache_scheme" in told
 
 
 def test_a_rounded_head_stays_integers(tmp_path):
@@ -215,6 +276,16 @@ def test_what_is_rounded_already_is_not_rounded_again(tmp_path):
         (writers.awq(), {"bits": 8}, ("bits=8",)),
         (writers.awq(), {"group_size": 32}, ("qzeros", "shape")),
         (writers.awq(), {"quant_method": "compressed-tensors", "config_groups": {}}, ("no tensor there",)),
+        (writers.packed(), {"sparsity_config": {"format": "sparse-24-bitmask"}}, ("sparsity_config",)),
+        (writers.packed(), {"transform_config": {"config_groups": {"u": {}}}}, ("transform_config",)),
+        (writers.packed(), {"format": "nvfp4-pack-quantized"}, ("nvfp4-pack-quantized", "pack-quantized")),
+        (writers.packed(), {"quantization_status": "frozen"}, ("quantization_status='frozen'",)),
+        (writers.packed(), {"config_groups": None}, ("config_groups=None",)),
+        (writers.packed(), writers.scheme("pack-quantized", "int", 2), ("group_0", "'num_bits': 2")),
+        (writers.packed(), writers.scheme("float-quantized", "float", 4), ("group_0", "'type': 'float'")),
+        (writers.fp8(), {"fmt": "e5m2"}, ("fmt='e5m2'",)),
+        (writers.fp8(), {"weight_block_size": [128]}, ("weight_block_size=[128]",)),
+        (writers.fp8((64, 64)), {"weight_block_size": [32, 32]}, ("weight_scale_inv", "(32, 32)")),
     ],
     ids=lambda value: "-".join(f"{key}={one}" for key, one in value.items()) if isinstance(value, dict) else "",
 )  # fmt: skip
@@ -241,6 +312,26 @@ def test_what_is_not_read_is_refused_by_name(made, changes, words, tmp_path):
 )
 def test_damaged_tensors_are_named(edit, words, tmp_path):
     published, _ = publish(tmp_path, *writers.gptq())
+    change_tensors(published, lambda tensors: edit(tensors, "model.layers.1.mlp.up_proj"))
+    with pytest.raises(ModelLoadError) as caught:
+        load_model(published)
+    for word in words:
+        assert word in str(caught.value), str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("made", "edit", "words"),
+    [
+        (writers.packed(), lambda t, x: t.pop(f"{x}.weight_shape"), ("lacks", "weight_shape")),
+        (writers.packed(), lambda t, x: t.pop(f"{x}.weight_scale"), ("lacks", "weight_scale")),
+        (writers.packed(), lambda t, x: t[f"{x}.weight_shape"].fill_(9), ("weight_packed", "(9, 9)")),
+        (writers.packed(symmetric=False), lambda t, x: t[f"{x}.weight_zero_point"].resize_(3, 2), ("zero_point",)),
+        (writers.fp8(), lambda t, x: t.pop(f"{x}.weight_scale_inv"), ("without a factor",)),
+        (writers.fp8(), lambda t, x: t.update({f"{x}.weight": t[f"{x}.weight"].to(torch.float8_e5m2)}), ("F8_E5M2",)),
+    ],
+)  # fmt: skip
+def test_damaged_tensors_of_other_formats_are_named(made, edit, words, tmp_path):
+    published, _ = publish(tmp_path, *made)
     change_tensors(published, lambda tensors: edit(tensors, "model.layers.1.mlp.up_proj"))
     with pytest.raises(ModelLoadError) as caught:
         load_model(published)

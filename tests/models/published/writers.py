@@ -115,3 +115,64 @@ def awq(group=64, symmetric=False):
 
     settings = {"quant_method": "awq", "bits": 4, "group_size": group, "version": "gemm", "zero_point": True}
     return settings | {"modules_to_not_convert": None}, write
+
+
+def packed(bits=4, group=32, symmetric=True, order="in order", signed_zeros=False):
+    """compressed-tensors, pack-quantized."""
+    _, write_gptq = gptq(bits, group, symmetric, order)
+
+    def write(stem, weight):
+        parts, whole = write_gptq(stem, weight)
+        index = parts["g_idx"].long()
+        one = rounded(weight, bits, group, symmetric, index)
+        made = {"weight_packed": words(one.codes, bits, 1), "weight_scale": one.scales}
+        made["weight_shape"] = torch.tensor(weight.shape)
+        if not symmetric:
+            signed = (one.zeros - 2 ** (bits - 1)).to(torch.int8)
+            made["weight_zero_point"] = signed if signed_zeros else words(one.zeros, bits, 0)
+        return made | ({"weight_g_idx": one.index.to(torch.int32)} if order != "in order" else {}), whole
+
+    return scheme("pack-quantized", "int", bits, symmetric), write
+
+
+def scheme(form, kind, bits, symmetric=True, **more):
+    weights = {"num_bits": bits, "type": kind, "symmetric": symmetric, "dynamic": False, **more}
+    group = {"targets": ["Linear"], "weights": weights, "input_activations": None, "output_activations": None}
+    return {
+        "quant_method": "compressed-tensors", "format": form, "quantization_status": "compressed",
+        "config_groups": {"group_0": group}, "ignore": ["lm_head"], "kv_cache_scheme": None, "sparsity_config": {},
+    }  # fmt: skip
+
+
+def bytes_of(group=-1, symmetric=True, one_scale=False):
+    """compressed-tensors, int-quantized."""
+
+    def write(stem, weight):
+        one = rounded(weight.reshape(1, -1) if one_scale else weight, 8, -1 if one_scale else group, symmetric)
+        codes = (one.codes - 128).to(torch.int8).view(weight.shape)
+        made = {"weight": codes, "weight_scale": one.scales.view(-1) if one_scale else one.scales}
+        if not symmetric:
+            made["weight_zero_point"] = (one.zeros - 128).to(torch.int8)
+        return made, one.whole.view(weight.shape)
+
+    return scheme("int-quantized", "int", 8, symmetric), write
+
+
+def floats(settings, spread, name="weight_scale_inv"):
+    """8-bit floats; `spread`: [rows, columns] that share a factor, 0: all of them."""
+
+    def write(stem, weight):
+        rows, columns = (size or whole for size, whole in zip(spread, weight.shape, strict=True))
+        factors = torch.stack([
+            torch.stack([block.abs().max() / 448 for block in band.split(columns, 1)]) for band in weight.split(rows, 0)
+        ])  # fmt: skip
+        wide = torch.kron(factors, torch.ones(rows, columns))[: weight.shape[0], : weight.shape[1]]
+        stored = (weight / wide).to(torch.float8_e4m3fn)
+        return {"weight": stored, name: factors if spread != (0, 0) else factors.view(())}, stored.float() * wide
+
+    return settings, write
+
+
+def fp8(block=(128, 128), name="weight_scale_inv"):
+    settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "modules_to_not_convert": ["lm_head"]}
+    return floats({**settings, "weight_block_size": list(block) if block else None}, block or (0, 0), name)
