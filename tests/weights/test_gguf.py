@@ -180,6 +180,22 @@ def test_blocks_that_are_our_own_grid_stay_integers(kind, tmp_path):
         torch.testing.assert_close(layer.down.dequantize(), file.tensor(f"blk.{i}.ffn_down.weight"), rtol=1e-6, atol=0)
 
 
+def test_what_becomes_floats_is_told_once_with_what_it_costs(tmp_path, caplog):
+    """Queries in 8 bits, keys and values in 4: none of the three stays integers."""
+    model = model_of(hidden_size=64, head_dim=16, intermediate_size=64, rope=RopeConfig(dim=16))
+    path = write_gguf(model, tmp_path / "plain.gguf", KINDS["Q8_0"])
+    load_model(path)
+    assert not [record for record in caplog.records if "16-bit floats" in record.getMessage()]
+    kinds = {"attn_k": "Q4_0", "attn_v": "Q4_0"}
+    load_model(write_gguf(model, tmp_path / "m.gguf", lambda name: KINDS[kinds.get(name.split(".")[-2], "Q8_0")]))
+    (told,) = [record.getMessage() for record in caplog.records if "16-bit floats" in record.getMessage()]
+    layers, sizes = model.config.num_layers, (64 * 64, 2 * 16 * model.config.num_kv_heads * 64)  # of q; of k and v
+    stored = layers * (sizes[0] * 34 + sizes[1] * 18) / 32
+    for words in (f"{3 * layers} weights (Q4_0, Q8_0)", "a Q8_0 or Q4_0 file", "outdraft quantize"):
+        assert words in told
+    assert f"{layers * 2 * sum(sizes) / 1e6:.1f} MB instead of {stored / 1e6:.1f}" in told
+
+
 def test_maps_of_several_types_become_whole(tmp_path):
     """One file with q in 8 bits and k, v in 4; the gate and up in 4; everything else in 8."""
     model = model_of(hidden_size=64, head_dim=16, intermediate_size=64, rope=RopeConfig(dim=16))

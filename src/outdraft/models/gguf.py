@@ -89,8 +89,8 @@ class GgufModel(TensorSource):
             stored = sum(self._file.num_bytes(name) for name in rounded)
             made = sum(2 * prod(self._file.shape(name)) for name in rounded)
             _log.warning(
-                "%s: %d weights (%s) become 16-bit floats, which takes %.1f MB instead of %.1f: a Q8_0 or Q4_0 file of the "
-                "same model stays integers, and so does `outdraft quantize` on the unquantized model",
+                "%s: %d weights (%s) become 16-bit floats, which takes %.1f MB instead of %.1f: a Q8_0 or Q4_0 "
+                "file of the same model stays integers, as does what `outdraft quantize` makes of the original",
                 self.origin.name, len(rounded), kinds, made / 1e6, stored / 1e6,
             )  # fmt: skip
 
