@@ -157,17 +157,18 @@ def test_maps_may_differ(tmp_path):
 
 
 def test_groups_of_several_sizes_divide_into_the_smallest(tmp_path):
-    wide, narrow = writers.packed(group=-1)[1], writers.packed(group=64)[1]
-    wider = writers.packed(group=128)[1]
+    """One scale an output, groups of 64, and groups of 128 (two of them), in one model."""
+    kinds = {f"layers.{i}.mlp.down_proj": writers.packed(group=size)[1] for i, size in enumerate((64, 128))}
 
     def write(stem, weight):
-        return {"down_proj": narrow, "o_proj": wider}.get(stem.rpartition(".")[2], wide)(stem, weight)
+        return kinds.get(stem.removeprefix("model."), writers.packed(group=-1)[1])(stem, weight)
 
     published, plain = publish(tmp_path, writers.packed()[0], write)
     ours, twin = load_model(published), load_model(plain)
     assert ours.config.quant == QuantConfig(bits=4, group_size=64, keep=("lm_head",))
-    for name in ("qkv", "out", "up", "down"):
-        assert torch.equal(getattr(ours.layers[0], name).dequantize(), getattr(twin.layers[0], name).weight)
+    for layer, plain_layer in zip(ours.layers, twin.layers, strict=True):
+        for name in ("qkv", "out", "up", "down"):
+            assert torch.equal(getattr(layer, name).dequantize(), getattr(plain_layer, name).weight)
 
 
 def test_activation_settings_are_noted_and_not_used(tmp_path, caplog):
