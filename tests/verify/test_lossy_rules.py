@@ -11,10 +11,13 @@ from outdraft.core.draft import Draft
 from outdraft.core.errors import ConfigError
 from outdraft.core.packing import pack
 from outdraft.core.registry import find, names
+from outdraft.core.verdict import Verdict
 from outdraft.sampling.coins import KeyedCoins, KeyedDraftCoins
 from outdraft.testing.enumerate_distribution import exact_distribution
 from outdraft.testing.sample_distribution import sample_distribution
 from outdraft.testing.tables import drafts_from, one_sequence, random_table, score
+from outdraft.verify.shared.case import Case, PerDraft
+from outdraft.verify.shared.own_draws import follow_draws
 
 KNOBS = {  # from the identity, or the strictest value, outwards
     "typical": [{"epsilon": 1.0, "delta": d} for d in (4.0, 2.0, 1.0, 0.5, 0.0)],
@@ -206,18 +209,15 @@ def test_top_beta_asks_for_both_the_rank_and_the_gap():
     assert not kept(rule("top_beta"), [0.94, 0.04, 0.02, 0.0], 1), "3.2 nats behind"
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 9])
-def test_a_round_adds_so_many_tokens_and_more_only_if_they_are_right(size):
-    """What the exact walk keeps is kept; where that is too short, the eldest children fill it up."""
+def rounds_filled(verifier, size: int) -> int:
+    """How many rounds of 120 were filled up, each checked: what the exact walk keeps, then the eldest children."""
     target, drafter = PAIRS["random"]
     filled = 0
     for parents in (CHAINS["three"], TREES["two levels"]):
         for seed in range(60):
             draft = drafts_from(drafter, parents)(CONTEXT, KeyedDraftCoins(seed, 1, coupled=False))
             packed, p = score(target, [one_sequence(CONTEXT, seed=seed)], [draft])
-            (exact,), (kept,) = (
-                judge(packed, p, [KeyedCoins(seed, 1)]) for judge in (rule("coupled"), rule("minimum_block", size=size))
-            )
+            (exact,), (kept,) = (judge(packed, p, [KeyedCoins(seed, 1)]) for judge in (rule("coupled"), verifier))
             children = packed.trees[0].children
             path = list(exact.path)
             while len(path) < size - 1 and children[path[-1] if path else 0]:
@@ -228,7 +228,47 @@ def test_a_round_adds_so_many_tokens_and_more_only_if_they_are_right(size):
             filled += len(path) > len(exact.path)
             end = path[-1] if path else 0
             assert kept.token == KeyedCoins(seed, 1).draw(p[end], len(path))  # the target's own, whatever stands before
-    assert (filled > 0) == (size > 1)
+    return filled
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 9])
+def test_a_round_adds_so_many_tokens_and_more_only_if_they_are_right(size):
+    assert (rounds_filled(rule("minimum_block", size=size), size) > 0) == (size > 1)
+
+
+def fills_up(count: int, child: int = 0, ahead: int = 0, always: bool = False) -> PerDraft:
+    """The rule with a fault: how many guesses, which child, how far off the coin, and right blocks cut to size too."""
+
+    def judge(case: Case) -> Verdict:
+        path = follow_draws(case).path
+        if always:
+            path = path[:count]
+        elif len(path) >= count:
+            return follow_draws(case)
+        node, depth = (path[-1], len(path)) if path else (0, 0)
+        while depth < count and case.tree.children[node]:
+            node, depth = case.tree.children[node][child], depth + 1
+        return case.verdict(node, case.coins.draw(case.p[node], depth + ahead))
+
+    return PerDraft(judge, lossless=False)
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        {"count": 1},  # the target's own token is not counted into the size
+        {"count": 3},  # or twice
+        {"count": 2, "child": -1},
+        {"count": 2, "ahead": 1},  # the coin of another position
+        {"count": 2, "always": True},  # the least size taken for the greatest
+    ],
+    ids=str,
+)
+def test_a_planted_fault_in_the_least_size_is_found(fault):
+    """Power check. Without a fault the same rule passes, so that what is found is the fault."""
+    assert rounds_filled(fills_up(2), 3) > 0
+    with pytest.raises(AssertionError):
+        rounds_filled(fills_up(**fault), 3)
 
 
 @pytest.mark.parametrize(

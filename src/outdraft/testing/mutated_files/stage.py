@@ -18,12 +18,18 @@ from typing import Any
 import torch
 
 from outdraft import zoo
+from outdraft.control.calibrated.policy import CalibratedOptions
+from outdraft.control.calibrated.policy import build as calibrated
+from outdraft.control.shared.calibration_file import CalibrationFile
+from outdraft.control.shared.reliability import Share
 from outdraft.core.learner import LearnMethod
 from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Arm
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.core.skip import Skip
 from outdraft.drafters.shared.look_up.datastore.documents import read_documents
 from outdraft.drafters.shared.own_layers.skip_sets import save_skip
+from outdraft.drafters.shared.trees.template import TemplateFile, read_template
 from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.llm import LLM
 from outdraft.kernels.library import wanted_kind
@@ -36,6 +42,7 @@ from outdraft.nn.quant.config import QuantConfig
 from outdraft.testing.mutated_files.mutate import damage_bytes, damage_json
 from outdraft.testing.strange.stage import CONTEXT, VOCAB, Stage
 from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.training.record import read_record
 from outdraft.weights.safetensors import INDEX, SINGLE, TensorStore, save_tensors
 
 PROMPT = {"prompt_token_ids": [1, 2, 3, 4, 5, 1, 2, 3]}
@@ -89,6 +96,11 @@ class Files:
             subject("store", lambda path: self._draft("sam", datastore=str(path))),
             subject("skip.json", lambda path: self._draft("draft_verify", skip=str(path)), damage_json),
             subject("documents.jsonl", lambda path: list(read_documents(path))),
+            subject(
+                "calibration.json", lambda path: calibrated(CalibratedOptions(learned=str(path)), [_ARM]), damage_json
+            ),
+            subject("tree.json", lambda path: read_template(path), damage_json),
+            subject("training.json", lambda path: read_record(path.parent), damage_json),
         ]
 
     def _draft(self, drafter: str, **options: object) -> object:
@@ -120,6 +132,10 @@ class Files:
         shutil.copyfile(self.stage.store, others / "store")
         (others / "recipe.toml").write_text(_RECIPE)
         save_skip(Skip(frozenset({1}), frozenset({1})), 3, others / "skip.json", score=1.5)
+        shares = (Share(0.2, 0.1, 30.0), Share(0.9, 0.7, 200.0))
+        CalibrationFile(draft="a", temperatures=(0.0, 1.0), shares=shares).write(others / "calibration.json")
+        TemplateFile(paths=((0,), (1,), (0, 0)), accuracies=((0.5, 0.2), (0.4, 0.1))).write(others / "tree.json")
+        (others / "training.json").write_text(json.dumps(_RECORD))
         (others / "documents.jsonl").write_text('{"text": "abc"}\n{"token_ids": [1, 2]}\n["a", {"b": "c"}]\n' * 5)
         made.rename(self.models)
         if not (self.models / "packed").exists():  # there are no kernels that stream
@@ -185,6 +201,14 @@ _BESIDE: dict[str, object] = {
     },
     "generation_config.json": {"eos_token_id": [1, 2]},
     "companions.json": {"draft_model": "../draft", "head": {"eagle": "../eagle"}},
+}  # fmt: skip
+_ARM = Arm(name="a")
+_RECORD: dict[str, object] = {
+    "kind": "draft_model", "dtype": "float32", "target": {"weights": "0a"}, "chat_template": "",
+    "promises": [
+        {"terms": {"prompts": [[1, 2], [3]], "max_tokens": 4, "depth": 2, "temperature": 1.0}, "tau": 1.5,
+         "standard_error": 0.1, "conditional": [0.5, 0.25]}
+    ],
 }  # fmt: skip
 _RECIPE = """modifies_target = false
 [paper]
