@@ -1,6 +1,6 @@
 """Text to ids as a Hugging Face model directory describes it.
 
-    tokenizer.json            the tokenizer itself; or vocab.json + merges.txt, as GPT-2 first came
+    tokenizer.json            the tokenizer itself; or vocab.json + merges.txt (`byte_level`)
     tokenizer_config.json     start and end token, whether a start token is put first, the chat template
     generation_config.json    which tokens end a text
     chat_template.jinja       the chat template, in newer directories
@@ -15,8 +15,9 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import Tokenizer
 
+from outdraft.codecs.byte_level import byte_level
 from outdraft.codecs.chat import ChatTemplate, Message, render_chat
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_bytes import read_spelling
@@ -69,7 +70,7 @@ class TextCodec:
         ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
         check_value("eos_token_id", ids, Seq[int], of=f"{directory.name}/generation_config.json", error=ModelLoadError)
         try:
-            return cls(_read_tokenizer(directory), config=config, eos_token_ids=ids)
+            return cls(_read_tokenizer(directory, config), config=config, eos_token_ids=ids)
         except ModelLoadError as error:
             raise ModelLoadError(f"{directory.name}: {error}") from error
 
@@ -183,7 +184,7 @@ def _check_ids(described: Mapping[str, Any]) -> None:
             raise ModelLoadError(f"tokenizer.json: a token has the id {shown(one)}, and there are {len(ids)} tokens")
 
 
-def _read_tokenizer(directory: Path) -> Tokenizer:
+def _read_tokenizer(directory: Path, config: Mapping[str, Any]) -> Tokenizer:
     whole = directory / "tokenizer.json"
     if whole.is_file():
         _check_ids(_read_json(whole))  # and a cut file gets our message, not a position in a compiled library
@@ -194,16 +195,4 @@ def _read_tokenizer(directory: Path) -> Tokenizer:
     vocab, merges = directory / "vocab.json", directory / "merges.txt"
     if not (vocab.is_file() and merges.is_file()):
         raise ModelLoadError("no tokenizer.json here, and not both of vocab.json and merges.txt: nothing encodes text")
-    lines = merges.read_text(encoding="utf-8").splitlines()
-    pairs = [
-        (left, right) for left, _, right in (line.partition(" ") for line in lines if line[:9] != "#version:") if right
-    ]
-    names = dict(_read_json(vocab))
-    try:
-        tokenizer = Tokenizer(models.BPE(vocab=names, merges=pairs))
-    except Exception as error:  # the library raises bare Exception
-        raise ModelLoadError(f"vocab.json and merges.txt do not belong together: {error}") from error
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens([AddedToken(t, normalized=False) for t in ("<|endoftext|>",) if t in names])
-    return tokenizer
+    return byte_level(_read_json(vocab), _read_text(merges), config, _read_json(directory / "added_tokens.json"))
