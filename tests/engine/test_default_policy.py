@@ -30,8 +30,10 @@ def test_the_engine_is_built_so():
     ]
     params = SamplingParams(max_tokens=40)
     prompt = "It was late. It was late. It was late. It was"
-    texts = [llm.generate(prompt, params) for llm in (plain, both, plain.with_drafter("ngram"))]
-    assert texts[0].token_ids == texts[1].token_ids == texts[2].token_ids
-    assert texts[2].metrics["speculative_decoding"]["num_draft_tokens"] > 0
+    text = plain.generate(prompt, params)
+    looking_up = plain.with_drafter("ngram")
+    texts = [looking_up.generate(prompt, params) for _ in range(4)]  # a busy moment may tell it not to draft for one
+    assert {one.token_ids for one in (both.generate(prompt, params), *texts)} == {text.token_ids}
+    assert any(one.metrics["speculative_decoding"]["num_draft_tokens"] for one in texts)
     with pytest.raises(ConfigError, match="unknown policy 'autos', did you mean 'auto'"):
         plain.with_drafter("ngram", policy="autos")

@@ -21,7 +21,7 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import LARGEST
 from outdraft.core.registry import read_options
 from outdraft.core.shown import shown
-from outdraft.core.target import Needs, after_attention
+from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.step import Parts
@@ -37,7 +37,7 @@ from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.adapter.choose import check_model_impl
-from outdraft.models.adapter.network import TransformersNetwork, whole_passes_only
+from outdraft.models.adapter.network import TransformersNetwork, refuse_parts
 from outdraft.models.base import Decoder
 from outdraft.models.guard_bound import find_bound
 from outdraft.models.network import Network
@@ -166,7 +166,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
                 f"drafter {method.name!r} taps layer {tap}, the target has {runner.num_layers} layers"
             )
     if not runner.port.facts.layers_apart:
-        _refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
+        refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
     verifier = rule.build(combination.rule_options)
     return Parts(
         target=GuardedTarget(runner, guard) if guard and verifier.lossless else runner,
@@ -176,13 +176,6 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         soft=rule.soft(combination.rule_options),
         executor=Serial() if drafter.traits.ahead is None else Overlapped(),
     )
-
-
-def _refuse_parts(name: str, needs: Needs, architecture: str) -> None:
-    """Raise `CapabilityError` for a drafter that needs more than whole passes, and states between layers."""
-    inside = any(tap < 0 for tap in (*needs.taps, *needs.prompt_taps))
-    if needs.resume_layer or needs.layer_subset or inside:
-        raise CapabilityError(f"drafter {name!r}: {whole_passes_only(architecture)}")
 
 
 def _engine_over(setup: Setup, network: Network, combination: Combination, precision: str) -> Assembled:
@@ -215,11 +208,8 @@ def _elastic(setup: Setup, options: ElasticOptions) -> Assembled:
 def _settings(setup: Setup, network: Network) -> dict[str, Any]:
     """What an engine is told besides its parts: the tokenizer's end tokens count beside the model's own."""
     own = setup.codec.eos_token_ids if setup.codec is not None else ()
-    return {
-        "eos_token_ids": frozenset((*own, *network.config.eos_ids)),
-        "max_num_seqs": setup.max_num_seqs,
-        "isolates": True,
-    }
+    ends = frozenset((*own, *network.config.eos_ids))
+    return {"eos_token_ids": ends, "max_num_seqs": setup.max_num_seqs, "isolates": True}
 
 
 def _check(setup: Setup, precision: str) -> None:
@@ -230,20 +220,14 @@ def _check(setup: Setup, precision: str) -> None:
     if setup.guard is not None and not 0 <= setup.guard < inf:
         raise ConfigError(f"guard={setup.guard} is out of range: a difference of two logits of at least 0 (0: off)")
     if precision not in PRECISIONS:
-        known = ", ".join(PRECISIONS)
-        raise ConfigError(
-            f"precision={shown(precision)} is not known{near_miss(precision, list(PRECISIONS))}; known: {known}"
-        )
+        near = near_miss(precision, list(PRECISIONS))
+        raise ConfigError(f"precision={shown(precision)} is not known{near}; known: {', '.join(PRECISIONS)}")
     if setup.weights_memory is not None and precision in (MIXED, ELASTIC):
         raise ConfigError(
             f"precision={precision!r} rounds weights that are in memory, and weights_memory leaves most on disk: "
             "leave one out, or round the model first (`outdraft quantize`)"
         )
-    check_model_impl(setup.model_impl)
-    if setup.weights_memory is not None and setup.model_impl == "transformers":
-        raise ConfigError(
-            "weights_memory streams what outdraft computes itself; model_impl='transformers': leave one out"
-        )
+    check_model_impl(setup.model_impl, streams=setup.weights_memory is not None)
     if setup.weights_memory is not None and setup.device != "cpu":
         raise ConfigError(f"weights_memory streams to a CPU; device={setup.device!r}: leave one out")
     if precision == DRAFT_INT4 and (rounding := setup.combination.quantization) not in ("auto", "int4"):

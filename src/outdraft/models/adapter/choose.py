@@ -16,12 +16,16 @@ from outdraft.models.wrapper import is_wrapper
 MODEL_IMPLS = ("auto", "outdraft", "transformers")
 
 
-def check_model_impl(value: str) -> None:
-    """Raise `ConfigError` for a word that is not one of `MODEL_IMPLS`."""
+def check_model_impl(value: str, *, streams: bool = False) -> None:
+    """Raise `ConfigError` for a word that is not one of `MODEL_IMPLS`, or that weights read from disk cannot have."""
     if value not in MODEL_IMPLS:
         raise ConfigError(
             f"model_impl={shown(value)} is not known{near_miss(value, list(MODEL_IMPLS))}; "
             f"known: {', '.join(MODEL_IMPLS)}"
+        )
+    if streams and value == "transformers":
+        raise ConfigError(
+            "weights_memory streams what outdraft computes itself; model_impl='transformers': leave one out"
         )
 
 

@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.core.target import Needs
 from outdraft.models.adapter.anatomy import Anatomy
 from outdraft.models.adapter.attention import Attending, ContextAttention, attending, is_attending
 from outdraft.models.adapter.behind import behind_decoder
@@ -157,6 +158,13 @@ class TransformersNetwork:
             taken[tap] = state[0]
 
         return take
+
+
+def refuse_parts(drafter: str, needs: Needs, kind: str) -> None:
+    """Raise `CapabilityError` for a drafter that needs more than whole passes, and states between layers."""
+    inside = any(tap < 0 for tap in (*needs.taps, *needs.prompt_taps))
+    if needs.resume_layer or needs.layer_subset or inside:
+        raise CapabilityError(f"drafter {drafter!r}: {whole_passes_only(kind)}")
 
 
 def whole_passes_only(kind: str) -> str:
