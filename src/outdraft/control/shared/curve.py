@@ -1,6 +1,6 @@
 """Seconds as a function of a count (rows of a pass, depth of a guess), learned from single measurements.
 
-    seconds(x) = level * shape(x)       level: follows the machine and the growing context within some twenty measurements
+    seconds(x) = level * shape(x)       level: follows the machine and the growing context within twenty measurements
                                         shape: slow, one for each x seen, pulled towards a line through all
 
 What was never measured lies on the line, and the line begins as a prior; a fraction lies between its whole neighbours.
