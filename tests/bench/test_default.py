@@ -1,7 +1,5 @@
 """The default against plain decoding: what is asked, and the table with the median and the worst round."""
 
-import random
-
 import pytest
 
 from outdraft.bench import default
@@ -44,18 +42,7 @@ def test_another_text_is_said_and_fails(monkeypatch, capsys):
     monkeypatch.setattr(default, "measure", lambda *given, **named: told)
     assert default.main(["zoo:target", "--batch", "1", "--temperature", "0", "--text", "prose"]) == 1
     row = capsys.readouterr().out.splitlines()[-1]
-    assert row.split() == ["1", "0.0", "prose", "2.00x", "1.00-3.00", "1.00x", "2.50", "ANOTHER", "TEXT"]
-
-
-def test_between_which_values_the_median_lies():
-    assert default.bounds([3.0, 1.0, 2.0]) == (1.0, 3.0)
-    assert default.bounds(range(1, 7)) == (1, 6)  # six: all on one side once in 32 times, on either once in 16
-    assert default.bounds(range(1, 10)) == (2, 8)
-    rng, held = random.Random(1), 0
-    for _ in range(2000):
-        low, high = default.bounds([rng.random() for _ in range(9)])
-        held += low <= 0.5 <= high
-    assert 0.95 < held / 2000 < 0.975
+    assert row.split() == ["1", "0.0", "prose", "2.00x", "1.00x", "1.00x", "0.50x", "2.50", "ANOTHER", "TEXT"]
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path, capsys):

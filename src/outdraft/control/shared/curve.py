@@ -1,25 +1,24 @@
 """Seconds as a function of a count (rows of a pass, depth of a guess), learned from single measurements.
 
-    seconds(x) = level * shape(x)       level: follows the machine and the growing context within twenty measurements
-                                        shape: slow, one for each x seen, pulled towards a line through all
+    seconds(x) = level * shape(x)       level: follows the machine and the growing context within some ten measurements
+                                        shape: slow, a mean for each x seen, pulled towards a line through all
 
 What was never measured lies on the line, and the line begins as a prior; a fraction lies between its whole neighbours.
-Of the last measurements the quickest quarter counts, for level and shape alike. On a busy machine the kernel stops a
-step now and then for longer than the step takes; it does so in proportion to the step's length, so that the steps it
-let through have the same ratios as the means, and a tenth of their noise. (A level that follows another statistic than
-the shape drifts, and what is seldom measured then looks cheap.) What was learned can be kept for another process
-(`kept`, `recall`). Data in: counts with seconds; data out: seconds.
+A mean counts no measurement for more than three times the median, so that no hiccup of the machine decides, but a busy
+machine does, which stops short steps rarely and for long; of two measurements the smaller counts. What was learned can
+be kept for another process (`kept`, `recall`). Data in: counts with seconds; data out: seconds.
 """
 
 from collections import deque
 from collections.abc import Collection, Mapping
 from math import floor, isfinite
+from statistics import median, median_low
 from typing import Any
 
-_FAST = 0.1  # share of the last measurements in the level
-_RECENT = 12  # measurements that the level follows
-_KEPT = 25  # measurements that a shape is made of
-_COUNTS = 0.25  # the quickest share of measurements, which counts
+_FAST = 0.2  # share of the last measurements in the level
+_RECENT = 5  # measurements that the level follows
+_KEPT = 25  # measurements that a shape is the mean of
+_CLIP = 3.0  # times the median: no measurement counts for more
 _PULL = 1.0  # the line weighs as much as so many measurements
 _FIT_EVERY = 16  # measurements between two fits, once an x is known
 _KNOWN = 3  # measurements after which an x may move the level
@@ -36,7 +35,7 @@ class Curve:
         self.quickest = 0.0  # seconds of the shortest measurement of any x
         self._prior = self._line = (intercept, slope)
         self._cells: dict[float, deque[float]] = {}  # x -> what was measured, over the level of its time
-        self._shapes: dict[float, float] = {}  # x -> what is usual of them
+        self._shapes: dict[float, float] = {}  # x -> their mean
         self._ratios: deque[float] = deque(maxlen=_RECENT)  # measured over expected, of any x that is known
         self._num_added = 0
 
@@ -65,9 +64,9 @@ class Curve:
         if len(cell) >= _KNOWN:
             self._ratios.append(seconds / (self.level * self._shapes[x]))
             if len(self._ratios) == _RECENT:
-                self.level *= 1 + _FAST * (_usual(self._ratios) - 1)
+                self.level *= 1 + _FAST * (median(self._ratios) - 1)
         cell.append(seconds / self.level)
-        self._shapes[x] = _usual(cell)
+        self._shapes[x] = _typical(cell)
         self._num_added += 1
         if len(cell) <= _KNOWN or self._num_added % _FIT_EVERY == 0:
             self._fit()
@@ -117,10 +116,12 @@ class Curve:
         self._line = (sum_y / total - tilt * sum_x / total, tilt)
 
 
-def _usual(measured: Collection[float]) -> float:
-    """The mean of the quickest quarter, at least of one measurement."""
-    count = max(1, round(_COUNTS * len(measured)))
-    return sum(sorted(measured)[:count]) / count
+def _typical(cell: Collection[float]) -> float:
+    """The mean of what was measured at one x, as it counts."""
+    if len(cell) < _KNOWN:
+        return median_low(cell)
+    most = _CLIP * median(cell)
+    return sum(min(one, most) for one in cell) / len(cell)
 
 
 def _number(given: Any, *, least: float = 1e-12) -> float:

@@ -24,6 +24,7 @@ from outdraft.models.published.found import Found
 from outdraft.models.published.fp8 import ACTIVATION_PARTS, block_of, float_linear, require_cover
 from outdraft.models.published.linear import Affine, StoredLinear, find_grid, ordered_groups, require_part
 from outdraft.models.published.settings import CURE, Told, choose, refuse
+from outdraft.models.published.strategies import require_strategy
 from outdraft.models.published.words import PACKED_BITS, per_word, unpack_words
 from outdraft.weights.source import TensorSource
 
@@ -39,12 +40,13 @@ def read_compressed(source: TensorSource, told: Told) -> Found:
     for name in source:
         stem, _, kind = name.rpartition(".")
         if kind == "weight_packed":
-            maps[stem] = _packed(source, stem)
+            maps[stem] = _packed(source, stem, schemes)
         elif kind == "weight" and f"{stem}.weight_scale" in source:
             if source.dtype_name(name) == "I8":
-                maps[stem] = _bytes(source, stem)
+                maps[stem] = _bytes(source, stem, schemes)
             else:
                 maps[stem] = _with_zeros(source, stem, float_linear(source, stem, block))
+                require_strategy(source, f"{stem}.weight_scale", maps[stem].shape, ("float", 8), schemes)
     notes = []
     groups = told.get("config_groups")
     assert isinstance(groups, Mapping)
@@ -86,7 +88,7 @@ def _schemes(told: Told) -> list[Told]:
     return schemes
 
 
-def _packed(source: TensorSource, stem: str) -> StoredLinear:
+def _packed(source: TensorSource, stem: str, schemes: list[Told]) -> StoredLinear:
     names = {
         part: f"{stem}.weight_{part}"
         for part in ("packed", "scale", "shape", "zero_point", "g_idx")
@@ -102,15 +104,12 @@ def _packed(source: TensorSource, stem: str) -> StoredLinear:
             f"which is no weight of shape {(num_out, num_in)} on 4 or 8 bits: download it again"
         )
     num_groups = _groups_of(source, f"{stem}.weight_scale", num_out, num_in, "g_idx" in names)
+    require_strategy(source, f"{stem}.weight_scale", (num_out, num_in), ("int", bits), schemes)
     middle = 2 ** (bits - 1)
     zeros = torch.full((num_out, num_groups), middle, dtype=torch.int16)
     if "zero_point" in names:
         zeros = _zero_points(source, names["zero_point"], (num_out, num_groups), bits)
-    groups = None
-    if "g_idx" in names:
-        require_part(source, names["g_idx"], (num_in,), ("I32", "I64"))
-        if int(source[names["g_idx"]][0]) >= 0:  # -1 throughout: nothing was moved
-            groups = ordered_groups(source[names["g_idx"]], num_groups, names["g_idx"], source)
+    groups = _order(source, names.get("g_idx"), num_in, num_groups)
 
     def read() -> Affine:
         codes = unpack_words(source[names["packed"]], bits).view(num_out, -1)[:, :num_in].contiguous()
@@ -121,22 +120,33 @@ def _packed(source: TensorSource, stem: str) -> StoredLinear:
     return StoredLinear(shape=(num_out, num_in), parts=tuple(names.values()), bits=bits, read=read, grid=found)
 
 
-def _bytes(source: TensorSource, stem: str) -> StoredLinear:
-    names = [f"{stem}.{part}" for part in ("weight", "weight_scale", "weight_zero_point")]
-    names = [name for name in names if name in source]
-    num_out, num_in = source.shape(names[0])
-    num_groups = _groups_of(source, names[1], num_out, num_in, False)
+def _bytes(source: TensorSource, stem: str, schemes: list[Told]) -> StoredLinear:
+    parts = ("", "_scale", "_zero_point", "_g_idx")
+    names = {part: f"{stem}.weight{part}" for part in parts if f"{stem}.weight{part}" in source}
+    num_out, num_in = source.shape(names[""])
+    num_groups = _groups_of(source, names["_scale"], num_out, num_in, "_g_idx" in names)
+    require_strategy(source, names["_scale"], (num_out, num_in), ("int", 8), schemes)
     zeros = torch.zeros(num_out, num_groups, dtype=torch.int16)
-    if len(names) == 3:
-        require_part(source, names[2], source.shape(names[1]), ("I8",))
-        zeros = source[names[2]].short().reshape(-1, num_groups).expand(num_out, num_groups).contiguous()
+    if "_zero_point" in names:
+        require_part(source, names["_zero_point"], source.shape(names["_scale"]), ("I8",))
+        zeros = source[names["_zero_point"]].short().reshape(-1, num_groups).expand(num_out, num_groups).contiguous()
+    groups = _order(source, names.get("_g_idx"), num_in, num_groups)
 
     def read() -> Affine:
-        scales = source[names[1]].reshape(-1, num_groups).expand(num_out, num_groups)
-        return Affine(codes=source[names[0]], zeros=zeros, scales=scales)
+        scales = source[names["_scale"]].reshape(-1, num_groups).expand(num_out, num_groups)
+        return Affine(codes=source[names[""]], zeros=zeros, scales=scales, groups=groups)
 
-    found = find_grid(8, num_in, zeros, 0, None)
-    return StoredLinear(shape=(num_out, num_in), parts=tuple(names), bits=8, read=read, grid=found)
+    found = find_grid(8, num_in, zeros, 0, groups)
+    return StoredLinear(shape=(num_out, num_in), parts=tuple(names.values()), bits=8, read=read, grid=found)
+
+
+def _order(source: TensorSource, name: str | None, num_in: int, num_groups: int) -> Tensor | None:
+    """As `Affine.groups`, of the tensor weight_g_idx if there is one; -1 throughout means that nothing was moved."""
+    if name is None:
+        return None
+    require_part(source, name, (num_in,), ("I32", "I64"))
+    index = source[name]
+    return ordered_groups(index, num_groups, name, source) if int(index[0]) >= 0 else None
 
 
 def _groups_of(source: TensorSource, name: str, num_out: int, num_in: int, moved: bool) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Callable, Mapping
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
+from outdraft.models.published.auto_round import read_auto_round
 from outdraft.models.published.awq import read_awq
 from outdraft.models.published.compressed import read_compressed
 from outdraft.models.published.found import Found
@@ -18,6 +19,7 @@ FORMATS: Mapping[str, Callable[[TensorSource, Told], Found]] = {
     "awq": read_awq,
     "compressed-tensors": read_compressed,
     "fp8": read_fp8,
+    "auto-round": read_auto_round,
 }
 REFUSED = {  # quant_method -> what it is
     "bitsandbytes": "blocks of NF4, FP4 or LLM.int8() numbers of the bitsandbytes library",
@@ -37,7 +39,6 @@ REFUSED = {  # quant_method -> what it is
     "higgs": "grids of Hadamard-turned weights",
     "eetq": "EETQ's bytes",
     "bitnet": "ternary weights",
-    "auto-round": "Intel's AutoRound (its auto_gptq and auto_awq exports are read)",
     "quark": "AMD Quark's tensors",
     "sinq": "two scales, of rows and of columns",
     "marlin": "weights in the order of one GPU kernel",

@@ -4,6 +4,8 @@
     weight_scale_inv  [ceil(out / b0), ceil(in / b1)] with `weight_block_size` [b0, b1], or one number
     weight_scale      the same factor by its older name
 
+A factor may be a power of two in a byte (`scale_fmt` ue8m0: F8_E8M0, or U8 with 127 added to the exponent).
+
 weight[o, i] is the stored number times the factor of its block, in spite of the name. Layout: DeepSeek-V3,
 inference/kernel.py (https://github.com/deepseek-ai/DeepSeek-V3), and transformers,
 integrations/finegrained_fp8.py (https://github.com/huggingface/transformers). Activations stay as they are here.
@@ -13,11 +15,12 @@ from torch import Tensor
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.published.found import Found
-from outdraft.models.published.linear import StoredLinear
+from outdraft.models.published.linear import StoredLinear, require_part
 from outdraft.models.published.settings import Told, choose, refuse
 from outdraft.weights.source import TensorSource
 
 SCALES = ("weight_scale_inv", "weight_scale")
+FACTORS = ("F32", "BF16", "F16", "F8_E8M0", "U8")
 ACTIVATION_PARTS = (
     ".input_scale", ".activation_scale", ".input_zero_point", ".output_scale", ".output_zero_point", ".k_scale",
     ".v_scale",
@@ -59,9 +62,13 @@ def float_linear(source: TensorSource, stem: str, block: tuple[int, int] | None)
             "[out, in] with one: take the unquantized model, or a GGUF file"
         )
     require_cover(source, scale, (shape[0], shape[1]), block)
+    require_part(source, scale, source.shape(scale), FACTORS)
 
     def read() -> Tensor:
-        return source[name].float() * spread(source[scale].float(), (shape[0], shape[1]), block)
+        factors = source[scale].float()
+        if source.dtype_name(scale) == "U8":
+            factors = (factors - 127).exp2()
+        return source[name].float() * spread(factors, (shape[0], shape[1]), block)
 
     return StoredLinear(shape=(shape[0], shape[1]), parts=(name, scale), bits=8, read_floats=read)
 

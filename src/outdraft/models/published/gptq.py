@@ -5,7 +5,9 @@
     scales   float [groups, out]
     g_idx    int32 [in]                         each input's group; out of order with `desc_act`
 
-`checkpoint_format` "gptq" (also where none is named) stores zero points minus one, "gptq_v2" as they are.
+`checkpoint_format` "gptq" (also where none is named) stores zero points minus one, "gptq_v2" as they are. The 1 is
+subtracted and added in whole words, as GPTQModel does it: a zero point of 0 borrows from its neighbour. AutoGPTQ has no
+way to store a zero point of 0.
 Layout: AutoGPTQ, auto_gptq/nn_modules/qlinear/qlinear_cuda.py (https://github.com/AutoGPTQ/AutoGPTQ); the two formats:
 GPTQModel, gptqmodel/utils/model.py (https://github.com/ModelCloud/GPTQModel). Frantar et al., "GPTQ", 2022,
 https://arxiv.org/abs/2210.17323.
@@ -66,10 +68,10 @@ def _linear(source: TensorSource, stem: str, bits: int, group_size: int, minus_o
     if names["g_idx"] in source:
         require_part(source, names["g_idx"], (num_in,), ("I32", "I64"))
         groups = ordered_groups(source[names["g_idx"]], num_groups, names["g_idx"], source)
-    zeros = unpack_words(source[names["qzeros"]], bits).flatten(1)[:, :num_out].short()
+    words_of_zeros = source[names["qzeros"]]
     if minus_one:
-        zeros = (zeros + 1) & (2**bits - 1)
-    zeros = zeros.t().contiguous()  # [out, groups]
+        words_of_zeros = words_of_zeros + _ones(bits)
+    zeros = unpack_words(words_of_zeros, bits).flatten(1)[:, :num_out].t().short().contiguous()  # [out, groups]
 
     def read() -> Affine:
         words = unpack_words(source[names["qweight"]], bits)  # [in / many, out, many]
@@ -79,3 +81,8 @@ def _linear(source: TensorSource, stem: str, bits: int, group_size: int, minus_o
     found = find_grid(bits, num_in, zeros, 2 ** (bits - 1), groups)
     parts = tuple(name for name in names.values() if name in source)
     return StoredLinear(shape=(num_out, num_in), parts=parts, bits=bits, read=read, grid=found)
+
+
+def _ones(bits: int) -> int:
+    """A word that holds a 1 for each integer."""
+    return sum(1 << (bits * place) for place in range(per_word(bits)))
