@@ -87,6 +87,23 @@ def test_a_failed_row_takes_the_speedup_away(tmp_path: Path):
     assert "FAILED" in row and "NO, 1 of 12" in row
 
 
+def test_a_range_that_decides_nothing_is_named(tmp_path: Path):
+    """At par with plain decoding the range contains 1.00x; far from it it does not; few texts have no range at all."""
+    speeds = {"none": 1.0, "ngram k=8": 1.5, "eagle k=5": 1.1}
+    one = {"prose": 1.0, "code": 1.0}
+
+    def notes(**changes: int) -> list[str]:
+        made = write(tmp_path / "a.jsonl", make_records(speeds, one, noise=0.2, **changes))
+        return [note for note in speed_sheet(summarise(read_records(made)), "t").notes if "INCONCLUSIVE" in note]
+
+    assert [note.split(": the")[0] for note in notes(rounds=9)] == ["INCONCLUSIVE: eagle k=5"]
+    assert notes(rounds=2)[0].startswith("INCONCLUSIVE: 6 prompts and 2 rounds are too few")
+    made = write(tmp_path / "b.jsonl", make_records(speeds, {"prose": 1.0}, prompts=1))
+    assert "1 prompt and 3 rounds" in speed_sheet(summarise(read_records(made)), "t").notes[0]
+    plain = write(tmp_path / "c.jsonl", make_records({"none": 1.0}, {"prose": 1.0}, prompts=1))
+    assert speed_sheet(summarise(read_records(plain)), "t").notes == ()
+
+
 def test_tables_as_text(record_file: Path):
     records = read_records(record_file)
     cells = summarise(records)

@@ -1,5 +1,6 @@
 """Models by name with steps: the distribution stays, peers get what was not rounded, and nonsense is refused."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -12,6 +13,7 @@ from outdraft.bench.made import make_model, read_size
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.subject import load_subject
 from outdraft.core.errors import ConfigError
+from outdraft.engine.assembly.roles import read_companions
 from outdraft.models.load import load_model, save_model
 from outdraft.testing.tiny import tiny_model
 
@@ -53,6 +55,23 @@ def test_a_rounded_one_remembers_what_it_was(tiny: Path, tmp_path: Path):
     assert plain.told["parameters"] == subject.told["parameters"], "rounded weights are counted as numbers"
     with pytest.raises(ConfigError, match="comes after the rounding"):
         make_model(f"{tiny}@int8@2x3", shelf)
+
+
+def test_companions_of_a_made_model_exist(tiny: Path, tmp_path: Path):
+    """Relative paths would point beside the shelf. A head belongs to one width, so an inflated model has none."""
+    shelf = Shelf(tmp_path / "shelf")
+    before = make_model(f"{tiny}@2x3", shelf).path
+    assert not (before / "companions.json").exists()
+    for name in ("draft", "head"):
+        (tmp_path / name).mkdir()
+    named = {"draft_model": {"any": "../draft", "universal": "some/name"}, "head": {"eagle": "../head"}}
+    (tiny / "companions.json").write_text(json.dumps(named))
+    drafts = {"any": str(tmp_path / "draft"), "universal": "some/name"}
+    bigger, rounded = make_model(f"{tiny}@2x3", shelf).path, make_model(f"{tiny}@int8", shelf).path
+    assert bigger != before, "one that was made of other companions is not this one"
+    assert read_companions(bigger) == {"draft_model": drafts}
+    assert read_companions(rounded) == {"draft_model": drafts, "head": {"eagle": str(tmp_path / "head")}}
+    assert read_companions(make_model(f"{tiny}@2x3@int8", shelf).path) == {"draft_model": drafts}
 
 
 def test_drafts_may_have_steps(tiny: Path, tmp_path: Path):

@@ -10,7 +10,12 @@ import pytest
 import torch
 
 from outdraft import zoo
+from outdraft.analysis import tables
 from outdraft.bench import forecast, machine
+from outdraft.bench.clock import Timed
+from outdraft.cli.commands import bench
+from outdraft.engine.llm import LLM
+from outdraft.engine.stats import RequestStats
 from outdraft.kernels.library import library, wanted_kind
 from outdraft.testing.losslessness import Check
 
@@ -103,6 +108,36 @@ def test_a_busy_machine_is_named(monkeypatch: pytest.MonkeyPatch):
 )
 def test_a_forecast_in_words(seconds: float, words: str):
     assert forecast.in_words(seconds) == words
+
+
+def test_a_forecast_tells_a_busy_machine_from_a_quiet_one():
+    assert forecast.how_long(38, 36) == "about 40 s"
+    assert forecast.how_long(400, 38) == "about 7 min now, about 40 s on a quiet machine"
+
+
+def test_the_pace_of_a_text(tiny: Path, monkeypatch: pytest.MonkeyPatch):
+    """A prompt of 10 tokens is read in 1 s, a token then takes 0.1 s; a third of that was work, the rest waiting."""
+    texts = []
+
+    def time_text(llm, ids, params):
+        texts.append(len(ids))
+        clock[0] += 0.1 * len(ids) + 0.1 * (params.max_tokens - 1)
+        worked[0] += (0.1 * len(ids) + 0.1 * (params.max_tokens - 1)) / 3
+        took, first = 0.1 * len(ids) + 0.1 * (params.max_tokens - 1), 0.1 * len(ids)
+        return Timed(token_ids=(), text="", stats=RequestStats(), seconds=took, first_token_seconds=first)
+
+    clock, worked = [0.0], [0.0]
+    monkeypatch.setattr(forecast, "time_text", time_text)
+    monkeypatch.setattr(forecast, "process_time", lambda: worked[0])
+    pace = forecast.text_pace(LLM(str(tiny), drafter="none"), 101, 10)
+    assert pace.seconds == pytest.approx(1.0 + 10.0) and pace.quiet == pytest.approx(11.0 / 3)
+    assert set(texts) == {10}
+
+
+def test_quick_is_small():
+    """Fewer texts than this takes under a minute on two quiet cores: 6 methods, 4 suites, a first text and 3 rounds."""
+    assert 6 * 4 * bench.QUICK_PROMPTS * (1 + bench.QUICK_ROUNDS) * bench.QUICK_TOKENS <= 10_000
+    assert bench.QUICK_ROUNDS >= tables.FEWEST and 4 * bench.QUICK_PROMPTS >= tables.FEWEST
 
 
 def test_demo_and_bench_say_how_long(outdraft, tiny: Path, tmp_path: Path):

@@ -3,11 +3,12 @@
 from collections.abc import Sequence as Seq
 
 from outdraft.analysis.bootstrap import Interval
-from outdraft.analysis.records import Curve
+from outdraft.analysis.records import PLAIN, Curve
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.summary import ALL, Cell
 
 WIDEST = 6  # groups that fit beside each other
+FEWEST = 3  # prompts, and rounds, below which a bootstrapped range means nothing
 BARS = " ▁▂▃▄▅▆▇█"
 
 
@@ -27,7 +28,8 @@ def speed_sheet(cells: Seq[Cell], title: str) -> Sheet:
              f"{cell.tokens_per_second:.0f}", _identical(cell)]
         )  # fmt: skip
     head = ["method", "tokens\nper pass", "speed-up", "95 %", *(f"on\n{group}" for group in beside), "tokens\n/s"]
-    return Sheet(title=title, columns=[*head, "identical"], rows=rows, notes=_failures(shown))
+    notes = (*_failures(shown), *_undecided([cell for cell in shown if cell.group == ALL]))
+    return Sheet(title=title, columns=[*head, "identical"], rows=rows, notes=notes)
 
 
 def time_sheet(cells: Seq[Cell], *, bars: bool = True) -> Sheet:
@@ -98,6 +100,29 @@ def _identical(cell: Cell) -> str:
 
 def _failures(cells: Seq[Cell]) -> tuple[str, ...]:
     return tuple(f"{cell.method} FAILED: {cell.first_failure}" for cell in cells if cell.failed and cell.group == ALL)
+
+
+def _undecided(cells: Seq[Cell]) -> list[str]:
+    """Which speed-ups decide nothing: a range of too few texts, or one that contains plain decoding's own speed."""
+    compared = [cell for cell in cells if cell.method != PLAIN and cell.speedup is not None]
+    few = [cell for cell in compared if min(cell.num_prompts, cell.num_rounds) < FEWEST]
+    if few:
+        prompts, rounds = (f"{n} {word}{'s' * (n != 1)}" for n, word in _sizes(few[0]))
+        return [
+            f"INCONCLUSIVE: {prompts} and {rounds} are too few for a 95 % range; take at least {FEWEST} prompts and "
+            f"{FEWEST} rounds (--prompts, --rounds)"
+        ]
+    names = [cell.method for cell in compared if cell.speedup and not cell.speedup.excludes(1.0)]
+    if not names:
+        return []
+    return [
+        f"INCONCLUSIVE: {', '.join(names)}: the 95 % range contains 1.00x, so these figures do not say whether it is "
+        "faster than plain decoding; more prompts and rounds narrow the range"
+    ]
+
+
+def _sizes(cell: Cell) -> tuple[tuple[int, str], tuple[int, str]]:
+    return (cell.num_prompts, "prompt"), (cell.num_rounds, "round")
 
 
 def _positions(rates: Seq[float], bars: bool) -> str:

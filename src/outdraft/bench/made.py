@@ -8,14 +8,18 @@ An inflated model and the small one that it was made from write the same text, s
 token accepted. Data in: a name; data out: a model directory (made once, kept on a `Shelf`).
 """
 
+import json
 import re
 import shutil
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
+from outdraft.engine.assembly.roles import FILE as COMPANIONS
+from outdraft.engine.assembly.roles import read_companions
 from outdraft.models.inflate import inflate
 from outdraft.models.load import load_model, save_model
 from outdraft.models.quantize import quantize_decoder
@@ -66,15 +70,34 @@ def read_size(text: str) -> tuple[int, int]:
 def inflated(source: Path, size: str, shelf: Shelf) -> Path:
     """The same distribution at another size: "4x12"."""
     width, depth = read_size(size)
-    made_of = [digest_weights(source), size]
-    return shelf.get(f"{source.name}-{size}", made_of, lambda new: inflate(source, new, width=width, depth=depth))
+
+    def write(new: Path) -> None:
+        inflate(source, new, width=width, depth=depth)
+        _write_companions(source, new, without=("head",))
+
+    return shelf.get(f"{source.name}-{size}", [digest_weights(source), size, *_companions(source)], write)
 
 
 def _rounded(source: Path, rounding: str, shelf: Shelf) -> Path:
     def write(new: Path) -> None:
         save_model(quantize_decoder(load_model(source), ROUNDINGS[rounding]), new)
         for path in source.iterdir():
-            if path.is_file() and not path.name.startswith(("model", "config.json")):
+            if path.is_file() and not path.name.startswith(("model", "config.json", COMPANIONS)):
                 shutil.copyfile(path, new / path.name)
+        _write_companions(source, new)
 
-    return shelf.get(f"{source.name}-{rounding}", [digest_weights(source), rounding], write)
+    return shelf.get(f"{source.name}-{rounding}", [digest_weights(source), rounding, *_companions(source)], write)
+
+
+def _companions(source: Path, *, without: Seq[str] = ()) -> list[dict[str, dict[str, str]]]:
+    """What `companions.json` of `source` names, by paths that hold from anywhere; empty if it has no such file."""
+    if not (source / COMPANIONS).is_file():
+        return []
+    named = read_companions(source).items()
+    return [{role: dict(sorted(places.items())) for role, places in sorted(named) if role not in without}]
+
+
+def _write_companions(source: Path, new: Path, *, without: Seq[str] = ()) -> None:
+    """The same drafts for the made model. A head of a smaller target reads states of another width: `without` it."""
+    for found in _companions(source, without=without):
+        (new / COMPANIONS).write_text(json.dumps(found, indent=2) + "\n", encoding="utf-8")

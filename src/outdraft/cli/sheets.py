@@ -14,16 +14,17 @@ def show_sheet(console: Console, sheet: Sheet) -> None:
     """The table, then its notes."""
     head, _, more = sheet.title.partition("\n")
     title = Text(head, style="bold").append(f"\n{more}" if more else "", style="not bold dim")
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False,
-                  padding=(0, 2, 0, 0))  # fmt: skip
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for name in sheet.columns:
         table.add_column(name, justify="left" if name in _WORDS else "right", no_wrap=True)
     for row in sheet.rows:
         table.add_row(*(_cell(cell) for cell in row))
     table.width = console.measure(table, options=console.options.update(max_width=1000)).maximum
+    console.print(title)
     console.print(table, crop=False)  # a narrow terminal may fold a line, but no figure is cut off
     for note in sheet.notes:
-        console.print(note, style="bold red" if "FAILED" in note else "dim", markup=False)
+        style = "bold red" if "FAILED" in note else "yellow" if "INCONCLUSIVE" in note else "dim"
+        console.print(note, style=style, markup=False, highlight=False)
     console.print()
 
 

@@ -27,11 +27,14 @@ _FILLER = 2.0**-6  # standard deviation of an identity layer's weights before th
 
 
 def inflate(model_dir: str | Path, out_dir: str | Path, *, width: int = 1, depth: int | None = None) -> None:
-    """Write the bigger model to `out_dir`, with the tokenizer and other small files of `model_dir` beside it."""
+    """Write the bigger model to `out_dir`, with the tokenizer and other small files of `model_dir` beside it.
+
+    Its companions.json stays behind: the paths in it are relative, and heads of the small model do not fit the big one.
+    """
     decoder = load_model(model_dir)
     save_model(inflate_decoder(decoder, width=width, depth=depth), out_dir)
     for path in Path(model_dir).iterdir():
-        if path.is_file() and not path.name.startswith(("model", "config.json")):
+        if path.is_file() and not path.name.startswith(("model", "config.json", "companions.json")):
             shutil.copyfile(path, Path(out_dir) / path.name)
 
 

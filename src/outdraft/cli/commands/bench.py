@@ -8,6 +8,7 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
@@ -32,7 +33,8 @@ EPILOG = """exit code 1 if a method wrote another text than plain decoding. Exam
   outdraft bench --model DIR --method draft_model:model=DIR2,k=5 --suite spec-bench=question.jsonl
   outdraft bench --out runs/today.jsonl                             (again, to go on after an interruption)
   outdraft bench --compare yesterday.jsonl today.jsonl"""
-QUICK_PROMPTS, QUICK_ROUNDS, QUICK_TOKENS = 3, 3, 64
+QUICK_PROMPTS, QUICK_ROUNDS, QUICK_TOKENS = 2, 3, 48
+OVERHEAD_SECONDS = 3.0  # of warming up, tables and pictures; and as much for the cost curve
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +63,7 @@ class Options:
         (), "what to ask: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
         "GSM8K or plain text; may be repeated; without it copy, prose, code and log", metavar="SUITE"
     )  # fmt: skip
-    quick: bool = flag(False, "at most 3 prompts a suite, 64 tokens, 3 rounds")
+    quick: bool = flag(False, "at most 2 prompts a suite, 48 tokens, 3 rounds: under a minute with the zoo's target")
     prompts: int = flag(0, "prompts of each suite, spread over it; 0 is all")
     rounds: int = flag(5, "timed texts of each method and prompt, after one that warms up and is compared")
     verifier: str | None = flag(None, "which rule judges, where --method does not say; auto, or the recipe's",
@@ -146,12 +148,16 @@ def _measure(console: "Console", options: Options) -> int:
 
 def _forecast(plan: "Plan") -> list[str]:
     """About how long it takes, if every method is as quick as plain decoding; and whether the machine is busy."""
-    from outdraft.bench.forecast import in_words, text_seconds
+    from outdraft.bench.forecast import how_long, text_pace
     from outdraft.bench.machine import busy_note
 
     tokens = plan.params.max_tokens or QUICK_TOKENS
-    seconds = text_seconds(plan.subject.plain, tokens) * plan.num_texts
-    notes = [f"at most {plan.num_texts} texts of {tokens} tokens: about {in_words(seconds)}"]
+    codec = plan.subject.plain.codec
+    lengths = [len(codec.encode(turn)) for prompt in plan.prompts for turn in prompt.turns] if codec else []
+    pace = text_pace(plan.subject.plain, tokens, round(fmean(lengths)) if lengths else 1)
+    beside = OVERHEAD_SECONDS * (1 + plan.curve)
+    took = how_long(pace.seconds * plan.num_texts + beside, pace.quiet * plan.num_texts + beside)
+    notes = [f"at most {plan.num_texts} texts of {tokens} tokens: {took}"]
     return notes + ([note] if (note := busy_note()) else [])
 
 

@@ -88,13 +88,14 @@ def run(options: Options) -> int:
 def forecast(plain: "LLM", num_rivals: int, num_kinds: int, options: Options) -> list[str]:
     """How long it will take, by the pace of one text; and a note where other programs use our cores."""
     from outdraft.bench.contest import MIN_ROUNDS
-    from outdraft.bench.forecast import in_words, text_seconds
+    from outdraft.bench.forecast import how_long, text_pace
     from outdraft.bench.machine import busy_note
 
-    one = text_seconds(plain, options.max_tokens)
+    pace = text_pace(plain, options.max_tokens)
     texts = (num_rivals + 2) * num_kinds + (2 * num_kinds if options.live and not options.json else 0)
-    timed = max(options.seconds, one * MIN_ROUNDS * num_kinds * (num_rivals + 1))
-    notes = [f"this takes about {in_words(one * texts + timed)}"]
+    rounds = MIN_ROUNDS * num_kinds * (num_rivals + 1)
+    now, quiet = (one * texts + max(options.seconds, one * rounds) for one in (pace.seconds, pace.quiet))
+    notes = [f"this takes {how_long(now, quiet)}"]
     return notes + ([note] if (note := busy_note()) else [])
 
 
