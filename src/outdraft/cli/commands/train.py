@@ -75,7 +75,7 @@ class Options:
     json: bool = flag(False, "machine output: the record, or the checks")
 
 
-_TAKES = {  # of the options, beside the kind itself
+TAKES = {  # what the actions read of the options, beside the kind itself
     "check": {"directory", "target", "dtype", "device", "json"},
     "answers": {
         "target", "data", "out", "dtype", "device", "seed", "temperature", "max_tokens", "prompt_tokens", "json",
@@ -91,7 +91,7 @@ _NOT_A_KINDS = {"max_tokens", "prompt_tokens", "nodes"}
 def _require_meant(options: Options) -> None:
     """Raise `ConfigError` for a flag that what was asked for does not read."""
     known = {one.name for one in fields(options)} - {"kind"}
-    takes = _TAKES.get(options.kind or "", known - _NOT_A_KINDS)
+    takes = TAKES.get(options.kind or "", known - _NOT_A_KINDS)
     unasked = Options()
     for name in sorted(known - takes):
         if getattr(options, name) != getattr(unasked, name):
