@@ -1,1 +1,1 @@
-"""Layer 0: the words of the domain. Data and protocols; standard library and torch types, nothing that computes."""
+"""Layer 0: the data types and protocols that all other packages share. Nothing here computes."""

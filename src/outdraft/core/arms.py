@@ -1,4 +1,4 @@
-"""Whom a policy may choose among, where a drafter holds several."""
+"""The choices of a policy: the drafters (arms) among which it may choose, where a drafter holds several."""
 
 from outdraft.core.drafter import Drafter, arm_of
 from outdraft.core.policy import Arm

@@ -1,8 +1,9 @@
-"""How often a drafter is right when it says how sure it is: a rising map from its confidence to a chance of acceptance.
+"""Calibration: an increasing map from a drafter's confidence to the measured chance that its token is accepted.
 
-A network's probability is not a chance that the target agrees (Guo et al., "On calibration of modern neural networks",
-2017, https://arxiv.org/abs/1706.04599). A policy that has measured the difference hands the map to the drafter with its
-budget. Data in: a confidence in 0 .. 1; data out: a chance in 0 .. 1.
+The probability that a network gives its token is not the chance that the target accepts it (Guo et al., "On
+calibration of modern neural networks", 2017, https://arxiv.org/abs/1706.04599). A policy that has measured the
+difference hands the map to the drafter with its budget. Data in: a confidence in 0 .. 1; data out: a chance in 0 ..
+1.
 """
 
 from bisect import bisect_left

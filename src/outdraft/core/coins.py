@@ -1,8 +1,8 @@
-"""Randomness as an argument: the two questions that a rule or a drafter may ask of chance.
+"""Random numbers as arguments: the protocols through which a rule or a drafter gets its random decisions.
 
-A rule never owns a generator. Production coins are keyed by (seed, position, purpose), so that a result does not depend
-on the batch (`sampling.coins`); the tests hand in coins that walk through every outcome with its probability, and so
-enumerate the exact distribution of the very code that ships (`testing.enumerate_distribution`).
+A rule has no random generator of its own. Production coins are keyed by (seed, position, purpose), so that a result
+does not depend on the batch (`sampling.coins`); the tests hand in coins that walk through every outcome with its
+probability, and so enumerate the exact distribution of the very code that ships (`testing.enumerate_distribution`).
 """
 
 from typing import Protocol

@@ -1,7 +1,8 @@
 """How many cores this process may use: its affinity, and what a container's or a service's quota leaves of them.
 
 A quota is processor time for each period (Linux, control groups v1 and v2: `docker run --cpus 1.5`, `CPUQuota=150%`).
-Whoever runs more threads than that is stopped for the rest of every period. PyTorch counts cores and knows no quota.
+A process that runs more threads than that is stopped for the rest of every period. PyTorch counts cores and ignores
+the quota.
 """
 
 import math

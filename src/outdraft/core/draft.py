@@ -1,4 +1,4 @@
-r"""The datum: every guess of every method is a `Draft`, a small tree of tokens that hangs from the pending token.
+r"""The one data type for guesses: every method's guess is a `Draft`, a small tree of tokens below the pending token.
 
         0  pending (emitted, not in the cache yet)
        / \

@@ -1,4 +1,4 @@
-"""A head on disk in the words of another project: who recognises a directory, reads it, writes it, and who serves it.
+"""File formats of heads that other projects use: recognise such a directory, read it, write it, and name its servers.
 
     directory of any project -- read --> the method's own network -- write --> directory of another project
 

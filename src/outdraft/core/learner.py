@@ -1,9 +1,10 @@
-"""What a drafter learns from, and what it says of it: the contract between a method's learner and the training frame.
+"""The contract between a method's learner and the training loop: what the learner is given, and what it returns.
 
     rows of ids -> the target's pass -> Lesson -> Learner.look -> Outlook -> the frame: loss, acceptance, speed-up
 
-A learner says which states guess which token; the frame alone compares guesses with the target's distribution. So every
-kind has the same losses, the same accounts, and a head whose logits are never held for all rows at once.
+A learner says which states predict which token; only the training loop compares guesses with the target's
+distribution. So every kind has the same losses and the same bookkeeping, and logits are never held for all rows at
+once.
 
     position     a      a+1    a+2    a+3            the pending token stands at `a`
     guess                d=1    d=2    d=3            a guess of depth d is of the token at a + d,

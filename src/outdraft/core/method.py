@@ -1,4 +1,4 @@
-"""What a plug-in says of itself: typed facts, so that the engine reads none of its options by name.
+"""The description of a plug-in: typed facts, so that the engine never looks up one of its options by name.
 
     DrafterMethod   build(options, port) -> Drafter     shape_of, forms, arms, describe     who guesses
     RuleMethod      build(options)       -> Verifier    judges, soft                        what is kept of a guess

@@ -1,4 +1,4 @@
-"""What somebody probably meant who wrote a name that is not known."""
+"""The known name that a user probably meant by an unknown one, for the hint "did you mean ...?" of an error."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches

@@ -1,4 +1,4 @@
-"""A file that is written beside its place and takes its name when it is whole: what fails leaves nothing behind.
+"""Write a file under a temporary name and rename it when it is complete, so that a failure leaves no partial file.
 
 out.bin.part-1234-0   grows        ->   out.bin   with the mode that `open` would have given it
 """

@@ -1,4 +1,4 @@
-"""Options that somebody besides their own plug-in sets or reads: base classes of a plug-in's options.
+"""Base classes of plug-ins' options, for those options that other parts of the engine set or read too.
 
 A part of the engine asks `isinstance(options, RoundedOptions)` and uses the field; it never looks for a name.
 """

@@ -1,4 +1,4 @@
-"""Many sequences' guesses laid end to end: the rows of one target pass.
+"""Packing: the guesses of many sequences, laid end to end as the rows of one target pass.
 
     rows   [ c c c P d d | P d d d | c c c c ]     c certain (prompt), P pending, d draft node
     nodes  [       0 1 2   3 4 5 6           ]     the rows whose logits are wanted: the drafts, pending included

@@ -1,4 +1,4 @@
-"""What a request asks of sampling: one frozen record, checked when it is made.
+"""`SamplingParams`: the sampling settings of a request, one frozen record that is checked when it is made.
 
 The names are those that vLLM and the OpenAI API use. `temperature=0` is greedy decoding, which is the one-hot
 distribution of the processed logits. `seed` also selects the seed-coupled rule: the text is then the same whatever

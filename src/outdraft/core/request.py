@@ -1,4 +1,4 @@
-"""What a caller asks: token ids and sampling settings. Text became ids in a codec before; the engine sees only ids."""
+"""A request: token ids and sampling settings. A codec has turned text into ids before; the engine sees only ids."""
 
 from dataclasses import dataclass, field, replace
 

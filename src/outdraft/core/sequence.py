@@ -1,4 +1,4 @@
-"""A request under way: its tokens so far, and what the parts of the engine need to know of it.
+"""A running request: its tokens so far, and the state that the parts of the engine share about it.
 
 The one invariant: exactly one emitted token, the *pending* one, is not in the target's cache; so between two rounds
 `num_cached == len(tokens) - 1` (less while the prompt is still being read).

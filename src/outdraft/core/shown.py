@@ -1,4 +1,4 @@
-"""A value that somebody gave, or an error that somebody raised, as it stands in an error message, whatever it is."""
+"""How a user's value, or somebody's exception, is printed in an error message, whatever object it is."""
 
 from typing import Any
 

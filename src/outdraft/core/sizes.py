@@ -1,4 +1,4 @@
-"""Sizes of memory, as a user writes them."""
+"""Read sizes of memory as users write them: "512MiB", "2GB"."""
 
 import re
 import sys

@@ -1,4 +1,4 @@
-"""Which sublayers of a decoder a pass leaves out: the shape of every draft that is a part of the target.
+"""`Skip`: which sublayers of a decoder a pass leaves out, for drafters that run a part of the target.
 
     layer   0          1          2          3
             attn mlp   attn mlp   attn mlp   attn mlp

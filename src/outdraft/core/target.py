@@ -1,6 +1,6 @@
-"""The target as the algorithm sees it: it scores packed rows, and remembers what was kept of them.
+"""The contract of the target: it scores packed rows, and keeps the cache rows of those that were accepted.
 
-What a drafter wants to hear of its passes is declared in `Needs`, which is checked once at start. What a drafter may
+A drafter declares in `Needs` which outputs of the passes it wants; this is checked once at start. What a drafter may
 use of it besides is `models.port.TargetPort`.
 """
 

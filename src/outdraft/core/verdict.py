@@ -1,4 +1,4 @@
-"""What a rule decides about one draft: the accepted path, then exactly one more token."""
+"""A rule's decision about one draft: the accepted path, and exactly one more token."""
 
 from dataclasses import dataclass
 

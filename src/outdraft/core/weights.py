@@ -1,4 +1,4 @@
-"""What a drafter's own weights are, beside the target's: what precision and the counting of memory ask of it."""
+"""Facts about a drafter's own weights, for the choice of precision and for counting memory."""
 
 from dataclasses import dataclass
 

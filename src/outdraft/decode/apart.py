@@ -1,4 +1,4 @@
-"""A step in which a fault costs only the sequence that it belongs to.
+"""A step in which an error ends only the sequence that caused it.
 
     draft | judge all                      nothing is kept before the verdicts stand, so a round may be run again
           | raised: judge each by itself   with the guess that it has

@@ -1,4 +1,4 @@
-"""Make a verdict true: emit its tokens one by one, cut where the text ends, and keep exactly those cache rows.
+"""Carry out a verdict: emit its tokens one by one up to the end of the text, and keep exactly their cache rows.
 
 Of m emitted tokens the last is the new pending one, so the pass leaves (prompt rows) + m rows in the cache: the old
 pending token and the first m - 1 accepted nodes. An end inside the accepted run drops the rest of the run.

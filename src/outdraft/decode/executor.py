@@ -1,10 +1,10 @@
-"""Who works while the target's pass runs: one after the other, or a drafter's run-ahead in a thread beside the pass.
+"""Run a drafter's run-ahead after the target's pass (serial), or in a thread during it (overlapped).
 
     serial      draft | pass | ahead | commit          the thread helps where the pass waits for something that the
     overlapped  draft | pass | commit                  drafter does not use: a disk, another device
                       | ahead |
 
-The drafter is joined before anything is committed, so the text of a sequence changes under nobody's hands.
+The drafter's thread is joined before anything is committed, so a sequence does not change while the drafter reads it.
 """
 
 import os

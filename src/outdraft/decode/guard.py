@@ -1,4 +1,4 @@
-"""The guard around a target: decisions that a few last bits could turn are made on plain decoding's own numbers.
+"""The guard around a target: decisions that rounding could change are made again with plain decoding's own numbers.
 
 Where a target's rows depend on the pass they are in, a pass of many rows gives other last bits than passes of one row,
 in its logits and in the keys and values that all later rows read. Greedy and coupled text is decided by the target

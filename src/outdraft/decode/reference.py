@@ -1,4 +1,4 @@
-"""The naive oracle: plain decoding with no cache, no batch, no drafts. What every method must reproduce.
+"""The reference: plain decoding with no cache, no batch and no drafts, which every method must reproduce.
 
 One full pass over the whole text for each token. Greedy at temperature 0; else the keyed draw at each position,
 which the seed-coupled rule promises to emit whatever drafts it.

@@ -1,7 +1,7 @@
-"""Drafters and policies whose errors cost speculation and never an answer.
+"""Catch errors of drafters and policies, so that they cost speculation but never an answer.
 
-A drafter that raises is done with the sequences that it was asked about: they are ended there, and go on with plain
-decoding (`Sequence.speculates`). Where one of several made `propose` raise, the others are asked for once more, each by
+If a drafter raises, the sequences that it was asked about are ended in the drafter and go on with plain decoding
+(`Sequence.speculates`). Where one of several made `propose` raise, the others are asked for once more, each by
 itself. Other sequences keep their drafter. A policy that raises means plain decoding for that round.
 
 The first error of each is logged, with its traceback.

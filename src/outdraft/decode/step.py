@@ -1,4 +1,4 @@
-"""One step of speculative decoding: guess, score all guesses in one target pass, keep what the target agrees to.
+"""One step of speculative decoding: guess, score all guesses in one target pass, keep the accepted tokens.
 
 Every method and the plain baseline run through this one function (Leviathan, Kalman and Matias, "Fast inference from
 transformers via speculative decoding", 2022, https://arxiv.org/abs/2211.17192; Chen et al., "Accelerating large

@@ -1,4 +1,4 @@
-"""One request between its caller and the engine's thread: events come out of a queue, leaving is a message.
+"""The connection of one request's caller to the engine's thread: a queue of events, and a message that cancels.
 
     caller   Call   <---- queue of lists of events ----   Outbox   engine's thread
                     ----> Leave (in the inbox) ------->

@@ -1,4 +1,4 @@
-"""What else can be asked of a model beside texts: a conversation's next answer, its tokenizer, to forget, to end."""
+"""Further methods of `LLM`: `chat`, the tokenizer, `forget` and `close`."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq

@@ -1,4 +1,4 @@
-"""Requests over time: admit, step, retire. It knows the four parts only by their contracts.
+"""The engine's loop: admit requests, run steps, retire sequences. It uses the four parts only by their contracts.
 
 Sequences join whenever there is room and leave when they end. A prompt is read alone, in fixed chunks; then all
 prefilled sequences decode together in one ragged pass. Where rows are exact, or guarded, no greedy or seeded text

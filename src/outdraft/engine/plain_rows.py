@@ -1,4 +1,4 @@
-"""How far each sequence's cache holds what plain decoding would have put there, bit for bit, and how to get it back.
+"""Track up to which row each sequence's cache equals plain decoding's bit for bit, and recompute the rest (`replay`).
 
     cache   [ p p p p g g | d d d d ]     p, g: prompt chunks, and rows computed alone: plain decoding's own
                             plain         d: rows that shared a pass; everything after them reads them

@@ -1,4 +1,4 @@
-"""What the whole process does to its engines' threads: it forks, and it ends.
+"""What happens to the engines' threads when the process forks or ends.
 
 A forked process has none of its parent's threads. Before a fork each engine may finish a step that nobody waits for
 any more; in the child each forgets its thread. At the end every thread is stopped, since one that is in native code

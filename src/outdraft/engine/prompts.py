@@ -47,7 +47,7 @@ class PromptReader:
         for key in others:
             if (called := called_here(key)) is not None:
                 raise RequestError(
-                    f"{key}={shown(others[key])} is a sampling setting, and stands in SamplingParams: "
+                    f"{key}={shown(others[key])} is a sampling setting, and belongs in SamplingParams: "
                     f"generate(prompt, SamplingParams({called}=...))"
                 )
             if key not in _PER_REQUEST:

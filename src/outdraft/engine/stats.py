@@ -1,4 +1,5 @@
-"""What speculation did for one request, counted by one rule for every method and for plain decoding.
+"""Counters of one request: tokens, passes, acceptance and times, by the same rule for every method and plain
+decoding.
 
 tau counts the extra token. `accepted / drafted` depends on the draft length and is no rate of the pair, so it is given
 only under the name that peers give it (`draft_acceptance_rate`); the acceptance rate proper is

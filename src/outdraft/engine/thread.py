@@ -1,5 +1,5 @@
-"""The way to an engine. A thread owns the engine (`engine/worker.py`), and callers, from threads or from asyncio, talk
-to it through messages only.
+"""Access to an engine from several callers. One thread owns the engine (`engine/worker.py`); callers, in threads or
+in asyncio, talk to it through messages only.
 
     callers          inbox                   engine's thread                    outboxes
     submit  ------>  Join, Leave, Ask  --->  what came in, a step, what ...  -->  events of each request

@@ -1,6 +1,6 @@
 """The engine's own thread: it takes messages out of its inbox and makes steps until there is nothing to do.
 
-However it ends, everybody who waits for it is answered: whoever is in its outboxes, or in its inbox, or comes later.
+However the thread ends, every caller gets an answer: those with an outbox, those in the inbox, and later ones.
 """
 
 import logging

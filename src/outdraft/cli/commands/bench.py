@@ -42,7 +42,7 @@ class Options:
     """What to measure, on what, and what to make of it."""
 
     model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a name in its cache, or zoo:NAME; "
-                      "here and as a draft, MODEL@4x12 is inflated and MODEL@int8 rounded")  # fmt: skip
+                      "MODEL@4x12 is inflated, MODEL@int8 rounded, for drafts too")  # fmt: skip
     method: tuple[str, ...] = flag(
         (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, package.module:METHOD:k=4, "
         "recipe:NAME; may be repeated; "
@@ -50,9 +50,9 @@ class Options:
     )  # fmt: skip
     recipe: tuple[str, ...] = flag((), "a paper's recipe, or a TOML file of yours: short for --method recipe:NAME; may "
                                    "be repeated", metavar="NAME")  # fmt: skip
-    draft_model: str | None = flag(None, "what fills the recipes' role of this name: a smaller model", metavar="DIR")
-    head: str | None = flag(None, "what fills the recipes' role: a head that was trained for the model", metavar="DIR")
-    datastore: str | None = flag(None, "what fills the recipes' role: a file of `outdraft datastore build`",
+    draft_model: str | None = flag(None, "a smaller model, for the recipes that need one", metavar="DIR")
+    head: str | None = flag(None, "a head that was trained for the model, for the recipes that need one", metavar="DIR")
+    datastore: str | None = flag(None, "a file of `outdraft datastore build`, for the recipes that need one",
                                  metavar="FILE")  # fmt: skip
     peer: tuple[str, ...] = flag(
         (), "another engine in the same rounds: transformers, llama_cpp, openvino, vllm, with mode=plain|assisted|..., "
@@ -60,36 +60,40 @@ class Options:
         metavar="PEER"
     )  # fmt: skip
     suite: tuple[str, ...] = flag(
-        (), "what to ask: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
+        (), "the prompts: copy, prose, code, docs, log, or a file of Spec-Bench, MT-bench, SPEED-Bench, HumanEval, "
         "GSM8K or plain text; may be repeated; without it copy, prose, code and log", metavar="SUITE"
     )  # fmt: skip
     quick: bool = flag(False, "at most 2 prompts a suite, 48 tokens, 3 rounds: under a minute with the zoo's target")
     prompts: int = flag(0, "prompts of each suite, spread over it; 0 is all")
-    rounds: int = flag(5, "timed texts of each method and prompt, after one that warms up and is compared")
-    verifier: str | None = flag(None, "which rule judges, where --method does not say; auto, or the recipe's",
+    rounds: int = flag(5, "timed texts of each method and prompt, after an untimed one that is compared")
+    verifier: str | None = flag(None, "the acceptance rule of methods that name none; default: auto, or the recipe's",
                                 metavar="NAME")  # fmt: skip
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
-    exact: bool | None = flag(None, "rows do not depend on their pass: bit-identical text; on by default on a CPU")
+    exact: bool | None = flag(
+        None, "compute each row independently of its pass: bit-identical text; on by default on a CPU"
+    )
     guard: float | None = flag(None, "without exact rows: logit differences up to this are decided as plain decoding "
                                "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
-    kv_cache: str = flag("static", "where keys and values lie: static, paged", metavar="NAME")
+    kv_cache: str = flag("static", "layout of the key/value cache: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
-        "auto", "what they are stored in: auto (as computed), int8 (another distribution)", metavar="NAME"
+        "auto",
+        "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",
+        metavar="NAME",
     )
     inflate: str | None = flag(None, "a bigger target of the same distribution, to see what one costs: 4x12 is width "
                                "times 4, 12 layers", metavar="WIDTHxDEPTH")  # fmt: skip
     cache: str | None = flag(None, "where inflated models and the peers' forms of them are kept (default: "
                              "~/.cache/outdraft)", metavar="DIR")  # fmt: skip
-    out: str | None = flag(None, "the record file (JSON lines); one that is there is continued; tables and pictures "
-                           "stand beside it (default: bench-DATE-TIME/bench.jsonl)", metavar="FILE")  # fmt: skip
-    by: str = flag("suite", "what the columns and panels are", choices=("suite", "category"))
-    curve: bool = flag(True, "also measure what a target pass costs by its rows")
-    past: int = flag(128, "cached tokens of that curve")
-    neighbours: int = flag(0, "start so many programs beside it that keep a core busy each, as on a laptop in use")
+    out: str | None = flag(None, "the record file (JSON lines); an existing one is continued; tables and pictures "
+                           "are written beside it (default: bench-DATE-TIME/bench.jsonl)", metavar="FILE")  # fmt: skip
+    by: str = flag("suite", "group the results by suite or by category", choices=("suite", "category"))
+    curve: bool = flag(True, "also measure how long a target pass takes by its number of rows")
+    past: int = flag(128, "cached tokens before the rows of that curve")
+    neighbours: int = flag(0, "also run this many programs that keep a core busy each, as on a laptop in use")
     plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
     report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
     compare: tuple[str, ...] = flag((), "measure nothing: what changed from one record file to another",

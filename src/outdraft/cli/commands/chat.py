@@ -1,7 +1,7 @@
 """`outdraft chat`: a conversation at the terminal.
 
 A model without a chat template (the zoo's models are such) continues a plain "User: / Assistant:" transcript: it was
-never taught to answer, and says whatever text of that kind would say.
+not trained to answer, and writes what usually follows such a text.
 """
 
 import sys
@@ -24,14 +24,19 @@ if TYPE_CHECKING:
 
 SUMMARY = "talk with a model"
 EPILOG = """in the conversation:
-  /reset  begin anew     /stats  of the last answer      /quit  leave (or Ctrl-D)
-  Ctrl-C ends an answer; twice, or at the prompt, it leaves"""
-HELP = "/reset forgets the conversation, /stats tells about the last answer, /quit leaves"
+  /reset  forget the conversation     /stats  show figures of the last answer
+  /help   list these commands         /quit   leave (or Ctrl-D)
+  Ctrl-C stops an answer; pressed twice, or at the prompt, it leaves"""
+HELP = "/reset forgets the conversation, /stats shows figures of the last answer, /help shows this line, /quit leaves"
+UNTAUGHT = (
+    "This model has no chat template, so it was not taught to answer: it continues a transcript of User and Assistant, "
+    "as any text. For real answers name an instruction-tuned model: outdraft chat --model DIR"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChatSampling(SamplingFlags):
-    """Sampled unless asked otherwise: the likeliest words of a small model soon go round in circles."""
+    """Sampled by default: greedy text of a small model soon repeats itself."""
 
     temperature: float = flag(0.7, "0 is greedy")
     top_p: float = flag(0.95, "only the most probable tokens that make up P; 1 is off")
@@ -61,7 +66,7 @@ def run(options: Options) -> int:
     console = make_console()
     chat = Chat(llm, options, console, references)
     if llm.codec.chat_template is None:
-        console.print("This model has no chat template: it continues a plain transcript.", style="dim")
+        console.print(UNTAUGHT, style="dim", markup=False)
     warn_if_lossy(console, llm)
     console.print(HELP, style="dim")
     while (line := _ask(console)) is not None:
@@ -98,6 +103,8 @@ class Chat:
         if command == "/reset":
             self.reset()
             self.console.print("(forgotten)", style="dim")
+        elif command == "/help":
+            self.console.print(HELP, style="dim")
         elif command == "/stats":
             if self.last is None:
                 self.console.print("(no answer yet)", style="dim")

@@ -1,4 +1,4 @@
-"""`outdraft convert`: write a draft in another project's layout, or another project's in ours.
+"""`outdraft convert`: convert a draft to another project's file layout, or from it.
 
 The command reads flags and shows; the work is `training/convert.py`.
 """
@@ -9,7 +9,7 @@ from outdraft.cli.options import argument, flag
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
 
-SUMMARY = "write a draft in another project's layout, or another project's in ours"
+SUMMARY = "convert a draft to another project's file layout, or from it"
 EPILOG = """The source is a directory, or a hub name, of any layout that outdraft reads (docs/convert.md lists them).
 --to names a layout or a server. Drafting needs no conversion: a drafter reads every layout of its kind. Examples:
   outdraft convert DIR --target MODEL --to medusa --out DIR2

@@ -10,7 +10,7 @@ from outdraft.cli.options import argument, flag
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
 
-SUMMARY = "make a draft model of some of a model's layers"
+SUMMARY = "make a draft model from some of a model's layers"
 EPILOG = """The first layer, every third after it and the last, unless you name others. Untrained, such a draft
 guesses little: `outdraft train draft_model --target MODEL --init DIR` teaches it.
 Examples:

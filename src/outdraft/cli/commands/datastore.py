@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from outdraft.drafters.shared.look_up.datastore.file import Header
 
-SUMMARY = "make, describe or time a file of texts that drafters look things up in"
+SUMMARY = "build, describe or time a datastore: a file of texts for drafters that look up"
 EPILOG = """A text file is one document; a .jsonl file has one a line, as "text" or as "token_ids". Both may be
 packed (.gz). Examples:
   outdraft datastore build FILE --model zoo:target --data CORPUS

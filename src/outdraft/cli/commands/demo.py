@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from outdraft.bench.contest import Contest, Score
     from outdraft.engine.llm import LLM
 
-SUMMARY = "the same text twice, plain and speculative; then five drafters compared"
+SUMMARY = "show one text decoded plainly and speculatively, then compare five drafters"
 EPILOG = "exit code 1 if a drafter's text differs from plain decoding's"
 BARS = " ▁▂▃▄▅▆▇█"
 WIDTH = 20  # of the longest bar

@@ -16,10 +16,11 @@ if TYPE_CHECKING:
     from outdraft.engine.assembly.found_beside import Companions
     from outdraft.models.config import ModelConfig
 
-SUMMARY = "say what was found here: kernels, threads, memory, packages, models"
-EPILOG = """Put its output into a bug report. Examples:
+SUMMARY = "show what was found on this machine: kernels, threads, memory, packages, models"
+EPILOG = """Please add its output to a bug report. Examples:
   outdraft info
   outdraft info --model DIR --json"""
+WIDTH = 20  # of the column of names
 OPTIONAL = {  # package -> what needs it
     "matplotlib": "pictures of bench, theory and trial",
     "gguf": "GGUF files",
@@ -50,7 +51,7 @@ def run(options: Options) -> int:
     for heading, lines in told.items():
         console.print(heading, style="bold")
         for name, value in lines.items():
-            console.print(f"  {name:<18} {value}", markup=False, soft_wrap=True)
+            console.print(f"  {name:<{WIDTH}} {value}", markup=False, soft_wrap=True)
     return 0
 
 
@@ -60,7 +61,7 @@ def look(model: str | None = None) -> dict[str, dict[str, Any]]:
 
     machine = describe("cpu")
     busy = busy_cores()
-    machine["busy"] = "not known" if busy is None else f"{busy:.1f} cores are used by other programs now"
+    machine["busy"] = "not known" if busy is None else f"other programs use {busy:.1f} cores now"
     told = {"machine": machine, "kernels": _kernels(), "memory": _memory(), "packages": _packages()}
     told["models"] = _models()
     return told | ({"model": _model(model)} if model is not None else {})

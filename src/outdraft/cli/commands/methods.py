@@ -11,7 +11,7 @@ from outdraft.cli.options import argument, flag
 if TYPE_CHECKING:
     from outdraft.core.registry import AnyMethod
 
-SUMMARY = "list every drafter, verifier, policy and recipe, or tell about one"
+SUMMARY = "list every drafter, verifier, policy and recipe, or describe one"
 EPILOG = """examples:
   outdraft methods                       (all of them)
   outdraft methods ngram                 (one, with its options)
@@ -129,12 +129,25 @@ def _recipes(*, with_options: bool) -> list[dict[str, Any]]:
 def _told(entry: dict[str, Any]) -> list[str]:
     """One method on a few lines."""
     paper = entry["paper"]
-    lines = [f"{entry['name']} ({entry['kind']}): {entry['summary']}"]
-    lines += ["  lossy: the text may have another distribution" if not entry["lossless"] else "  lossless"]
+    lines = [f"{entry['name']} ({entry['kind']}): {_summary(entry)}"]
+    lines += [
+        "  lossy: the text may have another distribution"
+        if not entry["lossless"]
+        else "  lossless: the text is the target's own"
+    ]
     lines += [f"  paper: {paper['title']}, {paper['year']}, {paper['link']}"] if paper else []
-    lines += [f"  {name} = {value!r}" for name, value in entry["options"].items()] or ["  no options"]
+    lines += ["  options, with their defaults:" if entry["options"] else "  no options"]
+    lines += [f"    {name} = {value!r}" for name, value in entry["options"].items()]
     page = f"docs/methods/{entry['name']}.md" if entry.get("from") == "outdraft" else "docs/recipes.md"
     return [*lines, f"  more: {page}", ""]
+
+
+def _summary(entry: dict[str, Any]) -> str:
+    """What it does; of a recipe, which parts it is made of."""
+    if entry["kind"] != RECIPE:
+        return str(entry["summary"])
+    parts = [f"{part} {entry[part]}" for part in ("drafter", "shape", "verifier", "policy")]
+    return ", ".join(parts) + (" (the paper trains the target too)" if entry["modifies_target"] else "")
 
 
 def _what(entry: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from outdraft.core.paths import user_path
 if TYPE_CHECKING:
     from torch import Tensor
 
-SUMMARY = "write a model with weights of 8 or 4 bits"
+SUMMARY = "round a model's weights to 8 or 4 bits and save it"
 EPILOG = """A quantized model is another model with another distribution; decoding it speculatively keeps *its*
 distribution. The last quarter of the calibration text measures how far that is from the original's; gptq learns from
 the rest.

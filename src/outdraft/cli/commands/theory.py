@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from outdraft.analysis.long_context import SparseDraft
     from outdraft.analysis.records import Records
 
-SUMMARY = "what speculation should bring: best draft length and speed-up by acceptance and cost"
+SUMMARY = "predict the best draft length and speed-up from acceptance and cost"
 EPILOG = """examples:
   outdraft theory                                            (alpha by c: the best draft length, its speed-up)
   outdraft theory --alpha 0.75 --cost 0.04 --plot theory.png

@@ -14,7 +14,7 @@ from outdraft.core.errors import ConfigError
 if TYPE_CHECKING:  # it needs torch, which would delay `outdraft --help`
     from outdraft.training.answers import Asking
 
-SUMMARY = "train a draft for a target, check one, or let the target write what drafts learn from"
+SUMMARY = "train a draft for a target, check one, or let the target write training texts"
 EPILOG = """A kind is a drafter that can be trained. `check` loads what was saved into an engine and compares what
 it does with what the trainer promised: exit code 1 if a promise is broken, 3 if there are too few rounds to say. A TOML
 file (--recipe) has the same keys as the flags. Several workers share every batch under
@@ -36,42 +36,46 @@ class Options:
     directory: str | None = argument(None, "calibration, check, tree: what was trained")
     target: str | None = flag(None, "the model that it will draft for: a directory, or zoo:NAME")
     data: tuple[str, ...] = flag((), "texts, chats or answers: .jsonl, .parquet, .txt; may be repeated", metavar="FILE")
-    valid: tuple[str, ...] = flag((), "what to be judged on, in place of a share of the data", metavar="FILE")
+    valid: tuple[str, ...] = flag((), "held-out texts for evaluation, in place of a share of the data", metavar="FILE")
     out: str | None = flag(
         None,
         "where the draft, its record and its checkpoints go; answers: the .jsonl file, which grows",
         metavar="PATH",
     )
-    recipe: str | None = flag(None, "a TOML file of the same keys; flags win", metavar="FILE")
+    recipe: str | None = flag(None, "a TOML file with the same keys; a flag overrides its key", metavar="FILE")
     init: str | None = flag(None, "a trained draft of this kind to go on from", metavar="DIR")
     tokens: int | None = flag(None, "tokens to learn from; default: once through the data")
-    depth: int | None = flag(None, "tokens of a draft, in evaluations and in the promise; default: 4")
+    depth: int | None = flag(None, "draft tokens in evaluations and in the promised acceptance rates; default: 4")
     options: Mapping[str, Any] = flag({}, "an option of the kind, e.g. num_steps=7; may be repeated")
     loss: Mapping[str, Any] = flag({}, "a loss and its weight, e.g. total_variation=1; default: forward_kl=1")
-    on_policy: float | None = flag(None, "the share of batches that go on as the draft itself writes; default: 0")
+    on_policy: float | None = flag(None, "the share of batches whose texts the draft itself continues; default: 0")
     reinforce: Mapping[str, Any] = flag({}, "of the loss reinforce: reward=accepted, bleu or rouge; window=4")
-    cache_bytes: int | None = flag(None, "for the target's states on disk; default: 0, they are made in every pass")
-    cache_dir: str | None = flag(None, "where they lie, for several runs; default: OUT/run/states", metavar="DIR")
+    cache_bytes: int | None = flag(
+        None, "keep the target's states on disk, up to so many bytes; default: 0, they are computed anew"
+    )
+    cache_dir: str | None = flag(
+        None, "the directory of these states, which several runs may share; default: OUT/run/states", metavar="DIR"
+    )
     parallel: str | None = flag(
         None, "what workers share: batches (ddp), or parameters too (fully_shard); default: ddp"
     )
     tensorboard: str | None = flag(
         None, "a directory for TensorBoard's files; the JSON log is always written", metavar="DIR"
     )
-    loop: Mapping[str, Any] = flag({}, "a number of the loop, e.g. lr=0.001, seq_len=512, patience=5")
+    loop: Mapping[str, Any] = flag({}, "a setting of the training loop, e.g. lr=0.001, seq_len=512, patience=5")
     dtype: str | None = flag(None, "the target's number format: float32, bfloat16; default: as it is stored")
     device: str | None = flag(None, "cpu, or cuda; default: cpu")
-    seed: int | None = flag(None, "of the first weights and of the order of the data; default: 0")
+    seed: int | None = flag(None, "seed of the initial weights and of the order of the data; default: 0")
     temperature: tuple[float, ...] = flag(
-        (), "answers, calibration: of the texts, prompt by prompt in turn; default: 1"
+        (), "answers, calibration: of the texts; several are used in turn; default: 1"
     )
-    max_tokens: int = flag(256, "answers, calibration: of each text, at most")
+    max_tokens: int = flag(256, "answers, calibration: the most tokens of each text")
     prompt_tokens: int = flag(
-        32, "answers, calibration: of a text without a prompt, so many tokens of its beginning are one"
+        32, "answers, calibration: for a text without a prompt, take this many of its first tokens"
     )
     nodes: int = flag(63, "tree: draft nodes of the tree that is chosen from measured accuracies")
     resume: bool = flag(False, "go on from the checkpoint in OUT/run")
-    dry_run: bool = flag(False, "write the untrained draft, and say what training would cost")
+    dry_run: bool = flag(False, "write the untrained draft, and report how long training would take")
     json: bool = flag(False, "machine output: the record, or the checks")
 
 

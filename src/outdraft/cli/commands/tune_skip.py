@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from outdraft.engine.stats import RequestStats
     from outdraft.models.config import ModelConfig
 
-SUMMARY = "find which sublayers a model may skip when it drafts for itself"
+SUMMARY = "search for the sublayers that a model can skip when it drafts for itself"
 EPILOG = """The result is for the drafter draft_verify. Trials are kept beside it (FILE.trials): run the command
 again, and it goes on where it was. Needs the extra outdraft[tune]. Examples:
   outdraft tune-skip zoo:target --out skip.json
@@ -35,17 +35,17 @@ class Options:
         None, "a text with a prompt a line; without it, pieces of the standard library", metavar="FILE"
     )
     num_prompts: int = flag(4, "prompts that are continued in each trial")
-    max_tokens: int = flag(64, "tokens that are written of each")
+    max_tokens: int = flag(64, "tokens that continue each prompt")
     trials: int = flag(200, "sets to try in all; the paper tries up to 1000")
     objective: str = flag(
         "speed",
-        "what a set is worth: speed, in measured tokens per second; or modelled, the speed-up that acceptance and the "
+        "the score of a set: speed, in measured tokens per second; or modelled, the speed-up that acceptance and the "
         "bytes read would give, which repeats on a busy machine",
         choices=("speed", "modelled"),
     )
     num_speculative_tokens: int = flag(8, "draft tokens at most", short="-k")
     confidence_threshold: float = flag(0.8, "a less probable token ends the chain")
-    seed: int = flag(0, "of the search")
+    seed: int = flag(0, "seed of the search")
     json: bool = flag(False, "machine output: out, score, objective, num_trials, attention, mlp")
 
 

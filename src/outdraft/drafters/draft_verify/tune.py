@@ -44,7 +44,9 @@ def tune(
         from optuna.storages import JournalStorage
         from optuna.storages.journal import JournalFileBackend
     except ImportError as error:
-        raise ConfigError("a skip set is tuned with Optuna, which is not here: pip install 'outdraft[tune]'") from error
+        raise ConfigError(
+            "a skip set is tuned with Optuna, which is not installed: pip install 'outdraft[tune]'"
+        ) from error
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     names = [f"{half} {layer}" for layer in range(num_layers) for half in ("attention", "mlp")]
     study = optuna.create_study(

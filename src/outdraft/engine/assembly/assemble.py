@@ -1,4 +1,4 @@
-"""From what the user asked for to an engine that runs: load the weights, build the parts, check that they fit.
+"""Build a running engine from the user's settings: load the weights, build the parts, check that they fit.
 
     Setup -> network -> runner (the target) -> drafter, rule, policy over it -> engine
 

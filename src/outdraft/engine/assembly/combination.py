@@ -1,4 +1,4 @@
-"""Drafter, rule and policy with their options read: every word of the user's has become a typed value here.
+"""Drafter, rule and policy with their options, after everything that the user wrote has been read into typed values.
 
 Data in: a `Speculation`; data out: a `Combination`, from which parts are built over a target.
 """

@@ -1,4 +1,4 @@
-"""What drafts where nobody says: the recipe `auto` over look-ups, and over a draft or a head that is given or found.
+"""The default drafter: the recipe `auto` over look-ups, and over a draft model or a head that is given or found.
 
     rows do not depend on their pass (native kernels, or the guard)    recipe auto: plain decoding is one of its choices
     elsewhere (a GPU, PyTorch on a CPU)                                 plain decoding, and one line in the log

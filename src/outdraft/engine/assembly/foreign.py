@@ -1,4 +1,4 @@
-"""Words of other engines that mean nothing here: accepted, with one line in the log `outdraft.notes`, or refused.
+"""Arguments of other engines that have no effect here: accepted with a line in the log `outdraft.notes`, or refused.
 
 A word is *noted* where leaving it out writes the same text (how work is spread over devices, how memory is set aside).
 It is refused, with the cure, where the text or the promise of the call would be another one. What is only called

@@ -1,4 +1,4 @@
-"""Drafts and heads that lie where one would look for them, so that a model brings its own without a file that says so.
+"""Find drafts and heads in or beside a model's directory, so that they are used without a file that names them.
 
     MODEL/draft         a smaller model                      fills the role of a draft model
     MODEL/head          a head of any kind that is known     fills the role of a head, for the drafter of its kind

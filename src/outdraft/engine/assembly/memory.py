@@ -1,4 +1,4 @@
-"""How much memory this process could still take, as the operating system counts it. Data out: bytes, free and in all.
+"""Free memory and total memory of this process, as the operating system counts them. Data out: bytes.
 
 Linux only: /proc/meminfo, and the limits of the control groups (version 2) that the process is in, as containers have.
 """

@@ -1,4 +1,4 @@
-"""Which precision decodes the next request, by measured free memory with hysteresis.
+"""Elastic precision: choose the precision of the next request by measured free memory, with hysteresis.
 
     level        target                          draft model
     full         as it is stored                 as its own options say

@@ -1,12 +1,12 @@
-"""What a policy has measured, kept for the next engine of the same model on the same machine.
+"""Save what a policy has measured on disk, for the next engine of the same model on the same machine.
 
     ~/.cache/outdraft/pace/3f0c9a52e1b7d604.json     named for machine, kernels, model and drafter
     {"format": 1, "of": {...}, "kept": {...}}        `of`: what it was measured on, in words; `kept`: the policy's own
 
-Only speed depends on it, never a text: it says where a policy begins, and a greedy or seeded text does not depend on
-what a policy decides. A file that is damaged, too large, of another format or of something else is not used, and is
-replaced by the next one; a place that cannot be written to is left alone. `OUTDRAFT_REMEMBER=off` turns all of it off,
-and so does `OUTDRAFT_CACHE=off`, which keeps nothing at all.
+Only speed depends on it, never a greedy or seeded text: it is the starting point of a policy's estimates. A file that
+is damaged, too large, of another format or of something else is not used, and is replaced by the next one; a place
+that cannot be written to is left alone. `OUTDRAFT_REMEMBER=off` turns all of it off, and so does
+`OUTDRAFT_CACHE=off`, which keeps nothing at all.
 """
 
 import hashlib

@@ -1,4 +1,4 @@
-"""Roles: what a recipe leaves to its user, as a text that begins with "@" among the options of its drafter.
+"""Roles: the parts of a recipe that the user must supply, written as "@..." among the options of its drafter.
 
     model = "@draft_model"       must be filled: LLM(m, recipe=..., draft_model=DIR), or --draft-model DIR
     model = "@draft_model?"      may stay open: then the table in a list that names it is left out, or the option

@@ -1,4 +1,4 @@
-"""What the user asked for, as one record."""
+"""`Setup`: everything that the user asked for, as one record."""
 
 from dataclasses import dataclass
 from pathlib import Path

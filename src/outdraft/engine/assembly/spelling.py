@@ -1,4 +1,4 @@
-"""The ways to say what drafts, read into one `Speculation`; they exclude each other. Without any: `default.py`.
+"""The ways to choose a drafter, read into one `Speculation`; only one may be used. Without any: `default.py`.
 
 drafter="ngram", drafter_options={...}          ours
 recipe="lookahead", recipe="path/to/my.toml"    a paper's combination; options beside it override the recipe's
@@ -197,7 +197,7 @@ def read_words(
     """All of the above at once, as given to `taker`: plug-ins with their options. `unknown`: what else it was given."""
     known = parameters_of(taker)
     for key in settle(unknown) if unknown else ():
-        raise ConfigError(f"LLM takes no {key!r}{_hint(key, known)}; what drafts is said by {', '.join(_WAYS)}")
+        raise ConfigError(f"LLM takes no {key!r}{_hint(key, known)}; choose what drafts with {', '.join(_WAYS)}")
     return Words(**words).combine(companions)
 
 

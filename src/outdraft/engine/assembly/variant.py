@@ -1,4 +1,4 @@
-"""One model's weights at one level of precision, built into parts."""
+"""One variant of a model: its weights at one level of precision, with the parts built over them."""
 
 from dataclasses import dataclass
 from typing import Any
