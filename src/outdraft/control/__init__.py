@@ -1,1 +1,1 @@
-"""Layer 5: how much to guess. One file a policy; none knows another."""
+"""Layer 5: how much to guess. One file a policy; no policy imports another."""

@@ -1,4 +1,5 @@
-"""A bandit over drafter and length: play what has made most tokens a second, and what is not known well enough.
+"""A bandit over drafter and length: use the arm with the most tokens a second, and try those that have been measured
+too rarely.
 
 Hou et al., "BanditSpec: adaptive speculative decoding via bandit algorithms", 2025, https://arxiv.org/abs/2505.15141.
 

@@ -1,4 +1,5 @@
-"""Draft while some branch is likely enough to survive; how likely is learned from what became of the last guess.
+"""Draft while some branch is likely enough to survive; the required probability follows from whether the last guess
+was accepted.
 
 Xu et al., "EdgeLLM: fast on-device LLM inference with speculative decoding", 2025 (first "LLMCad", 2023,
 https://arxiv.org/abs/2309.04255). The branch with the greatest acceptance probability is expanded next, and drafting

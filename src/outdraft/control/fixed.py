@@ -1,4 +1,4 @@
-"""The same depth in every round: the plain choice of the papers, and the yardstick of every other policy.
+"""The same depth in every round, as in the original papers; other policies are compared with it.
 
 Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
 https://arxiv.org/abs/2211.17192, where k is called gamma. Data in: sequences; data out: one budget each.

@@ -1,4 +1,4 @@
-"""Choose the confidence threshold from what confidence has been worth: the point of the ROC curve that costs least.
+"""Choose the confidence threshold from judged tokens: the point of the ROC curve with the least weighted error.
 
 Every judged token leaves a pair (the drafter's probability, accepted or not). With threshold h a token below it ends
 the guess, so its costs are

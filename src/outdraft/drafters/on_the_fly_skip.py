@@ -1,4 +1,4 @@
-"""While the prompt is read, find out which attentions hardly change what goes through them; draft without those.
+"""While the prompt is read, find the attention sublayers that hardly change their input; draft without them.
 
     cosine of the state before and after each attention sublayer, mean over the prompt's rows
     layer       0     1     2     3     4     5

@@ -1,4 +1,5 @@
-"""SpecExec: the largest tree that is worth a pass, best paths first, for targets whose pass is dear and its rows cheap.
+"""SpecExec: the largest tree that is worth a pass, best paths first, for targets whose passes are slow but take many
+rows at little cost.
 
 Svirschevski et al., "SpecExec: massively parallel speculative decoding for interactive LLM inference on consumer
 devices", 2024, https://arxiv.org/abs/2406.02532.

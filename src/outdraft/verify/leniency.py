@@ -1,4 +1,4 @@
-"""Leniency: the classic coin, loaded in the guess's favour by a factor. Lossy above 1.
+"""Leniency: rejection sampling whose chance of acceptance is raised by a factor. Lossy above 1.
 
 Paper: Fast Inference from Transformers via Speculative Decoding, 2022, https://arxiv.org/abs/2211.17192 (appendix;
 its l is 1 / leniency); Cascade Speculative Drafting, 2023, https://arxiv.org/abs/2312.11462 (the greedy form)
@@ -59,7 +59,7 @@ def _good_enough(case: Case, guesses: Guesses, leniency: float) -> Tensor:
 
 METHOD = RuleMethod(
     name="leniency",
-    summary="the classic coin, loaded by a factor in the guess's favour; exact at 1",
+    summary="rejection sampling with the chance of acceptance raised by a factor; exact at 1",
     build=build,
     options=LeniencyOptions,
     paper=Paper(

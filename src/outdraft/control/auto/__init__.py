@@ -1,4 +1,5 @@
-"""The product's default policy: arm and depth by measured cost and measured acceptance; its cutoff is plain decoding.
+"""The product's default policy: arm and depth by measured cost and measured acceptance; plain decoding where nothing
+pays.
 
 The formulas are those of Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding",
 2022, https://arxiv.org/abs/2211.17192; choosing anew by running estimates is that of Liu, Park and Shen, "A drop-in

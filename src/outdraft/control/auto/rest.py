@@ -1,4 +1,4 @@
-"""What `auto` saves where guessing does not pay: it looks away for some rounds, and lets listeners go for a text.
+"""How `auto` saves work where guessing does not pay: it pauses for some rounds, and stops collecting hidden states.
 
     nap       plain decoding is planned for everybody: so many rounds without plan, watch and probe that the policy's
               own work, measured in the round before, takes one part in a hundred of the time

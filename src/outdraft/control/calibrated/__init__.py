@@ -1,4 +1,4 @@
-"""Stop drafting by a calibrated confidence: what the drafter says is corrected by what it turned out to be worth.
+"""Stop drafting by a calibrated confidence: the drafter's confidence is corrected by measured acceptance.
 
 The map is fitted while texts are written, from the tokens that the target judges; where the calibrated chance of a path
 no longer pays for one more token, drafting ends there.

@@ -1,4 +1,4 @@
-"""What a request allows: its own wish limits every policy, and nothing is drafted that can no longer be emitted.
+"""Limits of a request: its own number of draft tokens, and the number of tokens that it may still emit.
 
 Data in: a sequence and a depth; data out: a depth.
 """

@@ -153,7 +153,8 @@ def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: boo
     default = (2, num_layers // 2, num_layers - 3)
     if min(default) < 0 or max(default) > num_layers:
         raise ModelLoadError(
-            f"{directory} names no taps, and a target of {num_layers} layers is too small for the usual ones: name them in its config.json"
+            f"{directory} names no taps, and a target of {num_layers} layers is too small for the usual ones: name the "
+            "taps in its config.json"
         )
     return default, "speculators" if is_ours else "original"
 

@@ -1,4 +1,4 @@
-"""One branch at a time: feed the node whose path is likeliest, until no path is likely enough to be worth the wait.
+"""EdgeLLM's drafter: read the node with the most probable path, one after another, until no path is probable enough.
 
     before a pass    feed the likeliest node, again and again; once its path is less probable than `Budget.survival`
                      (theta of the policy `branch_pacing`) drafting falls back to verification

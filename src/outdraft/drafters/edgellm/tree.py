@@ -1,4 +1,4 @@
-r"""A draft tree that outlives its round: what comes true becomes text, and what hangs below it stands.
+r"""A draft tree that is kept across rounds: the accepted path becomes text, and the nodes below it remain.
 
     p - a (0.7) - b (0.6)          text goes on with a, b:     b - c (0.9) - ...
       \           \ d (0.2)                                      \ e (0.1)

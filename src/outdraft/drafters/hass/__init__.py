@@ -1,4 +1,4 @@
-"""HASS: EAGLE-1's network, trained on its own features, and on what matters for drafting most.
+"""HASS: EAGLE-1's network, trained on its own features and on the target's likeliest tokens.
 
 Zhang et al., "Learning harmonized representations for speculative sampling", 2024, https://arxiv.org/abs/2408.15766.
 """

@@ -1,4 +1,4 @@
-"""Hydra's drafter: a head a token, each told what was guessed before.
+"""Hydra's drafter: one head for each token; a head also reads the tokens that were guessed before.
 
 Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109. What a head says depends on the path, so every path of a
 tree is asked about by itself.

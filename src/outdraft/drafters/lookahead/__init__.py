@@ -9,7 +9,7 @@ from outdraft.drafters.lookahead.drafter import LookaheadOptions, build
 
 METHOD = DrafterMethod(
     name="lookahead",
-    summary="n-grams ripened by Jacobi iteration in spare rows of the target's own passes (no model)",
+    summary="n-grams from Jacobi iteration in extra rows of the target's own passes (no model)",
     build=build,
     options=LookaheadOptions,
     paper=Paper(

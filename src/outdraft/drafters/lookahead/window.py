@@ -1,4 +1,4 @@
-"""Lookahead's two memories: the window, where n-grams ripen by Jacobi iteration, and the pool of ripe ones.
+"""Lookahead's state: the window, in which Jacobi iteration produces n-grams, and the pool that collects them.
 
 Fu, Bailis, Stoica and Zhang, "Break the sequential dependency of LLM inference using lookahead decoding", 2024,
 https://arxiv.org/abs/2402.02057. One window row a level, one column a position:

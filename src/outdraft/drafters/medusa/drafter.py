@@ -1,4 +1,4 @@
-"""Medusa's drafter: one look at the last state, and every head has its say.
+"""Medusa's drafter: every head reads the last state once and guesses one of the next tokens.
 
 Cai et al., "Medusa", 2024, https://arxiv.org/abs/2401.10774. A head does not know what the heads before it said, so a
 path's probability is the product of its heads'; the tree keeps the most probable paths.

@@ -1,4 +1,4 @@
-"""Several drafters, one tree: each guesses for itself, and is told what became of its own guess.
+"""Several drafters, one tree: each guesses by itself and observes the verdict on its own guess.
 
 Miao et al., "SpecInfer", 2023, https://arxiv.org/abs/2305.09781.
 

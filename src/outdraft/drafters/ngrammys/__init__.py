@@ -1,4 +1,4 @@
-"""N-Grammys: what the text has shown, and what the model itself says of a single token.
+"""N-Grammys: guesses from continuations in the text, and from the model's own bigrams.
 
 Stewart et al., "The N-Grammys: accelerating autoregressive inference with learning-free batched speculation", 2024,
 https://arxiv.org/abs/2411.03786.

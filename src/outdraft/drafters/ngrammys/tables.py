@@ -1,4 +1,4 @@
-"""What the model says of single tokens: the best successors of each, and of none in particular.
+"""Tables of the model's predictions: the best successors of each single token, and the best tokens overall.
 
     bigram   ids [V, k], probs [V, k]    the k best of p(. | x), by one pass over the text "x" for each token x
     unigram  probs [V]                   the mean of these distributions over all x

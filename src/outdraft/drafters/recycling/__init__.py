@@ -1,4 +1,4 @@
-"""Token recycling: what the target's rejected candidates would have been followed by is kept, and guessed from.
+"""Token recycling: keep the best successors that the target computed for every token, and guess from them.
 
 Luo et al., "Turning trash into treasure: accelerating inference of large language models with token recycling", 2024,
 https://arxiv.org/abs/2408.08696.

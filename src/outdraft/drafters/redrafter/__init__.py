@@ -1,4 +1,4 @@
-"""ReDrafter: one small recurrent head on the target's last state, asked token after token; a beam of its guesses.
+"""ReDrafter: one small recurrent head on the target's last state, applied once for each token; a beam of its guesses.
 
 Cheng et al., "Recurrent drafter for fast speculative decoding in large language models", 2024,
 https://arxiv.org/abs/2403.09919.
@@ -10,7 +10,7 @@ from outdraft.drafters.shared.heads.config import HeadOptions, head_shape
 
 METHOD = DrafterMethod(
     name="redrafter",
-    summary="one small recurrent head on the target's last state, asked token after token; a chain or a beam",
+    summary="one small recurrent head on the target's last state, applied once for each token; a chain or a beam",
     build=build,
     options=HeadOptions,
     paper=Paper(

@@ -1,4 +1,4 @@
-"""ReDrafter's drafter: a beam of paths, each asked about with the recurrent state of its own tokens.
+"""ReDrafter's drafter: a beam of paths, each continued from the recurrent state of its own tokens.
 
 Cheng et al., "Recurrent drafter", 2024, https://arxiv.org/abs/2403.09919. The paper keeps the best whole beams and then
 merges what they begin with; here the beam grows as a tree, in which nothing comes twice.

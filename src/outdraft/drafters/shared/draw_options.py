@@ -1,4 +1,4 @@
-"""The options of everyone who draws with a network: how tokens are chosen, and when a branch ends.
+"""Options of all drafters with a network: how tokens are chosen, and when a branch ends.
 
 Mixins: a class of options takes them up beside what else it has, and may bring defaults of its own.
 """

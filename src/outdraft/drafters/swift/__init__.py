@@ -1,4 +1,4 @@
-"""SWIFT: which of the target's sublayers a draft may skip is found out while it writes.
+"""SWIFT: a search during decoding for the sublayers of the target that a draft can skip.
 
 Xia et al., "SWIFT: on-the-fly self-speculative decoding for LLM inference acceleration", 2024,
 https://arxiv.org/abs/2410.06916.

@@ -1,4 +1,4 @@
-"""Second thoughts beside a chain: at every step the next best tokens become leaves, fewer where the first is sure.
+"""Leaves beside a chain: at every step the next best tokens become leaves, fewer where the first is sure.
 
     pending -+- t1 -+- t2 ---- t3        confidence of the best token   > .95: 3 tokens   > .8: 5   > .5: 8   else 10
              +- u1  +- u2                a drawn guess: half as many, without replacement, the first one goes on

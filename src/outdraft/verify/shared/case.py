@@ -1,4 +1,4 @@
-"""One draft under judgement, and the frame that turns a function of one case into a `Verifier`.
+"""`Case`: one draft that is judged, and the wrapper that turns a function of one case into a `Verifier`.
 
 PackedDrafts, p [M, V], coins  ->  one `Case` for each draft that is not None  ->  one `Verdict` each, in that order.
 The checks that every rule needs are made here, once: p holds numbers, q has p's shape, every draft has its coins.

@@ -1,4 +1,4 @@
-"""A network as whoever grows chains sees it: the rows of one round, fed a step at a time or run as whole chains.
+"""The contract of a network that writes chains: the rows of one round, fed a step at a time or run as whole chains.
 
     feed      one token of each chain -> logits; the chain loop chooses        `stepped`
     chain     the kernels choose; every chain is whole after one call          `native`

@@ -1,4 +1,4 @@
-"""Guesses behind texts that are not written yet: what a drafter does while the target judges.
+"""Drafting during the target's pass: guesses that continue a text which the target has not confirmed yet.
 
     text ... p | d1 d2 d3 | e1 e2 e3 e4        d: under judgement; e: guessed meanwhile, as if all d were right
     judged: d1 d2 d3 and e1                    -> e2 e3 e4 is the next proposal, ready at once

@@ -1,4 +1,5 @@
-"""The network's memory of each text: a row for every pair (target feature at i, token at i + 1), at position i.
+"""The network's key/value cache of each text: a row for every pair (target feature at i, token at i + 1), at position
+i.
 
     text       x0  x1  x2  x3(pending)          committed by the target: features f0 f1 f2
     pairs      (f0,x1) (f1,x2) (f2,x3)          the last pair's output g2 stands in for f3 and predicts x4

@@ -1,4 +1,5 @@
-"""Heads that do not know the tokens guessed before their own: each is asked once for a text, whatever the paths.
+"""Heads that do not know the tokens guessed before their own: each runs once a round, and its guess is the same on
+all paths.
 
 Data in: the text's state and the head's number; data out: logits for every path of that text.
 """

@@ -1,4 +1,4 @@
-"""Heads and their target that learn together: the target through low-rank changes, kept near to what it said before.
+"""Train heads together with their target, which gets low-rank changes and is kept near its original distribution.
 
     warm-up      the heads alone, on the target as it is: they begin as noise, whose gradients would harm it
     then         both: the heads' loss, and the target's own (its divergence from the original, or the text's tokens)

@@ -1,4 +1,4 @@
-"""What heads end in: a projection to the vocabulary for each of them, or the target's own for all.
+"""The last layer of heads: a projection to the vocabulary for each of them, or the target's own for all.
 
 Published heads have projections of their own, which are most of their bytes (V x D each); with the target's, heads are
 small, and its packed head is what computes.

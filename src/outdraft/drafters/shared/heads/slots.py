@@ -1,4 +1,4 @@
-"""Several slots made of one state, which see each other: what heads that guess together read.
+"""Slots: several vectors computed from one state that attend to each other; heads that guess together read them.
 
     g --+-- x + silu(W x + b) --(+ slot 0)--+                         +-- slot 0
         +-- ...               --(+ slot 1)--+-- one attention block --+-- slot 1

@@ -1,4 +1,4 @@
-"""The states that heads read where layers of their own stand below them: a memory of each text.
+"""For heads with decoder layers of their own below them: those layers' cache and outputs for each text.
 
     text    x0 x1 x2 x3(pending)          the target's states  h0 h1 h2
     rows    (h0,x1) (h1,x2) (h2,x3)       each once through the stem, in order; heads read the last row's output

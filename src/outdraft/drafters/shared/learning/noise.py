@@ -1,4 +1,4 @@
-"""Noise on the states that a draft learns from, so that it forgives its own at drafting.
+"""Noise on the states that a draft learns from, so that it tolerates its own errors when it drafts.
 
 Li et al., "EAGLE", 2024, https://arxiv.org/abs/2401.15077; Ankner et al., "Hydra", 2024, https://arxiv.org/abs/2402.05109
 (Hydra++). A function of the run's seed, the step and the row, so that a resumed run ends with the same bits, and

@@ -1,4 +1,4 @@
-"""The part of the target's vocabulary that a draft may say, and how files tell it.
+"""The part of the target's vocabulary that a draft can produce, and how files store it.
 
 Chosen are the tokens that the texts ask for most often, ties by the lower id, filled up with the lowest ids that are
 left, in ascending order. Zhao et al., "FR-Spec: accelerating large-vocabulary language models via frequency-ranked

@@ -1,1 +1,1 @@
-"""Look-ups: indices over texts, the trie that merges what they say, and the drafter that all look-ups share."""
+"""Look-ups: indices over texts, the trie that merges their continuations, and the drafter that all look-ups share."""

@@ -1,4 +1,4 @@
-"""What every look-up shares: an index says what may follow a text, one function makes the guess of it.
+"""Shared by all look-ups: an index lists possible continuations of a text, and one function makes a guess of them.
 
     text ... a b  ->  SpanIndex.lookup  ->  c d e  2, c f  1  ->  Trie  ->  Draft
                       one for each paper    with counts           the same for all

@@ -1,4 +1,4 @@
-"""Row-exact inference for a drafter's own network: what it says of one sequence does not depend on the batch.
+"""Row-exact inference for a drafter's own network: its result for one sequence does not depend on the batch.
 
 A guess never changes a greedy text, but under rejection rules a sampled text depends on what was drafted. Data in: a
 module; afterwards its linear maps are packed and cut so that no row's bits depend on the rows beside it.

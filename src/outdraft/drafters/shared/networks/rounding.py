@@ -1,4 +1,5 @@
-"""What a draft model's weights are rounded to when it is loaded. Its text is only a guess, so no distribution changes.
+"""Round a draft model's weights to 8 or 4 bits when it is loaded. Its text is only a guess, so no distribution
+changes.
 
 "auto": bytes in groups of 32, where the native kernels run the draft and its files hold unrounded weights. A step took
 less time there for hardly fewer tokens a pass, at 1.6 and at 28 million parameters; 4 bits take less again and cost

@@ -1,4 +1,4 @@
-"""A draft cache that keeps the first few rows of a text and the last, so that it never grows: StreamingLLM's.
+"""StreamingLLM's cache for a draft model: it keeps the first few and the last rows of a text, so that it never grows.
 
     text   [ 0 1 2 3 | 4 5 6 7 8 9 ......... 90 | 91 92 93 ... 99 ]      sinks 4, window 9
     cache  [ 0 1 2 3                             | 91 92 93 ... 99 ]     what lies between is dropped

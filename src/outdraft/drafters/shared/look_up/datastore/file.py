@@ -1,4 +1,4 @@
-"""The datastore's file format, version 1. Little endian, memory-mapped: its size is the disk's affair.
+"""The datastore's file format, version 1. Little endian, memory-mapped, so that it may be larger than memory.
 
     0    8 bytes   b"ODSTORE" and a zero
     8    uint32    format version, 1
