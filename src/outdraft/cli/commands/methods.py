@@ -133,7 +133,7 @@ def _told(entry: dict[str, Any]) -> list[str]:
     lines += [
         "  lossy: the text may have another distribution"
         if not entry["lossless"]
-        else "  lossless: the text is the target's own"
+        else "  lossless: the text keeps the target's distribution"
     ]
     lines += [f"  paper: {paper['title']}, {paper['year']}, {paper['link']}"] if paper else []
     lines += ["  options, with their defaults:" if entry["options"] else "  no options"]
