@@ -1,4 +1,5 @@
-"""The formulas beside what was measured: cost of a draft, cost of a pass, alpha, and the draft length they speak for.
+"""The formulas beside what was measured: cost of a draft, cost of a pass, alpha, and the best draft length by the
+formulas.
 
 Data in: records of `outdraft bench`, the cost curve included; data out: a `Prediction` for each method that drafts.
 Seconds become units of one plain target pass. Left out of the formulas: reading the prompt, and the loop's own time.

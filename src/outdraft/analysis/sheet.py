@@ -1,4 +1,4 @@
-"""A table as plain data: whoever prints it decides how. Also as Markdown and as CSV, for files."""
+"""A table as plain data, for the terminal and, as Markdown and CSV, for files."""
 
 import csv
 import io

@@ -1,4 +1,4 @@
-"""Rows to cells: everything that is said of one method on one suite (or one category, or all of them).
+"""Rows to cells: all figures of one method on one suite (or one category, or all of them).
 
 Seconds are taken per token of plain decoding's text, so that texts of unequal length (sampling without a seed) compare.
 A cell with a row that failed its identity check has no speed-up: a fast wrong text is no result.

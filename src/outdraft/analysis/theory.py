@@ -1,4 +1,5 @@
-"""What speculation should bring: expected tokens, expected speed-up, the best draft length, and estimates of alpha.
+"""The theory of speculative decoding: expected tokens, expected speed-up, the best draft length, and estimates of
+alpha.
 
 Leviathan, Kalman and Matias, "Fast inference from transformers via speculative decoding", 2022,
 https://arxiv.org/abs/2211.17192; the rest is derived in docs/theory.md.

@@ -34,7 +34,7 @@ def theory_sheet(
         title=f"Best draft length and its speed-up\nc: time of one draft token / time of one target pass; {measured}",
         columns=["c", *(f"alpha {alpha:g}" for alpha in alphas)],
         rows=rows,
-        notes=("0 -> 1.00x: plain decoding is best; a flat pass gains if and only if alpha > c",),
+        notes=("0 -> 1.00x means that plain decoding is best; there is a gain if and only if alpha > c",),
     )
 
 

@@ -1,4 +1,4 @@
-"""What a table or a picture says of itself: which model, how it was measured, on what and when."""
+"""Captions of tables and pictures: which model, how it was measured, on what machine and when."""
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq

@@ -1,1 +1,1 @@
-"""Layer 7: seconds. Drafters timed against plain decoding in one interleaved run."""
+"""Layer 7: measurements. Drafters are timed against plain decoding in one interleaved run."""

@@ -1,4 +1,4 @@
-"""Who writes on the clock: an engine of ours, or another program (`bench.peers`). A round treats all of them alike.
+"""An entrant of a timed round: an engine of ours, or another program (`bench.peers`). All are timed in the same way.
 
 `promises`: whether plain decoding's own text is owed, so that another one is a failed row. `foreign`: another program,
 which owes us nothing; how far its text agrees is a fact and shown as one.

@@ -1,4 +1,4 @@
-"""What the figures were made on, as plain data. Times of different machines are no comparison, so rows carry this.
+"""A description of the machine, as plain data. Times of different machines cannot be compared, so every row has it.
 
 `describe` is what must be equal for a row to count as done already; the load of the moment is kept beside it.
 """

@@ -1,4 +1,5 @@
-"""One prompt, all methods in turn: a first text each, which warms up and is compared, then timed rounds.
+"""One prompt, all methods in turn: a first text each, which warms up and is compared with plain decoding's, then
+timed rounds.
 
 In a round every method writes the text once, in an order that changes from round to round, so that a machine that slows
 down slows all of them; a method is compared with plain decoding of its own round alone.

@@ -1,1 +1,1 @@
-"""Layer 8: the command `outdraft`. It asks the engine and shows what it said; nothing is computed here."""
+"""Layer 8: the command `outdraft`. It calls the other packages and prints their results; nothing is computed here."""

@@ -1,4 +1,4 @@
-"""Which characters of a streamed text came from where.
+"""The colours of a streamed text: which characters came from which kind of token.
 
 A chunk's text lags behind its tokens (half a character, a possible stop string). So tokens are decoded here once more,
 and each chunk takes as many characters as it shows: chunk -> [(text, source)], which join to the chunk's text.

@@ -1,4 +1,4 @@
-"""What one command is, and what is found of all of them: a file of `cli/commands` is a command.
+"""The record of a command, and how commands are found: every file of `cli/commands` is one.
 
 A command either runs, or has actions, each of which is a command of its own: `outdraft datastore build`. A file holds
 SUMMARY, Options and run, perhaps an EPILOG; or SUMMARY and ACTIONS. Imports the standard library alone.

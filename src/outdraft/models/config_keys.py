@@ -1,4 +1,4 @@
-"""Which keys of a config.json may stand there unread.
+"""The keys of a config.json that may be ignored; any other key that nobody reads is an error.
 
 A key that the architecture's reader asked for is known. Of the others, those below are bookkeeping, or have values that
 leave the arithmetic as it is; any other with a value that says something is an error: it may change what is computed.

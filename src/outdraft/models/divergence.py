@@ -1,4 +1,4 @@
-"""How far one model's distribution is from another's, on text: mean KL and how often both would say the same.
+"""How far one model's distribution is from another's, on text: mean KL and how often both have the same best token.
 
     kl      mean over positions of  sum_x p(x) log(p(x) / r(x)),  p the original, r the variant, in nats per token
     top1    share of positions at which both have the same most probable token

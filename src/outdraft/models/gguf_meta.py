@@ -1,4 +1,4 @@
-"""The metadata of a GGUF file, read key by key: what nobody asked for is an error, as it may change the arithmetic."""
+"""The metadata of a GGUF file, read key by key: a key that nobody reads is an error, as it may change results."""
 
 from fnmatch import fnmatchcase
 from pathlib import Path

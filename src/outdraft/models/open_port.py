@@ -1,4 +1,4 @@
-"""The door to a target (`models/port.py`), over its network and the cache that its passes read and write."""
+"""The implementation of the port to a target (`models/port.py`), over its network and its cache."""
 
 from collections.abc import Sequence as Seq
 

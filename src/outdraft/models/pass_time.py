@@ -1,4 +1,5 @@
-"""How long a target pass takes, measured on the target itself: what shapes and policies that weigh costs begin from.
+"""How long a target pass takes, measured on the target itself: the starting point of tree shapes and policies that
+weigh costs.
 
 Data in: a pass over rows of nobody's text, which returns logits; data out: seconds.
 """

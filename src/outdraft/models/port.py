@@ -1,4 +1,4 @@
-"""What a drafter may know and use of the target: five small records, and nothing else of it.
+"""The port: what a drafter may know and use of the target, in five small records.
 
     facts    sizes, device, type, whether rows are exact         plain values
     layers   embeddings, some or all layers, norm and head       over any attention context, a drafter's own included

@@ -1,4 +1,4 @@
-"""A decoder's passes over static memory and a paged pool: recorded once a bucket, replayed ever after.
+"""A decoder's passes over static memory and a paged pool: recorded once for each bucket of sizes, then replayed.
 
     score   the rows of a verify pass          -> logits of all rows, taps
     chain   a draft model's whole greedy guess -> its tokens, k passes in one recording, argmax and embedding included

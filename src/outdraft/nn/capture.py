@@ -1,4 +1,4 @@
-"""Record a pass once, replay it as often as it comes: CUDA graphs, behind one function that can be anything.
+"""Record a pass once as a CUDA graph and replay it for every later pass; tests can replace the recording function.
 
 A recorder takes a function without arguments, which reads and writes tensors that stay where they are, and returns one
 that does the same for whatever those tensors hold by then:

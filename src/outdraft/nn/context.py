@@ -1,4 +1,4 @@
-"""What attention looks back on. A layer hands over its new queries, keys and values; the context knows the past.
+"""Attention contexts: a layer passes its new queries, keys and values, and the context adds those of the past.
 
 `CausalContext`: whole sequences at once, no cache, differentiable (training, full recompute).
 `CachedContext`: ragged rows of several sequences over a key/value cache, which keeps the new rows as tentative ones.

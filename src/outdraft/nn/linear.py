@@ -1,4 +1,5 @@
-"""A linear map over flat rows, [N, in] -> [N, out]. Parameters start as NaN: whatever is not loaded or set shows.
+"""A linear map over flat rows, [N, in] -> [N, out]. Parameters start as NaN, so that one that is never loaded is
+noticed.
 
 For inference `prepare` packs the weight for oneDNN (1.2 to 2 times faster than the eager product on CPU) and, in exact
 mode, fixes a `RowTile`: rows go through the product in pieces of a shape for which every row was seen to get the same

@@ -1,4 +1,4 @@
-"""A target between the loop and the real one, which believes nobody: it raises at the first broken promise.
+"""A target between the loop and the real one that checks every call, and raises at the first broken contract.
 
 pass      each sequence continues exactly where its cache ends; positions, parents and masks describe one tree
 commit    the kept rows are all prompt rows, the pending token and one path below it; they spell the text

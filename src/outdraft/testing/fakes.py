@@ -1,4 +1,4 @@
-"""Every stand-in by one door: a target without a network, drafters with a script, a rule, a policy, a byte codec."""
+"""All test doubles in one module: a target without a network, scripted drafters, a rule, a policy, a byte codec."""
 
 from outdraft.codecs.bytes import ByteCodec
 from outdraft.testing.audit import AuditedTarget, AuditError

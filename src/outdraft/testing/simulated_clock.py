@@ -1,4 +1,4 @@
-"""A clock that does not tick: what a run would have taken, serially or overlapped, from what it did.
+"""A simulated clock: compute from a run's events how long it would have taken, serially or overlapped.
 
     round     before: draft steps while the target waits | rows: of the pass | beside: draft steps during the pass
     serial    before + pass + beside

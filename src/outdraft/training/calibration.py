@@ -1,4 +1,4 @@
-"""How often a draft is right when it says how sure it is, counted in the engine, for a policy to begin with.
+"""Count in the engine how often a draft's tokens are accepted at each confidence, for a policy to begin with.
 
     the target's texts behind some prompts, drafted in chains -> (confidence, accepted) of each judged token -> bins
 

@@ -1,4 +1,4 @@
-"""Does the draft do in the engine what its trainer promised?
+"""Check a trained draft in the engine: is its acceptance what its trainer promised?
 
     promise   the target writes texts after some prompts; the trainer's own passes over them say how many rounds
               the draft would need (`walk.py`). Made when training ends, with the network in memory, and stored

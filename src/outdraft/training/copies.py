@@ -1,4 +1,4 @@
-"""Documents that repeat themselves. Look-up drafting lives on repetition, and small models learn to copy late.
+"""Documents that repeat themselves. Look-up drafting needs repetition, and small models learn late to copy.
 
     a passage                     def area(w, h): ...
     Copy:                         (blank lines)

@@ -1,4 +1,4 @@
-"""What the zoo's models are worth: loss of target and draft by source, against an n-gram.
+"""How good the zoo's models are: loss of target and draft by source, against an n-gram.
 
     nats/token    mean of -log p over held-out documents, all but the first tokens of a window
     bits/byte     the same over the bytes that those tokens spell, so that tokenizers can be compared

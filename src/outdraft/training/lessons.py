@@ -1,4 +1,4 @@
-"""The target's side of training: packed rows in, what it says of them out."""
+"""The target's side of training: packed rows in, its states and distributions out."""
 
 from collections.abc import Collection
 

@@ -1,4 +1,5 @@
-"""Rows on the draft's own policy: some batches go on as the draft writes, and the target says what it thinks of that.
+"""Rows on the draft's own policy: some batches are continued by the draft itself, and the target's distributions are
+their labels.
 
     text         a b c d e f g        with probability `on_policy` a batch is
     on policy    a b c x y z w        x y z w sampled from the draft; the target's distributions label them

@@ -1,4 +1,4 @@
-"""OUT/training.json: what somebody needs who finds a trained draft: its plan, its target, its texts, its promises."""
+"""OUT/training.json, the record of a trained draft: its plan, its target, its texts, its promised acceptance."""
 
 import hashlib
 import json

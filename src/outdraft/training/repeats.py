@@ -1,4 +1,4 @@
-"""Does a text go round in circles? A small model that decodes greedily often does, and that flatters every drafter.
+"""Does a text repeat itself in a loop? Greedy text of a small model often does, which favours every drafter.
 
 A text loops if it ends in one piece of at most 32 tokens, said three times or more, over at least its last 24 tokens.
 Data in: openings of held-out texts; data out: of each source the share of greedy texts that loop.

@@ -1,4 +1,4 @@
-"""What a window of drafted tokens is worth, token by token.
+"""The reward of a window of drafted tokens, token by token.
 
     accepted   token i brings prod_{j <= i} min(1, p_j / q_j): the chance that it is kept by rejection sampling, so that
                the sum is the expected accepted length

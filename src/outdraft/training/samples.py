@@ -1,4 +1,4 @@
-"""A page of texts that a model writes after held-out openings: what it knows, and what it does not.
+"""A page of texts that a model writes after held-out openings: for a reader to judge what the model has learned.
 
 Data in: a model, kind of prompt -> prompt; data out: Markdown, for each prompt the greedy text and a sampled one.
 """

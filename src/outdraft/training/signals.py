@@ -1,4 +1,4 @@
-"""What somebody wants of a run under way: SIGUSR1 to begin its end, Ctrl-C or SIGTERM to save and stop."""
+"""Signals to a running training: SIGUSR1 to begin its end, Ctrl-C or SIGTERM to save and stop."""
 
 import signal
 from types import FrameType, TracebackType

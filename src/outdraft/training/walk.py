@@ -1,4 +1,4 @@
-"""The rounds that a draft would take through a text, from its acceptance at every place and depth.
+"""The rounds that a draft would take through a text, from its acceptance at every position and depth.
 
 Of a text that the target wrote, a token x guessed with q is kept with probability min(1, q(x) / p(x)), whatever else
 was guessed there: that is what rejection sampling does, seen from the text. So the number of rounds in expectation is a

@@ -1,4 +1,4 @@
-"""What a round is made of on the device: kernels, gaps between them, launches, and how often the host waited.
+"""The time of a round on the device: kernels, gaps between them, launches, and how often the host waited.
 
 PyTorch's profiler watches some rounds; its own cost stretches the host's part, so gaps are an upper bound. Waits are
 counted apart, by CUDA's synchronisation warnings.

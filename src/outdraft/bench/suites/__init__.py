@@ -1,4 +1,4 @@
-"""What is asked: prompts by suite. A suite is one of ours by name, or a file in a format that others already use.
+"""Prompts, by suite. A suite is one of ours by name, or a file in a format that others already use.
 
     copy prose code docs    openings of texts that no zoo model was trained on (`zoo.heldout_prompts`)
     log                     made up by rule: lines of a server's log

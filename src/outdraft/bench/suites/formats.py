@@ -1,4 +1,4 @@
-"""Files of prompts, in the formats that are about; each row says by its fields what it is.
+"""Files of prompts, in common formats, which are recognised by the fields of each row.
 
     turns                       Spec-Bench, MT-bench, SPEED-Bench: a user's turns; `question_id`, `category`
     messages | conversations    chats as OpenAI or ShareGPT write them: the user's turns are taken

@@ -1,4 +1,4 @@
-"""Our own workloads, each a habit of text that drafters live on: repetition, grammar, indentation, patterns.
+"""Our own workloads, each with a kind of regularity that drafters use: repetition, grammar, indentation, patterns.
 
 copy, prose, code and docs are held-out texts of the zoo. A log is made up by rule, so that it needs no file and is the
 same everywhere: a few kinds of line with running numbers, as servers write them.

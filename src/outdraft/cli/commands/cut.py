@@ -1,4 +1,4 @@
-"""`outdraft cut`: a smaller model made of some of a model's layers, with all else that it has.
+"""`outdraft cut`: make a smaller model of some of a model's layers, with its embeddings, norm, head and tokenizer.
 
 The command reads flags and shows; the work is `models/cut.py`.
 """

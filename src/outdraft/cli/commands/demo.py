@@ -1,4 +1,4 @@
-"""`outdraft demo`: watch it, then read the figures.
+"""`outdraft demo`: texts written plainly and speculatively side by side, then a table of drafters.
 
 First a few texts, each written plain and speculatively; then five drafters on prose, Python and a prompt that repeats
 itself, measured in turn in the same run; with --all, every head trained for this model beside them. Exit code 1

@@ -1,4 +1,4 @@
-"""What a model of `transformers` does behind its decoder: head, soft cap, scales, whatever its class writes there.
+"""What a model of `transformers` computes after its decoder: head, soft cap, scales.
 
 model(h) = head(decoder(h))          a shallow copy of the model in which the decoder hands on what it is given:
 shell(h) = head(h)                   all of the class's own code, and the same weights

@@ -1,4 +1,4 @@
-"""Which static shape a pass runs in: the next larger of a few sizes, so that few graphs serve all passes.
+"""The static shape of a pass: the next larger one of a few sizes, so that few recorded graphs serve all passes.
 
 rows    1 2 4 8 16 32 64 ...           new rows of all sequences
 seqs    1 2 4 8 16 32 64 ...           sequences

@@ -1,4 +1,4 @@
-"""The attention context over a paged pool: static tensors in, static tensors out, nothing asked of the host."""
+"""The attention context over a paged pool: static tensors in, static tensors out, no wait for the host."""
 
 from collections.abc import Sequence
 from importlib.util import find_spec

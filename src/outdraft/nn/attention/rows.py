@@ -1,4 +1,5 @@
-"""The rows of a pass as tensors of fixed shape in fixed memory, so that a recorded graph finds new rows in old places.
+"""The rows of a pass as tensors of fixed shape in fixed memory, so that a recorded graph reads new rows at the same
+addresses.
 
     real rows and sequences first, then padding    rows     [ A A A | B B | - - - ]        5 rows in a bucket of 8
                                                    owners     0 0 0   1 1  -1 -1 -1
