@@ -38,38 +38,44 @@ class LLM(Streaming):
 
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
-        drafter: the method that drafts; "none" is plain decoding. By default look-ups, and the draft or head that is
-            given or lies beside the model, where native kernels compute or the guard is on; else none.
-        drafter_options: its options, by name; likewise verifier_options and policy_options.
-        verifier: the acceptance rule. "auto", the default: the target's own keyed draw where a request names a seed
+        drafter: the method that drafts; "none" is plain decoding. The default is look-ups, with the draft model or head
+            that is given or found beside the model, where native kernels compute or the guard is on; elsewhere "none".
+        drafter_options: the drafter's options, by name; likewise verifier_options and policy_options.
+        verifier: the acceptance rule. "auto", the default, takes the target's own keyed draw for a request with a seed
             (the text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
-        policy: how much to guess (docs/policies.md). "auto", the default, decides by measured cost and acceptance;
-            where only num_speculative_tokens is given it is "fixed".
+        policy: what decides how much to guess (docs/policies.md). "auto", the default, decides by measured cost and
+            acceptance; if only num_speculative_tokens is given, the policy is "fixed".
         num_speculative_tokens: draft tokens of every round; with a policy, the most that it may ask for.
-        recipe: all of these by a paper's name, or a TOML file of yours; excludes `drafter`, and whatever else is given
-            beside it overrides the recipe's.
-        speculative_config: the same in vLLM's words; excludes `drafter`.
-        draft_model: a draft model's directory, as for drafter="draft_model"; beside a recipe: the one that it needs;
-            speculative_model is vLLM's older word for it.
-        head, datastore: what a recipe, or the default, drafts with beside look-ups (docs/recipes.md).
+        recipe: drafter, rule and policy by a paper's name, or a TOML file of yours; cannot be given with `drafter`.
+            Other arguments override the recipe's settings.
+        speculative_config: the same as a dictionary with vLLM's keys; cannot be given with `drafter`.
+        draft_model: the directory of a draft model: short for drafter="draft_model", or, with a recipe, the draft model
+            that it needs. speculative_model is vLLM's older name for it.
+        head, datastore: a trained head, and a datastore, for a recipe that needs one, or for the default drafter
+            (docs/recipes.md).
         revision: branch, tag or commit of a model that is named as on the hub.
-        dtype: of the weights: "auto" (as stored), "float32", "bfloat16", "float16" ("half"). device: "cpu", "cuda", ...
+        dtype: number format of the weights: "auto" (as stored), "float32", "bfloat16", "float16" (or "half").
+        device: where to compute: "cpu", "cuda", "cuda:1", ...
         exact: compute rows so that a token's logits do not depend on the pass it was scored in. Greedy and seeded text
             is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
-        guard: where rows are not exact, a decision that a change of so much in the difference of two logits could turn
-            is made again as plain decoding makes it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else off.
+        guard: where rows are not exact, a decision is made again as plain decoding makes it if a change of this size in
+            the difference of two logits could alter it (docs/exactness.md); 0 is off. Default: 0.001 in float32, else
+            off.
         enforce_eager: on a GPU, launch every kernel from Python instead of recording passes as CUDA graphs.
-        max_model_len: a shorter context than the model's own. max_num_seqs: the most requests decoded together.
-        model_impl: who computes the target's layers: "outdraft"; "transformers", slower, for most other models; "auto"
-            is outdraft where it knows the architecture (docs/models.md).
+        max_model_len: a shorter context than the model's own.
+        max_num_seqs: the most requests that are decoded together.
+        model_impl: which library computes the target's layers: "outdraft"; "transformers" (slower, for most other
+            models); "auto" is outdraft where it knows the architecture (docs/models.md).
         weights_memory: the most memory for the target's weights ("512MiB", or bytes); what does not fit is read from
-            disk in every pass (docs/streaming.md). None: all weights are held.
+            disk in every pass (docs/streaming.md). None: all weights stay in memory.
         kv_cache: "static", a block of memory for each sequence; "paged", one pool of pages for all (docs/cache.md).
-        kv_cache_dtype: "auto", the model's own; "int8": another distribution, which `config["variant"]` names.
-        precision: of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the same text.
-            "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of these that
-            leaves memory free when a request is admitted. Results name their `variant` (docs/quantization.md).
-        precision_options: of "elastic": `min_free` and `margin`.
+        kv_cache_dtype: "auto", the model's own number format; "int8" changes the distribution, and `config["variant"]`
+            names it.
+        precision: precision of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the
+            same text. "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of
+            these that leaves memory free when a request is admitted. Results name their `variant`
+            (docs/quantization.md).
+        precision_options: options of "elastic": `min_free` and `margin`.
 
     Raises:
         ModelLoadError, ConfigError, CapabilityError: before any token is written.
