@@ -12,32 +12,33 @@ Embedding and head are the target's. What stands in for the next feature is norm
 """
 
 from collections.abc import Iterable
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
-from outdraft.drafters.shared.features.network import Embed, FeatureForm
+from outdraft.core.errors import ModelLoadError
+from outdraft.drafters.shared.features.borrowed_head import (
+    BorrowedHeadConfig,
+    BorrowedHeadNet,
+    layers_told,
+    read_layers,
+)
+from outdraft.drafters.shared.features.network import Embed
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.kernels.decoder.guesser import Entrance, Origin
 from outdraft.models.base import Decoder
-from outdraft.models.block import Block, blocks_of
-from outdraft.models.config import ModelConfig
-from outdraft.models.families import ARCHITECTURES
+from outdraft.models.block import blocks_of
 from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.layer_names import layer_entries
-from outdraft.models.load import find_architecture, read_json
+from outdraft.models.load import read_json
 from outdraft.models.naming import Entry
 from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
-from outdraft.models.port import TargetFacts, TargetPort, facts_of
+from outdraft.models.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
-from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
-from outdraft.nn.rope import Rope
 from outdraft.weights.renamed import NamedTensors, open_tensors
 
 ARCHITECTURE = "OutdraftMTP"
@@ -47,26 +48,16 @@ _SPECULATORS = {
     "fc.": "input_proj.", "norm.": "final_layernorm.", "pre_fc_norm_hidden.": "hidden_layernorm.",
     "pre_fc_norm_embedding.": "token_layernorm.", "layers.0.": "",
 }  # fmt: skip
-_LAYERS = ("llama", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MtpConfig:
+class MtpConfig(BorrowedHeadConfig):
     """Sizes."""
 
-    layers: ModelConfig  # its own; width and vocabulary are the target's
-    tap: int  # the target's number of layers
-
-    def require(self, known: TargetFacts) -> None:
-        """Raise `CapabilityError` unless it can draft for this target."""
-        if (self.layers.hidden_size, self.layers.vocab_size) != (known.hidden_size, known.vocab_size):
-            raise CapabilityError(
-                f"an MTP layer of width {self.layers.hidden_size} and vocabulary {self.layers.vocab_size} cannot draft "
-                f"for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
-            )
+    what: ClassVar[str] = "an MTP layer"
 
 
-class MtpNet(nn.Module):
+class MtpNet(BorrowedHeadNet):
     """The network; all rows flat. The target's norm and head are handed over: no parameters of this module."""
 
     def __init__(
@@ -76,49 +67,20 @@ class MtpNet(nn.Module):
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
     ) -> None:
-        super().__init__()
-        facts = facts_of(target) if isinstance(target, Decoder) else target.facts
-        config.require(facts)
-        device, layers = device or facts.device, config.layers
-        width = layers.hidden_size
+        super().__init__(config, target, dtype, device, bias=False)
+        layers, device = config.layers, self.fc.weight.device
 
         def norm() -> RMSNorm:
-            return RMSNorm(width, layers.norm_eps, dtype, device)
+            return RMSNorm(layers.hidden_size, layers.norm_eps, dtype, device)
 
         self.config = config
-        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
         self.embed: Embed | None = None  # the target's
-        self.vocab: Tensor | None = None  # all of it
-        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden = norm(), norm()
-        self.fc = Linear(2 * width, width, False, dtype, device)
-        self.layers = nn.ModuleList(Block(layers, i, dtype, device) for i in range(layers.num_layers))
-        self.norm = norm()
-        assert layers.rope is not None
-        self.rope = Rope(layers.rope)
-        parts = target if isinstance(target, Decoder) else target.layers
-        self._target_norm, self._target_head = parts.norm, parts.head
-
-    @property
-    def form(self) -> FeatureForm:
-        """What it reads and keeps."""
-        layers = self.config.layers
-        return FeatureForm(
-            taps=(self.config.tap,), num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads,
-            head_dim=layers.head_dim,
-        )  # fmt: skip
-
-    def fuse(self, taps: Seq[Tensor]) -> Tensor:
-        """The target's last states [N, D], normed as its head reads them."""
-        return self._target_norm(taps[0]).to(self.fc.dtype)
+        self.pre_fc_norm_embedding, self.pre_fc_norm_hidden, self.norm = norm(), norm(), norm()
 
     def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
-        told = (self.pre_fc_norm_embedding(embeds.to(f.dtype)), self.pre_fc_norm_hidden(f))
-        g = self.fc(torch.cat(told, -1))
-        rotation = self.rope.at(positions, f.dtype)
-        for layer in self.layers:
-            g = layer(g, rotation, ctx, self.exact)[0]
-        return g  # type: ignore[no-any-return]
+        embeds = self.pre_fc_norm_embedding(embeds.to(f.dtype))
+        return self.through(embeds, self.pre_fc_norm_hidden(f), positions, ctx)
 
     def carry(self, g: Tensor) -> Tensor:
         """The normed output."""
@@ -127,11 +89,6 @@ class MtpNet(nn.Module):
     def logits(self, g: Tensor) -> Tensor:
         """Own norm, the target's head: [N, D] -> [N, V]."""
         return self._target_head(self.norm(g))
-
-    @property
-    def shape(self) -> ModelConfig:
-        """Of its layers."""
-        return self.config.layers
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""
@@ -155,12 +112,7 @@ def entries_of(config: MtpConfig) -> Iterable[Entry]:
 
 def save_mtp(net: MtpNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors. `dtype`: of the numbers; their own by default."""
-    layers = net.config.layers
-    kind = ARCHITECTURES[layers.architecture]
-    told: dict[str, Any] = {
-        "architectures": [ARCHITECTURE], "model_type": kind.model_type, **kind.write(layers),
-        "torch_dtype": str(dtype or net.fc.weight.dtype).removeprefix("torch."),
-    }  # fmt: skip
+    told = layers_told(net.shape, ARCHITECTURE, dtype or net.fc.weight.dtype)
     write_directory(directory, told, tensors_of_net(net, entries_of(net.config), dtype))
 
 
@@ -199,16 +151,10 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
     raw = whole if isinstance(whole, dict) else raw
     if f"{_PREFIX}fc.weight" not in tensors:
         raise ModelLoadError(f"{directory} holds no MTP layer: it has no tensor {_PREFIX}fc.weight")
-    kind = find_architecture(raw)
-    if kind.model_type not in _LAYERS:
-        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {_LAYERS})")
-    layers = kind.read(raw)
-    if any(window is not None for window in layers.windows):
-        raise ModelLoadError(f"{directory}: an MTP layer with sliding windows is not supported")
+    layers = read_layers(raw, directory, MtpConfig.what)
     names = [name for name in tensors if name.startswith(f"{_PREFIX}layers.")]
     config = MtpConfig(
-        layers=replace(layers, num_layers=len({name.split(".")[2] for name in names}), tie_embeddings=False),
-        tap=facts.num_layers,
+        layers=replace(layers, num_layers=len({name.split(".")[2] for name in names})), tap=facts.num_layers
     )
     config.require(facts)
     return fill(

@@ -11,57 +11,49 @@ There is no norm of its own behind the layers: g is to be what the target's fina
 """
 
 from collections.abc import Iterable
-from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from outdraft.core.errors import CapabilityError, ModelLoadError
-from outdraft.drafters.shared.features.network import Embed, FeatureForm
+from outdraft.core.errors import ModelLoadError
+from outdraft.drafters.shared.features.borrowed_head import (
+    BorrowedHeadConfig,
+    BorrowedHeadNet,
+    layers_told,
+    read_layers,
+)
+from outdraft.drafters.shared.features.network import Embed
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.kernels.decoder.guesser import Entrance, Origin
 from outdraft.models.base import Decoder
-from outdraft.models.block import Block, blocks_of, embedding_rows
-from outdraft.models.config import ModelConfig
-from outdraft.models.families import ARCHITECTURES
+from outdraft.models.block import blocks_of, embedding_rows
 from outdraft.models.fields import Fields
 from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
 from outdraft.models.layer_names import layer_entries
-from outdraft.models.load import find_architecture, read_json
+from outdraft.models.load import read_json
 from outdraft.models.naming import Entry
 from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
-from outdraft.models.port import TargetFacts, TargetPort, facts_of
+from outdraft.models.port import TargetPort, facts_of
 from outdraft.nn.context import AttentionContext
-from outdraft.nn.linear import Linear
-from outdraft.nn.rope import Rope
 from outdraft.weights.renamed import NamedTensors, open_tensors
 
 ARCHITECTURE = "LlamaForCausalLMEagle"
-_LAYERS = ("llama", "qwen2", "qwen3")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LastFeatureConfig:
-    """Sizes."""
+class LastFeatureConfig(BorrowedHeadConfig):
+    """Sizes, and what its file brings."""
 
-    layers: ModelConfig  # its own; width and vocabulary are the target's
-    tap: int  # the target's number of layers
+    what: ClassVar[str] = "an EAGLE-1 network"
+
     bias: bool = True  # of fc
     own_embedding: bool = False
 
-    def require(self, known: TargetFacts) -> None:
-        """Raise `CapabilityError` unless it can draft for this target."""
-        if (self.layers.hidden_size, self.layers.vocab_size) != (known.hidden_size, known.vocab_size):
-            raise CapabilityError(
-                f"an EAGLE-1 network of width {self.layers.hidden_size} and vocabulary {self.layers.vocab_size} cannot "
-                f"draft for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
-            )
 
-
-class LastFeatureNet(nn.Module):
+class LastFeatureNet(BorrowedHeadNet):
     """The network; all rows flat. Norm and head are the target's, handed over: no parameters of this module."""
 
     def __init__(
@@ -71,33 +63,14 @@ class LastFeatureNet(nn.Module):
         dtype: torch.dtype = torch.float32,
         device: torch.device | None = None,
     ) -> None:
-        super().__init__()
-        facts = facts_of(target) if isinstance(target, Decoder) else target.facts
-        config.require(facts)
-        device, layers = device or facts.device, config.layers
+        super().__init__(config, target, dtype, device, bias=config.bias)
         self.config = config
-        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
-        self.vocab: Tensor | None = None  # all of it
-        self.fc = Linear(2 * layers.hidden_size, layers.hidden_size, config.bias, dtype, device)
-        self.layers = nn.ModuleList(Block(layers, i, dtype, device) for i in range(layers.num_layers))
         self.layers[0].attn_norm = nn.Identity()
         self.embedding: nn.Parameter | None = None
         if config.own_embedding:
-            table = torch.full((layers.vocab_size, layers.hidden_size), float("nan"), dtype=dtype, device=device)
+            size, device = (self.shape.vocab_size, self.shape.hidden_size), self.fc.weight.device
+            table = torch.full(size, float("nan"), dtype=dtype, device=device)
             self.embedding = nn.Parameter(table, requires_grad=False)  # the target's, in published files
-        assert layers.rope is not None
-        self.rope = Rope(layers.rope)
-        parts = target if isinstance(target, Decoder) else target.layers
-        self._target_norm, self._target_head = parts.norm, parts.head
-
-    @property
-    def form(self) -> FeatureForm:
-        """What it reads and keeps."""
-        layers = self.config.layers
-        return FeatureForm(
-            taps=(self.config.tap,), num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads,
-            head_dim=layers.head_dim,
-        )  # fmt: skip
 
     @property
     def embed(self) -> Embed | None:
@@ -105,17 +78,9 @@ class LastFeatureNet(nn.Module):
         table = self.embedding
         return None if table is None else lambda ids, positions: embedding_rows(table, ids)
 
-    def fuse(self, taps: Seq[Tensor]) -> Tensor:
-        """The target's last states [N, D], normed as its head reads them."""
-        return self._target_norm(taps[0]).to(self.fc.dtype)
-
     def run(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """Embeddings [N, D] of the next tokens and features [N, D] at `positions` [N] -> g [N, D]."""
-        g = self.fc(torch.cat((embeds.to(f.dtype), f), -1))
-        rotation = self.rope.at(positions, f.dtype)
-        for layer in self.layers:
-            g = layer(g, rotation, ctx, self.exact)[0]
-        return g  # type: ignore[no-any-return]
+        return self.through(embeds.to(f.dtype), f, positions, ctx)
 
     def carry(self, g: Tensor) -> Tensor:
         """The output as it is: it is a feature."""
@@ -124,11 +89,6 @@ class LastFeatureNet(nn.Module):
     def logits(self, g: Tensor) -> Tensor:
         """The target's head alone: [N, D] -> [N, V]."""
         return self._target_head(g)
-
-    @property
-    def shape(self) -> ModelConfig:
-        """Of its layers."""
-        return self.config.layers
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""
@@ -152,12 +112,7 @@ def entries_of(config: LastFeatureConfig) -> Iterable[Entry]:
 
 def save_last_feature(net: LastFeatureNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors in EAGLE-1's layout. `dtype`: of the numbers; their own by default."""
-    layers = net.config.layers
-    kind = ARCHITECTURES[layers.architecture]
-    told: dict[str, Any] = {
-        "architectures": [ARCHITECTURE], "model_type": kind.model_type, **kind.write(layers), "bias": net.config.bias,
-        "torch_dtype": str(dtype or net.fc.weight.dtype).removeprefix("torch."),
-    }  # fmt: skip
+    told = layers_told(net.shape, ARCHITECTURE, dtype or net.fc.weight.dtype, bias=net.config.bias)
     write_directory(directory, told, tensors_of_net(net, entries_of(net.config), dtype))
 
 
@@ -174,15 +129,10 @@ def load_last_feature(
     tensors = NamedTensors(source, {name.removeprefix("model."): name for name in source})
     if "fc.weight" not in tensors or "layers.0.post_attention_layernorm.weight" not in tensors:
         raise ModelLoadError(f"{directory} holds no EAGLE-1 network: it has no tensors fc.weight and layers.0")
-    kind = find_architecture(raw)
-    if kind.model_type not in _LAYERS:
-        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {_LAYERS})")
-    layers = kind.read(raw)
-    if any(window is not None for window in layers.windows):
-        raise ModelLoadError(f"{directory}: an EAGLE-1 network with sliding windows is not supported")
+    layers = read_layers(raw, directory, LastFeatureConfig.what)
     told = Fields({"model_type": raw.get("model_type"), "bias": raw.get("bias")})
     config = LastFeatureConfig(
-        layers=replace(layers, tie_embeddings=False), tap=facts.num_layers,
+        layers=layers, tap=facts.num_layers,
         bias=told.get("bias", bool, "fc.bias" in tensors), own_embedding="embed_tokens.weight" in tensors,
     )  # fmt: skip
     config.require(facts)

@@ -1,0 +1,119 @@
+"""A few decoder layers between the target's last feature and the target's head: what EAGLE-1 and MTP have in common.
+
+    embedding of x_{i+1} --+
+                           +-- joined by fc --> layers --> g_i -- the target's head --> x_{i+2}
+    f_i, behind the target's final norm --+
+
+Li et al., "EAGLE", 2024, https://arxiv.org/abs/2401.15077; DeepSeek-AI, "DeepSeek-V3 technical report", 2024,
+https://arxiv.org/abs/2412.19437. Width, vocabulary, final norm and head are the target's, so such a network belongs to
+one target. Here: sizes, the parts that both build on, and the config.json that both read and write.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.drafters.shared.features.network import FeatureForm
+from outdraft.models.base import Decoder
+from outdraft.models.block import Block
+from outdraft.models.config import ModelConfig
+from outdraft.models.families import ARCHITECTURES
+from outdraft.models.load import find_architecture
+from outdraft.models.port import TargetFacts, TargetPort, facts_of
+from outdraft.nn.context import AttentionContext
+from outdraft.nn.linear import Linear
+from outdraft.nn.rope import Rope
+
+_LAYERS = ("llama", "qwen2", "qwen3")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BorrowedHeadConfig:
+    """Sizes."""
+
+    what: ClassVar[str]  # the network, in words, for errors
+
+    layers: ModelConfig  # its own; width and vocabulary are the target's
+    tap: int  # the target's number of layers
+
+    def require(self, known: TargetFacts) -> None:
+        """Raise `CapabilityError` unless it can draft for this target."""
+        if (self.layers.hidden_size, self.layers.vocab_size) != (known.hidden_size, known.vocab_size):
+            raise CapabilityError(
+                f"{self.what} of width {self.layers.hidden_size} and vocabulary {self.layers.vocab_size} cannot draft "
+                f"for a target of {known.hidden_size} and {known.vocab_size}: it belongs to its own target"
+            )
+
+
+class BorrowedHeadNet(nn.Module):
+    """The parts; all rows flat. The target's norm and head are handed over: no parameters of this module."""
+
+    def __init__(
+        self,
+        config: BorrowedHeadConfig,
+        target: Decoder | TargetPort,
+        dtype: torch.dtype,
+        device: torch.device | None,
+        *,
+        bias: bool,
+    ) -> None:
+        super().__init__()
+        facts = facts_of(target) if isinstance(target, Decoder) else target.facts
+        config.require(facts)
+        device, layers = device or facts.device, config.layers
+        self.exact = False  # True: no row's bits depend on the rows beside it (inference)
+        self.vocab: Tensor | None = None  # all of it
+        self.fc = Linear(2 * layers.hidden_size, layers.hidden_size, bias, dtype, device)
+        self.layers = nn.ModuleList(Block(layers, i, dtype, device) for i in range(layers.num_layers))
+        assert layers.rope is not None
+        self.rope = Rope(layers.rope)
+        self.shape = layers
+        self.form = FeatureForm(
+            taps=(config.tap,), num_layers=layers.num_layers, num_kv_heads=layers.num_kv_heads,
+            head_dim=layers.head_dim,
+        )  # fmt: skip
+        parts = target if isinstance(target, Decoder) else target.layers
+        self._target_norm, self._target_head = parts.norm, parts.head
+
+    def fuse(self, taps: Seq[Tensor]) -> Tensor:
+        """The target's last states [N, D], normed as its head reads them."""
+        return self._target_norm(taps[0]).to(self.fc.dtype)
+
+    def through(self, embeds: Tensor, f: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
+        """Embeddings and features [N, D], as the network wants them, joined and led through the layers -> g [N, D]."""
+        g = self.fc(torch.cat((embeds, f), -1))
+        rotation = self.rope.at(positions, f.dtype)
+        for layer in self.layers:
+            g = layer(g, rotation, ctx, self.exact)[0]
+        return g  # type: ignore[no-any-return]
+
+
+def read_layers(raw: dict[str, object], directory: Path, what: str) -> ModelConfig:
+    """The decoder layers that a config.json tells of, whose head is not theirs. `what`: the network, in words.
+
+    Raises `ModelLoadError` for layers of an architecture that is not supported, and for sliding windows.
+    """
+    kind = find_architecture(raw)
+    if kind.model_type not in _LAYERS:
+        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {_LAYERS})")
+    layers = kind.read(raw)
+    if any(window is not None for window in layers.windows):
+        raise ModelLoadError(f"{directory}: {what} with sliding windows is not supported")
+    return replace(layers, tie_embeddings=False)
+
+
+def layers_told(layers: ModelConfig, architecture: str, dtype: torch.dtype, **more: Any) -> dict[str, Any]:
+    """The config.json of a network with these layers. `architecture`: its class; `dtype`: of the stored numbers.
+
+    more: other keys of its layout.
+    """
+    kind = ARCHITECTURES[layers.architecture]
+    return {
+        "architectures": [architecture], "model_type": kind.model_type, **kind.write(layers), **more,
+        "torch_dtype": str(dtype).removeprefix("torch."),
+    }  # fmt: skip
