@@ -43,7 +43,8 @@ def remove(tree: Path, name: str) -> list[str]:
         raise ValueError(f"no method is called {name!r}")
     kind = source.parent.name
     gone = [source, tree / f"docs/methods/{name}.md", tree / f"tests/contracts/rows/{name}.py"]
-    gone += (tree / "tests" / kind).glob(f"test_{name}*.py")
+    tests = tree / "tests" / kind
+    gone += [tests / f"test_{name}.py", *tests.glob(f"test_{name}_*.py")]  # not those of a longer name
     gone += [path for path in (tree / "src/outdraft/recipes").glob("*.toml") if f'"{name}"' in path.read_text()]
     gone = [path for path in gone if path.exists()]
     for path in gone:

@@ -17,14 +17,16 @@ def test_a_method_is_gone_without_a_trace(name: str, tmp_path: Path):
 
 def test_what_is_removed(tmp_path: Path):
     for path in ("src/outdraft/drafters/some.py", "docs/methods/some.md", "tests/contracts/rows/some.py",
-                 "tests/drafters/test_some.py", "tests/drafters/test_other.py"):  # fmt: skip
+                 "tests/drafters/test_some.py", "tests/drafters/test_some_files.py", "tests/drafters/test_some1.py",
+                 "tests/drafters/test_other.py"):  # fmt: skip
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).touch()
     recipes = tmp_path / "src/outdraft/recipes"
     recipes.mkdir()
     (recipes / "paper.toml").write_text('[drafter]\nname = "some"\n')
     (recipes / "else.toml").write_text('[drafter]\nname = "something"\n')
-    assert len(remove(tmp_path, "some")) == 5
-    assert (tmp_path / "tests/drafters/test_other.py").exists() and (recipes / "else.toml").exists()
+    assert len(remove(tmp_path, "some")) == 6
+    assert all((tmp_path / f"tests/drafters/test_{name}.py").exists() for name in ("other", "some1"))
+    assert (recipes / "else.toml").exists()
     with pytest.raises(ValueError, match="'some'"):
         remove(tmp_path, "some")
