@@ -34,13 +34,19 @@ def scene(tmp_path_factory):
     return place
 
 
+JOINT = "medusa with joint"  # the target learns along, from a step on
+
+
 def command(place: Path, out: str, kind: str, workers: int, *more: str) -> list[str]:
     together = ["-m", "torch.distributed.run", "--nproc-per-node", str(workers)] if workers > 1 else []
-    of = ["--options", f"draft={place / 'draft'}"] if kind == "acceptance_head" else []
+    of = {
+        "acceptance_head": ["--options", f"draft={place / 'draft'}"],
+        JOINT: ["--options", "joint=true", "--options", "num_heads=2"],
+    }.get(kind, [])
     words = [
-        "train", kind, *of, "--target", place / "target", "--data", place / "texts.jsonl", "--out", place / out,
-        "--loop", "seq_len=16", "--loop", "batch_tokens=64", "--loop", "micro_tokens=16", "--loop", "steps=30",
-        "--loop", "save_every=1", "--loop", "eval_every=7", *more,
+        "train", kind.split()[0], *of, "--target", place / "target", "--data", place / "texts.jsonl",
+        "--out", place / out, "--loop", "seq_len=16", "--loop", "batch_tokens=64", "--loop", "micro_tokens=16",
+        "--loop", "steps=30", "--loop", "save_every=1", "--loop", "eval_every=7", *more,
     ]  # fmt: skip
     return [sys.executable, *together, "-m", "outdraft.cli.main", *map(str, words)]
 
@@ -94,11 +100,13 @@ def kill_at_random(place: Path, rng: random.Random, *about: str | int) -> None:
     running.wait()
 
 
-@pytest.mark.parametrize("kind", ["draft_model", "acceptance_head"])
+@pytest.mark.parametrize("kind", ["draft_model", "acceptance_head", JOINT])
 def test_two_workers_are_one(scene, kind):
     one, two = train(scene, f"one-{kind}", kind, 1), train(scene, f"two-{kind}", kind, 2)
     for name, weight in one.items():
         torch.testing.assert_close(two[name], weight, atol=2e-3, rtol=2e-2)
+    if kind == JOINT:
+        assert any(name.startswith("lora") and name.endswith(".b") and weight.any() for name, weight in two.items())
     assert (scene / f"two-{kind}/training.json").exists()
 
 
@@ -134,7 +142,7 @@ def test_a_sharded_run_that_is_killed_ends_with_the_same_bits(scene, kind):
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-@pytest.mark.parametrize("kind", ["draft_model", "eagle", "medusa", "acceptance_head"])
+@pytest.mark.parametrize("kind", ["draft_model", "eagle", "medusa", "acceptance_head", JOINT])
 def test_a_run_that_is_killed_ends_with_the_same_bits(scene, kind, workers):
     """Five kills at random moments: between steps, in one, or while a checkpoint is written."""
     rng = random.Random(f"{kind}{workers}")
