@@ -49,16 +49,31 @@ def trained(places):
     words = ["train", "eagle", "--target", places / "target", "--data", places / "x.jsonl", "--out", places / "draft",
              *LOOP, "--cache-bytes", 1 << 22, "--cache-dir", places / "states", "--options", "taps=[0,1]"]  # fmt: skip
     assert main([str(word) for word in words]) == 0
+    shutil.copytree(places / "draft", places / "published", ignore=shutil.ignore_patterns("run"))
+    shutil.copytree(places / "draft", places / "cut")
+    whole = (places / "cut/run/checkpoint.pt").read_bytes()
+    (places / "cut/run/checkpoint.pt").write_bytes(whole[:1000])
     return places
 
 
 NEW = ("--target", "AT/target", "--data", "AT/x.jsonl", "--out", "OUT")
 CASES = {
     "wrong target, checked": (("check", "AT/draft", "--target", "AT/other"), "was trained for another target"),
+    "wrong target, calibrated": (
+        ("calibration", "AT/draft", "--target", "AT/other", "--data", "AT/x.jsonl"), "was trained for another target",
+    ),
     "wrong target, resumed": (
         ("eagle", "--target", "AT/other", "--data", "AT/x.jsonl", "--out", "AT/draft", "--options", "taps=[0,1]",
          "--resume"),
         "holds a run with target=",
+    ),
+    "half a checkpoint, resumed": (
+        ("eagle", *NEW[:4], "--out", "AT/cut", "--options", "taps=[0,1]", "--resume"), "is cut short or damaged",
+    ),
+    "a finished draft in the way": (("eagle", *NEW[:4], "--out", "AT/published"), "which training would write over"),
+    "a target in the way": (("eagle", *NEW[:4], "--out", "AT/target"), "is what the training reads"),
+    "an empty data set to answer": (
+        ("answers", *NEW[:2], "--data", "AT/empty.jsonl", "--out", "OUT.jsonl"), "there is no example to answer",
     ),
     "other settings, resumed": (
         ("eagle", *NEW[:4], "--out", "AT/draft", "--options", "taps=[0,1]", "--resume", "--loop", "lr=0.5"),
@@ -129,10 +144,24 @@ def test_bad_input_is_one_clear_error_and_nothing_is_lost(outdraft, trained, tmp
     words, says = CASES[case]
     before = {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
     given = [word.replace("AT/", f"{trained}/").replace("OUT", str(tmp_path / "out")) for word in words]
-    ran = outdraft("train", *given, *(() if words[0] == "check" or "--recipe" in words else LOOP))
+    ran = outdraft(
+        "train", *given, *(() if words[0] in ("check", "calibration", "answers") or "--recipe" in words else LOOP)
+    )
     assert ran.code == 2, ran.err
     last = ran.err.strip().splitlines()
     assert says in " ".join(" ".join(last).split()), ran.err
     assert "Traceback" not in ran.err and sum(line.startswith("outdraft train: ") for line in last) == 1, ran.err
-    assert not (tmp_path / "out/model.safetensors").exists()
+    assert not (tmp_path / "out/model.safetensors").exists() and not (tmp_path / "out.jsonl").exists()
     assert before == {path: path.read_bytes() for path in trained.rglob("*") if path.is_file()}
+
+
+def test_a_draft_is_converted_for_its_own_target_alone(outdraft, places, tmp_path):
+    """Another one of the same shape would fit, and accept nothing."""
+    of = ("--target", places / "target")
+    assert outdraft("train", "eagle3", *of, "--data", places / "x.jsonl", "--out", tmp_path / "draft", *LOOP,
+                    "--options", "taps=[0,1]").code == 0  # fmt: skip
+    words = ("convert", tmp_path / "draft", "--to", "vllm", "--out", tmp_path / "out")
+    ran = outdraft(*words, "--target", places / "other")
+    assert ran.code == 2 and "was trained for another target" in ran.err and "Traceback" not in ran.err, ran.err
+    assert not (tmp_path / "out").exists()
+    assert outdraft(*words, *of).code == 0

@@ -22,6 +22,7 @@ from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.answers import Asking
 from outdraft.training.calibration import calibration_error, counted, measure_calibration
+from outdraft.training.record import fingerprint
 from outdraft.weights.digest import digest_weights
 
 VOCAB = 31
@@ -56,9 +57,10 @@ def scene(tmp_path_factory):
     place = tmp_path_factory.mktemp("calibration")
     target = tiny_model(vocab=VOCAB, layers=1, seed=1, dtype=torch.float32, exact=False)
     save_model(target, place / "target")
+    known = fingerprint(target)
     target.lm_head.weight.mul_(3)
     save_model(target, place / "draft")
-    record = {"kind": "draft_model", "dtype": "float32", "target": {}, "promises": []}
+    record = {"kind": "draft_model", "dtype": "float32", "target": known, "promises": []}
     (place / "draft/training.json").write_text(json.dumps(record))
     generator = torch.Generator().manual_seed(0)
     texts = torch.randint(VOCAB, (60, 8), generator=generator).tolist()

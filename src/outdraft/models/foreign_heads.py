@@ -87,7 +87,10 @@ def fill(
         for name, shape in zip(entry.theirs, stored_shapes(entry, tuple(plan[entry.ours].shape)), strict=True):
             if name not in tensors or tensors.shape(name) != shape:
                 found = f"has shape {tensors.shape(name)}" if name in tensors else "is missing"
-                raise ModelLoadError(f"{what}: tensor {name!r} {found}; its config.json asks for {shape}")
+                raise ModelLoadError(
+                    f"{what}: tensor {name!r} {found}; its config.json asks for {shape}: take "
+                    "both files from one place, or download them again"
+                )
     net = make(None)
     own = dict(net.named_parameters())
     with torch.no_grad():

@@ -15,7 +15,7 @@ import json
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
@@ -78,11 +78,14 @@ def write_answers(
 ) -> Answered:
     """Append to `path` what is missing there. `target`: the digest of the weights that write; "": nobody asks.
 
-    Raises `ConfigError` where it holds other answers than these.
+    Raises `ConfigError` where it holds other answers than these, and where there is no prompt to answer.
     """
-    there = _whole_lines(path)
     done = failed = skipped = tokens = read = 0
-    numbered = enumerate(prompts)
+    listed = enumerate(prompts)
+    if (first := next(listed, None)) is None:
+        raise ConfigError("there is no example to answer: name files with --data FILE that hold prompts, one a line")
+    numbered = chain([first], listed)
+    there = _whole_lines(path)
     with path.open("a", encoding="utf-8") as out:
         while batch := list(islice(numbered, _BATCH)):
             read += len(batch)

@@ -23,8 +23,9 @@ from outdraft.core.registry import find, find_learner, option_names
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.engine.llm import LLM
 from outdraft.engine.writer import all_whole
+from outdraft.models.load import load_model
 from outdraft.training.answers import Asking, prompts_of
-from outdraft.training.record import read_record
+from outdraft.training.record import fingerprint, read_record, require_target
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 
@@ -75,7 +76,8 @@ def measure_calibration(
 ) -> MeasuredMap:
     """Write DIRECTORY/calibration.json from texts behind the first prompts of `data`.
 
-    Raises `ConfigError` where there is no draft, no prompt, or nothing that it says of its tokens.
+    Raises `ConfigError` where there is no draft, no prompt, or nothing that it says of its tokens, and for another
+    target's draft.
     """
     if not data:
         raise ConfigError("there is nothing to write behind: name files with --data FILE")
@@ -87,8 +89,10 @@ def measure_calibration(
         raise ConfigError(
             f"drafter {drafter!r} does not say how sure it is of its tokens: there is nothing to calibrate"
         )
+    source = resolve(target)
+    require_target(record, directory, target, fingerprint(load_model(source, record.dtype)))
     llm = LLM(
-        resolve(target), drafter=drafter, drafter_options={"model": str(place), **method.drafts, _ASKED: 1e-9},
+        source, drafter=drafter, drafter_options={"model": str(place), **method.drafts, _ASKED: 1e-9},
         verifier="rejection", policy="fixed", num_speculative_tokens=depth, dtype=dtype or record.dtype,
         device=device or "cpu",
     )  # fmt: skip

@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import TARGET, Learner
+from outdraft.core.learner import Learner
 from outdraft.core.options import RoundedOptions
 from outdraft.core.params import SamplingParams
 from outdraft.core.paths import user_path
@@ -31,7 +31,7 @@ from outdraft.models.load_codec import load_codec
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows
-from outdraft.training.record import Promise, Terms, fingerprint, read_record, template_digest
+from outdraft.training.record import Promise, Terms, fingerprint, read_record, require_target, template_digest
 from outdraft.training.walk import Walk
 from outdraft.weights.hub import resolve
 
@@ -98,16 +98,7 @@ def check_directory(
         raise ConfigError(f"{directory} was saved without a promise, so there is nothing to check: train it to the end")
     method = find_learner(record.kind)
     dtype = dtype or record.dtype
-    known = fingerprint(load_model(source, dtype))
-    if known != record.target and record.modifies_target:
-        raise ConfigError(
-            f"{directory} was trained together with its target ({record.target}), and {target} ({known}) is another: "
-            f"name the one that was taught along, --target {directory / TARGET}"
-        )
-    if known != record.target:
-        raise ConfigError(
-            f"{directory} was trained for another target ({record.target}) than {target} ({known}): name its own"
-        )
+    require_target(record, directory, target, fingerprint(load_model(source, dtype)))
     if record.chat_template is not None and record.chat_template != template_digest(load_codec(source)):
         raise ConfigError(
             f"{directory} learned from chats of another template than that of {target}: put the template back "

@@ -5,6 +5,7 @@ Batches and noise are functions of (seed, step), so the step is all that a resum
 
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from pickle import UnpicklingError
 from typing import Any
 
 import torch
@@ -52,10 +53,17 @@ def save_state(path: Path, state: State) -> None:
 
 
 def load_state(path: Path) -> State:
-    """Raises `ConfigError` where there is none, or one of another version."""
+    """Raises `ConfigError` where there is none, a damaged one, or one of another version."""
     if not path.exists():
         raise ConfigError(f"nothing to resume: no checkpoint at {path}")
-    saved = torch.load(path, map_location="cpu", weights_only=True)
+    try:
+        saved = torch.load(path, map_location="cpu", weights_only=True)
+    except (OSError, RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
+        said = str(error).partition("\n")[0].partition(". ")[0]
+        raise ConfigError(
+            f"{path} ({path.stat().st_size} bytes) is cut short or damaged ({said:.100}): take it from a copy, or "
+            "train anew with another --out"
+        ) from error
     try:
         return State(**{**saved, "progress": Progress(**saved["progress"])})
     except (KeyError, TypeError) as error:

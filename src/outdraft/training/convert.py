@@ -11,6 +11,7 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import find_learner
 from outdraft.models.foreign_heads import all_formats, recognise
 from outdraft.models.load import load_model
+from outdraft.training.record import RECORD, fingerprint, read_record, require_target
 from outdraft.weights.hub import resolve
 
 
@@ -28,7 +29,7 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     """Write the draft in `source`, which belongs to `target`, to `out`.
 
     to: a layout, or a server that reads one. Raises `ConfigError` and `CapabilityError` before anything is written,
-    and `ModelLoadError` for damaged files.
+    also for another target's draft where its record says which, and `ModelLoadError` for damaged files.
     """
     words = sorted({word for _, one in all_formats() for word in (one.name, *one.served)})
     if to not in words:
@@ -46,7 +47,11 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
         raise CapabilityError(f"{to} has no layout for a draft of the kind {kind}; there is: {', '.join(can)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} exists: name a new directory")
-    model = load_model(resolve(target))
+    where = resolve(target)
+    if (directory / RECORD).exists():  # trained here: another target may be of the same shape
+        record = read_record(directory)
+        require_target(record, directory, target, fingerprint(load_model(where, record.dtype)))
+    model = load_model(where)
     net = read.read(directory, model, None)
     write.write(net, model, target, out)
     lines = {

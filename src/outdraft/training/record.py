@@ -12,6 +12,7 @@ from torch import Tensor
 
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
+from outdraft.core.learner import TARGET
 from outdraft.core.new_file import new_file
 from outdraft.models.base import Decoder
 
@@ -86,6 +87,20 @@ def _promise(raw: Mapping[str, Any]) -> Promise:
         raise ValueError(f"a promise of {tau} tokens a pass, give or take {standard_error}, at {temperature}")
     return Promise(
         terms=terms, tau=tau, standard_error=standard_error, conditional=tuple(map(float, raw["conditional"]))
+    )
+
+
+def require_target(record: Record, directory: Path, target: str, known: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` unless `target`, whose fingerprint is `known`, is what the draft in `directory` is for."""
+    if known == record.target:
+        return
+    if record.modifies_target:
+        raise ConfigError(
+            f"{directory} was trained together with its target ({record.target}), and {target} ({known}) is another: "
+            f"name the one that was taught along, --target {directory / TARGET}"
+        )
+    raise ConfigError(
+        f"{directory} was trained for another target ({record.target}) than {target} ({known}): name its own"
     )
 
 

@@ -177,8 +177,9 @@ def _require_room(out: Path, source: Path, init: str | None) -> None:
     needed = [source, *([resolve(init)] if init is not None else [])]
     if out.resolve() in [path.resolve() for path in needed]:
         raise ConfigError(f"--out {out} is what the training reads: name another directory")
-    if (out / "config.json").exists() and not (out / "run").is_dir() and not (out / RECORD).exists():
-        raise ConfigError(f"--out {out} holds a model that was not trained here: name another directory")
+    run, is_trained = out / "run", (out / RECORD).exists()
+    if (out / "config.json").exists() and not (run / CHECKPOINT).exists() and (is_trained or not run.is_dir()):
+        raise ConfigError(f"--out {out} holds a model, which training would write over: name another directory")
 
 
 def _learner(
@@ -347,7 +348,9 @@ def dry_run(course: Course) -> dict[str, Any]:
     """Write the untrained draft, and say what training would cost, by three steps that are not kept."""
     out, config = user_path(course.plan.out), course.loop.config
     if (out / RECORD).exists() or (course.loop.run_dir / CHECKPOINT).exists():
-        raise ConfigError(f"{out} holds a draft that was trained: a dry run would write an untrained one over it")
+        raise ConfigError(
+            f"{out} holds a draft that was trained: a dry run would write an untrained one over it; name another --out"
+        )
     if course.loop.team.leads:
         save_draft(course, out)
     weights = {name: list(p.shape) for name, p in course.learner.module.named_parameters() if p.requires_grad}

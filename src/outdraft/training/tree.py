@@ -24,7 +24,7 @@ from outdraft.models.load_codec import load_codec
 from outdraft.training.corpus import open_corpus
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows, example_rows
-from outdraft.training.record import fingerprint, read_record
+from outdraft.training.record import fingerprint, read_record, require_target
 from outdraft.weights.hub import resolve
 
 TREE = "tree.json"
@@ -85,9 +85,7 @@ def measure_tree(
     if not issubclass(find("drafter", method.drafter or record.kind).options, HeadOptions):
         raise ConfigError(f"{record.kind} takes no tree of ranks: such a tree is for heads, one for each depth")
     decoder = load_model(source, record.dtype)
-    known = fingerprint(decoder)
-    if known != record.target:
-        raise ConfigError(f"{directory} was trained for another target than {target}: name its own")
+    require_target(record, directory, target, fingerprint(decoder))
     learner = method.load(method.options(), decoder, place)
     teacher = Teacher(decoder, learner.taps)
     with tempfile.TemporaryDirectory() as cache:

@@ -19,4 +19,7 @@ def require_filled(parameters: Iterable[tuple[str, Tensor]], source: Path) -> No
         if tensor.is_floating_point() and tensor.numel() and bool(tensor.amax().isnan())  # in one reading, as NaN wins
     ]
     if empty:
-        raise ModelLoadError(f"{len(empty)} parameters hold NaN after loading {source}, e.g. {', '.join(empty[:3])}")
+        raise ModelLoadError(
+            f"{len(empty)} parameters hold NaN after loading {source}, e.g. {', '.join(empty[:3])}: "
+            "the file is damaged, or what wrote it was; download it again, or take it from an earlier state"
+        )
