@@ -9,6 +9,7 @@ from models import foreign
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError
+from outdraft.engine.assembly.variant import network_of, runner_of
 from outdraft.models.load import save_model
 from outdraft.models.open_network import load_network
 from outdraft.testing.tiny import random_decoder, tiny_config
@@ -40,6 +41,30 @@ def test_same_text_whatever_drafts(drafter, target):
         assert [one.token_ids for one in got] == wanted
         accepted += sum(one.stats.num_accepted_tokens for one in got)
     assert accepted > (0 if drafter == "ngram" else 20)
+
+
+@pytest.mark.parametrize("options", [{"select": "snapkv"}, {"select": "streaming"}, {}])
+def test_drafters_that_look_at_queries_draft_too(options, target):
+    """MagicDec chooses rows by the queries of all heads, TriForce by chunks of keys; gpt-oss has attention sinks."""
+    directory, plain = target
+    if options:
+        chosen = {"budget": 10, "sinks": 2, "observe": 3, "refresh": 4, **options}
+        drafting = plain.with_drafter("magicdec", chosen, policy="fixed", num_speculative_tokens=3)
+    else:
+        chosen = {"draft": {"method": "draft_model", "model": str(directory)}, "budget": 10, "chunk": 2, "refresh": 4}
+        drafting = plain.with_drafter("triforce", chosen)
+    prompt = {"prompt_token_ids": [(7 * i) % 59 + 1 for i in range(24)]}
+    got = drafting.generate(prompt, GREEDY)
+    assert got.token_ids == plain.generate(prompt, GREEDY).token_ids and got.stats.num_accepted_tokens > 3
+
+
+def test_a_model_whose_tree_rows_differ_from_its_paths_is_not_exact(tmp_path):
+    """Gemma 3n mixes rows in a pass. Here is what exactness was asked for, and what the network found on its trial."""
+    directory = foreign.write_model("gemma3n_text", tmp_path)
+    llm = LLM(directory, drafter="none", exact=True)
+    assert not network_of(llm.engine.parts).exact
+    assert (llm.config["exact"], llm.config["guard"]) == (False, 1e-3)
+    assert not runner_of(llm.engine.parts).port.facts.exact
 
 
 def test_what_runs_is_told(target, caplog):

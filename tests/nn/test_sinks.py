@@ -5,7 +5,7 @@ import torch
 
 from outdraft.cache.static import StaticCache
 from outdraft.nn.branches import BranchContext, Branches
-from outdraft.nn.context import CachedContext, CausalContext
+from outdraft.nn.context import CachedContext, CausalContext, WatchedContext
 from outdraft.nn.segment import Segment
 
 H, HKV, D, N = 4, 2, 8, 6
@@ -71,3 +71,10 @@ def test_a_sink_far_below_changes_nothing():
     plain = CausalContext(1, N).attend(0, Q, K, V, window=None, scale=0.3)
     assert torch.allclose(CausalContext(1, N).attend(0, Q, K, V, window=None, scale=0.3, sinks=far), plain, atol=1e-6)
     assert not torch.allclose(by_hand(CHAIN), plain, atol=1e-2)
+
+
+def test_a_watched_context_hands_sinks_on_and_keeps_the_queries():
+    watched = WatchedContext(CausalContext(1, N))
+    out = watched.attend(5, Q, K, V, window=None, scale=0.3, sinks=SINKS)
+    assert torch.equal(out, CausalContext(1, N).attend(5, Q, K, V, window=None, scale=0.3, sinks=SINKS))
+    assert torch.equal(watched.queries[5], Q)

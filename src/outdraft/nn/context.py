@@ -6,7 +6,7 @@
 """
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -24,7 +24,7 @@ __all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment", "Wat
 class AttentionContext(Protocol):
     """Attention of one pass's flat rows.
 
-    `CausalContext`, `CachedContext` and `BranchContext` also take `sinks` [H], a score for each head that no key has.
+    `CausalContext`, `CachedContext`, `BranchContext` and a `WatchedContext` over them also take `sinks` [H], a score for each head that no key has.
     """
 
     @property
@@ -125,10 +125,13 @@ class WatchedContext:
         self.queries: dict[int, Tensor] = {}
 
     def attend(
-        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float, cap: float | None = None
-    ) -> Tensor:
+        self, layer: int, q: Tensor, k: Tensor, v: Tensor, *, window: int | None, scale: float,
+        cap: float | None = None, sinks: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        """The other's, which must take `sinks` where there are any."""
         self.queries[layer] = q
-        return self._watched.attend(layer, q, k, v, window=window, scale=scale, cap=cap)
+        told: dict[str, Any] = {} if sinks is None else {"sinks": sinks}
+        return self._watched.attend(layer, q, k, v, window=window, scale=scale, cap=cap, **told)
 
     def spans(self) -> Sequence[Span] | None:
         """The other's; who runs over them fills `queries`."""

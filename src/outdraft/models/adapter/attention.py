@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import CapabilityError
 from outdraft.nn.branches import BranchContext
-from outdraft.nn.context import AttentionContext, CachedContext, CausalContext
+from outdraft.nn.context import AttentionContext, CachedContext, CausalContext, WatchedContext
 
 NAME = "outdraft"
 KNOWN = {  # what a layer may hand over besides; None and False say nothing
@@ -100,7 +100,7 @@ class ContextAttention:
             "window": options.get("sliding_window"), "scale": scale, "cap": options.get("softcap")
         }  # fmt: skip
         if sinks is not None:
-            if not isinstance(self._context, CausalContext | CachedContext | BranchContext):
+            if not isinstance(self._context, CausalContext | CachedContext | BranchContext | WatchedContext):
                 raise CapabilityError(
                     f"a model with attention sinks cannot be run over a {type(self._context).__name__}: take a "
                     "drafter that does not run the target's own layers"
