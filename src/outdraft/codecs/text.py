@@ -41,6 +41,8 @@ class TextCodec:
         self._bytes: dict[int, bytes] = {}
         self.strips_space = self._spelling.strips_space
         self.vocab_size = tokenizer.get_vocab_size()
+        self._added = {str(token["content"]): int(token["id"]) for token in described["added_tokens"]}
+        self._end = 1 + max((_last_id(described["model"]["vocab"]), *self._added.values()))
         self.special_ids = frozenset(token["id"] for token in described["added_tokens"] if token["special"])
         self.special_tokens = _special_tokens(config)
         self.bos_token_id = self._id_of("bos_token")
@@ -77,18 +79,41 @@ class TextCodec:
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         """Ids of `text`. The end token is never added: it would end what is to be continued.
 
+        A text that begins with the start token, as a chat template writes it, gets no second one.
+
         Raises `RequestError` where the text has halves of characters, as bytes that are no UTF-8 leave them.
         """
         if not text.isascii() and (half := next((c for c in text if "\ud800" <= c <= "\udfff"), None)):
             raise RequestError(f"the text holds {half!r}, half a character: it was not read as UTF-8")
         if self._add_bos is None or not add_special:
-            return list(self._tokenizer.encode(text, add_special_tokens=add_special).ids)
+            ids = list(self._tokenizer.encode(text, add_special_tokens=add_special).ids)
+            return ids[1:] if add_special and self._starts_twice(ids, text) else ids
         ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
-        return [self.bos_token_id, *ids] if self._add_bos and self.bos_token_id is not None else ids
+        adds = self._add_bos and self.bos_token_id is not None and ids[:1] != [self.bos_token_id]
+        return [self.bos_token_id, *ids] if adds else ids  # type: ignore[list-item]
+
+    def _starts_twice(self, ids: list[int], text: str) -> bool:
+        """Whether a start token was put before a text that has its own, as a rendered chat template does."""
+        if len(ids) < 2 or ids[0] != ids[1] or ids[0] not in self.special_ids:
+            return False
+        bare = self._tokenizer.encode(text, add_special_tokens=False).ids
+        return bare[0] == ids[0] and len(bare) < len(ids)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, on all cores, without special tokens."""
         return [one.ids for one in self._tokenizer.encode_batch(texts, add_special_tokens=False)]
+
+    def tokens_from(self, first: int) -> tuple[list[str], list[str]]:
+        """Names of the tokens with ids of `first` and above: those that any text may hold, and added ones that no text
+        has unless somebody writes their names: neither start, end or another special role nor the chat template."""
+        if first >= self._end:
+            return [], []
+        named = set(self.special_tokens.values())
+        template = "" if self.chat_template is None else self.chat_template.source
+        above = {name: i for name, i in self._tokenizer.get_vocab().items() if i >= first}
+        names = sorted(above, key=lambda name: above[name])
+        unused = [name for name in names if name in self._added and name not in named and name not in template]
+        return [name for name in names if name not in unused], unused
 
     @property
     def fingerprint(self) -> str:
@@ -139,6 +164,11 @@ class TextCodec:
             return None if name is None else self._tokenizer.token_to_id(name)
         except UnicodeEncodeError as error:
             raise ModelLoadError(f"tokenizer_config.json: {role}={name!r} holds half a character") from error
+
+
+def _last_id(vocab: Any) -> int:
+    """The largest id of a tokenizer's own vocabulary: a table of ids, or a list of pieces with their scores."""
+    return max(vocab.values(), default=-1) if isinstance(vocab, dict) else len(vocab) - 1
 
 
 def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:

@@ -1,16 +1,62 @@
-"""The tokenizer that belongs to a model's weights: in its directory, beside a GGUF file, or in that file itself."""
+"""The tokenizer that belongs to a model's weights: in its directory, beside a GGUF file, or in that file itself.
 
+Ids without a row in the model are an error before weights are read, unless only added tokens have them that nothing
+writes (Gemma 3's token for pictures in its models of text alone): those are noted.
+"""
+
+import json
+import logging
+from collections.abc import Mapping
 from pathlib import Path
 
 from outdraft.codecs.byte_level import cure, find_unread
 from outdraft.codecs.gguf import codec_from_gguf
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.shown import shown
 from outdraft.weights.gguf import GgufFile
+
+_log = logging.getLogger(__name__)
 
 
 def load_codec(path: Path) -> TextCodec | None:
-    """None if there is none. Raises `ModelLoadError` for one that is damaged, or in a form that we do not read."""
+    """None if there is none.
+
+    Raises `ModelLoadError` for one that is damaged, in a form that we do not read, or with tokens that the model of
+    the same config.json has no rows for.
+    """
+    codec, rows = _read(path), _stated_rows(path)
+    if codec is not None and rows is not None:
+        require_rows(codec, rows, path)
+    return codec
+
+
+def require_rows(codec: TextCodec, rows: int, path: Path) -> None:
+    """Raise `ModelLoadError` where texts may hold tokens that a model of so many rows does not have."""
+    used, unused = codec.tokens_from(rows)
+    if used:
+        raise ModelLoadError(
+            f"{path}: the model has {rows} rows, and its tokenizer has tokens beyond them ({len(used)}, the first is "
+            f"{shown(used[0])}): put the tokenizer that belongs to these weights there"
+        )
+    if unused:
+        _log.info(
+            "%s: no row of the model's %d is that of %s: a text must not hold it", path.name, rows, ", ".join(unused)
+        )
+
+
+def _stated_rows(path: Path) -> int | None:
+    """vocab_size of a directory's config.json or its text part; None where none is stated. Errors come later."""
+    try:
+        raw = json.loads((path / "config.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return None
+    texts = [raw.get("text_config"), raw] if isinstance(raw, Mapping) else []
+    sizes = [text.get("vocab_size") for text in texts if isinstance(text, Mapping)]
+    return next((size for size in sizes if isinstance(size, int) and size > 0), None)
+
+
+def _read(path: Path) -> TextCodec | None:
     directory = path.parent if path.is_file() else path
     if TextCodec.exists(directory):
         return TextCodec.load(directory)
