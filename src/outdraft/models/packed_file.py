@@ -24,7 +24,9 @@ from outdraft.models.pieces import Pieces
 from outdraft.weights.direct import align
 from outdraft.weights.units import Block, Unit
 
-FORMAT = 2  # count it up when the layouts of kernels/native/packed.h or image.cpp change
+FORMAT = (
+    3  # count it up when the layouts of kernels/native/packed.h or image.cpp change, or a reader of files is mended
+)
 _MARK = b"outdraft packed\n"
 
 

@@ -24,7 +24,8 @@ __all__ = ["AttentionContext", "CachedContext", "CausalContext", "Segment", "Wat
 class AttentionContext(Protocol):
     """Attention of one pass's flat rows.
 
-    `CausalContext`, `CachedContext`, `BranchContext` and a `WatchedContext` over them also take `sinks` [H], a score for each head that no key has.
+    `CausalContext`, `CachedContext`, `BranchContext`, and a `WatchedContext` over one of them, also take `sinks` [H], a
+    score for each head that no key has.
     """
 
     @property
