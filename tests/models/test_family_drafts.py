@@ -1,0 +1,55 @@
+"""Every dense family with a draft model of the same family and with networks on its states: the text is its own.
+
+The draft model is the target with a little noise, so that long guesses are accepted and cut; the networks hold random
+weights, whose guesses are refused. Through PyTorch in float32, and on the native kernels in bfloat16.
+"""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from contracts.sides import random_heads, twin
+from kernels.test_stack import FAMILIES, make
+
+from outdraft import LLM, SamplingParams
+from outdraft.kernels.library import library
+from outdraft.models.load import save_model
+from outdraft.testing.tiny import TINY_FAMILIES, tiny_model
+
+PROMPTS = [{"prompt_token_ids": [5, 6, 7, 8] * 4}, {"prompt_token_ids": [9, 3]}]
+GREEDY = SamplingParams(max_tokens=20, ignore_eos=True)
+SEEDED = SamplingParams(max_tokens=20, ignore_eos=True, temperature=0.7, seed=3)
+NETWORKS = ("eagle1", "eagle3")  # on the target's last state, and on states after three of its layers
+
+
+def drafted_alike(target, directory, drafters):
+    """The texts of plain decoding and of each drafter are the same; how many guesses of each were accepted."""
+    save_model(target, directory / "target")
+    accepted = {}
+    with LLM(directory / "target", drafter="none") as plain:
+        wanted = [one.token_ids for one in plain.generate(PROMPTS, [GREEDY, SEEDED])]
+        for drafter, make_side in drafters.items():
+            (directory / drafter).mkdir()
+            options = make_side(target, directory / drafter)
+            with plain.with_drafter(drafter, options, policy="fixed", num_speculative_tokens=4) as llm:
+                made = llm.generate(PROMPTS, [GREEDY, SEEDED])
+            assert [one.token_ids for one in made] == wanted, drafter
+            accepted[drafter] = sum(one.stats.num_accepted_tokens for one in made)
+        return accepted, plain.config
+
+
+@pytest.mark.parametrize("family", TINY_FAMILIES)
+def test_through_pytorch(family, tmp_path):
+    target = tiny_model(family, layers=4, dtype=torch.float32)
+    networks = {name: random_heads(name) for name in NETWORKS}
+    accepted, config = drafted_alike(target, tmp_path, {"draft_model": twin, **networks})
+    assert config["exact"] and accepted["draft_model"] > 12
+
+
+@pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
+@pytest.mark.parametrize("family", sorted(set(FAMILIES) - {"gpt_neox"}))
+def test_on_the_native_kernels(family, tmp_path):
+    target = make(family)
+    target.config = replace(target.config, architecture={"gemma3": "gemma3_text"}.get(family, family))
+    accepted, config = drafted_alike(target, tmp_path, {"draft_model": twin, "eagle1": random_heads("eagle1")})
+    assert config["kernels"] != "pytorch" and accepted["draft_model"] > 12
