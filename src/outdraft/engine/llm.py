@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Never, overload
 
 from outdraft.cache.config import CacheConfig
+from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_arguments
 from outdraft.core.params import SamplingParams
 from outdraft.core.sizes import read_bytes
@@ -26,7 +27,7 @@ from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of
 from outdraft.engine.streaming import Streaming
 from outdraft.engine.thread import EngineThread
 from outdraft.engine.writer import Result
-from outdraft.models.load_codec import load_codec
+from outdraft.models.load_codec import load_codec, require_rows
 from outdraft.models.network import Network
 from outdraft.weights.hub import resolve
 
@@ -157,6 +158,8 @@ class LLM(Streaming):
         return made
 
     def _run(self, setup: Setup, made: Assembled) -> None:
+        if isinstance(setup.codec, TextCodec):  # beside a GGUF file it may be another model's
+            require_rows(setup.codec, made.engine.parts.target.vocab_size, setup.directory)
         self.codec = setup.codec
         self.engine = made.engine
         self._setup = setup

@@ -26,22 +26,21 @@ def load_codec(path: Path) -> TextCodec | None:
     the same config.json has no rows for.
     """
     codec, rows = _read(path), _stated_rows(path)
-    if codec is not None and rows is not None:
-        require_rows(codec, rows, path)
+    if codec is None or rows is None:
+        return codec
+    require_rows(codec, rows, path)
+    if unused := codec.tokens_from(rows)[1]:
+        names = ", ".join(unused)
+        _log.info("%s: no row of the model's %d is that of %s: a text must not hold it", path.name, rows, names)
     return codec
 
 
 def require_rows(codec: TextCodec, rows: int, path: Path) -> None:
     """Raise `ModelLoadError` where texts may hold tokens that a model of so many rows does not have."""
-    used, unused = codec.tokens_from(rows)
-    if used:
+    if used := codec.tokens_from(rows)[0]:
         raise ModelLoadError(
             f"{path}: the model has {rows} rows, and its tokenizer has tokens beyond them ({len(used)}, the first is "
             f"{shown(used[0])}): put the tokenizer that belongs to these weights there"
-        )
-    if unused:
-        _log.info(
-            "%s: no row of the model's %d is that of %s: a text must not hold it", path.name, rows, ", ".join(unused)
         )
 
 

@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from outdraft.cache.config import CacheConfig
-from outdraft.codecs.text import TextCodec
 from outdraft.core.arms import arms_of
 from outdraft.core.drafter import Drafter, held_weights
 from outdraft.core.errors import CapabilityError, ConfigError, OutdraftError
@@ -41,7 +40,6 @@ from outdraft.models.adapter.choose import check_model_impl
 from outdraft.models.adapter.network import TransformersNetwork, refuse_parts
 from outdraft.models.base import Decoder
 from outdraft.models.guard_bound import find_bound
-from outdraft.models.load_codec import require_rows
 from outdraft.models.network import Network
 from outdraft.models.open_network import load_network
 from outdraft.models.port import Origin
@@ -128,14 +126,6 @@ def _build(setup: Setup, network: Network, combination: Combination) -> Variant:
 
 
 def _load(setup: Setup, level: str) -> Network:
-    """The weights of a level. Raises `ModelLoadError` also for a tokenizer with tokens that they have no rows for."""
-    network = _read(setup, level)
-    if isinstance(setup.codec, TextCodec):
-        require_rows(setup.codec, network.config.vocab_size, setup.directory)
-    return network
-
-
-def _read(setup: Setup, level: str) -> Network:
     if setup.weights_memory is not None:
         return load_streamed(setup.directory, setup.weights_memory, dtype=setup.dtype)
     return load_network(
