@@ -8,18 +8,21 @@ import pytest
 from contracts.sides import smaller_model
 from contracts.spec_rows import GROUNDS, ROWS
 
+from outdraft import zoo
 from outdraft.core.registry import find
 from outdraft.engine.assembly.recipe import Choice, read_recipe, recipe_names
 from outdraft.testing import planted
 from outdraft.testing.audit import AuditError
-from outdraft.testing.conformance import columns
+from outdraft.testing.conformance import columns, matrix
 from outdraft.testing.conformance.__main__ import load_rows, main
 from outdraft.testing.conformance.columns import COLUMNS, LEFT_ALONE, Bench
-from outdraft.testing.conformance.matrix import FAIL, LOSSY, PASS, run_line
+from outdraft.testing.conformance.matrix import FAIL, LOSSY, PASS, Line, run_line, run_matrix
 from outdraft.testing.conformance.page import write_page
+from outdraft.testing.conformance.record import Record
 from outdraft.testing.conformance.spoiled import Spoiled
 from outdraft.testing.conformance.stand import RecipeSubject, row_of
 from outdraft.testing.conformance.tally import Tally
+from outdraft.testing.conformance.trained import trained_row
 from outdraft.testing.enumerate_distribution import exact_distribution, target_distribution, total_variation
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import run
@@ -173,3 +176,51 @@ def test_outside_a_checkout_it_says_what_is_missing(tmp_path: Path, capsys):
     assert main(["--tests", str(tmp_path)]) == 2
     assert "run this in a checkout" in capsys.readouterr().err
     assert load_rows(ROOT / "tests")
+
+
+def test_a_finished_row_is_not_run_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Unless what it depends on is another; and a row with a failure is run again."""
+    ran: list[str] = []
+
+    def fake(recipe, rows):
+        ran.append(recipe.name)
+        line = Line(recipe=recipe, cells={"budget 0": PASS}, seconds=2.0, trained=True)
+        line.seen["greedy identity"] = Tally(drafted=9, accepted=7, runs=3)
+        line.failures += ["wrong"] if recipe.name == "eagle" else []
+        return line
+
+    monkeypatch.setattr(matrix, "run_line", fake)
+    tests = tmp_path / "tests"
+    (tests / "contracts").mkdir(parents=True)
+    (tests / "contracts/rows.py").write_text("ROWS = []")
+    recipes = [read_recipe(name) for name in ("ngram", "eagle", "medusa")]
+    path = tmp_path / "build/record.jsonl"
+    before = run_matrix(recipes, TABLE, kept=Record(path, tests))
+    path.write_text(path.read_text() + '{"key": "half a l')
+    after = run_matrix(recipes, TABLE, kept=Record(path, tests))
+    assert ran == ["ngram", "eagle", "medusa", "eagle"] and after == before
+    run_matrix([replace(recipes[0], policy=Choice(name="auto"))], TABLE, kept=Record(path, tests))
+    assert ran[4:] == ["ngram"]
+    (tests / "contracts/rows.py").write_text("ROWS = [1]")
+    run_matrix(recipes[2:], TABLE, kept=Record(path, tests))
+    assert ran[5:] == ["medusa"]
+
+
+def test_a_head_that_the_zoo_has_trained_is_on_the_bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    recipe = read_recipe("eagle")
+    make = matrix._subject(recipe, TABLE)
+    (tmp_path / "a").mkdir()
+    texts, small = make(tmp_path, 61), make(tmp_path / "a", 7)
+    assert (texts.vocab_size, small.vocab_size) == (4096, 7)
+    assert Path(texts.options.model) == zoo.path("eagle") and texts.decoder.config.num_layers == 9
+    assert all(trained_row(read_recipe(name)) is None for name in ("ngram", "layerskip", "draft_model"))
+    page = write_page([Line(recipe=recipe, cells=dict.fromkeys(HEADINGS, PASS), trained=True)])
+    assert "The texts of eagle are those of the [zoo](zoo.md)'s target" in page
+    monkeypatch.setattr(zoo, "is_missing", lambda place: True)
+    assert trained_row(recipe) is None
+
+
+@pytest.mark.slow
+def test_a_recipe_holds_with_its_trained_head():
+    line = run_line(read_recipe("early_exit"), TABLE)
+    assert line.trained and not line.failures

@@ -1,6 +1,7 @@
 """Trials: rates are chosen on one set of texts and judged on another; differences are paired; nothing runs twice."""
 
 import json
+from contextlib import ExitStack
 from math import sqrt
 from pathlib import Path
 
@@ -9,7 +10,11 @@ import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.models.load import save_model
-from outdraft.training.trial import RECORD, main, read_runs, read_trial
+from outdraft.training import trial as trials
+from outdraft.training.alone import mine
+from outdraft.training.check import check_directory
+from outdraft.training.trial import RECORD, lacking, main, read_runs, read_trial
+from outdraft.training.trial_forecast import forecast
 from outdraft.training.trial_table import TAU, Claim, Run, chosen, difference, tables, verdict
 
 from .toys import toy_decoder, toy_ids
@@ -155,3 +160,61 @@ def test_unknown_arms_and_keys_are_named(trial: Path):
     trial.write_text(text.replace("seeds =", "sedes ="))
     with pytest.raises(ConfigError, match="sedes"):
         read_trial(trial)
+
+
+@pytest.mark.parametrize("finished", [False, True])
+def test_what_another_process_has_under_way_is_left_to_it(
+    trial: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, finished: bool
+):
+    """What it finishes is not run again, and what it leaves undone comes last of its seed."""
+    order: list[tuple[str, float, int]] = []
+    out, others = tmp_path / "out", ExitStack()
+
+    def run_arm(trial, name, rate, seed, work, tell):
+        order.append((name, rate, seed))
+        if len(order) == 3:
+            if finished:
+                (out / RECORD).open("a").write(json.dumps(run("unrolled", 2.0, 0, 1, 1).told()) + "\n")
+            others.close()
+        return run(name, rate, seed, 1, 1)
+
+    monkeypatch.setattr(trials, "run_arm", run_arm)
+    with others:
+        assert others.enter_context(mine(out / "locks" / "unrolled-2-0", waits=False))
+        assert main([str(trial), "--out", str(out)]) == 0
+    first = [("unrolled", 1.0, 0), ("one_step", 1.0, 0), ("one_step", 2.0, 0)]
+    assert order[:3] == first
+    assert order[3:4] == ([("unrolled", 1.0, 1)] if finished else [("unrolled", 2.0, 0)])
+    runs = read_runs(out / RECORD)
+    assert len(runs) == len({(one.arm, one.rate, one.seed) for one in runs}) == 8
+
+
+def test_a_lock_is_one_holders(tmp_path: Path):
+    with mine(tmp_path / "lock", waits=False) as first, mine(tmp_path / "lock", waits=False) as second:
+        assert first and not second
+    with mine(tmp_path / "lock", waits=True) as third:
+        assert third
+
+
+def test_what_is_lacking_and_how_long_it_takes(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    trial.write_text(trial.read_text().replace("seeds =", "tuned_on = 1\nseeds ="))
+    asked, arms = read_trial(trial), ["unrolled", "one_step"]
+    assert len(lacking(asked, arms, [])) == 6, "each rate with the first seed, one with the second"
+    runs = [run("unrolled", 1.0, 0, 1, 1), run("unrolled", 2.0, 0, 2, 2)]
+    assert lacking(asked, arms, runs) == [
+        ("one_step", 1.0, 0), ("one_step", 2.0, 0), ("unrolled", 2.0, 1), ("one_step", 1.0, 1),
+    ]  # fmt: skip
+    assert "unrolled: 1 runs of about 1 s" in forecast(lacking(asked, arms, runs), runs)
+    assert "one_step: 3 runs, none measured yet" in forecast(lacking(asked, arms, runs), runs)
+    assert main([str(trial), "--out", str(tmp_path / "out"), "--forecast"]) == 0
+    assert "6 runs are lacking: about 0 min, and 6 of arms that were never run" in capsys.readouterr().out
+    assert not (tmp_path / "out" / RECORD).exists()
+
+
+def test_a_trials_draft_may_promise_something(trial: Path, tmp_path: Path):
+    text = trial.read_text().replace("seeds = [0, 1]", "seeds = [0]\npromises = 4").replace("[1, 2]", "[1]", 1)
+    trial.write_text(text)
+    assert main([str(trial), "--out", str(tmp_path / "out"), "--only", "unrolled"]) == 0
+    found = check_directory(tmp_path / "out" / "unrolled-1-0", str(tmp_path / "target"))
+    assert [one.promise.terms.temperature for one in found] == [0.0, 1.0]
+    assert all(len(one.promise.terms.prompts) == 4 for one in found)

@@ -29,3 +29,21 @@ def alone(run_dir: Path) -> Iterator[None]:
                 "have left its workers running)"
             ) from error
         yield
+
+
+@contextmanager
+def mine(lock: Path, *, waits: bool) -> Iterator[bool]:
+    """Hold a file that says "this is being done". False: another process holds it; `waits`: until it lets go."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        yield True
+        return
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            yield False
+            return
+        yield True

@@ -2,25 +2,27 @@
 
     python -m outdraft.training.trial FILE.toml --out DIR            runs what is lacking, and prints the tables
     python -m outdraft.training.trial FILE.toml --out DIR --table    prints them from what is there
+    python -m outdraft.training.trial FILE.toml --out DIR --forecast says what is lacking, and how long it takes
         --plot PICTURE.png       draws what drafts were worth while they learned; --only ARM: of these arms
 
     target = "..."  data = [...]  tune = [...]  test = [...]  tokens = 500_000
     rates = [0.5, 1, 2]          multiply lr and muon_lr: every arm is tuned over the same ones
     seeds = [0, 1, 2]
+    promises = 512               texts of which each draft promises something, for `outdraft train check`
     tuned_on = 1                 all rates are tried with the first seed, the others take the best; 0: with every seed
     [loop]                       of all arms
     [arms.NAME]                  kind, options, loss, ... of a plan; `judge`: options that are others when it is judged
     [[claims]]                   says, better, worse, measure
 
 The rate is chosen on the texts `tune`, the figures are of the texts `test`. A run that is in DIR/trial.jsonl is not run
-again; one that was interrupted goes on.
+again; one that was interrupted goes on. Several processes may share DIR: each takes runs that no other has under way.
 """
 
 import argparse
 import json
 import platform
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,12 +34,15 @@ from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.registry import read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.models.load_codec import load_codec
+from outdraft.training.alone import mine
 from outdraft.training.corpus import Corpus, open_corpus
 from outdraft.training.draft import Exam
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.packing import example_rows
 from outdraft.training.plan import make_plan, read_plan
-from outdraft.training.train import Course, prepare
+from outdraft.training.record import write_record
+from outdraft.training.train import Course, make_record, prepare, promises, save_draft
+from outdraft.training.trial_forecast import forecast
 from outdraft.training.trial_plot import plot_trial
 from outdraft.training.trial_table import TAU, Claim, Run, chosen, tables
 
@@ -59,6 +64,7 @@ class Trial:
     tuned_on: int = 0
     depth: int = 4
     texts: int = 256  # of tune and of test that are looked at
+    promises: int = 0  # texts about which each draft promises something, for `outdraft train check`; 0: nothing
     loop: Mapping[str, Any] = field(default_factory=dict)
     claims: tuple[Any, ...] = ()
 
@@ -89,6 +95,35 @@ def rates_for(trial: Trial, name: str, seed: int, runs: Seq[Run]) -> Seq[float]:
     return [rate for rate in trial.rates if rate in best]
 
 
+def lacking(trial: Trial, arms: Seq[str], runs: Seq[Run]) -> list[tuple[str, float, int]]:
+    """Arm, rate and seed of what is not run yet; an arm whose rate is not chosen yet has one rate with later seeds."""
+    done = {(run.arm, run.rate, run.seed) for run in runs}
+    known = {run.arm for run in runs}
+    wanted = []
+    for seed in trial.seeds:
+        for name in arms:
+            chosen_later = trial.tuned_on and seed not in trial.seeds[: trial.tuned_on] and name not in known
+            rates = trial.rates[:1] if chosen_later else rates_for(trial, name, seed, runs)
+            wanted += [(name, rate, seed) for rate in rates]
+    return [one for one in wanted if one not in done]
+
+
+def run_lacking(trial: Trial, arms: Seq[str], work: Path, tell: Callable[[str], object]) -> None:
+    """Seed by seed: first what no other process has under way, then whatever another one left undone."""
+    record = work / RECORD
+    for seed in trial.seeds:
+        for waits in (False, True):
+            for name in arms:
+                for rate in rates_for(trial, name, seed, read_runs(record)):
+                    with mine(work / "locks" / f"{name}-{rate:g}-{seed}", waits=waits) as held:
+                        if not held or (name, rate, seed) in {(r.arm, r.rate, r.seed) for r in read_runs(record)}:
+                            continue
+                        tell(f"{name}, rates x {rate:g}, seed {seed}\n")
+                        run = run_arm(trial, name, rate, seed, work, lambda line: tell(f"  {line}\n"))
+                        with record.open("a", encoding="utf-8") as out:
+                            out.write(json.dumps(run.told()) + "\n")
+
+
 def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: Any) -> Run:
     """One training, judged on both sets of texts with the weights that were best while it ran."""
     arm = dict(trial.arms[name])
@@ -109,7 +144,9 @@ def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: A
         raise KeyboardInterrupt
     course.loop.evaluate()
     course.loop.take_best()
-    course.learner.save(Path(plan.out))
+    save_draft(course, Path(plan.out))
+    if trial.promises:
+        write_record(Path(plan.out), make_record(course, promises(course, texts=trial.promises)))
     options = read_options(course.method.options, {**plan.options, **judge}, f"arm {name!r}")
     learner = course.method.load(options, course.teacher.target, Path(plan.out))  # as everybody will find it
     codec, vocab_size = load_codec(course.source), course.teacher.target.config.vocab_size
@@ -146,25 +183,22 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--only", action="append", default=[], help="an arm; may be repeated")
     parser.add_argument("--table", action="store_true", help="run nothing")
+    parser.add_argument("--forecast", action="store_true", help="run nothing: what is lacking, and its seconds")
     parser.add_argument("--plot", type=Path, help="a picture of tokens a pass by tokens learned from")
     asked = parser.parse_args(words)
     try:
         trial = read_trial(asked.file)
         record = asked.out / RECORD
-        done = {(run.arm, run.rate, run.seed) for run in read_runs(record)}
-        for seed in () if asked.table else trial.seeds:
-            for name in asked.only or trial.arms:
-                for rate in rates_for(trial, name, seed, read_runs(record)):
-                    if (name, rate, seed) in done:
-                        continue
-                    sys.stderr.write(f"{name}, rates x {rate:g}, seed {seed}\n")
-                    run = run_arm(trial, name, rate, seed, asked.out, lambda line: sys.stderr.write(f"  {line}\n"))
-                    with record.open("a", encoding="utf-8") as out:
-                        out.write(json.dumps(run.told()) + "\n")
+        arms = asked.only or list(trial.arms)
+        if asked.forecast:
+            runs = read_runs(record)
+            sys.stdout.write(forecast(lacking(trial, arms, runs), runs))
+            return 0
+        if not asked.table:
+            run_lacking(trial, arms, asked.out, sys.stderr.write)
         runs = read_runs(record)
         sys.stdout.write(tables(runs, claims_of(trial)))
         if asked.plot is not None:
-            arms = asked.only or list(trial.arms)
             plot_trial(asked.plot, runs, arms, asked.out, depth=trial.depth, target=trial.target)
     except OutdraftError as error:
         sys.stderr.write(f"{error}\n")

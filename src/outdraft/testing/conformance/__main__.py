@@ -14,9 +14,11 @@ from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.engine.assembly.recipe import read_recipe, recipe_names
 from outdraft.testing.conformance.matrix import run_matrix
 from outdraft.testing.conformance.page import write_page
+from outdraft.testing.conformance.record import Record
 from outdraft.testing.spec_table import DrafterRow
 
 PAGE = Path("docs/conformance.md")
+RECORD = Path("build/conformance.jsonl")
 
 
 def main(words: list[str] | None = None) -> int:
@@ -25,6 +27,10 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("recipes", nargs="*", help="only these; the page is then printed, unless --out names a file")
     parser.add_argument("--tests", type=Path, default=Path("tests"), help="the checkout's tests, which hold the rows")
     parser.add_argument("--out", type=Path, help=f"where to write the page: {PAGE} by default")
+    parser.add_argument(
+        "--record", type=Path, default=RECORD,
+        help=f"finished rows, by all that they depend on; what is there is not run again ({RECORD}); '-': none",
+    )  # fmt: skip
     given = parser.parse_args(words)
     try:
         rows = load_grounds(given.tests)
@@ -33,7 +39,8 @@ def main(words: list[str] | None = None) -> int:
         sys.stderr.write(f"error: {error}\n")
         return 2
     torch.set_num_threads(1)
-    lines = run_matrix(recipes, rows, _tell)
+    kept = None if str(given.record) == "-" else Record(given.record, given.tests)
+    lines = run_matrix(recipes, rows, _tell, kept)
     page = write_page(lines)
     if given.recipes and given.out is None:
         sys.stdout.write(page)

@@ -22,6 +22,7 @@ from outdraft.testing.contract.upkeep import cache_equals_recompute
 from outdraft.testing.subject import run
 
 DISTRIBUTION_TEXTS = 300  # over a vocabulary of 7
+VOCABULARIES = {"texts": 61, "distributions": 7}  # of the tiny targets
 LONGER = 5  # tokens of a text of who drafts beside a pass: before the first one there is nothing to propose
 LEFT_ALONE = "left alone"
 ORDERS = ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1), (3, 1))
@@ -29,7 +30,7 @@ ORDERS = ((0, 1, 2, 3, 4), (4, 2, 0, 3, 1), (3, 1))
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """A recipe twice: over 61 tokens for texts, over 7 for distributions."""
+    """A recipe twice: over 61 tokens, or on a target with a trained head, for texts; over 7 for distributions."""
 
     texts: RecipeSubject
     distributions: RecipeSubject
@@ -141,7 +142,7 @@ COLUMNS = (
 def make_bench(recipe_subject: Callable[[Path, int], RecipeSubject], directory: Path) -> Bench:
     """Both subjects, each with a directory of its own for its stand-ins. `recipe_subject`: (directory, vocabulary)."""
     made = {}
-    for name, vocab_size in (("texts", 61), ("distributions", 7)):
+    for name, vocab_size in VOCABULARIES.items():
         own = directory / name
         own.mkdir(parents=True)
         made[name] = recipe_subject(own, vocab_size)

@@ -9,12 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from time import perf_counter
+from typing import Protocol
 
 from outdraft.core.errors import OutdraftError
 from outdraft.engine.assembly.recipe import Recipe
-from outdraft.testing.conformance.columns import COLUMNS, LEFT_ALONE, Bench, Column, make_bench
+from outdraft.testing.conformance.columns import COLUMNS, LEFT_ALONE, VOCABULARIES, Bench, Column, make_bench
 from outdraft.testing.conformance.stand import RecipeSubject, row_of
 from outdraft.testing.conformance.tally import LEAST_ACCEPTED, LEAST_RUNS, Tally
+from outdraft.testing.conformance.trained import trained_row, trained_target
 from outdraft.testing.spec_table import DrafterRow
 
 PASS, FAIL, LOSSY = "✓", "✗", "lossy"
@@ -30,15 +32,34 @@ class Line:
     failures: list[str] = field(default_factory=list)
     seen: dict[str, Tally] = field(default_factory=dict)  # of the cells that must see guesses accepted
     told: dict[str, str] = field(default_factory=dict)  # what checks have to say beside the tick
+    trained: bool = False  # whether its texts are the zoo's target's, with a head that was trained for it
     seconds: float = 0.0
 
 
-def run_matrix(recipes: Seq[Recipe], rows: Seq[DrafterRow], tell: Tell = lambda message: None) -> list[Line]:
-    """Every recipe in turn; `tell` hears of each as it is done."""
+class Kept(Protocol):
+    """Rows that were finished before (`record.py`)."""
+
+    def find(self, recipe: Recipe) -> Line | None:
+        """What it came to; None: it must be run."""
+
+    def keep(self, line: Line) -> None:
+        """A row is finished."""
+
+
+def run_matrix(
+    recipes: Seq[Recipe], rows: Seq[DrafterRow], tell: Tell = lambda message: None, kept: Kept | None = None
+) -> list[Line]:
+    """Every recipe in turn, but for those that `kept` has; `tell` hears of each as it is done."""
     lines = []
     for number, recipe in enumerate(recipes, 1):
-        lines.append(run_line(recipe, rows))
-        line = lines[-1]
+        found = kept.find(recipe) if kept is not None else None
+        line = found or run_line(recipe, rows)
+        lines.append(line)
+        if found is not None:
+            tell(f"{number}/{len(recipes)}  {recipe.name}  as before")
+            continue
+        if kept is not None:
+            kept.keep(line)
         told = " ".join(line.cells.get(column.heading, FAIL) for column in COLUMNS)
         tell(f"{number}/{len(recipes)}  {recipe.name}  {told}  {line.seconds:.1f} s")
         for failure in line.failures:
@@ -51,10 +72,8 @@ def run_line(recipe: Recipe, rows: Seq[DrafterRow]) -> Line:
     line, began = Line(recipe=recipe), perf_counter()
     with TemporaryDirectory() as place:
         try:
-            row = row_of(recipe, rows)
-            bench = make_bench(
-                lambda directory, vocab_size: RecipeSubject(recipe, row, directory, vocab_size=vocab_size), Path(place)
-            )
+            bench = make_bench(_subject(recipe, rows), Path(place))
+            line.trained = bench.texts.row.target is trained_target
         except (OutdraftError, AssertionError) as error:
             line.cells = {column.heading: FAIL for column in COLUMNS}
             line.failures.append(f"it does not run on a tiny target: {error}")
@@ -74,6 +93,20 @@ def run_line(recipe: Recipe, rows: Seq[DrafterRow]) -> Line:
                 line.told[column.heading] = told
     line.seconds = perf_counter() - began
     return line
+
+
+def _subject(recipe: Recipe, rows: Seq[DrafterRow]) -> Callable[[Path, int], RecipeSubject]:
+    """Texts are the zoo's target's where it has a trained head for the recipe; all else is a tiny target's."""
+    tiny, trained = row_of(recipe, rows), trained_row(recipe)
+
+    def make(directory: Path, vocab_size: int) -> RecipeSubject:
+        if trained is None or vocab_size != VOCABULARIES["texts"]:
+            return RecipeSubject(recipe, tiny, directory, vocab_size=vocab_size)
+        subject = RecipeSubject(recipe, trained, directory)
+        subject.vocab_size = subject.decoder.config.vocab_size
+        return subject
+
+    return make
 
 
 def _ask(column: Column, bench: Bench) -> tuple[str, str | None]:

@@ -1,0 +1,80 @@
+"""Put a new target and the drafts that were trained for it into the zoo: the wheel's, and the second package.
+
+    python install.py family.toml --out OUT/family --source .. --target OUT/target --arm draft_model:draft --arm eagle
+
+`--arm ARM[:NAME]`: an arm of the trial, and the name that it has in the zoo. In their order they go into the wheel
+while its models are under 64 MB together, the rest into packages/zoo; the target's companions.json and more.json are
+written anew. Only configuration and weights are copied. `--dry-run` only says what would go where.
+"""
+
+import argparse
+import json
+import shutil
+import sys
+from pathlib import Path
+
+from figures import drafts_of, recipe_of, weights_bytes
+
+from outdraft.core.registry import find_learner
+from outdraft.training.trial import read_trial
+
+ROOM = 64_000_000
+WHEEL, MORE = Path("src/outdraft/zoo"), Path("packages/zoo/outdraft_zoo")
+SHIPPED = ("config.json", "*.safetensors", "tokenizer*.json", "generation_config.json")
+
+
+def copy_model(source: Path, place: Path) -> None:
+    """Configuration and weights, and nothing of the training."""
+    shutil.rmtree(place, ignore_errors=True)
+    place.mkdir(parents=True)
+    for pattern in SHIPPED:
+        for path in source.glob(pattern):
+            shutil.copyfile(path, place / path.name)
+
+
+def main() -> None:
+    """Copy, and write who belongs to the target."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("file", type=Path)
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--source", type=Path, required=True, help="the checkout")
+    parser.add_argument("--target", type=Path, required=True)
+    parser.add_argument("--arm", action="append", default=[])
+    parser.add_argument("--dry-run", action="store_true")
+    given = parser.parse_args()
+    trial, wheel, more = read_trial(given.file), given.source / WHEEL, given.source / MORE
+    drafts = drafts_of(trial, given.out)
+    asked = {arm: name or arm for arm, _, name in (one.partition(":") for one in given.arm)}
+    if strange := [arm for arm in asked if arm not in drafts]:
+        sys.exit(f"no draft of {', '.join(strange)} is trained in {given.out}; there are: {', '.join(drafts)}")
+    replaced = {"target", "__pycache__", *asked.values()}
+    stays = [path for path in wheel.iterdir() if path.is_dir() and path.name not in replaced]
+    used = weights_bytes(given.target) + sum(map(weights_bytes, stays))
+    companions = json.loads((wheel / "target/companions.json").read_text(encoding="utf-8"))
+    beyond = []
+    for arm, name in asked.items():
+        source = given.out / drafts[arm].place
+        size, kind = weights_bytes(source), trial.arms[arm]["kind"]
+        here = used + size < ROOM
+        used += size * here
+        beyond += [] if here else [name]
+        role, drafter = (
+            ("draft_model", "any") if kind == "draft_model" else ("head", find_learner(kind).drafter or kind)
+        )
+        if arm == name or recipe_of(kind) == name or drafter not in companions.get(role, {}):
+            companions.setdefault(role, {})[drafter] = f"../{name}" if here else f"zoo:{name}"
+        sys.stdout.write(f"{name}: {size / 1e6:.1f} MB, {'the wheel' if here else 'packages/zoo'}\n")
+        if not given.dry_run:
+            for home in (wheel, more):
+                shutil.rmtree(home / name, ignore_errors=True)
+            copy_model(source, (wheel if here else more) / name)
+    sys.stdout.write(f"the wheel: {used / 1e6:.1f} MB of weights\n")
+    if given.dry_run:
+        return
+    copy_model(given.target, wheel / "target")
+    for path, told in ((wheel / "target/companions.json", companions), (wheel / "more.json", sorted(beyond))):
+        path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
