@@ -52,6 +52,11 @@ int main() {
     run("a short text with hiccups", 2, 100, 1.10, [&](int t, int i) { return quiet(t) * (i % 23 ? 1 : 6); });
     run("quiet, a third saved by two", 2, 4000, 1.05, [&](int t, int) { return t == 1 ? 1.35 : 1.0; });
     run("a tiny model, as quick on one", 2, 4000, 1.05, [&](int, int) { return 1.0; });
+    std::mt19937 dice(7);
+    std::uniform_real_distribution<double> chance(0, 1);
+    for (int passes : {4000, 400})  // most passes meet nobody; who is stopped, is for long
+        run("two neighbours on two cores", 2, passes, passes > 1000 ? 1.15 : 1.35,
+            [&](int t, int) { return t == 1 ? (chance(dice) < 0.87 ? 1.0 : 6.0) : (chance(dice) < 0.6 ? 0.6 : 11.0); });
     Pace pace(4);  // as quick on one: it ends there, and nobody else is woken
     int ones = 0;
     for (int i = 0; i < 1000; i++) {

@@ -47,20 +47,22 @@ class Paced {
 public:
     enum Kind { layers, head, feed, chain };
     Paced(Model& model, Kind kind, int rows, int parts = 1, Model* beside = nullptr)
-        : pace_(model.crews.pace()), parts_(parts > 0 ? parts : 1), began_(std::chrono::steady_clock::now()) {
-        const int threads = pace_.begin(kind, rows);
-        const int fixed = fixed_threads().load(std::memory_order_relaxed);
-        model.team = model.crews.of(fixed ? std::min(fixed, model.crews.most()) : threads);
+        : pace_(model.crews.pace()), fixed_(fixed_threads().load(std::memory_order_relaxed)), parts_(parts > 0 ? parts : 1),
+          began_(std::chrono::steady_clock::now()) {
+        const int threads = fixed_ ? std::min(fixed_, model.crews.most()) : pace_.begin(kind, rows);
+        model.team = model.crews.of(threads);
         if (beside) beside->team = model.team;
     }
     void count(int parts) { parts_ = parts > 0 ? parts : 1; }
     ~Paced() {
+        if (fixed_) return;  // it would tell of another number than was asked for
         const std::chrono::duration<double> took = std::chrono::steady_clock::now() - began_;
         pace_.end(took.count() / parts_);
     }
 
 private:
     Pace& pace_;
+    const int fixed_;
     int parts_;
     const std::chrono::steady_clock::time_point began_;
 };

@@ -4,6 +4,7 @@
 // Work of one kind and about as many rows is compared with itself only. Most of it runs on the number that was quickest so
 // far; now and then, the more rarely the longer nothing changes, a few passes try half or twice as many.
 #pragma once
+#include <algorithm>
 #include <map>
 
 namespace outdraft {
@@ -30,7 +31,11 @@ public:
             const bool first = !g.usual || (g.turn <= 3 && seconds < g.usual);  // the least of three: beginnings are slow
             const double counted = seconds < 2 * g.usual ? seconds : 2 * g.usual;  // one hiccup is no change
             g.usual = first ? seconds : g.usual + (counted - g.usual) / 8;
-            if (g.threads > 1 && g.settled && g.usual > 1.4 * g.settled) look_again(g);  // something came up
+            g.mean = first ? seconds : g.mean + (seconds - g.mean) / 32;
+            if (g.probation) {
+                g.probation--, g.bet -= seconds;
+                if (g.bet < 0) take_back(g);
+            } else if (g.threads > 1 && g.settled && g.usual > 1.4 * g.settled) look_again(g);  // something came up
             return;
         }
         const bool fewer = g.tried < g.threads;
@@ -39,10 +44,12 @@ public:
         g.left = clear ? 0 : g.left - 1;
         if (g.left) return;
         const double mean = g.counted ? g.sum / g.counted : seconds;
-        const bool better = mean < (fewer ? 1.0 : 0.9) * g.usual;  // as quick on fewer is better too
+        // As quick on fewer is better too. Few passes meet a stranger, who then holds them up for long: the mean knows.
+        const bool better = fewer ? mean < std::max(g.usual, g.mean) : mean < 0.9 * g.usual;
         if (better) {
             held_up_ = fewer && mean < 0.8 * g.usual;
-            last_ = g.threads = g.tried, g.usual = mean;
+            if (!fewer) g.before = {g.threads, g.period, g.usual, g.mean}, g.probation = kSoon, g.bet = kSoon * g.mean;
+            last_ = g.threads = g.tried, g.usual = g.mean = mean;
             if (held_up_)  // other work is, too
                 for (auto& [at, other] : gauges_)
                     if (&other != now_ && other.threads > last_) look_again(other);
@@ -62,8 +69,20 @@ private:
         bool up = false;  // where the next trial looks
         int counted = 0;  // passes of this trial that count
         int reach = 1;    // and how far, in halvings or doublings: farther after each that was in vain
-        double usual = 0, settled = 0, sum = 0;
+        double usual = 0, mean = 0, settled = 0, sum = 0;  // usual: without what was rare and long
+        int probation = 0;                                 // passes left in which more threads must keep their promise
+        double bet = 0;                                    // seconds that they have for it
+        struct {
+            int threads, period;
+            double usual, mean;
+        } before{};  // the change to more threads
     };
+
+    // More threads looked quicker in three passes, and were not in more.
+    void take_back(Gauge& g) {
+        last_ = g.threads = g.before.threads, g.usual = g.settled = g.before.usual, g.mean = g.before.mean;
+        g.period = std::min(2 * g.before.period, kLate), g.turn = g.probation = 0;
+    }
 
     static void look_again(Gauge& g) { g.turn = g.period = kSoon, g.settled = g.usual; }
 
