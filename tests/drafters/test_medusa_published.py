@@ -57,7 +57,6 @@ def test_merged_heads_lie_inside_the_target(target: Decoder, tmp_path: Path):
 
 def test_published_heads_draft(target: Decoder, tmp_path: Path):
     save_model(target, tmp_path / "target")
-    shutil.copy("src/outdraft/zoo/target/tokenizer.json", tmp_path / "target")
     llm = LLM(
         str(tmp_path / "target"), speculative_config={"method": "medusa", "model": str(PUBLISHED), "width": 1},
         dtype="float32",
