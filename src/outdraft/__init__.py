@@ -7,6 +7,7 @@
 Importing this package is light: torch is loaded when `LLM` is first touched.
 """
 
+import gc
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -32,5 +33,11 @@ __all__ = ["LLM", "Chunk", "OutdraftError", "Result", "SamplingParams", "__versi
 
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
-        return getattr(import_module(_HOMES[name]), name)
+        collects = gc.isenabled()
+        gc.disable()  # torch's objects, looked through again and again while modules load, were half of an import's time
+        try:
+            return getattr(import_module(_HOMES[name]), name)
+        finally:
+            if collects:
+                gc.enable()
     raise AttributeError(f"module 'outdraft' has no attribute {name!r}")
