@@ -34,7 +34,7 @@ __all__ = ["LLM", "Chunk", "OutdraftError", "Result", "SamplingParams", "__versi
 def __getattr__(name: str) -> Any:
     if name in _HOMES:
         collects = gc.isenabled()
-        gc.disable()  # torch's objects, looked through again and again while modules load, were half of an import's time
+        gc.disable()  # looking through torch's objects again and again was half of an import's time
         try:
             return getattr(import_module(_HOMES[name]), name)
         finally:

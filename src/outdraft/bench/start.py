@@ -2,7 +2,7 @@
 memory of its own that it takes.
 
 Each run is a process of its own that has imported torch; its clock begins there and counts our own imports.
-Beside them stand the processor's seconds to the first token, of all threads: they vary less where others use the machine.
+Beside them stand the processor's seconds to the first token, of all threads: they vary less on a shared machine.
 Memory is what is not mapped from a file, sampled every few milliseconds, above what the process held at that moment.
 "packed": with the packed weights that the run before left. "anew": without (`OUTDRAFT_CACHE=off`). The median counts.
 Python's bytecode is kept, as it is for an installed package (`PYTHONDONTWRITEBYTECODE` is not handed on).
