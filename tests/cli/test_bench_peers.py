@@ -76,7 +76,7 @@ def test_who_is_not_there_is_left_out_with_a_cure(outdraft, tiny: Path, suite: P
     "words, says",
     [
         (("--peer", "transformer"), "did you mean 'transformers'"),
-        (("--peer", "transformers", "--temperature", 1.0), "leave temperature=1.0 away"),
+        (("--peer", "transformers", "--temperature", 1.0), "leave temperature=1.0 out"),
         (("--peer", "transformers", "--stop", "x"), "leave stop="),
         (("--peer", "transformers", "--peer", "transformers"), "given twice"),
         (("--peer", "transformers:mode=lookup"), "no look-up today"),

@@ -61,6 +61,7 @@ def test_generate_json(outdraft, tiny: Path):
         (("datastore", "biuld"), "'biuld' is no action, did you mean 'build'?; actions: build, info, bench"),
         (("datastore", "info", "--json", "x", "--quieries", "1"), "unrecognized argument '--quieries'"),
         (("methods", "ngarm"), "there is no method 'ngarm', did you mean 'ngram'?"),
+        (("methods", "EAGEL"), "did you mean 'eagle'?"),
         (("methods", "coupled", "--kind", "drafter"), "there is no drafter 'coupled'"),
         (("completion", "bsh"), "did you mean 'bash'?"),
     ],
@@ -103,6 +104,25 @@ def test_methods(outdraft):
     assert all(set(m) >= {"name", "kind", "lossless", "paper"} for m in made)
     table = outdraft("methods", "--kind", "drafter", "--options").out
     assert "ngram" in table and "max_ngram = 3" in table and "coupled" not in table
+
+
+@pytest.mark.parametrize("width", [80, 120])
+@pytest.mark.parametrize("name", ["ngram", "draft_model", "sequoia", "gated", "fixed"])
+def test_a_method_is_told_with_all_its_options(outdraft, monkeypatch, name: str, width: int):
+    monkeypatch.setenv("COLUMNS", str(width))
+    text = outdraft("methods", name).out
+    told = " ".join(text.split())
+    for entry in json.loads(outdraft("methods", name, "--json").out):
+        for option, default in entry["options"].items():
+            about = entry["about"][option]
+            assert f"{option} = {tuple(default) if isinstance(default, list) else default!r}" in told
+            assert f"{about['meaning']} Value: {about['values']}." in told
+    assert all(len(line) <= width or "://" in line for line in text.splitlines())
+    assert f"docs/methods/{name}.md" in told
+
+
+def test_a_method_is_found_by_what_peers_call_it(outdraft):
+    assert outdraft("methods", "ngram_gpu").out == outdraft("methods", "ngram", "--kind", "drafter").out
 
 
 def test_chat_keeps_history_and_obeys(outdraft, tiny: Path):

@@ -67,6 +67,9 @@ def test_info_names_the_reason_without_kernels(outdraft, monkeypatch: pytest.Mon
         (["datastore", "bench", "--q"], {"--queries"}),
         (["bench", "--by", ""], {"suite", "category"}),
         (["completion", "f"], {"fish"}),
+        (["methods", "ngr"], {"ngram", "ngrammys"}),
+        (["methods", "layers"], {"layerskip"}),
+        (["methods", "ngram", "--op"], {"--options"}),
     ],
 )
 def test_bash_completes(outdraft, tmp_path: Path, typed: list[str], offered: set[str]):

@@ -64,7 +64,7 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path, m
     assert broken.code == 1 and "BROKEN" in broken.out and "holds" in broken.out
     (out / "training.json").write_text(json.dumps({**told, "promises": []}))
     nothing = outdraft("train", "check", out, "--target", tiny)
-    assert nothing.code == 2 and "without a promise" in nothing.err
+    assert nothing.code == 2 and "before its acceptance was measured" in nothing.err
 
 
 @pytest.mark.parametrize(
@@ -89,7 +89,7 @@ def test_from_answers_to_a_promise_that_holds(outdraft, tiny, texts, tmp_path, m
         ),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--init", "TINY"), "EAGLE network"),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--resume"), "nothing to resume"),
-        (("eagle", "--target", "TINY", "--out", "TINY", "--data", "TEXTS"), "is what the training reads"),
+        (("eagle", "--target", "TINY", "--out", "TINY", "--data", "TEXTS"), "that the training reads from"),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--loss", "forward_kl=-1"), "at least 0"),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--dtype", "float16"), "overflow"),
         (("eagle", "--target", "TINY", "--out", "HERE", "--data", "TEXTS", "--temperature", "1"), "is for answers"),

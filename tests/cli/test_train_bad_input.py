@@ -71,7 +71,7 @@ CASES = {
         ("eagle", *NEW[:4], "--out", "AT/cut", "--options", "taps=[0,1]", "--resume"), "is cut short or damaged",
     ),
     "a finished draft in the way": (("eagle", *NEW[:4], "--out", "AT/published"), "which training would write over"),
-    "a target in the way": (("eagle", *NEW[:4], "--out", "AT/target"), "is what the training reads"),
+    "a target in the way": (("eagle", *NEW[:4], "--out", "AT/target"), "that the training reads from"),
     "an empty data set to answer": (
         ("answers", *NEW[:2], "--data", "AT/empty.jsonl", "--out", "OUT.jsonl"), "there is no example to answer",
     ),

@@ -182,7 +182,13 @@ def test_files_say_what_they_bring_and_are_refused_where_they_cannot_be(target, 
         ({"bias": True}, ("fc.bias",), {}, ModelLoadError, "fc.bias' is missing"),
         ({}, ("fc.weight",), {}, ModelLoadError, "no EAGLE-1 network"),
         ({"vocab_size": 30}, (), {}, CapabilityError, "its own target"),
-        ({}, (), {"layers.0.input_layernorm.weight": torch.ones(WIDTH)}, ModelLoadError, "have no meaning here"),
+        (
+            {},
+            (),
+            {"layers.0.input_layernorm.weight": torch.ones(WIDTH)},
+            ModelLoadError,
+            "are none that outdraft knows",
+        ),
         ({"model_type": "gpt2"}, (), {}, ModelLoadError, "not supported"),
     ):
         with pytest.raises(error, match=words):

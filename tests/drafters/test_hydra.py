@@ -120,7 +120,11 @@ def test_files_of_before_are_read(tmp_path):
 
 @pytest.mark.parametrize(
     ("change", "why"),
-    [({"stem_heads": 0}, "cannot be"), ({"stem_kv_heads": 3}, "cannot be"), ({"stem_inner": 7}, "misshapen")],
+    [
+        ({"stem_heads": 0}, "impossible network"),
+        ({"stem_kv_heads": 3}, "impossible network"),
+        ({"stem_inner": 7}, "another shape"),
+    ],
 )
 def test_layers_that_cannot_be_are_refused(change, why, tmp_path):
     random_plus(toy_decoder(1)).save(tmp_path)

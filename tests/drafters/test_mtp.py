@@ -73,7 +73,7 @@ def test_it_reads_the_state_behind_the_final_norm_and_each_step_weighs_beta():
 @pytest.mark.parametrize(("told", "drop", "more", "error", "words"), [
     ({}, ("mtp.fc.weight",), {}, ModelLoadError, "no MTP layer"),
     ({}, ("mtp.norm.weight",), {}, ModelLoadError, "mtp.norm.weight' is missing"),
-    ({}, (), {"mtp.layers.0.mlp.experts.0.up_proj.weight": torch.ones(1)}, ModelLoadError, "no meaning"),
+    ({}, (), {"mtp.layers.0.mlp.experts.0.up_proj.weight": torch.ones(1)}, ModelLoadError, "none that outdraft knows"),
     ({"model_type": "gpt_neox"}, (), {}, ModelLoadError, "not supported"),
     ({"vocab_size": 25}, (), {}, CapabilityError, "its own target"),
     ({"use_sliding_window": True, "sliding_window": 4, "layer_types": ["sliding_attention"]}, (), {}, ModelLoadError,

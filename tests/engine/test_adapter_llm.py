@@ -102,7 +102,7 @@ def test_words_that_do_not_fit_are_refused(target, tmp_path):
         LLM(directory, model_impl="outdraft")
     with pytest.raises(ConfigError, match=r"model_impl='transformer' is not known, did you mean 'transformers'?"):
         LLM(directory, model_impl="transformer")
-    with pytest.raises(ConfigError, match="weights_memory streams what outdraft computes itself"):
+    with pytest.raises(ConfigError, match="weights_memory is for models that outdraft computes itself"):
         LLM(directory, model_impl="transformers", weights_memory="1MiB")
     with pytest.raises(CapabilityError, match="where outdraft rounds no weights"):
         LLM(directory, precision="mixed")

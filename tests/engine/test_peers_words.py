@@ -85,7 +85,7 @@ def test_what_was_not_asked_for_is_not_noted(model_dir: Path, caplog: pytest.Log
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ({"seed": 0}, "seed=0 is another engine's word: a seed belongs to a request"),
+        ({"seed": 0}, "seed=0 is not supported here: a seed belongs to a request"),
         ({"quantization": "awq"}, "outdraft quantize"),
         ({"torch_dtype": "bfloat16"}, "takes no 'torch_dtype'; here it is called dtype"),
         ({"device_map": "auto"}, "here it is called device"),
@@ -248,7 +248,7 @@ def test_a_with_block_ends_its_thread(model_dir: Path):
 
 
 def test_a_revision_is_of_a_hub_name(model_dir: Path, monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(ModelLoadError, match="revision='main' is of a hub name"):
+    with pytest.raises(ModelLoadError, match="revision='main' chooses a version on the hub"):
         LLM(model_dir, revision="main")
     asked = []
     monkeypatch.setattr(

@@ -98,7 +98,7 @@ def test_the_comparison_notices_a_wrong_scale():
 
 
 def test_inputs_must_come_in_steps():
-    with pytest.raises(CapabilityError, match="steps of 32"):
+    with pytest.raises(CapabilityError, match="multiple of 32"):
         Weight(bits=16, values=torch.zeros(4, 40, dtype=torch.bfloat16))
 
 

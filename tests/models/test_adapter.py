@@ -199,7 +199,7 @@ def test_a_function_that_may_mix_rows_makes_a_model_inexact(loaded, tmp_path, mo
     )
     network = load_network(tmp_path)
     assert not network.exact and network.unknown == {"cumsum"}
-    assert "opt: rows depend on the pass that they are computed in (cumsum)" in caplog.text
+    assert "opt: the numbers of a row depend on the other rows of its pass (cumsum)" in caplog.text
 
 
 def test_a_part_of_the_layers_is_refused_by_name(loaded):
@@ -312,5 +312,5 @@ def test_rotary_frequencies_that_change_with_the_length_of_a_pass_limit_the_cont
     foreign.write_model("mixtral", tmp_path, rope_parameters=rope, sliding_window=None, head_dim=16)
     network = load_network(tmp_path)
     assert network.config.max_len == 32
-    assert "mixtral is run up to 32 tokens through transformers" in caplog.text
+    assert "mixtral is limited to 32 tokens through transformers" in caplog.text
     assert torch.allclose(Passes(network).text(0, IDS), foreign.own_logits(tmp_path, IDS), atol=1e-4, rtol=0)

@@ -114,7 +114,7 @@ def test_an_argument_of_attention_that_gets_lost_is_found(lost, tmp_path, monkey
 def test_an_argument_of_attention_that_nobody_knows_is_refused(tmp_path, monkeypatch):
     foreign.write_model("gpt_oss", tmp_path)
     monkeypatch.setattr("outdraft.models.adapter.anatomy.KNOWN", attention.KNOWN - {"s_aux"})
-    with pytest.raises(ModelLoadError, match="layer 0 of GptOssForCausalLM tells its attention s_aux"):
+    with pytest.raises(ModelLoadError, match="layer 0 of GptOssForCausalLM passes s_aux to its attention"):
         load_network(tmp_path)
 
 

@@ -58,7 +58,7 @@ def test_the_assistants_words_count_by_template_and_without_one():
     ("record", "message"),
     [
         ({"body": "x"}, "has the fields body: it needs text"),
-        ({"messages": CHAT[:1]}, "nobody answers"),
+        ({"messages": CHAT[:1]}, "no answer of the assistant"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "a message has a role"),
         ({"messages": ["hi"]}, "is no message"),
         ({"messages": [{"role": ["user"], "content": "x"}]}, "a message has a role"),
@@ -72,7 +72,7 @@ def test_what_is_no_example_is_named(record, message):
 
 def test_a_template_that_rewrites_the_past_is_refused():
     forgetful = ChatTemplate("{{ messages|length }}{% for m in messages %}{{ m.content }}{% endfor %}", {})
-    with pytest.raises(ConfigError, match="changes what was said before"):
+    with pytest.raises(ConfigError, match="rewrites earlier messages"):
         pieces_of({"messages": CHAT}, forgetful, "here")
 
 

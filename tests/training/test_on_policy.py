@@ -112,7 +112,11 @@ def test_kinds_that_write_nothing_by_themselves_are_refused(tmp_path):
     for kind, more, says in (
         ("medusa", {"on_policy": 0.5}, "on_policy=0.5 needs a draft"),
         ("eagle", {"loss": {"reinforce": 0.1}}, "loss reinforce needs a draft"),
-        ("draft_model", {"loss": {"reinforce": 0.1}, "on_policy": 0.5, "reinforce": {"reward": "bleu"}}, "replaces it"),
+        (
+            "draft_model",
+            {"loss": {"reinforce": 0.1}, "on_policy": 0.5, "reinforce": {"reward": "bleu"}},
+            "replaces by the draft's",
+        ),
         ("draft_model", {"reinforce": {"rewrad": "bleu"}}, "did you mean 'reward'"),
         ("draft_model", {"reinforce": {"reward": "blue"}}, "bleu"),
     ):
@@ -124,7 +128,7 @@ def test_kinds_that_write_nothing_by_themselves_are_refused(tmp_path):
             pass
 
     plan = make_plan({"kind": "draft_model", **given, "on_policy": 0.5, "parallel": "fully_shard"})
-    with pytest.raises(ConfigError, match="fully_shard parts it: take parallel=ddp"):
+    with pytest.raises(ConfigError, match="fully_shard splits it: take parallel=ddp"):
         prepare(plan, lambda line: None, Two(size=2))
     plan = make_plan({"kind": "draft_model", **given, "loss": {"forward_kl": 1.0, "reinforce": 0.1}, "on_policy": 0.5})
     course = prepare(plan, lambda line: None)

@@ -107,7 +107,7 @@ def test_what_was_cut_off_is_made_again_and_nan_is_refused(scene, tmp_path):
     held = load_file(files[0])
     held["hidden"][3] = torch.nan
     save_file(held, files[0])
-    with pytest.raises(ConfigError, match=r"no numbers \(hidden\): delete it"):
+    with pytest.raises(ConfigError, match=r"not finite numbers \(hidden\): delete it"):
         weights(course(scene, tmp_path / "three", **own))
     for path in files:
         held = load_file(path)
@@ -122,7 +122,7 @@ def test_a_target_whose_states_are_no_numbers_is_refused_before_anything_is_kept
     one = course(scene, tmp_path / "one", cache_bytes=1 << 24)
     with torch.no_grad():
         one.teacher.target.embedding[5] = torch.nan
-    with pytest.raises(Exception, match="states are no numbers in row"):
+    with pytest.raises(Exception, match="are not finite numbers"):
         one.loop.run()
     assert not list((tmp_path / "one/run/states").glob("*.safetensors"))
 

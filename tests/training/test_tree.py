@@ -57,7 +57,7 @@ def test_a_draft_that_is_the_same_at_every_depth_has_no_such_tree():
 def test_a_kind_that_is_no_head_is_refused(kind, tmp_path):
     """EAGLE-1 has an option `tree` too, which is another one."""
     write_record(tmp_path, {"kind": kind, "dtype": "float32", "target": {}, "promises": []})
-    with pytest.raises(ConfigError, match=f"{kind} takes no tree of ranks"):
+    with pytest.raises(ConfigError, match=f"{kind} takes no fixed tree"):
         measure_tree(tmp_path, "zoo:target", ("x.jsonl",))
 
 

@@ -193,7 +193,7 @@ def test_what_becomes_floats_is_told_once_with_what_it_costs(tmp_path, caplog):
     stored = layers * (sizes[0] * 34 + sizes[1] * 18) / 32
     for words in (f"{3 * layers} weights (Q4_0, Q8_0)", "a Q8_0 or Q4_0 file", "outdraft quantize"):
         assert words in told
-    assert f"{layers * 2 * sum(sizes) / 1e6:.1f} MB instead of {stored / 1e6:.1f}" in told
+    assert f"{layers * 2 * sum(sizes) / 1e6:.1f} MB of memory instead of {stored / 1e6:.1f}" in told
 
 
 def test_maps_of_several_types_become_whole(tmp_path):

@@ -86,7 +86,9 @@ def rounds(ways: Seq[Callable[[], Measured]], count: int) -> list[Measured]:
                 held[at].seconds += one.seconds
                 held[at].peak = max(held[at].peak, one.peak)
                 if held[at].texts != one.texts:
-                    raise ConfigError(f"{one.label} wrote another text in another round")
+                    raise ConfigError(
+                        f"{one.label} wrote different texts in different rounds: its times cannot be compared"
+                    )
     return held
 
 

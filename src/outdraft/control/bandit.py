@@ -32,12 +32,15 @@ from outdraft.core.sequence import Sequence
 class BanditOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 16  # lengths beyond it are left out
-    lengths: Seq[int] = (0, 1, 2, 4, 8)  # 0 is plain decoding
+    num_speculative_tokens: int = 16  # the largest length that is played; longer ones in `lengths` are cut to it
+    lengths: Seq[int] = (0, 1, 2, 4, 8)  # the draft lengths among which the bandit chooses; 0 is plain decoding
+    # "ucb" plays the length with the greatest upper confidence bound; "exp3" draws one by exponential weights
     algorithm: Literal["ucb", "exp3"] = "ucb"
-    exploration: float = 0.2  # ucb: weight of the bonus; exp3: g
-    discount: float = 1.0  # weight of the past, each round
-    seed: int = 0  # exp3's dice; no text depends on them
+    # "ucb": the weight of the bonus for lengths that were played seldom; "exp3": the share of rounds drawn evenly
+    exploration: float = 0.2
+    # by what the past is multiplied in each round; below 1 the bandit forgets, 1 keeps everything
+    discount: float = 1.0
+    seed: int = 0  # the seed of the draws of "exp3"; no text depends on it
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -30,11 +30,11 @@ _RANGE = (0.02, 0.95)  # of theta: it must be able to come back
 class BranchPacingOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 16  # the deepest guess
-    nodes: int | None = None  # draft nodes in all, for trees; None: the drafter's own choice
-    theta: float = 0.5  # at the start
-    fall: float = 0.9  # factor after a guess accepted whole
-    rise: float = 1.1  # factor after a rejection
+    num_speculative_tokens: int = 16  # how many tokens are drafted along the longest path, at most
+    nodes: int | None = None  # how many draft nodes a tree has at most; none leaves it to the drafter
+    theta: float = 0.5  # the probability below which drafting ends, at the start of each sequence
+    fall: float = 0.9  # by what that probability is multiplied after a guess that was accepted whole
+    rise: float = 1.1  # by what that probability is multiplied after a rejection
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -23,9 +23,9 @@ from outdraft.core.sequence import Sequence
 class DynamicTreeOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 6  # levels; the paper: 5 to 7
-    nodes: int = 59  # draft nodes of one tree, at most
-    batch_nodes: int = 240  # draft nodes of all trees of a pass, at most
+    num_speculative_tokens: int = 6  # how many levels a tree has at most; the paper takes 5 to 7
+    nodes: int = 59  # how many draft nodes one tree has at most
+    batch_nodes: int = 240  # how many draft nodes all trees of a pass have together at most
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -30,10 +30,10 @@ from outdraft.core.sequence import Sequence
 class EstimatorOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 16  # the deepest guess
-    window: float = 32.0  # rounds after which a round counts 1/e
-    start: float = 0.7  # alpha before anything is known, worth two tokens
-    retry: int = 32  # rounds after which an arm out of use guesses one token
+    num_speculative_tokens: int = 16  # how many tokens are drafted along the longest path, at most
+    window: float = 32.0  # after how many rounds a round counts only 1/e in the estimate
+    start: float = 0.7  # the acceptance that is assumed before anything is known; it counts as much as two tokens
+    retry: int = 32  # after how many rounds a drafter that is out of use guesses one token again
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -21,8 +21,8 @@ from outdraft.core.sequence import Sequence
 class FixedOptions(PolicyOptions):
     """How much to guess. Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 5  # k: draft tokens along the longest path; 0 is plain decoding
-    max_nodes: int | None = None  # draft nodes in all, for trees; None: the drafter's own choice
+    num_speculative_tokens: int = 5  # how many tokens are drafted along the longest path (k); 0 is plain decoding
+    max_nodes: int | None = None  # how many draft nodes a tree has at most; none leaves it to the drafter
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES, note="0 is plain decoding")

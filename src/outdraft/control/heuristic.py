@@ -21,10 +21,10 @@ from outdraft.core.sequence import Sequence
 class HeuristicOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 20  # the deepest guess
-    start: int = 5  # the first one
-    rise: int = 2
-    fall: int = 1
+    num_speculative_tokens: int = 20  # how many tokens are drafted along the longest path, at most
+    start: int = 5  # how many tokens the first guess of a sequence has
+    rise: int = 2  # how many tokens are added after a guess that was accepted whole
+    fall: int = 1  # how many tokens are taken away after any other guess
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

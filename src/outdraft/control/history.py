@@ -27,13 +27,14 @@ from outdraft.core.sequence import Sequence
 class HistoryOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 8  # the deepest guess
-    least: int = 3  # the shallowest
-    start: int = 5
-    window: int = 16  # rounds
+    num_speculative_tokens: int = 8  # how many tokens are drafted along the longest path, at most
+    least: int = 3  # how many tokens a guess has at least
+    start: int = 5  # how many tokens the first guess of a sequence has
+    window: int = 16  # how many of the last rounds are looked at
+    # a guess gets one token less if in more than this share of the rounds nothing was accepted
     too_many_lost: float = 0.4
-    enough_kept: float = 0.8
-    pause: int = 4  # rounds
+    enough_kept: float = 0.8  # a guess gets one token more if more than this share of the drafted tokens was accepted
+    pause: int = 4  # how many rounds pass after a change before the next one
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

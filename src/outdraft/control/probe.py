@@ -22,11 +22,11 @@ from outdraft.core.sequence import Sequence
 class ProbeOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 5
-    least: float = 0.3  # acceptance below which speculation is off
-    window: int = 32  # rounds with a guess
-    every: int = 256  # plain rounds before it is tried again
-    trial: int = 8  # rounds of a trial, after which it is judged by them
+    num_speculative_tokens: int = 5  # how many tokens are drafted while speculation is on
+    least: float = 0.3  # speculation is turned off where accepted / (accepted + rejections) falls below this
+    window: int = 32  # over how many of the last rounds with a guess acceptance is counted
+    every: int = 256  # after how many plain rounds speculation is tried again
+    trial: int = 8  # how many rounds such a trial has; then speculation stays on or ends by their acceptance
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

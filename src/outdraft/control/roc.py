@@ -31,11 +31,12 @@ _LEAST = 1e-6  # asked of the drafter even where no threshold helps, so that it 
 class RocOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 20  # the deepest guess
-    threshold: float = 0.4  # until both kinds of tokens have been seen
-    miss_weight: float = 3.0  # how much worse it is to stop too early
-    window: int = 512  # pairs remembered
-    every: int = 4  # rounds between two choices
+    num_speculative_tokens: int = 20  # how many tokens are drafted along the longest path, at most
+    # a token less probable than this ends the guess, until accepted and rejected tokens have both been seen
+    threshold: float = 0.4
+    miss_weight: float = 3.0  # how much worse it is to stop too early than to draft on for nothing
+    window: int = 512  # how many judged tokens are remembered
+    every: int = 4  # how many rounds lie between two choices of the threshold
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -25,9 +25,9 @@ from outdraft.core.sequence import Sequence
 class RoutingOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 5  # of every guess
-    window: float = 16.0  # rounds after which a round counts 1/e
-    retry: int = 32  # rounds after which an arm out of use is asked once
+    num_speculative_tokens: int = 5  # how many tokens every guess has at most
+    window: float = 16.0  # after how many rounds a round counts only 1/e in what a drafter is worth
+    retry: int = 32  # after how many rounds a drafter that is out of use is asked once
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -25,12 +25,13 @@ from outdraft.core.sequence import Sequence
 class SelfTuningOptions(PolicyOptions):
     """The paper's settings. Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 8  # the deepest guess
-    threshold: float = 0.8  # h at the start; the paper: 0.8 greedy, 0.5 sampled
-    wanted: float = 0.9  # share of drafted tokens to be accepted
-    step: float = 0.01  # e
-    keep_share: float = 0.5  # b1
-    keep_threshold: float = 0.9  # b2
+    num_speculative_tokens: int = 8  # how many tokens are drafted along the longest path, at most
+    # the threshold at the start (h): a token less probable ends the guess; the paper takes 0.8 greedy and 0.5 sampled
+    threshold: float = 0.8
+    wanted: float = 0.9  # the share of drafted tokens that is to be accepted; the threshold moves towards it
+    step: float = 0.01  # how far the threshold's aim moves in a round (e)
+    keep_share: float = 0.5  # how much of the old value the smoothed share of accepted tokens keeps in a round (b1)
+    keep_threshold: float = 0.9  # how much of the old value the smoothed threshold keeps in a round (b2)
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

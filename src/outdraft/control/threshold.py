@@ -21,8 +21,8 @@ from outdraft.core.sequence import Sequence
 class ThresholdOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 20  # the deepest guess
-    threshold: float = 0.4  # h
+    num_speculative_tokens: int = 20  # how many tokens are drafted along the longest path, at most
+    threshold: float = 0.4  # drafting ends after a token less probable than this (h)
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -16,14 +16,16 @@ Quantization = Literal["auto", "none", "int8", "int4"]
 class PolicyOptions:
     """Of every policy: a request for so many draft tokens is its deepest guess."""
 
-    num_speculative_tokens: int = 5
+    num_speculative_tokens: int = 5  # how many tokens are drafted along the longest path, at most; 0 is plain decoding
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RoundedOptions:
     """Of a drafter whose own weights can be rounded when they are loaded. Raises `ConfigError` for an unknown value."""
 
-    quantization: Quantization = "auto"  # none, int8, int4; "auto" where it was measured to pay
+    # to how many bits the drafter's weights are rounded when they are loaded; "auto" rounds where that was measured
+    # to pay
+    quantization: Quantization = "auto"
 
     def __post_init__(self) -> None:
         if self.quantization not in get_args(Quantization):

@@ -26,8 +26,9 @@ from outdraft.models.port import TargetPort
 class AnpdOptions:
     """Which n-grams are counted. Raises `ConfigError` naming what is out of range."""
 
-    max_order: int = 5  # N: tokens of the longest n-gram, the guessed one included
-    min_order: int = 2  # of the shortest
+    # the number of tokens of the longest n-gram that is counted (the paper's N), the guessed token included
+    max_order: int = 5
+    min_order: int = 2  # the number of tokens of the shortest n-gram that is counted; 2 guesses from a single token
 
     def __post_init__(self) -> None:
         if not 2 <= self.min_order <= self.max_order <= MOST_NGRAM:

@@ -29,7 +29,8 @@ from outdraft.models.port import TargetPort
 class BildOptions(ModelOptions):
     """Which model, and when it hands over. Raises `ConfigError` naming what is out of range."""
 
-    fallback_threshold: float = 0.6  # a token less probable than this is thrown away, and the guess ends before it
+    # a drafted token less probable than this is thrown away, and the guess ends before it
+    fallback_threshold: float = 0.6
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)

@@ -35,10 +35,11 @@ FILLS = ("prompt", "random", "constant")
 class JacobiOptions:
     """The window and what fills it. Raises `ConfigError` naming what is out of range."""
 
-    window: int = 16  # m: guesses kept; a budget of less depth shows the target the first of them
-    fill: Literal["prompt", "random", "constant"] = "prompt"  # tokens of the prompt, of the vocabulary, or `fill_token`
-    fill_token: int = 0  # for "constant": a padding token, for example
-    seed: int = 0  # of the random choices
+    window: int = 16  # how many guesses are kept (m); a budget of less depth shows the target the first of them
+    # what the window begins with: tokens of the prompt, random tokens of the vocabulary, or always `fill_token`
+    fill: Literal["prompt", "random", "constant"] = "prompt"
+    fill_token: int = 0  # the token id that fill="constant" takes, for example that of a padding token
+    seed: int = 0  # the seed of the random choices of `fill`; no text depends on it
 
     def __post_init__(self) -> None:
         check_range(self, "window", least=1, most=MOST_NODES)

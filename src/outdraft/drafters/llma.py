@@ -19,10 +19,12 @@ from outdraft.models.port import TargetPort
 class LlmaOptions:
     """How to look up. Raises `ConfigError` naming what is out of range."""
 
-    max_ngram: int = 5  # longest suffix, tried first
-    min_ngram: int = field(default=1, metadata={"aliases": ("trigger",)})  # shortest suffix that triggers a copy
-    width: int = 1  # distinct continuations merged into one tree; 1: a chain
-    index_output: bool = False  # also look in the request's own text: earlier turns and the output
+    max_ngram: int = 5  # the longest end of the text that is looked up, in tokens; it is tried first
+    # the shortest end of the text, in tokens, that a match must cover before what followed it is copied
+    min_ngram: int = field(default=1, metadata={"aliases": ("trigger",)})
+    width: int = 1  # how many distinct continuations are merged into one tree; 1 is a chain
+    # whether the request's own prompt and output are searched too, besides the reference documents
+    index_output: bool = False
 
     def __post_init__(self) -> None:
         check_ngrams(self.min_ngram, self.max_ngram, self.width)

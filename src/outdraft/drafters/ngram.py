@@ -19,17 +19,21 @@ from outdraft.models.port import TargetPort
 class NgramOptions:
     """How to look up. Raises `ConfigError` naming what is out of range."""
 
-    max_ngram: int = field(  # longest suffix, tried first
+    # the longest end of the text that is looked up, in tokens; it is tried first
+    max_ngram: int = field(
         default=3,
         metadata={
             "aliases": ("prompt_lookup_max", "ngram_prompt_lookup_max", "max_matching_ngram_size", "max_ngram_size")
         },
     )
-    min_ngram: int = field(  # shortest suffix looked up
+    # the shortest end of the text that is looked up, in tokens; 2 or 3 drafts less often and is right more often
+    min_ngram: int = field(
         default=1, metadata={"aliases": ("prompt_lookup_min", "ngram_prompt_lookup_min", "ngram_match_min")}
     )
-    width: int = 1  # distinct continuations merged into one tree; 1: a chain
-    wrap: bool = True  # a copy that reaches the end of the text goes on with its own guess (text in a loop)
+    width: int = 1  # how many distinct continuations are merged into one tree; 1 is a chain
+    # whether a copy that reaches the end of the text goes on with its own guess, which follows a text that repeats
+    # itself
+    wrap: bool = True
 
     def __post_init__(self) -> None:
         check_ngrams(self.min_ngram, self.max_ngram, self.width)

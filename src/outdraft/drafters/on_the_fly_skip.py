@@ -36,9 +36,9 @@ from outdraft.models.port import TargetPort
 class OnTheFlySkipOptions(DrawOptions):
     """What counts as unchanged. Raises `ConfigError` naming what is out of range."""
 
-    threshold: float = 0.97  # an attention whose output is at least so like its input is dropped
-    slack: float = 0.01  # beside a dropped one, so much less alike will do
-    keep_ends: bool = True  # the first and the last layer are never touched
+    threshold: float = 0.97  # an attention is left out if the cosine between its output and its input is at least this
+    slack: float = 0.01  # how much lower that cosine may be for an attention beside one that is left out
+    keep_ends: bool = True  # whether the first and the last layer are always computed
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)

@@ -26,7 +26,7 @@ from outdraft.models.port import TargetPort
 class PearlOptions:
     """Which drafter works ahead, and its options."""
 
-    # A name, or with options.
+    # the drafter that works ahead: a name, or {"method": NAME, OPTION: VALUE}
     drafter: str | Mapping[str, Any] = field(default_factory=lambda: {"method": "draft_model"})
 
 

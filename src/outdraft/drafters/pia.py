@@ -27,13 +27,15 @@ from outdraft.models.port import TargetPort
 class PiaOptions:
     """Sizes and weights. Raises `ConfigError` naming what is out of range."""
 
-    branch: int = 12  # tokens of a branch: what is matched, then what may follow
-    nodes: int = 64  # of a guess: the heaviest
-    max_match: int = 4  # longest end of the text that is looked up; what follows it is branch - match tokens at most
-    min_match: int = 2  # shortest
-    prompt_weight: float = 2.0  # of a branch of the prompt, beside 1 of one of an output
-    decay: float = 0.5  # what counts become when the outputs' trie is full; below 1 a node is forgotten
-    max_nodes: int = 200_000  # of the outputs' trie, about 300 bytes each
+    branch: int = 12  # how many tokens a branch of the trie has: those that are matched and those that may follow
+    nodes: int = 64  # how many nodes a guess has at most, the most frequent ones
+    # the longest end of the text that is looked up, in tokens; a guess has at most `branch` minus the match of them
+    max_match: int = 4
+    min_match: int = 2  # the shortest end of the text that is looked up, in tokens
+    prompt_weight: float = 2.0  # how much a branch of the prompt counts beside one of an output, which counts 1
+    # by what all counts are multiplied when the trie of outputs is full; nodes that fall below 1 are removed
+    decay: float = 0.5
+    max_nodes: int = 200_000  # how many nodes the trie of outputs may have; each takes about 300 bytes
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_match <= self.max_match < self.branch:

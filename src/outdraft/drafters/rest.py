@@ -27,11 +27,13 @@ from outdraft.models.port import TargetPort
 class RestOptions:
     """Where to look, and how. Raises `ConfigError` naming what is out of range."""
 
-    datastore: str = ""  # the file; there is no default
-    max_match: int = 16  # longest end of the text that is looked up
-    min_match: int = 2  # shortest; below it nothing is drafted
-    max_hits: int = 5000  # places whose continuations are counted; of more an even sample
-    nodes: int = 64  # of the tree: the heaviest
+    datastore: str = ""  # the file of `outdraft datastore build` that is searched; it must be given
+    max_match: int = 16  # the longest end of the text that is looked up, in tokens
+    # the shortest end of the text that is looked up, in tokens; without such a match nothing is drafted
+    min_match: int = 2
+    # of how many occurrences the continuations are counted; of more, an even sample of this size is taken
+    max_hits: int = 5000
+    nodes: int = 64  # how many nodes the tree has at most, the most frequent ones
 
     def __post_init__(self) -> None:
         check_range(self, "min_match", "max_match", least=1, most=MOST_NODES)

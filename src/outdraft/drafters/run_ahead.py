@@ -27,11 +27,10 @@ from outdraft.models.port import TargetPort
 class RunAheadOptions:
     """Who drafts, and how far. Raises `ConfigError` naming what is out of range."""
 
-    drafter: str | Mapping[str, Any] = field(
-        default_factory=lambda: {"method": "draft_model"}
-    )  # a name, or with options
-    piece: int = 2  # tokens drafted before it is looked whether the pass is over
-    window: int = 32  # tokens that may stand at most
+    # the drafter that works ahead: a name, or {"method": NAME, OPTION: VALUE}
+    drafter: str | Mapping[str, Any] = field(default_factory=lambda: {"method": "draft_model"})
+    piece: int = 2  # how many tokens are drafted before the drafter looks whether the target's pass is over
+    window: int = 32  # how many drafted tokens may wait to be verified
 
     def __post_init__(self) -> None:
         check_range(self, "piece", "window", least=1, most=MOST_NODES)

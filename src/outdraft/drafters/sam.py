@@ -31,12 +31,14 @@ from outdraft.models.port import TargetPort
 class SamOptions:
     """What is known, and when it is trusted. Raises `ConfigError` naming what is out of range."""
 
-    datastore: str = (
-        ""  # a file of `outdraft datastore build` whose text is known too; about 100 bytes a token in memory
-    )
-    bias: int = 5  # the datastore's match must be longer than the request's own by more than this
-    min_match: int = 2  # shorter matches are left to `otherwise`; the paper's, beside a trained drafter: 5
-    otherwise: str | Mapping[str, Any] = "none"  # the drafter asked then, e.g. {"method": "eagle"}
+    # a file of `outdraft datastore build` that is searched too; it takes about 100 bytes of memory a token
+    datastore: str = ""
+    # a match in the datastore is taken only if it is longer than the request's own by more than this many tokens
+    bias: int = 5
+    # a match shorter than this is left to the drafter `otherwise`; the paper takes 5 beside a trained drafter
+    min_match: int = 2
+    # the drafter that is asked where no match is long enough: a name, or {"method": NAME, OPTION: VALUE}
+    otherwise: str | Mapping[str, Any] = "none"
 
     def __post_init__(self) -> None:
         check_range(self, "min_match", least=1)

@@ -38,12 +38,13 @@ from outdraft.models.port import TargetPort
 class SpecExecOptions(ModelOptions):
     """Which model, how large a tree. Raises `ConfigError` naming what is out of range."""
 
-    nodes: int = 256  # of the tree; the paper's: 16 to 4096
-    beams: int = 32  # nodes fed in one pass of the draft model
-    branch: int = 16  # children of a node, at most
-    decay: float = 0.95  # a path loses this factor at every level
-    min_log_prob: float = -10.0  # paths that score less are not added
-    temperature: float = GREEDY  # at which paths of a greedy request are scored; a sampled one has its own
+    nodes: int = 256  # how many nodes the tree has at most; the paper takes 16 to 4096
+    beams: int = 32  # how many nodes are fed in one pass of the draft model
+    branch: int = 16  # how many children a node may have
+    decay: float = 0.95  # by what the score of a path is multiplied at every level, so that deep paths count less
+    min_log_prob: float = -10.0  # a path whose log probability is less than this is not added
+    # the temperature at which the paths of a greedy request are scored; a sampled request has its own
+    temperature: float = GREEDY
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)

@@ -29,17 +29,18 @@ from outdraft.models.port import TargetPort
 class SuffixOptions:
     """How much is remembered and guessed. Raises `ConfigError` naming what is out of range."""
 
-    # tokens of the longest span that is counted; matches are shorter
+    # how many tokens the longest span that is counted has; matches are shorter
     depth: int = field(default=64, metadata={"aliases": ("suffix_decoding_max_tree_depth",)})
-    # after a match of L tokens at most factor * L + offset nodes
+    # after a match of L tokens at most factor * L + offset nodes are drafted
     factor: float = field(default=1.0, metadata={"aliases": ("suffix_decoding_max_spec_factor",)})
-    offset: float = 0.0
-    # a continuation less probable than this is left out
+    offset: float = 0.0  # how many nodes may be drafted in addition, whatever the length of the match
+    # a continuation whose estimated probability is below this is left out
     min_prob: float = field(default=0.1, metadata={"aliases": ("suffix_decoding_min_token_prob",)})
-    # finished outputs that are remembered; the oldest is forgotten first; 0: none
+    # how many finished outputs are remembered; the oldest is forgotten first, and 0 remembers none
     max_sequences: int = field(default=10_000, metadata={"aliases": ("suffix_decoding_max_cached_requests",)})
-    nodes: int = 64  # of a tree at most
-    tree: bool = True  # False: a chain of the most frequent tokens
+    nodes: int = 64  # how many nodes a tree has at most
+    # true proposes a tree of the most frequent continuations; false, a chain of the most frequent tokens
+    tree: bool = True
 
     def __post_init__(self) -> None:
         check_range(self, "depth", least=2, most=1024)

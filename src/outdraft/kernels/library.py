@@ -181,7 +181,9 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
     if not _FILE.exists():
         why_not = "the native kernels are not built: reinstall outdraft where a C++17 compiler is"
         if os.environ.get("OUTDRAFT_KERNELS") != "off":  # they were not wanted
-            _log.warning("%s; PyTorch computes, more slowly, and may write another, equally valid text", why_not)
+            _log.warning(
+                "%s; PyTorch computes the models, more slowly, and may write another, equally valid text", why_not
+            )
         return None, why_not
     try:
         found = ctypes.CDLL(str(_FILE))
@@ -193,7 +195,7 @@ def _load() -> tuple[ctypes.CDLL | None, str]:
             f"the native kernels in {_FILE} were not built from these sources ({stranger}): reinstall outdraft, in a "
             "checkout with `pip install -e .`"
         )
-        _log.warning("%s; until then PyTorch computes", why_not)
+        _log.warning("%s; until then PyTorch computes the models, more slowly", why_not)
         return None, why_not
     for name, (result, arguments) in _SIGNATURES.items():
         function = getattr(found, name)

@@ -26,7 +26,10 @@ def cut_decoder(decoder: Decoder, layers: Sequence[int], dtype: torch.dtype | No
             f"layers={tuple(layers)}: name some of the target's {count} layers, 0 to {count - 1}, in order"
         )
     if decoder.config.quant is not None:
-        raise ConfigError(f"a draft cannot be cut from a model of rounded weights ({decoder.config.quant.variant})")
+        raise ConfigError(
+            f"a draft cannot be cut from rounded weights ({decoder.config.quant.variant}): cut it from the "
+            "original model"
+        )
     config = decoder.config.of_layers(layers)
     small = Decoder(config, dtype or decoder.dtype, decoder.device)
     own = dict(decoder.named_parameters())

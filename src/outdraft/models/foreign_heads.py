@@ -78,11 +78,11 @@ def fill(
     known = {name for entry in table for name in entry.theirs} | set(beside)
     unknown = sorted(name for name in set(tensors) - known if not name.endswith(_TABLES))
     if unknown:
-        raise ModelLoadError(f"{what}: {len(unknown)} tensors have no meaning here ({', '.join(unknown[:3])})")
+        raise ModelLoadError(f"{what}: {len(unknown)} tensors are none that outdraft knows ({', '.join(unknown[:3])})")
     try:
         plan = dict(make(torch.device("meta")).named_parameters())
     except (RuntimeError, ZeroDivisionError) as error:  # sizes that PyTorch cannot count, or that do not divide
-        raise ModelLoadError(f"{what}: its config.json asks for what cannot be ({error})") from error
+        raise ModelLoadError(f"{what}: its config.json asks for an impossible network ({error})") from error
     for entry in table:
         for name, shape in zip(entry.theirs, stored_shapes(entry, tuple(plan[entry.ours].shape)), strict=True):
             if name not in tensors or tensors.shape(name) != shape:

@@ -89,8 +89,9 @@ class GgufModel(TensorSource):
             stored = sum(self._file.num_bytes(name) for name in rounded)
             made = sum(2 * prod(self._file.shape(name)) for name in rounded)
             _log.warning(
-                "%s: %d weights (%s) become 16-bit floats, which takes %.1f MB instead of %.1f: a Q8_0 or Q4_0 "
-                "file of the same model stays integers, as does what `outdraft quantize` makes of the original",
+                "%s: %d weights (%s) are read as 16-bit floats, which take %.1f MB of memory instead of %.1f; a "
+                "Q8_0 or "
+                "Q4_0 file of the same model keeps its integers, and so does one that `outdraft quantize` has made",
                 self.origin.name, len(rounded), kinds, made / 1e6, stored / 1e6,
             )  # fmt: skip
 
@@ -148,7 +149,9 @@ class GgufModel(TensorSource):
             if meta.value(key):
                 raise meta.error(key)
         if "model.embed_tokens.weight" not in self:
-            raise ModelLoadError(f"{self.origin} lacks the tensor 'token_embd.weight': is it a whole model?")
+            raise ModelLoadError(
+                f"{self.origin} lacks the tensor 'token_embd.weight': it is no whole model; download it again"
+            )
         heads, width = meta.count("attention.head_count"), meta.count("embedding_length")
         head_dim = meta.count("attention.key_length", width // max(1, heads))
         turned = meta.count("rope.dimension_count", head_dim)
@@ -203,7 +206,7 @@ class GgufModel(TensorSource):
         plain = frequencies(RopeConfig(dim=head_dim, theta=theta))
         if not torch.allclose(plain / frequencies(rule), divisors, rtol=1e-4):
             raise ModelLoadError(
-                f"{self.origin}: {_DIVISORS} are not Llama 3's rotary divisors, the only ones that are known: "
+                f"{self.origin}: {_DIVISORS} are not Llama 3's rotary divisors, the only ones that outdraft reads: "
                 "take the model's safetensors"
             )
         return {
@@ -233,7 +236,7 @@ def theirs_of(name: str) -> str:
     parts = stem.split(".", 3)  # model layers N self_attn.q_proj
     layer = {ours: theirs for theirs, ours in FAMILIES["llama"].layer_names.items()}
     if parts[:2] != ["model", "layers"] or len(parts) < 4 or parts[3] not in layer:
-        raise ModelLoadError(f"tensor '{name}' has no name in GGUF files: use llama.cpp's convert_hf_to_gguf.py")
+        raise ModelLoadError(f"tensor '{name}' has no counterpart in GGUF files: use llama.cpp's convert_hf_to_gguf.py")
     return f"blk.{parts[2]}.{layer[parts[3]]}.{kind}"
 
 

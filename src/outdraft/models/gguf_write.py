@@ -41,7 +41,9 @@ def write_gguf(directory: Path, path: Path) -> None:
         )
     if rope != replace(rope, attention_factor=None, mscale=None, mscale_all_dim=None, truncate=True):
         raise ModelLoadError(
-            f"{directory}: attention_factor, mscale and truncate of its rotary positions cannot be written as GGUF here"
+            f"{directory}: attention_factor, mscale and truncate of its rotary positions cannot be written as "
+            "GGUF here: use "
+            "llama.cpp's convert_hf_to_gguf.py"
         )
     try:
         gguf: Any = importlib.import_module("gguf")

@@ -55,10 +55,15 @@ def load_head(
     try:
         plan = make(config, torch.device("meta"))
     except (RuntimeError, ZeroDivisionError) as error:  # sizes that PyTorch cannot count, or that do not divide
-        raise ModelLoadError(f"{what} in {directory}: its config.json asks for what cannot be ({error})") from error
+        raise ModelLoadError(
+            f"{what} in {directory}: its config.json asks for an impossible network ({error})"
+        ) from error
     for name, parameter in plan.named_parameters():
         if name not in store or store.shape(name) != tuple(parameter.shape):
-            raise ModelLoadError(f"{what} in {directory}: tensor {name!r} is missing or misshapen")
+            raise ModelLoadError(
+                f"{what} in {directory}: tensor {name!r} is missing or has another shape than config.json asks "
+                "for: take both files from one place, or download them again"
+            )
     net = make(config, None)
     with torch.no_grad():
         for name, parameter in net.named_parameters():
@@ -75,11 +80,11 @@ def _read_config(raw: dict[str, Any], config_type: type[Config], where: str) -> 
         read = check_value(key, value, hints[key], of=f"the {where}", error=ModelLoadError)
         raw[key] = tuple(read) if isinstance(read, list) else read
         if isinstance(read, int) and not 0 <= read <= _most(key):
-            raise ModelLoadError(f"{where}: {key}={read} of its config.json is no possible size")
+            raise ModelLoadError(f"{where}: {key}={read} of its config.json must be a possible size")
     try:
         return config_type(**raw)
     except TypeError as error:
-        raise ModelLoadError(f"{where}: its config.json lacks something ({error})") from error
+        raise ModelLoadError(f"{where}: its config.json is incomplete ({error})") from error
 
 
 def _most(key: str) -> int:

@@ -27,6 +27,7 @@ from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
+_CURE = "take config.json and weights from one place, or download both again"
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
@@ -93,7 +94,7 @@ class StoredWeights:
             asked = tensors_of(Decoder(self.config, self.dtype, "meta"))
         except (RuntimeError, OverflowError) as error:  # PyTorch cannot count that many elements
             raise ModelLoadError(
-                f"the config.json of {self.source.origin} asks for a model of no possible size ({error})"
+                f"the config.json of {self.source.origin} asks for an impossible model ({error})"
             ) from error
         for entry in self.entries:
             self._check(entry, asked[entry.ours])
@@ -213,7 +214,7 @@ def read_json(path: Path) -> dict[str, object]:
     except (ValueError, RecursionError, OSError) as error:
         raise ModelLoadError(f"{path} is not valid JSON ({error}): download it again") from error
     if not isinstance(raw, dict):
-        raise ModelLoadError(f"{path} holds a {type(raw).__name__}, not an object")
+        raise ModelLoadError(f"{path} holds a {type(raw).__name__}, not an object: download it again")
     return raw
 
 
@@ -241,12 +242,13 @@ def _resolve_names(
     wanted = [name for entry in entries for name in entry.theirs]
     missing = [name for name in wanted if name not in names]
     if missing:
-        raise ModelLoadError(f"{source.origin} lacks {len(missing)} tensors, e.g. {', '.join(sorted(missing)[:3])}")
+        listed = ", ".join(sorted(missing)[:3])
+        raise ModelLoadError(f"{source.origin} lacks {len(missing)} tensors, e.g. {listed}: {_CURE}")
     unexpected = sorted(name for name in set(source) - set(names.values()) if not name.endswith(kind.ignored))
     if unexpected:
         raise ModelLoadError(
             f"{source.origin} has {len(unexpected)} tensors that its config.json does not explain, "
-            f"e.g. {', '.join(unexpected[:3])}"
+            f"e.g. {', '.join(unexpected[:3])}: {_CURE}"
         )
     return names
 
@@ -269,7 +271,7 @@ def named_dtype(wanted: str | torch.dtype | None) -> torch.dtype | None:
     """The type of this name; None for None and "auto". Raises `ModelLoadError` for one that is not known."""
     if isinstance(wanted, torch.dtype):
         if wanted not in DTYPES.values():
-            raise ModelLoadError(f"dtype={wanted} is no type of weights (known: {', '.join(DTYPES)})")
+            raise ModelLoadError(f"dtype={wanted} is no number format of weights (known: {', '.join(DTYPES)})")
         return wanted
     named: str | None = check_value("dtype", wanted, str | None)
     named = None if named is None else _ALSO_CALLED.get(named, named)

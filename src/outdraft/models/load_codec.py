@@ -31,7 +31,9 @@ def load_codec(path: Path) -> TextCodec | None:
     require_rows(codec, rows, path)
     if unused := codec.tokens_from(rows)[1]:
         names = ", ".join(unused)
-        _log.info("%s: no row of the model's %d is that of %s: a text must not hold it", path.name, rows, names)
+        _log.info(
+            "%s: the model has %d embeddings, and none for %s: a prompt with it is refused", path.name, rows, names
+        )
     return codec
 
 
@@ -39,8 +41,9 @@ def require_rows(codec: TextCodec, rows: int, path: Path) -> None:
     """Raise `ModelLoadError` where texts may hold tokens that a model of so many rows does not have."""
     if used := codec.tokens_from(rows)[0]:
         raise ModelLoadError(
-            f"{path}: the model has {rows} rows, and its tokenizer has tokens beyond them ({len(used)}, the first is "
-            f"{shown(used[0])}): put the tokenizer that belongs to these weights there"
+            f"{path}: the model has {rows} embeddings, and its tokenizer has tokens beyond them ({len(used)}, the "
+            "first is "
+            f"{shown(used[0])}): put the tokenizer that belongs to these weights into the directory"
         )
 
 

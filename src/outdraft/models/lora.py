@@ -87,7 +87,9 @@ class LoraLinear(LinearMap):
 def new_lora(target: Decoder, config: LoraConfig, seed: int) -> Lora:
     """Pairs that change nothing yet. Raises `CapabilityError` for a target of rounded weights."""
     if target.config.quant is not None:
-        raise CapabilityError("a target of rounded weights takes no low-rank changes: take the one that was rounded")
+        raise CapabilityError(
+            "low-rank changes cannot be added to rounded weights: take the model that they were rounded from"
+        )
     lora, generator = Lora(config, target), torch.Generator().manual_seed(seed)
     with torch.no_grad():
         for name, parameter in lora.named_parameters():

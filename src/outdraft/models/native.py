@@ -180,7 +180,7 @@ def spans_of(ctx: AttentionContext) -> Sequence[Span]:
     """Where the rows of a pass stand; raises `CapabilityError` where there is no cache."""
     spans = ctx.spans()
     if spans is None:
-        raise CapabilityError("native kernels run over a cache: this context has none")
+        raise CapabilityError("the native kernels need a cache, and this context has none")
     return spans
 
 

@@ -136,7 +136,7 @@ def _make_room(cache: Path, size: int) -> bool:
     for file in sorted(cache.glob("*.packed"), key=lambda file: file.stat().st_mtime_ns, reverse=True):
         total += file.stat().st_size
         if total > limit:
-            _log.info("%s makes room for other packed weights", file.name)
+            _log.info("%s was deleted to make room for other packed weights", file.name)
             file.unlink(missing_ok=True)
     return True
 

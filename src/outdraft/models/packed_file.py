@@ -84,9 +84,9 @@ def read_index(path: Path) -> PackedFile:
             told = json.loads(file.read()[:-tail])
             units = [Unit(**unit) for unit in (*told["units"], told["embedding"])]
             if any(unit.offset < 0 or unit.size < 0 or unit.offset + unit.size > size for unit in units):
-                raise ValueError("a part stands outside of it")
+                raise ValueError("a part lies beyond its end")
             return PackedFile(path=path, units=tuple(units[:-1]), embedding=units[-1])
         except (ValueError, TypeError, LookupError, OverflowError, OSError) as error:
             raise ModelLoadError(
-                f"{path} is no packed file, cut short or damaged ({error}): delete it, it is made again"
+                f"{path} is no packed file, cut short or damaged ({error}): delete it, and it will be made again"
             ) from error

@@ -48,7 +48,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
         if best.device.type == "cpu" and not bool(torch.isfinite(best).all()):
             raise RequestError(
                 f"logit_bias, min_tokens and penalties leave no token to choose at position {len(seq.tokens)}: the "
-                f"largest logit is {float(best[~torch.isfinite(best)][0])} after them; ask for less"
+                f"largest logit is {float(best[~torch.isfinite(best)][0])} after them; weaken or leave out one of them"
             )
     if one_hot:
         if best.device.type != "cpu":

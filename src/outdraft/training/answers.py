@@ -100,8 +100,9 @@ def write_answers(
                         )
                     if one["prompt_token_ids"] != prompt or one["asked"] != _settings(asking, number):
                         raise ConfigError(
-                            f"{path} answers other prompts, or was asked for otherwise (its answer to prompt {number} "
-                            "says so): name another file"
+                            f"{path} holds answers to other prompts, or with other settings (its answer to prompt "
+                            f"{number} "
+                            "differs): name another file"
                         )
                 asked = asked[len(known) :]
                 done += sum(one["finish_reason"] != "error" for one in known)
@@ -158,7 +159,7 @@ def _whole_lines(path: Path) -> list[dict[str, Any]]:
     keys = {"prompt_token_ids", "token_ids", "finish_reason", "asked"}
     ours = all(isinstance(line, dict) and line.keys() - {"target"} == keys for line in lines)
     if not ours or not (lines or text.startswith('{"prompt_token_ids"') or not text):
-        raise ConfigError(f"{path} holds something else than answers: name another file")
+        raise ConfigError(f"{path} holds lines that are no answers: name another file")
     if whole != text:
         path.write_text(whole, encoding="utf-8")
     return lines

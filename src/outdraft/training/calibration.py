@@ -80,14 +80,14 @@ def measure_calibration(
     target's draft.
     """
     if not data:
-        raise ConfigError("there is nothing to write behind: name files with --data FILE")
+        raise ConfigError("there is no text to draft after: name files with --data FILE")
     place = user_path(directory)
     record = read_record(place)
     method = find_learner(record.kind)
     drafter = method.drafter or record.kind
     if _ASKED not in option_names(find("drafter", drafter)):
         raise ConfigError(
-            f"drafter {drafter!r} does not say how sure it is of its tokens: there is nothing to calibrate"
+            f"drafter {drafter!r} gives no probabilities with its tokens, so there is nothing to calibrate"
         )
     source = resolve(target)
     require_target(record, directory, target, fingerprint(load_model(source, record.dtype)))

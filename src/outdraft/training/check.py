@@ -95,7 +95,10 @@ def check_directory(
     place, source = user_path(directory), resolve(target)
     record = read_record(place)
     if not record.promises:
-        raise ConfigError(f"{directory} was saved without a promise, so there is nothing to check: train it to the end")
+        raise ConfigError(
+            f"{directory} was saved before its acceptance was measured, so there is nothing to check: train it to "
+            "the end"
+        )
     method = find_learner(record.kind)
     dtype = dtype or record.dtype
     require_target(record, directory, target, fingerprint(load_model(source, dtype)))

@@ -58,7 +58,8 @@ def _require_numbers(hidden: Tensor, length: int) -> None:
     if not bool(torch.isfinite(hidden).all()):
         row = int((~torch.isfinite(hidden)).any(-1).nonzero()[0, 0]) // length
         raise DecodingError(
-            f"the target's states are no numbers in row {row} of a batch: its weights are damaged, or overflow in "
+            f"the target's states in row {row} of a batch are not finite numbers: its weights are damaged, or "
+            "overflow in "
             "their number format (try --dtype float32)"
         )
 

@@ -216,7 +216,8 @@ class Loop:
             self._skipped += 1
             if self._skipped >= _MOST_SKIPPED:
                 raise DecodingError(
-                    f"the gradient was no number {self._skipped} steps in a row, at step {self.step}: lower the rates "
+                    f"the gradient was not a finite number {self._skipped} steps in a row, at step {self.step}: "
+                    "lower the rates "
                     "(lr, muon_lr), or take another loss; the last checkpoint is kept"
                 )
         return loss

@@ -81,7 +81,9 @@ def make_plan(given: Mapping[str, Any]) -> TrainPlan:
         find_learner(given["kind"])
     missing = [name for name in ("kind", "target", "out") if not given.get(name)]
     if missing:
-        raise ConfigError(f"a draft is trained of a kind, for a target, into a directory: {', '.join(missing)} missing")
+        raise ConfigError(
+            f"training needs the kind of draft, its target and a directory to write to: {', '.join(missing)} missing"
+        )
     asked = dict(given)
     if "loop" in asked:
         check_value("loop", asked["loop"], Mapping[str, Any])

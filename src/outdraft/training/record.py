@@ -97,7 +97,7 @@ def require_target(record: Record, directory: Path, target: str, known: Mapping[
     if record.modifies_target:
         raise ConfigError(
             f"{directory} was trained together with its target ({record.target}), and {target} ({known}) is another: "
-            f"name the one that was taught along, --target {directory / TARGET}"
+            f"name the one that was trained with it, --target {directory / TARGET}"
         )
     raise ConfigError(
         f"{directory} was trained for another target ({record.target}) than {target} ({known}): name its own"

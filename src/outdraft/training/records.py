@@ -101,7 +101,7 @@ def pieces_of(
 
 def _message(given: Any, where: str) -> dict[str, str]:
     if not isinstance(given, Mapping):
-        raise ConfigError(f"{where}: {shown(given)} is no message")
+        raise ConfigError(f"{where}: {shown(given)} is no message: write a table with role and content")
     role, content = given.get("role", given.get("from")), given.get("content", given.get("value"))
     if not isinstance(role, str) or role not in _ROLES or not isinstance(content, str):
         raise ConfigError(f"{where}: a message has a role ({', '.join(_ROLES)}) and a text, not {shown(dict(given))}")
@@ -116,12 +116,12 @@ def _chat(messages: list[dict[str, str]], template: ChatTemplate | None, where: 
             texts += [_render(messages[:i], template, where, asks=True), _render(messages[: i + 1], template, where)]
             marks += [False, True]
     if len(texts) == 1:
-        raise ConfigError(f"{where}: nobody answers in this conversation, so there is nothing to guess")
+        raise ConfigError(f"{where}: this conversation has no answer of the assistant, so there is nothing to guess")
     for shorter, longer in pairwise(texts):
         if not longer.startswith(shorter):
             raise ConfigError(
-                f"{where}: the chat template changes what was said before ({shown(shorter[-40:])}), so the answers "
-                "cannot be told from the rest; give prompt and response instead"
+                f"{where}: the chat template rewrites earlier messages ({shown(shorter[-40:])}), so the answers "
+                "cannot be found in the text; give prompt and response instead"
             )
     cut = [
         Piece(longer[len(shorter) :], mark, template is None)

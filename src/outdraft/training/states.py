@@ -80,7 +80,7 @@ class StateCache:
         for name, states in held.items():
             if not bool(torch.isfinite(states).all()):
                 raise ConfigError(
-                    f"{path} holds states that are no numbers ({name}): delete it, and they are made again"
+                    f"{path} holds states that are not finite numbers ({name}): delete it, and they are made again"
                 )
         taps = {tap: held["hidden"] if tap == self._layers else held.get(f"tap.{tap}") for tap in self._taps}
         if any(states is None for states in taps.values()):

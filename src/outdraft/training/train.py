@@ -119,10 +119,11 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     trained, twin = learner, None
     if plan.parallel == "fully_shard" and team.size > 1:
         if isinstance(learner, TargetLearner):
-            raise ConfigError("fully_shard does not part a target that is taught along: take parallel=ddp")
+            raise ConfigError("parallel=fully_shard cannot split a target that is trained too: take parallel=ddp")
         if plan.on_policy:
             raise ConfigError(
-                f"on_policy={plan.on_policy:g} writes with the whole draft, and fully_shard parts it: take parallel=ddp"
+                f"on_policy={plan.on_policy:g} needs the whole draft, and parallel=fully_shard splits it: take "
+                "parallel=ddp"
             )
         trained, twin = _learner(plan, method, options, target, train), learner.module
     teacher = Teacher(target, learner.taps, _cache(plan, out, target, learner, (train, held_out), team))
@@ -130,8 +131,8 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     length, most = min(plan.loop.seq_len, target.config.max_len - 1), target.config.max_len - 1
     if length < 4 or plan.loop.batch_tokens < length * team.size:
         raise ConfigError(
-            f"seq_len={length}, batch_tokens={plan.loop.batch_tokens}: a row has at least 4 tokens, and a batch a row "
-            f"for each of {team.size} workers"
+            f"seq_len={length}, batch_tokens={plan.loop.batch_tokens}: a row needs at least 4 tokens, and a batch at "
+            f"least a row for each of {team.size} workers"
         )
     config = replace(
         plan.loop, steps=plan.loop.steps or steps, seq_len=length, seed=plan.seed,
@@ -150,8 +151,8 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     if loss.reinforce:
         if plan.on_policy and plan.reinforce.reward != "accepted":
             raise ConfigError(
-                f"reward={plan.reinforce.reward!r} compares with the target's text, and on_policy={plan.on_policy:g} "
-                "replaces it: take reward=accepted, or leave on_policy out"
+                f"reward={plan.reinforce.reward!r} compares with the target's text, which on_policy={plan.on_policy:g} "
+                "replaces by the draft's: take reward=accepted, or leave on_policy out"
             )
         draft = require_writer(trained, vocab_size, "loss reinforce")
         reinforcement = Reinforcement(draft, plan.reinforce, loss.reinforce)
@@ -176,7 +177,7 @@ def _require_room(out: Path, source: Path, init: str | None) -> None:
     """Raise `ConfigError` where something stands that is no draft of ours, or that is needed."""
     needed = [source, *([resolve(init)] if init is not None else [])]
     if out.resolve() in [path.resolve() for path in needed]:
-        raise ConfigError(f"--out {out} is what the training reads: name another directory")
+        raise ConfigError(f"--out {out} is a directory that the training reads from: name another directory")
     run, is_trained = out / "run", (out / RECORD).exists()
     if (out / "config.json").exists() and not (run / CHECKPOINT).exists() and (is_trained or not run.is_dir()):
         raise ConfigError(f"--out {out} holds a model, which training would write over: name another directory")
@@ -228,7 +229,7 @@ def _train(course: Course, *, resume: bool, tell: Tell) -> dict[str, Any]:
     if resume:
         loop.resume()
     elif (loop.run_dir / CHECKPOINT).exists():
-        raise ConfigError(f"{loop.run_dir} holds a run: go on with it by --resume, or name another --out")
+        raise ConfigError(f"{loop.run_dir} holds a training run: continue it with --resume, or name another --out")
     drafts = not isinstance(course.learner, AssessedLearner)  # what is no draft has no rounds to measure
     if loop.team.leads and drafts:
         course.judge.costs = _costs(course)

@@ -54,7 +54,9 @@ def _count(learner: Learner, teacher: Teacher, batches: Seq[Rows], ranks: int) -
         with teacher.computing():
             outlook = learner.look(lesson)
         if outlook.recurs:
-            raise ConfigError("a tree of ranks is for heads, one for each depth; this draft has the same for all")
+            raise ConfigError(
+                "a fixed tree is for heads, one for each depth; this draft has one network for all depths"
+            )
         tokens = lesson.ids[:, 1:].flatten()
         for depth, guess in enumerate(outlook.guesses):
             if depth == len(found):
@@ -83,7 +85,7 @@ def measure_tree(
     record = read_record(place)
     method = find_learner(record.kind)
     if not issubclass(find("drafter", method.drafter or record.kind).options, HeadOptions):
-        raise ConfigError(f"{record.kind} takes no tree of ranks: such a tree is for heads, one for each depth")
+        raise ConfigError(f"{record.kind} takes no fixed tree: such a tree is for heads, one for each depth")
     decoder = load_model(source, record.dtype)
     require_target(record, directory, target, fingerprint(decoder))
     learner = method.load(method.options(), decoder, place)

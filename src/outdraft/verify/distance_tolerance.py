@@ -19,7 +19,7 @@ from outdraft.verify.shared.own_draws import follow_draws
 class DistanceToleranceOptions:
     """How far off a guess may be. Raises `ConfigError` naming what is out of range."""
 
-    distance: int = 1  # of token ids; 0 is exact
+    distance: int = 1  # how far a guess's token id may be from the one that the target draws; 0 is exact
 
     def __post_init__(self) -> None:
         check_range(self, "distance", least=0, note="0 is the exact rule")

@@ -30,12 +30,19 @@ from outdraft.verify.shared.siblings import judge_siblings
 class GatedOptions:
     """Which gates are set; 0: none of that kind. Raises `ConfigError` naming what is out of range."""
 
-    top_k: int = 0  # x must be among the k most probable tokens of p (ties included)
-    threshold: float = 0.0  # p(x) must be at least this
-    ratio: float = 0.0  # p(x) must be at least ratio * q(x); 1: "deterministic", 0.5: "conservative" verification
-    confidence: float = 0.0  # the drafter's own probability of x must be at least this
-    combine: Literal["all", "any"] = "all"  # of the gates that are set: x must pass each of them, or any one
-    exact: bool = True  # False: a gate that is passed needs no coin (lossy)
+    # the first gate: a guess must be among this many most probable tokens of the target (ties included); 0 sets no
+    # gate
+    top_k: int = 0
+    threshold: float = 0.0  # the second gate: the target must give a guess at least this probability; 0 sets no gate
+    # the third gate: p(x) must be at least ratio * q(x); 1 is "deterministic", 0.5 "conservative" verification, 0 no
+    # gate
+    ratio: float = 0.0
+    # the fourth gate: the drafter's own probability of the guess must be at least this; 0 sets no gate
+    confidence: float = 0.0
+    # whether a guess must pass all of the gates that are set, or any one of them
+    combine: Literal["all", "any"] = "all"
+    # whether a guess that passes is then judged by the exact rule; false keeps it at once, which is lossy
+    exact: bool = True
 
     def __post_init__(self) -> None:
         gates = ("top_k", "threshold", "ratio", "confidence")

@@ -28,7 +28,7 @@ from outdraft.verify.shared.siblings import judge_siblings
 class LeniencyOptions:
     """How much is forgiven. Raises `ConfigError` naming what is out of range."""
 
-    leniency: float = 2.0  # l; 1 is exact
+    leniency: float = 2.0  # the factor by which the chance of acceptance is raised (l); 1 is exact
 
     def __post_init__(self) -> None:
         check_range(self, "leniency", least=1, note="1 is the exact rule")

@@ -20,7 +20,7 @@ from outdraft.verify.shared.own_draws import follow_draws
 class MinimumBlockOptions:
     """How many tokens a round adds at least. Raises `ConfigError` naming what is out of range."""
 
-    size: int = 2  # the paper's l, the target's own token included; 1 is exact
+    size: int = 2  # how many tokens a round adds at least, the target's own token included (the paper's l); 1 is exact
 
     def __post_init__(self) -> None:
         check_range(self, "size", least=1, note="1 is the exact rule")

@@ -19,7 +19,8 @@ from outdraft.verify.shared.relaxed import keep_longest
 class RollbackOptions:
     """When to take a guess back. Raises `ConfigError` naming what is out of range."""
 
-    threshold: float = 5.0  # nats: a guess of which the target is less sure than exp(-threshold) is taken back
+    # a guess to which the target gives a probability below exp(-threshold) is taken back; in nats
+    threshold: float = 5.0
 
     def __post_init__(self) -> None:
         check_range(self, "threshold", least=0, note="nats")

@@ -19,7 +19,7 @@ from outdraft.verify.shared.in_turn import judge_in_turn
 class SampleToleranceOptions:
     """How many draws. Raises `ConfigError` naming what is out of range."""
 
-    num_draws: int = 3  # s; 1 is exact
+    num_draws: int = 3  # a guess is accepted if it is among so many independent draws of the target (s); 1 is exact
 
     def __post_init__(self) -> None:
         check_range(self, "num_draws", least=1, most=1024, note="1 is the exact rule")

@@ -21,8 +21,8 @@ from outdraft.verify.shared.relaxed import Guesses, keep_longest
 class TopBetaOptions:
     """How far down the target's ranking a guess may stand. Raises `ConfigError` naming what is out of range."""
 
-    beta: int = 5  # ranks that count; 1: the best token alone
-    gap: float = 3.0  # nats behind the best
+    beta: int = 5  # a guess must be among this many most probable tokens of the target; 1 allows the best one alone
+    gap: float = 3.0  # how far a guess's log probability may lie below that of the best token, in nats
 
     def __post_init__(self) -> None:
         check_range(self, "beta", least=1, note="1 is the best token alone")

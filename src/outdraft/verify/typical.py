@@ -26,8 +26,8 @@ from outdraft.verify.shared.relaxed import Guesses, keep_longest
 class TypicalOptions:
     """The two thresholds. Raises `ConfigError` naming what is out of range."""
 
-    epsilon: float = 0.09  # a guess more probable than this is always kept
-    delta: float = 0.3  # an unsure target lowers that bar; larger is stricter
+    epsilon: float = 0.09  # a guess to which the target gives more than this probability is always kept
+    delta: float = 0.3  # lowers that bar to delta * exp(-entropy) where the target is unsure; larger is stricter
 
     def __post_init__(self) -> None:
         check_range(self, "epsilon", "delta", least=0)

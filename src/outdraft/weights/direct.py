@@ -50,7 +50,9 @@ class DirectFile:
         while done < len(memory):
             got = os.preadv(self._fd, [memory[done:]], offset + done)
             if got == 0 or (got % ALIGN and self.is_direct):
-                raise ModelLoadError(f"{self.path} ends at byte {offset + done + got}: delete it, it is made again")
+                raise ModelLoadError(
+                    f"{self.path} ends at byte {offset + done + got}, too early: delete it, and it will be made again"
+                )
             done += got
         if not self.is_direct and hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._fd, offset, len(memory), os.POSIX_FADV_DONTNEED)

@@ -27,7 +27,9 @@ def resolve(name: str, *, also: Sequence[str] = (), revision: str | None = None)
     """
     name = check_value("model", name, str, error=ModelLoadError)
     if revision is not None and (name.startswith("zoo:") or user_path(name, error=ModelLoadError).exists()):
-        raise ModelLoadError(f"revision={revision!r} is of a hub name, and {name} is on this machine: leave it out")
+        raise ModelLoadError(
+            f"revision={revision!r} chooses a version on the hub, and {name} is on this machine: leave it out"
+        )
     if name.startswith("zoo:"):
         return zoo.path(name.removeprefix("zoo:"))
     path = user_path(name, error=ModelLoadError)

@@ -21,7 +21,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
         found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
     except UnpicklingError as error:
         raise ModelLoadError(
-            f"{path} is a pickle of more than tensors, which could run anything, and is refused "
+            f"{path} holds more than tensors: reading such a pickle could run any code, so it is refused "
             f"({str(error).splitlines()[0]}): ask for it as safetensors, or save its tensors alone"
         ) from error
     except (RuntimeError, EOFError, OSError, ValueError, KeyError) as error:
@@ -30,5 +30,7 @@ def read_pickled(path: Path) -> dict[str, Tensor]:
     if not isinstance(found, dict) or not all(
         isinstance(name, str) and isinstance(tensor, Tensor) for name, tensor in found.items()
     ):
-        raise ModelLoadError(f"{path} holds a {type(found).__name__} that is no table of tensors: it is no head")
+        raise ModelLoadError(
+            f"{path} holds a {type(found).__name__} and no table of tensors, so it is no draft head: name another file"
+        )
     return found

@@ -41,7 +41,7 @@ class TensorStore(TensorSource):
             self._headers |= _read_headers(path)
         for name, path in _promised(directory).items():
             if name not in self._headers:
-                raise ModelLoadError(f"{INDEX} promises the tensor '{name}' but {path.name} lacks it: {_CURE}")
+                raise ModelLoadError(f"{INDEX} lists the tensor '{name}' but {path.name} lacks it: {_CURE}")
 
     def __getitem__(self, name: str) -> Tensor:
         with safe_open(self._headers[name].path, framework="pt") as file:

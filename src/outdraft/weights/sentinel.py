@@ -21,5 +21,6 @@ def require_filled(parameters: Iterable[tuple[str, Tensor]], source: Path) -> No
     if empty:
         raise ModelLoadError(
             f"{len(empty)} parameters hold NaN after loading {source}, e.g. {', '.join(empty[:3])}: "
-            "the file is damaged, or what wrote it was; download it again, or take it from an earlier state"
+            "the file is damaged, or already was so when it was written; download it again, or take an earlier "
+            "checkpoint"
         )

@@ -153,6 +153,7 @@ class UnitReader:
         if index not in self._checked:
             if checksum(block.address, unit.size) != unit.checksum:
                 raise ModelLoadError(
-                    f"{self.file.path} is damaged at byte {unit.offset}: delete it, it is made again from the model"
+                    f"{self.file.path} is damaged at byte {unit.offset}: delete it, and it will be made again "
+                    "from the model"
                 )
             self._checked.add(index)

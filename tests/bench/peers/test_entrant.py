@@ -44,7 +44,7 @@ def test_one_works_at_a_time(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_one_that_goes_on_working_is_an_error(monkeypatch: pytest.MonkeyPatch):
-    with pytest.raises(PeerError, match="goes on using the processor"):
+    with pytest.raises(PeerError, match="still uses the processor"):
         make(Line([4]), monkeypatch, falls_asleep=False).time_text([1], PARAMS)
 
 

@@ -37,9 +37,9 @@ def test_an_error_is_told_and_the_line_goes_on(process: Process):
 def test_last_words(process: Process):
     process.ask("hello")
     process.ask("load", model="m", mode="plain")
-    with pytest.raises(PeerError, match=r"ended at 'generate' \(exit code 1\); its last words: out of luck"):
+    with pytest.raises(PeerError, match=r"stopped at 'generate' \(exit code 1\); the end of its output: out of luck"):
         process.ask("generate", prompt=[1], max_tokens=13)
-    with pytest.raises(PeerError, match="ended at 'hello'"):
+    with pytest.raises(PeerError, match="stopped at 'hello'"):
         process.ask("hello")
 
 

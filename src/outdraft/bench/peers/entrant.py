@@ -49,7 +49,8 @@ class PeerEntrant:
         joules = meter.joules(before, meter.read()) if meter is not None else None
         if not wait_until_idle(self._pids):
             raise PeerError(
-                f"peer {self._process.name} goes on using the processor after its text: nobody can be timed"
+                f"peer {self._process.name} still uses the processor after its text is written, so nothing beside "
+                "it can be timed"
             )
         tokens = tuple(told["tokens"])
         if not tokens:
@@ -92,7 +93,7 @@ def check_params(params: SamplingParams) -> None:
     for name in ("temperature", "min_tokens", "stop", "stop_token_ids", "logit_bias", "repetition_penalty",
                  "presence_penalty", "frequency_penalty"):  # fmt: skip
         if getattr(params, name) != getattr(plain, name):
-            raise ConfigError(f"--peer compares greedy texts of one length: leave {name}={getattr(params, name)} away")
+            raise ConfigError(f"--peer compares greedy texts of one length: leave {name}={getattr(params, name)} out")
 
 
 def join_peers(

@@ -63,7 +63,9 @@ class Process:
             line = ""
         if not line:
             code = self._child.wait()
-            raise PeerError(f"peer {self.name} ended at {verb!r} (exit code {code}); its last words: {self._last()}")
+            raise PeerError(
+                f"peer {self.name} stopped at {verb!r} (exit code {code}); the end of its output: {self._last()}"
+            )
         answer: dict[str, Any] = json.loads(line)
         if "missing" in answer:
             raise PeerMissing(str(answer["missing"]))

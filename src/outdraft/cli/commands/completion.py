@@ -81,6 +81,9 @@ def _words() -> tuple[list[str], dict[str, list[str]], dict[str, list[str]]]:
 
     flags = {name: [f"--{flag_name(one.name)}" for one in _flags(command.options)] for name, command in all_commands()}
     flags["completion"] = list(SHELLS)
+    flags["methods"] = (
+        sorted({name for known in _names().values() for name in known if ":" not in name}) + flags["methods"]
+    )
     flags |= {
         name: [one.name for one in actions] for name in command_names() if (actions := find_command(name).actions)
     }

@@ -41,10 +41,12 @@ def run(options: Options) -> int:
     entries = catalogue(options.kind, with_options=options.options or options.name is not None)
     if options.name is not None:
         known = [entry["name"] for entry in entries]
-        entries = [entry for entry in entries if entry["name"] == options.name]
+        also = {other: entry["name"] for entry in entries for other in entry.get("also_called", ())}
+        name = options.name if options.name in known else also.get(options.name, options.name)
+        entries = [entry for entry in entries if entry["name"] == name]
         if not entries:
             kind = options.kind or "method"
-            miss = near_miss(options.name, known)
+            miss = near_miss(options.name.lower(), [*known, *also])
             raise ConfigError(f"there is no {kind} {options.name!r}{miss}; `outdraft methods` lists them")
     if options.json:
         write_json(entries)
@@ -55,7 +57,7 @@ def run(options: Options) -> int:
     console = make_console()
     if options.name is not None:
         for entry in entries:
-            console.print("\n".join(_told(entry)), markup=False, soft_wrap=True)
+            console.print("\n".join(_told(entry, console.width)), markup=False, soft_wrap=True)
         return 0
     for kind in dict.fromkeys(entry["kind"] for entry in entries):
         table = Table(title=_PLURALS[kind], title_justify="left", title_style="bold", box=None, pad_edge=False)
@@ -94,17 +96,29 @@ def _entry(name: str, place: str, method: "AnyMethod", *, with_options: bool) ->
     from outdraft.core.registry import option_defaults
 
     entry: dict[str, Any] = {"name": name, "kind": method.kind, "lossless": method.lossless, "from": place}
+    entry["also_called"] = list(getattr(method, "also_called", ()))
     entry["paper"] = asdict(method.paper) if method.paper else None
     entry["summary"] = method.summary if place == "outdraft" else f"{method.summary} (from {place})"
     if with_options:
-        entry["options"] = option_defaults(method)
+        entry["options"], entry["about"] = option_defaults(method), _about(method)
     return entry
+
+
+def _about(method: "AnyMethod", prefix: str = "") -> dict[str, dict[str, Any]]:
+    """Option -> its meaning, its values and its other names."""
+    from outdraft.core.option_words import option_words
+
+    return {
+        f"{prefix}{one.name}": {"meaning": one.meaning, "values": one.values, "aliases": list(one.aliases)}
+        for one in option_words(method.options)
+    }
 
 
 def _recipes(*, with_options: bool) -> list[dict[str, Any]]:
     """The same of each recipe: drafter, shape, verifier and policy in the summary's place."""
     from dataclasses import asdict
 
+    from outdraft.core.registry import KINDS, find
     from outdraft.engine.assembly.recipe import read_recipe, recipe_names
 
     entries = []
@@ -122,24 +136,54 @@ def _recipes(*, with_options: bool) -> list[dict[str, Any]]:
             entry["options"] = {
                 f"{kind}.{key}": value for kind, part in parts.items() for key, value in part.options.items()
             }
+            entry["about"] = {}
+            for kind in KINDS:
+                entry["about"] |= _about(find(kind, parts[kind].name), f"{kind}.")
         entries.append(entry)
     return entries
 
 
-def _told(entry: dict[str, Any]) -> list[str]:
-    """One method on a few lines."""
+def _told(entry: dict[str, Any], width: int) -> list[str]:
+    """One method, each of its options explained, in lines of at most `width` characters where words allow it."""
+    from outdraft.core.published import page
+
     paper = entry["paper"]
-    lines = [f"{entry['name']} ({entry['kind']}): {_summary(entry)}"]
-    lines += [
-        "  lossy: the text may have another distribution"
-        if not entry["lossless"]
-        else "  lossless: the text keeps the target's distribution"
-    ]
-    lines += [f"  paper: {paper['title']}, {paper['year']}, {paper['link']}"] if paper else []
-    lines += ["  options, with their defaults:" if entry["options"] else "  no options"]
-    lines += [f"    {name} = {value!r}" for name, value in entry["options"].items()]
-    page = f"docs/methods/{entry['name']}.md" if entry.get("from") == "outdraft" else "docs/recipes.md"
-    return [*lines, f"  more: {page}", ""]
+    lines = _wrapped(f"{entry['name']} ({entry['kind']}): {_summary(entry)}", width, 0)
+    kept = "lossless: the text keeps the target's distribution"
+    lines += [f"  {kept}" if entry["lossless"] else "  lossy: the text may have another distribution"]
+    lines += _wrapped(f"paper: {paper['title']}, {paper['year']}, {paper['link']}", width, 2) if paper else []
+    lines += _wrapped(_heading(entry), width, 2)
+    for name, value in entry["options"].items():
+        about = entry["about"][name]
+        other = f" Also called {', '.join(about['aliases'])}." if about["aliases"] else ""
+        given = f" (given with --{value[1:]})" if isinstance(value, str) and value.startswith("@") else ""
+        lines += [
+            f"    {name} = {value!r}{given}",
+            *_wrapped(f"{about['meaning']} Value: {about['values']}.{other}", width, 8),
+        ]
+    place = f"methods/{entry['name']}.md" if entry.get("from") == "outdraft" else "recipes.md"
+    place = "add_a_method.md" if entry.get("from", "outdraft") != "outdraft" else place
+    return [*lines, f"  more: {page(place)}", ""]
+
+
+def _heading(entry: dict[str, Any]) -> str:
+    """What stands above the options: how one is given."""
+    if not entry["options"]:
+        return "no options"
+    if entry["kind"] == RECIPE:
+        return "what it sets; copy the recipe's file to set something else:"
+    kind = entry["kind"]
+    return f"options with their defaults (give one as --{kind}-options NAME=VALUE, in Python {kind}_options={{...}}):"
+
+
+def _wrapped(text: str, width: int, indent: int) -> list[str]:
+    from textwrap import wrap
+
+    margin = " " * indent
+    return wrap(
+        text, max(width, 40), initial_indent=margin, subsequent_indent=margin + "  " * (indent < 8),
+        break_long_words=False, break_on_hyphens=False,
+    )  # fmt: skip
 
 
 def _summary(entry: dict[str, Any]) -> str:

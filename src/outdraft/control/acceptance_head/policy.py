@@ -30,10 +30,11 @@ FOLDER = "acceptance_head"  # beside the draft's own files
 class AcceptanceHeadOptions(PolicyOptions):
     """The paper's settings. Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 20  # the deepest guess
-    least: int = 2  # tokens that are drafted whatever the head says
-    threshold: float = 0.7  # drafting ends where a rejection is likelier than this
-    model: str | None = None  # the head's directory; None: the folder acceptance_head of the draft's own directory
+    num_speculative_tokens: int = 20  # how many tokens are drafted along the longest path, at most
+    least: int = 2  # how many tokens are drafted whatever the head says
+    threshold: float = 0.7  # drafting ends once the head finds a rejection likelier than this
+    # the directory of the trained head; none takes the folder acceptance_head in the draft's own directory
+    model: str | None = None
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -52,9 +52,9 @@ _NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off
 class AutoOptions(PolicyOptions):
     """Limits of what it may choose. Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 16  # the deepest guess
-    memory: float = 32.0  # rounds after which a round counts 1/e in a sequence's acceptance
-    exploration: float = 0.01  # share of the time that probes may cost
+    num_speculative_tokens: int = 16  # how many tokens are drafted along the longest path, at most
+    memory: float = 32.0  # after how many rounds a round counts only 1/e in the acceptance of its sequence
+    exploration: float = 0.01  # what share of the time may be spent on trying choices whose worth is not known
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

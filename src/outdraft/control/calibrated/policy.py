@@ -35,12 +35,16 @@ _KEEP = 0.98  # of a round in the present tokens a second, each round
 class CalibratedOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 20  # the deepest guess
-    theta: float | None = None  # a path ends below this chance; None: where measured seconds say so
-    start: float = 0.3  # theta until they are known
-    memory: int = 2000  # judged tokens after which one counts 1/e
-    every: int = 8  # rounds between two fits
-    learned: str = "auto"  # a file of `outdraft train calibration`; "auto": that beside the draft, if any; "none"
+    num_speculative_tokens: int = 20  # how many tokens are drafted along the longest path, at most
+    # a path ends below this chance of acceptance; none takes the chance at which measured time says that drafting
+    # stops to pay
+    theta: float | None = None
+    start: float = 0.3  # the chance that is used until enough time has been measured
+    memory: int = 2000  # after how many judged tokens a token counts only 1/e in the calibration
+    every: int = 8  # how many rounds lie between two fits of the calibration
+    # a file of `outdraft train calibration`; "auto" takes the one beside the draft, if there is one, and "none" takes
+    # none
+    learned: str = "auto"
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

@@ -32,12 +32,12 @@ _PRIOR = 4.0  # walked nodes that the prior weighs
 class HardwareTreeOptions(PolicyOptions):
     """Raises `ConfigError` naming what is out of range."""
 
-    num_speculative_tokens: int = 8  # the deepest tree
-    nodes: int = 48  # draft nodes, at most
-    width: int = 8  # ranks that are told apart
-    first_depth: int = 4  # until costs and rates are known
-    first_nodes: int = 16
-    every: int = 64  # rounds between two searches
+    num_speculative_tokens: int = 8  # how many levels a tree has at most
+    nodes: int = 48  # how many draft nodes a tree has at most
+    width: int = 8  # for how many ranks among siblings acceptance is counted separately
+    first_depth: int = 4  # how many levels a tree has until costs and acceptance are known
+    first_nodes: int = 16  # how many nodes a tree has until costs and acceptance are known
+    every: int = 64  # how many rounds lie between two searches for the best tree
 
     def __post_init__(self) -> None:
         check_range(self, "num_speculative_tokens", least=0, most=MOST_NODES)

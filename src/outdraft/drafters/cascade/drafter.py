@@ -48,11 +48,17 @@ _LONGEST = 4  # tokens of the base's longest match
 class CascadeOptions(RoundedOptions):
     """Which models, the largest first, and how many tokens each. Raises `ConfigError` naming what is out of range."""
 
-    models: tuple[str, ...] = ("zoo:draft",)
+    models: tuple[str, ...] = ("zoo:draft",)  # the draft models, the largest first; all have the target's vocabulary
+    # the number format of all draft models' weights, for example "bfloat16"; "auto" takes the target's
     dtype: str = "auto"
-    lengths: tuple[tuple[int, ...], ...] = ((5, 10), (0, 10))  # [i][j]: tokens of level j in a guess for level i - 1
-    leniency: float = 3.0  # 1: as strict as greedy matching allows; the published: 2 to 5
-    datastore: str = ""  # the file whose texts the bigrams are counted on; empty: what the engine has read so far
+    # row i, column j: how many tokens level j drafts in a guess for the level above level i; the last level is the
+    # look-up
+    lengths: tuple[tuple[int, ...], ...] = ((5, 10), (0, 10))
+    # how much more readily a level accepts the guesses of the next; 1 is exact greedy matching, the paper takes 2 to
+    # 5
+    leniency: float = 3.0
+    # the file whose texts the bigrams are counted on; when empty, they are counted on what the engine has read so far
+    datastore: str = ""
 
     def __post_init__(self) -> None:
         RoundedOptions.__post_init__(self)

@@ -32,11 +32,12 @@ from outdraft.weights.hub import resolve
 class CtcOptions(RoundedOptions):
     """Which network, how many candidates. Raises `ConfigError` naming what is out of range."""
 
-    model: str | None = None  # directory or hub name of the network, which belongs to one target; there is no default
-    width: int = 4  # tokens of a slot that are tried, beside the blank; 1: the best token of each, a chain
-    beams: int = 16  # strings that are kept from slot to slot
-    nodes: int = 16  # draft nodes that remain
-    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
+    model: str | None = None  # the directory or hub name of the network, which belongs to one target; it must be given
+    width: int = 4  # how many tokens of a slot are tried beside the blank; 1 tries the best one of each and is a chain
+    beams: int = 16  # how many strings of tokens are kept from one slot to the next
+    nodes: int = 16  # how many draft nodes of the tree are kept, the most probable ones
+    # a drafted token less probable than this is kept, but its branch ends there; 0 never ends one
+    confidence_threshold: float = 0.0
 
     def __post_init__(self) -> None:
         RoundedOptions.__post_init__(self)

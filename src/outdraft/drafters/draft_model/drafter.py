@@ -43,13 +43,19 @@ from outdraft.weights.hub import resolve
 class DraftModelOptions(DrawOptions, ModelOptions):
     """Which model, which shape, how to draw. Raises `ConfigError` naming what is out of range."""
 
-    width: int = 1  # children of an expanded node, and nodes expanded on a level; 1: a chain
-    expansion: tuple[int, ...] = ()  # instead: children of every node, level by level; (1, 1, 3, 1, 1) is SpecInfer's
-    beam: int = 0  # instead: nodes of a level, drawn together as a stochastic beam, which is RSD-S; 0: no
-    replacement: bool = False  # sampled siblings are drawn independently of each other
+    width: int = 1  # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain
+    # in place of `width`: how many children every node of a level gets, level by level; SpecInfer takes (1, 1, 3, 1,
+    # 1)
+    expansion: tuple[int, ...] = ()
+    # in place of `width`: how many nodes of a level are drawn together, as a stochastic beam (RSD-S); 0 turns it off
+    beam: int = 0
+    # whether sampled siblings are drawn independently of each other, so that two may be equal
+    replacement: bool = False
 
-    window: int | None = None  # rows of the text that the model remembers, besides `sinks`; None: all
-    sinks: int = 4  # first rows of the text that are always remembered
+    # how many of the last tokens the draft model still sees, besides the first `sinks`; none lets it see the whole
+    # text
+    window: int | None = None
+    sinks: int = 4  # with a window: how many tokens at the beginning of the text the draft model always sees
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)

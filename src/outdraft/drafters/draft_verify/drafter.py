@@ -31,8 +31,11 @@ _UNTUNED = 0.45  # of the inner sublayers, where no set is named
 class DraftVerifyOptions(DrawOptions):
     """Which sublayers are left out. Raises `ConfigError` naming what is out of range."""
 
-    skip: str = ""  # a file written by `outdraft tune-skip`
-    skip_attention: tuple[int, ...] | None = None  # the layers by number instead; with neither: every second layer
+    skip: str = ""  # a file that `outdraft tune-skip` wrote, which names the sublayers to leave out
+    # without a file: the layers, counted from 0, whose attention is left out; with neither, every second layer is
+    skip_attention: tuple[int, ...] | None = None
+    # without a file: the layers, counted from 0, whose feed-forward part is left out; with neither, every second
+    # layer is
     skip_mlp: tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:

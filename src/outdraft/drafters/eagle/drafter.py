@@ -13,7 +13,7 @@ from outdraft.weights.hub import resolve
 class EagleOptions(FeatureOptions):
     """Which network, which shape. Raises `ConfigError` naming what is out of range."""
 
-    model: str = "zoo:eagle"  # directory, hub name or "zoo:<name>"; it belongs to one target
+    model: str = "zoo:eagle"  # the network: a directory, a hub name, or "zoo:NAME"; it belongs to one target
 
 
 def build(options: EagleOptions, port: TargetPort) -> FeatureDrafter:

@@ -42,8 +42,10 @@ from outdraft.weights.hub import resolve
 class EarlyExitOptions(DrawOptions):
     """Where to exit. Raises `ConfigError` naming what is out of range."""
 
-    model: str = ""  # directory of a trained exit head, or "zoo:early_exit"; empty: the target's own norm and head
-    exit_layer: int = 0  # E, layers that draft; 0: the head's own, or a quarter of the target's
+    # a trained exit head, a directory or "zoo:early_exit"; when empty, the target's own final norm and head are used
+    model: str = ""
+    # how many of the target's first layers draft (E); 0 takes the trained head's number, or a quarter of the layers
+    exit_layer: int = 0
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)

@@ -32,9 +32,10 @@ from outdraft.models.port import TargetPort
 class EdgeLlmOptions(ModelOptions):
     """Which model, how large a tree. Raises `ConfigError` naming what is out of range."""
 
-    nodes: int = 32  # that are offered to the target
-    branch: int = 3  # children of a node
-    window: int = 16  # nodes fed beside a pass, at most
+    nodes: int = 32  # how many draft nodes are offered to the target in one pass
+    branch: int = 3  # how many children a node of the tree may have
+    # how many nodes the draft model reads, at most, while the target's pass runs; 0 drafts nothing beside a pass
+    window: int = 16
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)

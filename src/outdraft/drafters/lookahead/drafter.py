@@ -33,11 +33,11 @@ from outdraft.models.port import TargetPort
 class LookaheadOptions:
     """Shape of the window. Raises `ConfigError` naming what is out of range."""
 
-    window: int = 7  # W: columns of the window
-    ngram: int = 5  # N: tokens of an n-gram, its key included; N - 1 levels, at most N - 1 drafted tokens
-    guesses: int = 7  # G: tuples remembered for each key, all verified together
-    pool_from_prompt: bool = True  # also learn the prompt's own n-grams
-    seed: int = 0  # of the tokens that the window starts from
+    window: int = 7  # how many columns the window of Jacobi iterations has (W)
+    ngram: int = 5  # how many tokens an n-gram has, its key included (N); at most N - 1 tokens are drafted
+    guesses: int = 7  # how many n-grams are remembered for each key and verified together (G)
+    pool_from_prompt: bool = True  # whether the n-grams of the prompt are learned too
+    seed: int = 0  # the seed of the tokens that the window starts from; no text depends on it
 
     def __post_init__(self) -> None:
         check_range(self, "window", "guesses", least=1, most=1024)

@@ -33,11 +33,13 @@ Select = Literal["streaming", "snapkv"]
 class MagicDecOptions(DrawOptions):
     """Which rows, how many. Raises `ConfigError` naming what is out of range."""
 
-    select: Select = "streaming"  # the first rows and the last; or "snapkv", what the last rows look at
-    budget: int = 512  # rows that are chosen
-    sinks: int = 4  # first rows that "streaming" keeps
-    observe: int = 32  # last rows whose queries "snapkv" asks
-    refresh: int = 128  # tokens after which rows are chosen anew; until then the view grows with the text
+    # which rows the draft sees: "streaming", the first and the last ones; "snapkv", those that the last rows attend
+    # to most
+    select: Select = "streaming"
+    budget: int = 512  # how many rows of the text the draft sees
+    sinks: int = 4  # how many rows at the beginning of the text "streaming" always keeps
+    observe: int = 32  # how many of the last rows "snapkv" asks what they attend to
+    refresh: int = 128  # after how many tokens the rows are chosen anew; until then the draft sees the new tokens too
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)

@@ -33,7 +33,8 @@ from outdraft.models.port import TargetPort
 class MergeOptions:
     """Which drafters, the most trusted first. Raises `ConfigError` if there are none."""
 
-    drafters: tuple[str | Mapping[str, Any], ...] = ("draft_model", "ngram")  # names, or {"method": name, option: ..}
+    # the drafters, the most trusted first: names, or {"method": NAME, OPTION: VALUE}
+    drafters: tuple[str | Mapping[str, Any], ...] = ("draft_model", "ngram")
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "drafters", tuple(self.drafters))

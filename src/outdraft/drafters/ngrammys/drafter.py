@@ -35,12 +35,15 @@ _MAX_LOOKS = 64  # places of the text that are compared: bounds the cost of very
 class NgrammysOptions:
     """How rows are made. Raises `ConfigError` naming what is out of range."""
 
-    rows: int = 10  # k: continuations, of the text and of the tables together
-    query: int = 1  # q: tokens of the text that must match
-    context: bool = True  # rows from the text
-    table: Literal["bigram", "unigram", "none"] = "bigram"  # where the other rows begin
-    min_prob: float = 0.001  # a row of the table ends where the product of its probabilities falls below; 0: never
-    cache_dir: str = ""  # where tables are kept; "": the user's cache directory
+    rows: int = 10  # how many continuations are proposed, those of the text and those of the tables together (k)
+    query: int = 1  # how many tokens at the end of the text must match (q)
+    context: bool = True  # whether continuations are taken from the text itself
+    # where the other continuations begin: "bigram", after the last token; "unigram", with the mean of all bigrams
+    table: Literal["bigram", "unigram", "none"] = "bigram"
+    # a continuation of the table ends where the product of its probabilities falls below this; 0 never ends one
+    min_prob: float = 0.001
+    # the directory where the tables are kept; when empty, outdraft/ngrammys in the user's cache directory
+    cache_dir: str = ""
 
     def __post_init__(self) -> None:
         check_range(self, "rows", least=1, most=256, note="of every token of the vocabulary")

@@ -41,10 +41,12 @@ _GROUP = 32  # weights that share a scale
 class QuantizedSelfOptions(DrawOptions):
     """How far weights and rows are rounded. Raises `ConfigError` naming what is out of range."""
 
-    bits: int = 4  # 4 or 8 a weight, in groups of 32; a head is never on fewer than 8
-    weights: str = ""  # where the target's weights are read again; empty: where the target came from
-    kv_bits: int = 0  # 4: over a copy of the text's rows, old ones on 4 bits; 0: over the target's own rows
-    buffer: int = 128  # recent rows that are not rounded, at least; twice as many at most
+    bits: int = 4  # to how many bits the target's weights are rounded for drafting, in groups of 32; the head keeps 8
+    # the directory from which the target's weights are read again; when empty, the one that the target came from
+    weights: str = ""
+    # 4 drafts over a copy of the text's keys and values whose old rows have 4 bits; 0 drafts over the target's own
+    kv_bits: int = 0
+    buffer: int = 128  # with kv_bits=4: how many recent rows at least are not rounded; at most twice as many
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)

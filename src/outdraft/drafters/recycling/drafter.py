@@ -33,8 +33,9 @@ from outdraft.models.port import TargetPort
 class RecyclingOptions:
     """The matrix and the tree. Raises `ConfigError` naming what is out of range."""
 
-    width: int = 8  # successors kept for each token
-    levels: tuple[int, ...] = (8, 21, 25, 15, 8, 3)  # nodes of the tree at depth 1, 2, ...: 80 as published
+    width: int = 8  # how many successors are kept for each token of the vocabulary
+    # how many nodes the tree has at depth 1, 2, and so on; the paper's tree has 80 in all
+    levels: tuple[int, ...] = (8, 21, 25, 15, 8, 3)
 
     def __post_init__(self) -> None:
         check_range(self, "width", least=1, most=256, note="of every token of the vocabulary")

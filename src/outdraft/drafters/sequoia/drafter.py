@@ -42,11 +42,14 @@ _REVIEW = 32  # rounds between two looks at the counted rates
 class SequoiaOptions(SampleOptions, ModelOptions):
     """Which model, how large a tree, what is known. Raises `ConfigError` naming what is out of range."""
 
-    nodes: int = 32  # draft nodes, at most
-    depth: int = 8  # levels, at most
-    acceptance: tuple[float, ...] = ()  # of the child of each rank; (): counted while decoding
-    verify_cost: tuple[float, ...] = ()  # of a pass over 1, 2, ... nodes, in passes over one; (): measured at start
-    draft_cost: float = 0.1  # of a level of the draft model in the same unit, where `verify_cost` is given
+    nodes: int = 32  # how many draft nodes the tree has at most
+    depth: int = 8  # how many levels the tree has at most
+    # how often the child of each rank is accepted, the best child first; when empty, this is counted while decoding
+    acceptance: tuple[float, ...] = ()
+    # the time of a target pass over 1, 2, ... nodes, in units of a pass over one; when empty, it is measured at the
+    # start
+    verify_cost: tuple[float, ...] = ()
+    draft_cost: float = 0.1  # where `verify_cost` is given: the time of one level of the draft model, in the same unit
 
     def __post_init__(self) -> None:
         ModelOptions.__post_init__(self)

@@ -28,7 +28,8 @@ from outdraft.models.port import TargetPort
 class SeveralOptions:
     """Which drafters. Raises `ConfigError` unless there is at least one."""
 
-    drafters: Seq[str | Mapping[str, Any]] = ("ngram", "lookahead")  # names, or {"method": name, option: value, ...}
+    # the drafters: names, or {"method": NAME, OPTION: VALUE}; the policy chooses one of them in every round
+    drafters: Seq[str | Mapping[str, Any]] = ("ngram", "lookahead")
 
     def __post_init__(self) -> None:
         if isinstance(self.drafters, str | Mapping) or not self.drafters:

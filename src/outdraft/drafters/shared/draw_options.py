@@ -15,7 +15,7 @@ class SampleOptions:
 
     __slots__ = ()  # of the class that takes this up
 
-    sample: Sample = "match"  # draw as the request does, or always the argmax ("greedy")
+    sample: Sample = "match"  # "match" draws tokens as the request does; "greedy" always takes the most probable one
 
     def __post_init__(self) -> None:
         check_sample(self.sample)
@@ -27,7 +27,8 @@ class DrawOptions(SampleOptions):
 
     __slots__ = ()
 
-    confidence_threshold: float = 0.0  # a token less probable than this is kept and ends its branch; 0: never
+    # a drafted token less probable than this is kept, but its branch ends there; 0 never ends one
+    confidence_threshold: float = 0.0
 
     def __post_init__(self) -> None:
         SampleOptions.__post_init__(self)

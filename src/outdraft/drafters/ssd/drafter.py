@@ -46,12 +46,17 @@ def _two_wide() -> dict[str, Any]:
 class SsdOptions:
     """Who drafts, and for how many outcomes. Raises `ConfigError` naming what is out of range."""
 
-    # Its other guesses are what greedy and seeded requests prepare for.
+    # the drafter: a name, or {"method": NAME, OPTION: VALUE}; its second choices are the outcomes that are prepared
+    # for
     drafter: str | Mapping[str, Any] = field(default_factory=_two_wide)
-    outcomes: int = 6  # prepared in a round, at most: (k + 1) times the mean fan-out
-    decay: float = 1.0  # r: the chance that a token is none of the F likeliest falls as F^-r
-    backup: int | None = None  # draft tokens after a miss; None: as many as the budget allows
-    saguaro: float = 1.0  # C, the factor on the likeliest tokens of the distribution that is drawn from; 1: unbent
+    # for how many outcomes of the pass a next guess is prepared, at most; in the paper (k + 1) times the mean fan-out
+    outcomes: int = 6
+    # the exponent r: the chance that a token is none of the F most probable ones is taken to fall as F^-r
+    decay: float = 1.0
+    # how many tokens are drafted when no prepared guess fits; none takes as many as the budget allows
+    backup: int | None = None
+    # the factor C on the most probable tokens of the distribution that is drawn from; 1 leaves it as it is
+    saguaro: float = 1.0
 
     def __post_init__(self) -> None:
         check_range(self, "outcomes", least=1, most=1024)

@@ -37,10 +37,13 @@ _WIDEST = 10  # children of a node
 class SwiftOptions(SearchOptions, DrawOptions):
     """The search, and how its best set drafts. Raises `ConfigError` naming what is out of range."""
 
-    confidence_threshold: float = 0.8  # a token less probable than this is kept and ends the chain
-    context: int = 32  # tokens written, at least, before there is a score; so many are compared
-    search: bool = True  # off: the alternating set drafts
-    siblings: bool = False  # the next best tokens beside the chain; worth it where rows of a pass are nearly free
+    # a drafted token less probable than this is kept, but the chain ends there; 0 never ends it
+    confidence_threshold: float = 0.8
+    # on how many of the last tokens a set of sublayers is scored; the search waits until so many are written
+    context: int = 32
+    search: bool = True  # whether the search runs; false drafts with every second layer left out
+    # whether the next best tokens stand beside the chain; it pays where rows of a pass are nearly free
+    siblings: bool = False
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)

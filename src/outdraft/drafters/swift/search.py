@@ -22,13 +22,15 @@ from outdraft.drafters.swift.surrogate import advise
 class SearchOptions:
     """How long to search and for what. Raises `ConfigError` naming what is out of range."""
 
-    ratio: float = 0.45  # of the sublayers are left out
-    keep_ends: bool = True  # the first and the last layer are never touched
-    max_trials: int = 1000
-    max_fruitless: int = 300  # trials since the best one
-    enough: float = 0.95  # a score that ends the search
-    advice_every: int = 25  # trials from one advice of the surrogate to the next
-    seed: int = 0  # of the random sets
+    ratio: float = 0.45  # what share of the sublayers is left out
+    keep_ends: bool = True  # whether the first and the last layer are always computed
+    max_trials: int = 1000  # after how many trials the search ends
+    max_fruitless: int = 300  # after how many trials without a better set the search ends
+    # the search ends once a set scores more than this: the share of tokens that it would have guessed
+    enough: float = 0.95
+    # every so many trials, the set is the advice of the Gaussian process instead of a random one
+    advice_every: int = 25
+    seed: int = 0  # the seed of the random sets
 
     def __post_init__(self) -> None:
         if not 0 < self.ratio < 1:

@@ -39,11 +39,12 @@ from outdraft.models.port import TargetPort
 class TriForceOptions(SampleOptions):
     """The levels. Raises `ConfigError` naming what is out of range."""
 
-    draft: str | Mapping[str, Any] = field(default_factory=lambda: {"method": "draft_model"})  # the small drafter
-    draft_depth: int = 3  # tokens that it guesses at once
-    budget: int = 4096  # rows of the view
-    chunk: int = 8  # rows that are kept or left together
-    refresh: int = 512  # tokens after which the view is retrieved anew
+    # the small drafter below: a name, or {"method": NAME, OPTION: VALUE}
+    draft: str | Mapping[str, Any] = field(default_factory=lambda: {"method": "draft_model"})
+    draft_depth: int = 3  # how many tokens the small drafter guesses at once
+    budget: int = 4096  # how many rows of the text the middle level sees
+    chunk: int = 8  # how many neighbouring rows are kept or left out together
+    refresh: int = 512  # after how many tokens the rows are retrieved anew
 
     def __post_init__(self) -> None:
         SampleOptions.__post_init__(self)

@@ -163,7 +163,8 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
     for tap in (*drafter.needs.taps, *drafter.needs.prompt_taps):
         if not after_attention(runner.num_layers) < tap <= runner.num_layers:
             raise CapabilityError(
-                f"drafter {method.name!r} taps layer {tap}, the target has {runner.num_layers} layers"
+                f"drafter {method.name!r} reads the state after layer {tap}, but the target has "
+                f"{runner.num_layers} layers"
             )
     if not runner.port.facts.layers_apart:
         refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
@@ -218,7 +219,9 @@ def _check(setup: Setup, precision: str) -> None:
         if value is not None and not 1 <= value <= LARGEST:
             raise ConfigError(f"{name}={value} is out of range: it must be at least 1, at most {LARGEST}")
     if setup.guard is not None and not 0 <= setup.guard < inf:
-        raise ConfigError(f"guard={setup.guard} is out of range: a difference of two logits of at least 0 (0: off)")
+        raise ConfigError(
+            f"guard={setup.guard} is out of range: it must be a difference of two logits, at least 0 (0 is off)"
+        )
     if precision not in PRECISIONS:
         near = near_miss(precision, list(PRECISIONS))
         raise ConfigError(f"precision={shown(precision)} is not known{near}; known: {', '.join(PRECISIONS)}")

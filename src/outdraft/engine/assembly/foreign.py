@@ -112,7 +112,7 @@ def _settle(
     left = {}
     for key, value in given.items():
         if key in refused:
-            raise ConfigError(f"{where}: {key}={shown(value)} is another engine's word: {refused[key]}")
+            raise ConfigError(f"{where}: {key}={shown(value)} is not supported here: {refused[key]}")
         if key not in noted:
             left[key] = value
         elif value is not None and value is not False and (value is True or value != 1):  # 1: as it is here

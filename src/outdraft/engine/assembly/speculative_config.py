@@ -91,7 +91,9 @@ def _meant(config: Mapping[str, Any]) -> str:
         raise ConfigError(
             f"speculative_config: {shown(model)} does not say what it is: name the 'method' (`outdraft methods`)"
         )
-    raise ConfigError(f"method {shown(word)} may be {', '.join(others)} here, and {shown(model)} is none: name one")
+    raise ConfigError(
+        f"method {shown(word)} may be {', '.join(others)} here, and {shown(model)} is none of them: name one"
+    )
 
 
 def _full_name(word: Any, model: Any, config: Mapping[str, Any]) -> Any:

@@ -20,11 +20,13 @@ def require_groups(name: str, num_in: int, bits: int, group_size: int) -> None:
     """Raise `ConfigError` if a layer with so many inputs does not divide into groups, or bytes."""
     if group_size and num_in % group_size:
         raise ConfigError(
-            f"group_size={group_size} does not divide the {num_in} inputs of {name}: choose another, or 0, "
-            "or keep the layer as it is"
+            f"group_size={group_size} does not divide the {num_in} inputs of {name}: choose one that does, or 0 "
+            "(one scale a row), or leave this layer unrounded (keep)"
         )
     if bits == 4 and num_in % 2:
-        raise ConfigError(f"{name} has an odd number of inputs ({num_in}): choose bits=8, or keep the layer as it is")
+        raise ConfigError(
+            f"{name} has an odd number of inputs ({num_in}): choose bits=8, or leave this layer unrounded (keep)"
+        )
 
 
 def grouped(weight: Tensor, group_size: int) -> Tensor:

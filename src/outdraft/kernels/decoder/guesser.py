@@ -223,7 +223,10 @@ class Guesser:
     def _describe(self, rows: Rows, order: Seq[int] | None = None) -> CFeed:
         if rows.tokens and not 0 <= min(rows.tokens) <= max(rows.tokens) < self._num_ids:
             wrong = next(token for token in rows.tokens if not 0 <= token < self._num_ids)
-            raise CapabilityError(f"token id {wrong} has no embedding: this network knows {self._num_ids} ids")
+            raise CapabilityError(
+                f"token id {wrong} has no embedding: this network has embeddings for the ids below "
+                f"{self._num_ids} only; use it with the tokenizer that it was made for"
+            )
         spans = rows.spans if order is None else [rows.spans[i] for i in order]
         taps = (ctypes.c_void_p * len(rows.taps))(*[tap.data_ptr() for tap in rows.taps])
         return CFeed(

@@ -33,7 +33,10 @@ class Weight:
 
     def __post_init__(self) -> None:
         if self.num_in % STEP:
-            raise CapabilityError(f"native kernels take inputs in steps of {STEP}; this weight has {self.num_in}")
+            raise CapabilityError(
+                f"the native kernels need a number of inputs that is a multiple of {STEP}; this weight has "
+                f"{self.num_in}"
+            )
         if self.group and (self.group % STEP or self.num_in % self.group):
             raise CapabilityError(
                 f"native kernels take groups of {STEP} inputs or of multiples of that which divide {self.num_in}; "

@@ -89,7 +89,10 @@ class Stack:
 
     def __init__(self, shape: StackShape, num_layers: int, *, threads: int, kind: str = "") -> None:
         if shape.head_dim % 32 or shape.head_dim > 512 or shape.hidden % 32 or shape.inner % 32:
-            raise CapabilityError(f"native kernels need widths in steps of 32 and heads of at most 512: {shape}")
+            raise CapabilityError(
+                "the native kernels need widths that are multiples of 32 and heads of at most 512; this decoder "
+                f"has {shape}"
+            )
         self._native = native = require_library()
         self.shape = shape
         self.threads = threads

@@ -101,8 +101,8 @@ def _in_order(calls: list[_Call], kind: str, name: str, config: Any) -> list[_Ca
     told = [getattr(call.module, "layer_idx", None) for call in calls]
     if told != list(range(count)):
         raise ModelLoadError(
-            f"model_type={kind!r} cannot be run: {name} has {count} layers, and those that hand their attention over "
-            f"are {told}: a layer without attention keeps a state that outdraft cannot roll back"
+            f"model_type={kind!r} cannot be run: of the {count} layers of {name}, only {told} call transformers' "
+            "attention interface; any other layer keeps a state that outdraft cannot roll back"
         )
     types = getattr(config, "layer_types", None) or [None] * count
     window = getattr(config, "sliding_window", None) if getattr(config, "use_sliding_window", True) else None
@@ -116,12 +116,13 @@ def _in_order(calls: list[_Call], kind: str, name: str, config: Any) -> list[_Ca
             strange.insert(0, "is_causal=False")
         if strange:
             raise ModelLoadError(
-                f"model_type={kind!r} cannot be run: layer {i} of {name} tells its attention {', '.join(strange)}, "
-                "which outdraft's attention does not know"
+                f"model_type={kind!r} cannot be run: layer {i} of {name} passes {', '.join(strange)} to its attention, "
+                "which outdraft's attention does not support"
             )
         if types[i] == "sliding_attention" and not call.options.get("sliding_window"):
             raise ModelLoadError(
-                f"model_type={kind!r} cannot be run: layer {i} of {name} has a window, and tells only its mask of it"
+                f"model_type={kind!r} cannot be run: layer {i} of {name} has a sliding window that only its attention "
+                "mask holds, and outdraft makes masks of its own"
             )
     return calls
 

@@ -25,7 +25,8 @@ def check_model_impl(value: str, *, streams: bool = False) -> None:
         )
     if streams and value == "transformers":
         raise ConfigError(
-            "weights_memory streams what outdraft computes itself; model_impl='transformers': leave one out"
+            "weights_memory is for models that outdraft computes itself, and model_impl='transformers' is given: "
+            "leave one out"
         )
 
 

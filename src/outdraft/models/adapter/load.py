@@ -30,6 +30,7 @@ _KEYS = {  # the text model inside a wrapper: the beginning of a name there -> i
     r"^language_model\.lm_head\.": "lm_head.",
 }
 
+_CURE = "take config.json and weights from one place, or download both again"
 _log = logging.getLogger(__name__)
 
 
@@ -46,8 +47,8 @@ def load_adapted(
     plan = read_plan(path)
     if plan.cut:
         _log.warning(
-            "%s is run up to %d tokens through transformers: beyond them its rotary frequencies (%s) change with the "
-            "length of a pass", plan.kind, plan.max_len, plan.cut,
+            "%s is limited to %d tokens through transformers: in longer texts its rotary frequencies (%s) would change "
+            "with the length of a pass", plan.kind, plan.max_len, plan.cut,
         )  # fmt: skip
     with quiet(plan.library):
         model = _read_weights(plan, wanted).to(device)
@@ -55,8 +56,9 @@ def load_adapted(
             network, trial = _tried(model, plan)
             if exact and device.type == "cpu" and not find_exact(network, trial):
                 _log.warning(
-                    "%s: rows depend on the pass that they are computed in (%s), so near ties may be decided otherwise "
-                    "than by plain decoding (docs/exactness.md)",
+                    "%s: the numbers of a row depend on the other rows of its pass (%s), so where two tokens are "
+                    "almost "
+                    "equally probable, the text may differ from that of plain decoding (docs/exactness.md)",
                     plan.kind, ", ".join(sorted(network.unknown)) or "a trial shows it",
                 )  # fmt: skip
             return network
@@ -90,14 +92,16 @@ def _require_all(path: Path, told: Mapping[str, Any]) -> None:
     """Raise `ModelLoadError` naming what transformers left at random, or did not use."""
     missing = sorted(told.get("missing_keys", ()))
     if missing:
-        raise ModelLoadError(f"{path} lacks {len(missing)} tensors, e.g. {', '.join(missing[:3])}")
+        listed = ", ".join(missing[:3])
+        raise ModelLoadError(f"{path} lacks {len(missing)} tensors, e.g. {listed}: {_CURE}")
     shapes = sorted(str(one[0] if isinstance(one, tuple) else one) for one in told.get("mismatched_keys", ()))
     if shapes:
-        raise ModelLoadError(f"{path}: tensor '{shapes[0]}' has another shape than config.json asks for")
+        raise ModelLoadError(f"{path}: tensor '{shapes[0]}' has another shape than config.json asks for: {_CURE}")
     strange = sorted(name for name in told.get("unexpected_keys", ()) if not name.startswith(OTHERS))
     if strange:
         raise ModelLoadError(
-            f"{path} has {len(strange)} tensors that its config.json does not explain, e.g. {', '.join(strange[:3])}"
+            f"{path} has {len(strange)} tensors that its config.json does not explain, e.g. {', '.join(strange[:3])}: "
+            f"{_CURE}"
         )
 
 

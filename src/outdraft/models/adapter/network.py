@@ -152,8 +152,8 @@ class TransformersNetwork:
             state = out[0] if isinstance(out, tuple) else out  # [1, N, D]
             if state.ndim != 3 or state.shape[-1] != self.config.hidden_size:
                 raise CapabilityError(
-                    f"model_type={self.config.architecture!r} has layers with states of shape {list(state.shape)}: "
-                    "take a drafter that reads none of them"
+                    f"model_type={self.config.architecture!r} has hidden states of shape {list(state.shape)}, which "
+                    "drafters cannot read: take a drafter that reads no hidden states"
                 )
             taken[tap] = state[0]
 

@@ -44,7 +44,9 @@ def read_plan(path: Path) -> Plan:
     raw = read_json(path / "config.json")
     kind = text_kind(raw)
     if kind is None:
-        raise ModelLoadError(f"{path / 'config.json'} names no model_type: is it a language model's?")
+        raise ModelLoadError(
+            f"{path / 'config.json'} names no model_type, as that of a language model does: give the directory of one"
+        )
     text: Any = raw["text_config"] if is_wrapper(raw) else raw
     refuse_config(raw, text, kind)
     library = require_transformers(kind)

@@ -72,8 +72,8 @@ def refuse_class(made: Any, kind: str) -> None:
 def refuse_own_attention(kind: str, name: str) -> NoReturn:
     """For layers that attend by code of their own."""
     raise ModelLoadError(
-        f"model_type={kind!r} cannot be run: {name} of transformers does not call the attention interface, so its rows "
-        "cannot stand in outdraft's cache"
+        f"model_type={kind!r} cannot be run: {name} of transformers does not call the attention interface, so "
+        "outdraft's cache cannot hold its keys and values"
     )
 
 

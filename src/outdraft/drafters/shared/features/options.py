@@ -12,10 +12,11 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 class FeatureOptions(DrawOptions, RoundedOptions):
     """Which network, which shape. Raises `ConfigError` naming what is out of range."""
 
-    model: str | None = None  # directory or hub name of the network, which belongs to one target; there is no default
-    width: int = 4  # children of an expanded node, and nodes expanded on a level; 1: a chain
-    nodes: int = 16  # draft nodes that remain of a tree; EAGLE-2's: width 10, 59 nodes
-    sample: Sample = "greedy"  # the most probable tokens, or drawn as the request draws ("match")
+    model: str | None = None  # the directory or hub name of the network, which belongs to one target; it must be given
+    width: int = 4  # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain
+    nodes: int = 16  # how many draft nodes of a tree are kept, the most probable ones; EAGLE-2 keeps 59 at width 10
+    # "greedy" proposes the most probable tokens; "match" draws them as the request draws its own
+    sample: Sample = "greedy"
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)

@@ -21,8 +21,10 @@ STATIC: tuple[tuple[int, ...], ...] = tuple(tuple(map(int, node)) for node in _N
 class TreeOptions(FeatureOptions):
     """Which network, which tree. Raises `ConfigError` naming what is out of range."""
 
-    tree: Literal["static", "dynamic"] = "static"  # always the same, or EAGLE-2's: the likeliest paths; width 1: none
-    nodes: int = 25  # draft nodes that remain of a tree
+    # "static" has the same form in every round; "dynamic" follows the most probable paths, as EAGLE-2 does; width 1
+    # is a chain
+    tree: Literal["static", "dynamic"] = "static"
+    nodes: int = 25  # how many draft nodes of a tree are kept
 
     def __post_init__(self) -> None:
         FeatureOptions.__post_init__(self)

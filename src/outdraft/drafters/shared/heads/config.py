@@ -34,11 +34,13 @@ class HeadConfig:
 class HeadOptions(DrawOptions, RoundedOptions):
     """Which heads, which shape. Raises `ConfigError` naming what is out of range."""
 
-    model: str | None = None  # directory or hub name of the heads, which belong to one target; there is no default
-    width: int = 4  # children of an expanded node, and nodes expanded on a level; 1: a chain
-    nodes: int = 16  # draft nodes that remain of a tree; the papers': 63
-    tree: str | None = None  # a file of `outdraft train tree`: a tree of one form, whatever width and nodes say
-    sample: Sample = "greedy"  # the most probable tokens, or drawn as the request draws ("match")
+    model: str | None = None  # the directory or hub name of the heads, which belong to one target; it must be given
+    width: int = 4  # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain
+    nodes: int = 16  # how many draft nodes of a tree are kept, the most probable ones; the papers keep 63
+    # a file that `outdraft train tree` wrote: a tree of fixed form, used in place of `width` and `nodes`
+    tree: str | None = None
+    # "greedy" proposes the most probable tokens; "match" draws them as the request draws its own
+    sample: Sample = "greedy"
 
     def __post_init__(self) -> None:
         DrawOptions.__post_init__(self)

@@ -25,8 +25,10 @@ from outdraft.weights.hub import resolve
 class ModelOptions(RoundedOptions):
     """Which model. Raises `ConfigError` naming what is out of range."""
 
-    model: str = "zoo:draft"  # directory, hub name or "zoo:<name>"
-    dtype: str = "auto"  # "auto": as the target
+    # the draft model: a directory, a hub name, or "zoo:NAME" for a model that ships with outdraft
+    model: str = "zoo:draft"
+    # the number format of the draft model's weights, for example "bfloat16"; "auto" takes the target's
+    dtype: str = "auto"
 
 
 def load_draft(options: ModelOptions, port: TargetPort, *, exact: bool = True, same_vocab: bool = True) -> Network:
