@@ -122,7 +122,7 @@ def test_a_method_is_told_with_all_its_options(outdraft, monkeypatch, name: str,
 
 
 def test_a_method_is_found_by_what_peers_call_it(outdraft):
-    assert outdraft("methods", "ngram_gpu").out == outdraft("methods", "ngram", "--kind", "drafter").out
+    assert outdraft("methods", "ngram_gpu").out == outdraft("methods", "ngram").out
 
 
 def test_chat_keeps_history_and_obeys(outdraft, tiny: Path):

@@ -6,6 +6,7 @@ from typing import Literal
 
 import pytest
 
+from outdraft.core.errors import ConfigError
 from outdraft.core.option_words import option_words
 from outdraft.core.ranges import check_range
 from outdraft.core.registry import KINDS, find, names
@@ -68,9 +69,9 @@ def test_the_range_is_the_one_that_is_checked():
                 if "between" in words and one.values.startswith(("a number", "a whole number")) and "sum" not in words:
                     least = words[words.index("between") + 1]
                     if least.replace(".", "").lstrip("-").isdigit():
-                        with pytest.raises(ValueError, match=one.name):
+                        with pytest.raises(ConfigError, match=one.name):
                             options(**{one.name: float(least) - 0.5})
-                        with pytest.raises(ValueError, match=one.name):
+                        with pytest.raises(ConfigError, match=one.name):
                             options(**{one.name: inf})
                         seen += 1
     assert seen > 50
