@@ -119,6 +119,7 @@ def test_a_method_is_told_with_all_its_options(outdraft, monkeypatch, name: str,
             assert f"{about['meaning']} Value: {about['values']}." in told
     assert all(len(line) <= width or "://" in line for line in text.splitlines())
     assert f"docs/methods/{name}.md" in told
+    assert ("= '@draft_model' (what you give with --draft-model)" in told) == (name in ("draft_model", "sequoia"))
 
 
 def test_a_method_is_found_by_what_peers_call_it(outdraft):

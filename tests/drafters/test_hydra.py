@@ -121,8 +121,8 @@ def test_files_of_before_are_read(tmp_path):
 @pytest.mark.parametrize(
     ("change", "why"),
     [
-        ({"stem_heads": 0}, "impossible network"),
-        ({"stem_kv_heads": 3}, "impossible network"),
+        ({"stem_heads": 0}, "are impossible"),
+        ({"stem_kv_heads": 3}, "are impossible"),
         ({"stem_inner": 7}, "another shape"),
     ],
 )

@@ -156,13 +156,13 @@ def _told(entry: dict[str, Any], width: int) -> list[str]:
     for name, value in entry["options"].items():
         about = entry["about"][name]
         other = f" Also called {', '.join(about['aliases'])}." if about["aliases"] else ""
-        given = f" (given with --{value[1:]})" if isinstance(value, str) and value.startswith("@") else ""
+        role = value[1:].replace("_", "-") if isinstance(value, str) and value.startswith("@") else ""
+        given = f" (what you give with --{role})" if role else ""
         lines += [
-            f"    {name} = {value!r}{given}",
+            *_wrapped(f"{name} = {value!r}{given}", width, 4),
             *_wrapped(f"{about['meaning']} Value: {about['values']}.{other}", width, 8),
         ]
-    place = f"methods/{entry['name']}.md" if entry.get("from") == "outdraft" else "recipes.md"
-    place = "add_a_method.md" if entry.get("from", "outdraft") != "outdraft" else place
+    place = {"outdraft": f"methods/{entry['name']}.md", None: "recipes.md"}.get(entry.get("from"), "add_a_method.md")
     return [*lines, f"  more: {page(place)}", ""]
 
 

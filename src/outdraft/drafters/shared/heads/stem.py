@@ -53,7 +53,7 @@ def shape_of(config: StemConfig) -> ModelConfig:
     if min(heads, kv_heads, config.stem_head_dim, config.stem_inner) < 1 or heads % kv_heads:
         raise ModelLoadError(
             f"layers below heads with stem_heads={heads}, stem_kv_heads={kv_heads}, "
-            f"stem_head_dim={config.stem_head_dim}, stem_inner={config.stem_inner} cannot be: every size is at "
+            f"stem_head_dim={config.stem_head_dim}, stem_inner={config.stem_inner} are impossible: every size is at "
             "least 1, and stem_heads a multiple of stem_kv_heads"
         )
     return llama_config(
