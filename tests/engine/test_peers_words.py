@@ -67,6 +67,12 @@ NOTED = [
     ({"gpu_memory_utilization": 0.9}, "gpu_memory_utilization=0.9 changes nothing here"),
     ({"speculative_config": {"method": "ngram", "attention_backend": "X"}}, "attention_backend='X' changes nothing"),
     ({"speculative_config": {"method": "ngram", "draft_tensor_parallel_size": 2}}, "speculative_config: draft_tensor"),
+    (
+        {"speculative_config": {"method": "ngram", "disable_by_batch_size": 8}},
+        "disable_by_batch_size=8 changes nothing",
+    ),
+    ({"use_v2_block_manager": True}, "use_v2_block_manager=True changes nothing here: memory is taken"),
+    ({"async_scheduling": True, "compilation_config": 3}, "compilation_config=3 changes nothing here: kernels"),
 ]
 
 
@@ -91,6 +97,10 @@ def test_what_was_not_asked_for_is_not_noted(model_dir: Path, caplog: pytest.Log
         ({"device_map": "auto"}, "here it is called device"),
         ({"n_ctx": 512}, "here it is called max_model_len"),
         ({"speculative_config": {"method": "ngram", "synthetic_acceptance_length": 2}}, "cannot be forced"),
+        ({"speculative_config": {"method": "ngram", "synthetic_acceptance_rate": 0.5}}, "cannot be forced"),
+        ({"speculative_config": {"method": "ngram", "posterior_threshold": 0.1}}, "rejection_sample_method= names"),
+        ({"speculative_config": {"method": "ngram", "temperature": 0.5}}, "it belongs to a request"),
+        ({"speculative_config": {"method": "ngram", "tensor_parallel_size": 2}}, "one device is used"),
         ({"speculative_config": {"method": "ngram", "rejection_sample_method": "fly"}}, "lists the lossy rules"),
         ({"speculative_config": {"method": "ngram", "parallel_drafting": True}}, "parallel_drafting=True"),
         ({"speculative_config": {"method": "ngram", "prompt_lookup_mx": 3}}, "did you mean 'prompt_lookup_max'"),
@@ -101,6 +111,12 @@ def test_what_would_change_the_text_is_refused_with_the_cure(model_dir: Path, wo
     with pytest.raises(ConfigError) as error:
         LLM(model_dir, **words)
     assert said in str(error.value)
+
+
+@pytest.mark.parametrize("rule", ["standard", "strict", "probabilistic", None])
+def test_every_exact_rule_of_vllm_is_the_default_here(rule: str | None):
+    words = {"method": "ngram", "num_speculative_tokens": 3} | ({"rejection_sample_method": rule} if rule else {})
+    assert from_mapping(words).verifier == "auto"
 
 
 def test_keys_of_vllm_are_options_here():

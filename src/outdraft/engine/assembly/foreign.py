@@ -17,6 +17,9 @@ _log = logging.getLogger("outdraft.notes")
 _ONE_DEVICE = "one device is used"
 _OWN_MEMORY = "memory is taken as it is needed"
 _OWN_KERNELS = "kernels are chosen by what the machine has"
+_FORCED = "acceptance cannot be forced; `outdraft theory` says what a rate would bring"
+_A_REQUESTS = "it belongs to a request: SamplingParams(...)"
+_A_RULE = "rejection_sample_method= names the rule: `outdraft methods --kind verifier` lists them"
 
 NOTED: Mapping[str, str] = {  # of LLM(...)
     "tensor_parallel_size": _ONE_DEVICE,
@@ -24,15 +27,19 @@ NOTED: Mapping[str, str] = {  # of LLM(...)
     "data_parallel_size": _ONE_DEVICE,
     "distributed_executor_backend": _ONE_DEVICE,
     "disable_custom_all_reduce": _ONE_DEVICE,
+    "speculative_draft_tensor_parallel_size": _ONE_DEVICE,
     "gpu_memory_utilization": _OWN_MEMORY,
     "swap_space": _OWN_MEMORY,
     "cpu_offload_gb": "weights_memory= limits what is held in memory",
     "block_size": _OWN_MEMORY,
+    "use_v2_block_manager": _OWN_MEMORY,
     "load_format": "the format is read from the files",
     "trust_remote_code": "no code of a model's repository is run",
     "enable_prefix_caching": "prompts are not shared between requests yet",
     "enable_chunked_prefill": "prompts are always read in chunks",
     "max_num_batched_tokens": "prompts are always read in chunks",
+    "async_scheduling": "one thread plans and computes every step",
+    "compilation_config": _OWN_KERNELS,
     "disable_log_stats": "statistics are in every result",
     "attn_implementation": _OWN_KERNELS,
     "attention_backend": _OWN_KERNELS,
@@ -62,6 +69,7 @@ CONFIG_NOTED: Mapping[str, str] = {  # of speculative_config
     "draft_load_config": "the format is read from the files",
     "code_revision": "no code of a model's repository is run",
     "disable_padded_drafter_batch": "batches are never padded",
+    "disable_by_batch_size": "leave num_speculative_tokens out, and the policy chooses by measured cost",
     "use_local_argmax_reduction": _ONE_DEVICE,
     "draft_lm_head_quantization": "the draft's option quantization= covers its head",
     "enable_adaptive_verification": "leave num_speculative_tokens out, and the policy chooses by measured cost",
@@ -73,8 +81,16 @@ CONFIG_REFUSED: Mapping[str, str] = {
     "revision": "download the draft at that revision, and give its directory as 'model'",
     "num_speculative_tokens_per_batch_size": "leave it and num_speculative_tokens out: the policy 'auto' "
     "measures what a batch costs",
-    "synthetic_acceptance_rates": "acceptance cannot be forced; `outdraft theory` says what a rate would bring",
-    "synthetic_acceptance_length": "acceptance cannot be forced; `outdraft theory` says what a rate would bring",
+    "synthetic_acceptance_rate": _FORCED,
+    "synthetic_acceptance_rates": _FORCED,
+    "synthetic_acceptance_length": _FORCED,
+    "acceptance_method": _A_RULE,
+    "posterior_threshold": _A_RULE,
+    "posterior_alpha": _A_RULE,
+    "temperature": _A_REQUESTS,
+    "top_p": _A_REQUESTS,
+    "top_k": _A_REQUESTS,
+    "tensor_parallel_size": "leave it out: one device is used",
     "speculative_token_tree": "the shape of a tree is an option of the method: `outdraft methods NAME`",
     "quantization": "this method has no weights that can be rounded when they are loaded",
     "fly_window_size": "this lossy rule is not here; docs/verification.md lists the lossy rules that are",
@@ -87,8 +103,9 @@ OFF_ONLY: Mapping[str, str] = {  # of speculative_config: nothing where false, r
 }
 RULES: Mapping[str, str] = {  # rejection_sample_method
     "fly": "it is lossy and not here; docs/verification.md lists the lossy rules that are",
-    "synthetic": "acceptance cannot be forced; `outdraft theory` says what a rate would bring",
+    "synthetic": _FORCED,
 }
+EXACT = ("standard", "strict", "probabilistic")  # rejection_sample_method: exact rules, all of them; here "auto"
 
 
 def settle(given: Mapping[str, Any]) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find, find_learner, names, option_names
 from outdraft.core.shown import shown
-from outdraft.engine.assembly.foreign import RULES, settle_config
+from outdraft.engine.assembly.foreign import EXACT, RULES, settle_config
 from outdraft.models.foreign_heads import recognise
 
 _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy")
@@ -63,7 +63,7 @@ def from_mapping(config: Mapping[str, Any]) -> Speculation:
     return Speculation(
         drafter=name,
         drafter_options=options,
-        verifier="auto" if rule == "standard" else rule,
+        verifier="auto" if rule in EXACT else rule,
         policy=check_value("policy", config.get("policy"), str | None),
         num_speculative_tokens=check_value("num_speculative_tokens", config.get("num_speculative_tokens"), int | None),
     )
