@@ -108,7 +108,7 @@ def _score(name: str, trials: Mapping[str, Mapping[str, Trial]], num_rounds: int
 
 
 def merge(parts: Seq[RequestStats]) -> RequestStats:
-    """Counters of several requests together."""
+    """The sum of the counters of several requests."""
     whole = RequestStats()
     for part in parts:
         whole.num_steps += part.num_steps

@@ -62,7 +62,7 @@ def requests(cell: Cell, vocab: int, max_tokens: int) -> tuple[list[Any], list[S
 
 
 def measure(plain: LLM, default: LLM, cell: Cell, *, vocab: int, max_tokens: int, rounds: int) -> Outcome:
-    """Both engines on one cell."""
+    """Measure both engines, with and without speculation, on one cell of the table."""
     prompts, params = requests(cell, vocab, max_tokens)
     engines = (plain, default)
 

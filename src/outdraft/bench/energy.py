@@ -19,7 +19,7 @@ class Rapl:
     ranges: tuple[int, ...]  # microjoules
 
     def read(self) -> tuple[int, ...]:
-        """Microjoules since some moment."""
+        """The energy counter, in microjoules; only differences mean something."""
         return tuple(int(counter.read_text()) for counter in self.counters)
 
     def joules(self, before: Seq[int] | None, after: Seq[int]) -> float | None:

@@ -24,7 +24,7 @@ DEPTHS = (16, 32, 64, 128)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spread:
-    """Microseconds of one call."""
+    """Median, 99th percentile and mean of the time of one call, in microseconds."""
 
     p50: float
     p99: float

@@ -61,7 +61,7 @@ class Rival:
 
     @property
     def words(self) -> dict[str, Any]:
-        """As `LLM.with_speculation` takes it."""
+        """The arguments of `LLM.with_speculation` that stand for it."""
         return {
             "recipe" if self.is_recipe else "drafter": self.name,
             "drafter_options": self.options,

@@ -68,7 +68,7 @@ def run_fresh(model: str, *, kept: bool) -> dict[str, float]:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Measure and show."""
+    """Measure the seconds to a first text and the memory of a fresh process, and print both."""
     parser = argparse.ArgumentParser(prog="python -m outdraft.bench.start", description="How soon a process writes.")
     parser.add_argument("model", nargs="+", help="a directory, a GGUF file, or zoo:NAME[@WIDTHxDEPTH][@int8]")
     parser.add_argument("--rounds", type=int, default=3, metavar="N", help="processes of each kind (default: 3)")

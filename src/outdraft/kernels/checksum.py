@@ -4,5 +4,5 @@ from outdraft.kernels.library import require_library
 
 
 def checksum(address: int, size: int) -> int:
-    """Of `size` bytes. Other threads run while it counts. Raises `CapabilityError` without kernels."""
+    """The checksum of `size` bytes. Other threads run while it counts. Raises `CapabilityError` without kernels."""
     return int(require_library().od_checksum(address, size))

@@ -34,7 +34,7 @@ class Factors(nn.Module):
 
 
 class Lora(nn.Module):
-    """The pairs of all layers."""
+    """The changes of low rank of all layers: a pair of factors for each map."""
 
     def __init__(self, config: LoraConfig, target: Decoder, device: torch.device | None = None) -> None:
         super().__init__()

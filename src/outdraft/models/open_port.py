@@ -95,7 +95,7 @@ class Rows:
         return self._cache.read(seq.id, layer, self._cache.length(seq.id), start)
 
     def memory(self, seq: Sequence) -> KVMemory:
-        """Where the rows stand."""
+        """The cache memory in which the rows are."""
         return self._cache.memory(seq.id)
 
 

@@ -32,7 +32,7 @@ _MARK = b"outdraft packed\n"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PackedFile:
-    """Where things stand in it."""
+    """A packed file: the position and size of each layer, the embedding included."""
 
     path: Path
     units: tuple[Unit, ...]  # the layers, then the head with the final norm

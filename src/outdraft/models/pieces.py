@@ -34,7 +34,7 @@ class Pieces:
 
     @property
     def config(self) -> ModelConfig:
-        """Of the pieces."""
+        """The configuration of the model that the pieces belong to."""
         rounding = self.rounding
         if rounding is None:
             return self.stored.config

@@ -65,7 +65,7 @@ def facts_of(target: "Decoder | TargetPort") -> TargetFacts:
 
 
 class TargetLayers(Protocol):
-    """The network's parts, as functions."""
+    """The parts of the target's network, as functions that a drafter may call."""
 
     @property
     def native(self) -> NativeDecoder | None:
@@ -133,7 +133,7 @@ class TargetRows(Protocol):
 
 
 class TargetCosts(Protocol):
-    """For those who weigh costs."""
+    """What a pass of the target costs, for policies and drafters that weigh it."""
 
     def pass_seconds(self, num_rows: int) -> float:
         """Seconds of a pass over `num_rows` rows of one short text, measured now."""
@@ -142,7 +142,7 @@ class TargetCosts(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TargetPort:
-    """The door to the target."""
+    """What a drafter may know and use of the target."""
 
     facts: TargetFacts
     layers: TargetLayers

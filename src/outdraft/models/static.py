@@ -42,7 +42,7 @@ class PagedPool(KVCache, Protocol):
 
 
 class StaticDecoder:
-    """One decoder, one pool."""
+    """Recorded passes of one decoder over one pool of cache slots."""
 
     def __init__(self, decoder: Decoder, pool: PagedPool, record: Recorder) -> None:
         self.decoder = decoder

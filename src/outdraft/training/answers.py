@@ -31,7 +31,7 @@ _BATCH = 64  # requests that are open at once, and lines that an interruption ma
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asking:
-    """How answers are written."""
+    """The settings with which the target writes its answers."""
 
     temperatures: tuple[float, ...] = (1.0,)  # one after the other, prompt by prompt
     max_tokens: int = 256
@@ -46,7 +46,7 @@ class Asking:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answered:
-    """What became of the prompts."""
+    """How many prompts were read, answered, answered with an error, and left out."""
 
     read: int
     done: int

@@ -56,7 +56,7 @@ def calibration_error(pairs: Seq[Pair], calibration: Calibration | None = None, 
 
 
 def counted(pairs: Seq[Pair]) -> Reliability:
-    """All of them, none forgotten."""
+    """Counts of all judged tokens; none is forgotten, however old."""
     made = Reliability(_ENDLESS)
     for said, accepted in pairs:
         made.add(said, accepted)

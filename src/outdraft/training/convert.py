@@ -17,7 +17,7 @@ from outdraft.weights.hub import resolve
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Converted:
-    """What came of it."""
+    """A draft that was written in another layout: its kind, both layouts, and how it is served there."""
 
     kind: str
     read_as: str

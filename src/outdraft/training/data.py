@@ -73,7 +73,7 @@ class Stream:
 
 
 class Sampler:
-    """Batches drawn from weighted streams."""
+    """Batches of token ids, drawn from streams with given weights."""
 
     def __init__(self, streams: list[Stream], seed: int) -> None:
         self.streams = [s for s in streams if len(s.ids) > 0]

@@ -21,7 +21,7 @@ from outdraft.training.walk import Walk, walk
 
 
 class DraftObjective:
-    """What the loop trains."""
+    """The draft and its losses, as the training loop asks for them."""
 
     def __init__(
         self,

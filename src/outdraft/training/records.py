@@ -28,7 +28,7 @@ _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "ass
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """A stretch of an example."""
+    """A part of an example, and whether the draft learns from it."""
 
     content: str | Seq[int]
     counts: bool  # a draft should learn to guess it

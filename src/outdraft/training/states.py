@@ -32,7 +32,7 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class States:
-    """Of one pass."""
+    """The target's hidden states of one pass, the taps included."""
 
     hidden: Tensor  # [B * T, D] after the last layer, not normed
     taps: Mapping[int, Tensor]

@@ -170,7 +170,7 @@ def _exam(trial: Trial, course: Course, texts: Corpus) -> Exam:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """What was run so far."""
+    """The runs that a trial has finished so far."""
     if not path.exists():
         return []
     return [Run(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line]

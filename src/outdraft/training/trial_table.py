@@ -32,7 +32,7 @@ class Run:
         return f"{self.arm}-{self.rate:g}-{self.seed}"
 
     def told(self) -> dict[str, Any]:
-        """As plain data for JSON."""
+        """The table as plain data for JSON."""
         return asdict(self)
 
 
@@ -85,7 +85,7 @@ def difference(runs: Seq[Run], claim: Claim) -> tuple[float, float] | None:
 
 
 def verdict(found: tuple[float, float]) -> str:
-    """Two standard errors decide."""
+    """Whether a difference, given with its standard error, confirms a claim: two standard errors decide."""
     far, error = found
     return "yes" if far > 2 * error else "no: the other way" if far < -2 * error else "not at this size"
 

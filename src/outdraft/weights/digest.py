@@ -27,5 +27,5 @@ def digest_weights(place: Path) -> str:
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """Of the first kind that there is: a pickled copy beside safetensors is not what is loaded."""
+    """The weight files of a directory that are loaded: safetensors, where there are any, and no pickled copy of them."""
     return next((found for kind in _KINDS if (found := list(directory.glob(kind)))), [])

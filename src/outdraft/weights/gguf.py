@@ -70,7 +70,7 @@ class GgufFile:
         return self.kind(name) not in _FLOATS
 
     def num_bytes(self, name: str) -> int:
-        """What it takes in the file."""
+        """How many bytes the tensor takes in the file."""
         return int(self._tensors[name].n_bytes)
 
     def rounding(self) -> str:

@@ -22,7 +22,7 @@ from outdraft.weights.direct import DirectFile, align
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unit:
-    """Where a unit stands in the file."""
+    """The position and the size of a unit in the file, in bytes."""
 
     offset: int  # a multiple of `ALIGN`
     size: int  # bytes

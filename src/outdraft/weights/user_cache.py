@@ -14,7 +14,7 @@ _LIMIT = "32GiB"
 
 
 def user_cache(*parts: str) -> Path:
-    """A place below it, which need not exist: in OUTDRAFT_CACHE, or `outdraft` in XDG_CACHE_HOME or ~/.cache."""
+    """A path in the cache directory (OUTDRAFT_CACHE, or `outdraft` in XDG_CACHE_HOME or ~/.cache); it need not exist."""
     own = os.environ.get("OUTDRAFT_CACHE", "")
     if own and own.lower() not in _OFF:
         return Path(own).expanduser().joinpath(*parts)
@@ -22,7 +22,7 @@ def user_cache(*parts: str) -> Path:
 
 
 def is_kept() -> bool:
-    """Whether what nobody asked to keep may be kept: not with OUTDRAFT_CACHE=off."""
+    """Whether files that nobody asked for may be kept in the cache: not with OUTDRAFT_CACHE=off."""
     return os.environ.get("OUTDRAFT_CACHE", "").lower() not in _OFF
 
 

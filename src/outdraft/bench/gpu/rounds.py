@@ -40,7 +40,7 @@ class Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Speed:
-    """One way's text, timed."""
+    """How fast one way of decoding wrote its text."""
 
     way: Way
     tokens_per_second: float  # of all sequences together

@@ -13,7 +13,7 @@ from outdraft.kernels.library import native_for
 
 
 def best_tokens(logits: Tensor) -> list[int] | None:
-    """The first of the largest of each row."""
+    """The index of the largest entry of each row; of equal ones the first."""
     return _choose(logits, None)
 
 

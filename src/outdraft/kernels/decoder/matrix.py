@@ -83,7 +83,7 @@ class PackedMatrix:
 
     @property
     def num_bytes(self) -> int:
-        """What a product reads of it."""
+        """How many bytes of the matrix a product reads."""
         return int(self._native.od_matrix_bytes(self._handle))
 
     def multiply(self, x: Tensor, *, threads: int = 1, kind: str = "") -> Tensor:

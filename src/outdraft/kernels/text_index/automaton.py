@@ -51,7 +51,7 @@ class Automaton(Protocol):
 
 
 def make_automaton() -> Automaton:
-    """Native, where it is built."""
+    """A suffix automaton: native where the kernels are built, else the twin in Python."""
     return NativeAutomaton() if wanted_kind() else AutomatonReference()
 
 

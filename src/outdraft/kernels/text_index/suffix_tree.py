@@ -44,7 +44,7 @@ class TreeGuess:
 
 
 class SuffixTree(Protocol):
-    """Spans are at most `depth` long."""
+    """Counts of all spans of at most `depth` tokens in a set of texts, the newest of which may grow."""
 
     depth: int
 

@@ -21,7 +21,7 @@ from outdraft.nn.context import CausalContext
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Anatomy:
-    """Where things are."""
+    """Where the parts of a model of transformers are."""
 
     decoder: nn.Module  # embeddings to final norm
     layers: tuple[nn.Module, ...]

@@ -44,5 +44,5 @@ def quiet(library: Any) -> Iterator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """Of what they say, the beginning on one line."""
+    """The beginning of an error of transformers, on one line."""
     return " ".join(str(error).split())[:200]

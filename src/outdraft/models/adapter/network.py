@@ -63,12 +63,12 @@ class TransformersNetwork:
 
     @property
     def num_parameters(self) -> int:
-        """Tied weights once."""
+        """The number of parameters; tied weights count once."""
         return sum(one.numel() for one in self.model.parameters())
 
     @property
     def pass_bytes(self) -> int:
-        """Of all experts, though a pass reads few of them."""
+        """Bytes of all weights that a pass may read: those of all experts, though it reads few of them."""
         table = {id(one) for one in self._table.parameters()}
         head = {id(one) for one in getattr(self.model.get_output_embeddings(), "parameters", lambda: ())()}
         read = [one for one in self.model.parameters() if id(one) not in table - head]

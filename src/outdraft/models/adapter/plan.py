@@ -35,7 +35,7 @@ class Plan:
 
     @property
     def library_name(self) -> str:
-        """With its version."""
+        """Name and version of the package."""
         return f"transformers {self.library.__version__}"
 
 
