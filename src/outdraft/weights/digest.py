@@ -27,5 +27,5 @@ def digest_weights(place: Path) -> str:
 
 
 def weight_files(directory: Path) -> list[Path]:
-    """The weight files of a directory that are loaded: safetensors, where there are any, and no pickled copy of them."""
+    """The weight files of a directory that are loaded: safetensors or, where there are none, pickles."""
     return next((found for kind in _KINDS if (found := list(directory.glob(kind)))), [])

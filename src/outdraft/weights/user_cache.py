@@ -14,7 +14,7 @@ _LIMIT = "32GiB"
 
 
 def user_cache(*parts: str) -> Path:
-    """A path in the cache directory (OUTDRAFT_CACHE, or `outdraft` in XDG_CACHE_HOME or ~/.cache); it need not exist."""
+    """A path in the cache directory, OUTDRAFT_CACHE or `outdraft` in XDG_CACHE_HOME or ~/.cache; it need not exist."""
     own = os.environ.get("OUTDRAFT_CACHE", "")
     if own and own.lower() not in _OFF:
         return Path(own).expanduser().joinpath(*parts)
