@@ -45,7 +45,7 @@ def fails(directory, *words):
 @pytest.mark.parametrize(
     ("made", "words"),
     [
-        (dict(words=ROWS + 3), ("20 rows", "(3, the first is 'w20')", "tokenizer that belongs")),
+        (dict(words=ROWS + 3), ("20 embeddings", "(3, the first is 'w20')", "tokenizer that belongs")),
         (dict(extra=["<start>"], bos_token="<start>"), ("(1, the first is '<start>')",)),
         (dict(special=["<turn>", "<x>"], chat_template="{{ '<turn>' }}"), ("(1, the first is '<turn>')",)),
     ],
@@ -59,7 +59,7 @@ def test_the_rows_of_a_wrapper_are_those_of_its_text(directory):
     text = json.loads((directory / "config.json").read_text())
     (directory / "config.json").write_text(json.dumps({"vocab_size": 99, "text_config": text}))
     write_tokenizer(directory, words=ROWS + 1)
-    fails(directory, "the model has 20 rows", "w20")
+    fails(directory, "the model has 20 embeddings", "w20")
 
 
 def test_added_tokens_that_nothing_writes_are_noted(directory, caplog):
@@ -82,5 +82,5 @@ def test_a_tokenizer_beside_a_gguf_file_is_checked_too(tmp_path):
     pytest.importorskip("gguf")
     copyfile(Path(__file__).parent / "converted" / "llama.gguf", tmp_path / "m.gguf")  # of 64 rows
     write_tokenizer(tmp_path, words=65)
-    with pytest.raises(ModelLoadError, match=r"the model has 64 rows.*'w64'"):
+    with pytest.raises(ModelLoadError, match=r"the model has 64 embeddings.*'w64'"):
         LLM(tmp_path / "m.gguf", drafter="none")

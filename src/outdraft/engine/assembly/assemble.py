@@ -8,7 +8,6 @@ free. Data out: the engine, and its configuration as plain data.
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
-from math import inf
 from typing import Any
 
 import torch
@@ -18,7 +17,6 @@ from outdraft.core.arms import arms_of
 from outdraft.core.drafter import Drafter, held_weights
 from outdraft.core.errors import CapabilityError, ConfigError, OutdraftError
 from outdraft.core.near_miss import near_miss
-from outdraft.core.ranges import LARGEST
 from outdraft.core.registry import read_options
 from outdraft.core.shown import shown
 from outdraft.core.target import after_attention
@@ -214,14 +212,7 @@ def _settings(setup: Setup, network: Network) -> dict[str, Any]:
 
 
 def _check(setup: Setup, precision: str) -> None:
-    """Raise `ConfigError` for a number out of range, or a precision that is not known or cannot be had here."""
-    for name, value in (("max_model_len", setup.max_len), ("max_num_seqs", setup.max_num_seqs)):
-        if value is not None and not 1 <= value <= LARGEST:
-            raise ConfigError(f"{name}={value} is out of range: it must be at least 1, at most {LARGEST}")
-    if setup.guard is not None and not 0 <= setup.guard < inf:
-        raise ConfigError(
-            f"guard={setup.guard} is out of range: it must be a difference of two logits, at least 0 (0 is off)"
-        )
+    """Raise `ConfigError` for a precision that is not known or cannot be had here."""
     if precision not in PRECISIONS:
         near = near_miss(precision, list(PRECISIONS))
         raise ConfigError(f"precision={shown(precision)} is not known{near}; known: {', '.join(PRECISIONS)}")
