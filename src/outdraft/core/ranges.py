@@ -19,8 +19,13 @@ def check_range(options: object, *names: str, least: float = -inf, most: float =
     for name in names:
         field = getattr(options, name)
         for value in field if isinstance(field, tuple) else (field,):
-            top = min(most, LARGEST) if isinstance(value, int) else most
-            if value is not None and not least <= value <= top:
-                open_above = most == inf and not (isinstance(value, int) and value > top)
-                limit = f"at least {least:g}" if open_above else f"between {least:g} and {top:.10g}"
-                raise ConfigError(f"{name}={shown(value)}: must be {limit}{note and f' ({note})'}")
+            check_number(name, value, least=least, most=most, note=note)
+
+
+def check_number(name: str, value: float | None, *, least: float = -inf, most: float = inf, note: str = "") -> None:
+    """The same of one value."""
+    top = min(most, LARGEST) if isinstance(value, int) else most
+    if value is not None and not least <= value <= top:
+        open_above = most == inf and not (isinstance(value, int) and value > top)
+        limit = f"at least {least:g}" if open_above else f"between {least:g} and {top:.10g}"
+        raise ConfigError(f"{name}={shown(value)}: must be {limit}{note and f' ({note})'}")

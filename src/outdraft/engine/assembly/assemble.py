@@ -17,6 +17,7 @@ from outdraft.core.arms import arms_of
 from outdraft.core.drafter import Drafter, held_weights
 from outdraft.core.errors import CapabilityError, ConfigError, OutdraftError
 from outdraft.core.near_miss import near_miss
+from outdraft.core.ranges import check_number
 from outdraft.core.registry import read_options
 from outdraft.core.shown import shown
 from outdraft.core.target import after_attention
@@ -44,6 +45,8 @@ from outdraft.models.port import Origin
 from outdraft.models.quantize import mixed_precision
 from outdraft.models.streamed import load_streamed
 from outdraft.nn.capture import call_each_time, cuda_recorder
+
+_MOST_GUARD = 1e6  # logits
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -212,7 +215,10 @@ def _settings(setup: Setup, network: Network) -> dict[str, Any]:
 
 
 def _check(setup: Setup, precision: str) -> None:
-    """Raise `ConfigError` for a precision that is not known or cannot be had here."""
+    """Raise `ConfigError` for a number out of range, or a precision that is not known or cannot be had here."""
+    check_number("max_model_len", setup.max_len, least=1)
+    check_number("max_num_seqs", setup.max_num_seqs, least=1)
+    check_number("guard", setup.guard, least=0, most=_MOST_GUARD, note="a difference of two logits; 0 is off")
     if precision not in PRECISIONS:
         near = near_miss(precision, list(PRECISIONS))
         raise ConfigError(f"precision={shown(precision)} is not known{near}; known: {', '.join(PRECISIONS)}")
