@@ -5,10 +5,12 @@ https://arxiv.org/abs/2309.06180.
     table of B   3 0 2          forked from A: full pages are shared, the last one is a copy
 
 A page is taken when a slot of it is reserved and given back when nothing stands in it. Only pages full of committed
-rows are ever shared; whoever cuts into one gets a copy of it first. So no write ever meets a shared page.
+rows are ever shared; whoever cuts into one gets a copy of it first. So no write ever meets a shared page. A page may be
+*published* with its text (`cache/prefix.py`): later texts that begin alike adopt it, and it is kept while there is room.
 """
 
 from collections import Counter
+from collections.abc import Hashable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
@@ -16,9 +18,11 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.planes import Planes
+from outdraft.cache.pool import PagePool
+from outdraft.cache.prefix import PrefixTree
 from outdraft.cache.slots import SlotCache, Slots
 from outdraft.core.cache import PAGE, KVMemory
-from outdraft.core.errors import CapabilityError
+from outdraft.core.errors import CacheFullError, CapabilityError
 
 _FIRST = 8  # pages of a pool that grows
 
@@ -28,13 +32,15 @@ class Pages(Slots):
     """One sequence's page table."""
 
     pages: list[int] = field(default_factory=list)
+    num_published: int = 0  # of them, from the first on
 
 
 class PagedCache(SlotCache[Pages]):
     """`KVCache` over a pool of pages.
 
     `num_pages`: the pool is made at once and stays where it is, and a sequence that finds it empty gets a
-    `CapabilityError`. None: it doubles as need be.
+    `CacheFullError`. `pool`: the same, of a size that several caches share, made with the first page. Neither: it
+    doubles as need be.
     """
 
     def __init__(
@@ -48,12 +54,17 @@ class PagedCache(SlotCache[Pages]):
         *,
         int8: bool = False,
         num_pages: int | None = None,
+        pool: PagePool | None = None,
         poison: bool = False,
     ) -> None:
         super().__init__(num_layers, num_kv_heads, head_dim, dtype, device, max_len, int8=int8, poison=poison)
         if num_pages is not None and num_pages < 1:
             raise CapabilityError(f"cache: num_pages={num_pages} is out of range: it must be at least 1")
-        self._can_grow = num_pages is None
+        self._pool = pool
+        if pool is not None:
+            pool.join(self.page_bytes)
+        self._can_grow = num_pages is None and pool is None
+        self._prefixes = PrefixTree()
         self._planes = self._allocate(num_pages or 0)
         self._free = list(reversed(range(num_pages or 0)))
         self._owners = [0] * (num_pages or 0)  # how many tables name each page
@@ -67,9 +78,66 @@ class PagedCache(SlotCache[Pages]):
         return self._entries[seq].pages
 
     @property
+    def num_pages(self) -> int | None:
+        """How many there are; None where there will be as many as it takes."""
+        self._settle()
+        return None if self._can_grow else len(self._owners)
+
+    @property
     def num_free(self) -> int:
-        """Pages that nobody has."""
-        return len(self._free)
+        """Pages that nobody has, those kept for later texts among them."""
+        self._settle()
+        return len(self._free) + self._prefixes.num_kept
+
+    @property
+    def num_kept(self) -> int:
+        """Pages that nobody has, kept for later texts."""
+        return self._prefixes.num_kept
+
+    @property
+    def page_bytes(self) -> int:
+        """What a page takes."""
+        layers, heads, width = self.shape
+        row = width + 4 if self.format.int8 else width * self.format.dtype.itemsize
+        return 2 * layers * heads * PAGE * row
+
+    def num_missing(self, seq: int, n: int) -> int:
+        """How many pages more the sequence needs for n tentative rows."""
+        entry = self._entries[seq]
+        return max(0, -(-(entry.length + n) // PAGE) - len(entry.pages))
+
+    def num_own(self, seq: int) -> int:
+        """How many pages the sequence has alone: so many are there for others without it."""
+        return sum(self._owners[page] == 1 for page in self._entries[seq].pages)
+
+    def adopt(self, seq: int, salt: Hashable, tokens: Seq[int]) -> int:
+        """Let an empty sequence begin with the published rows of this text; returns how many there are."""
+        entry = self._entries[seq]
+        assert not entry.pages, "a sequence adopts rows before it has any"
+        for page in self._prefixes.find(salt, tokens):
+            entry.pages.append(page)
+            self._prefixes.take(page)
+            self._owners[page] += 1
+        entry.num_published = len(entry.pages)
+        entry.length = len(entry.pages) * PAGE
+        return entry.length
+
+    def publish(self, seq: int, salt: Hashable, tokens: Seq[int]) -> None:
+        """The sequence's first rows are those of this text: let later ones adopt its full pages."""
+        entry = self._entries[seq]
+        for at in range(entry.num_published, min(len(tokens), entry.length) // PAGE):
+            own, before = entry.pages[at], entry.pages[at - 1] if at else None
+            page = self._prefixes.publish(salt, before, tokens[at * PAGE : (at + 1) * PAGE], own)
+            if page != own:  # written twice at the same time: one is enough
+                self._prefixes.take(page)
+                self._owners[page] += 1
+                entry.pages[at] = page
+                self._give_back([own])
+            entry.num_published = at + 1
+
+    def forget(self) -> None:
+        """Keep nothing for later texts."""
+        self._free += self._emptied(self._prefixes.clear())
 
     def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
         """Rows k and v [n, Hkv, d] into reserved slots `slot`.. of one layer."""
@@ -95,21 +163,26 @@ class PagedCache(SlotCache[Pages]):
     def check(self) -> None:
         """Raise `AssertionError` if an invariant broke."""
         named = Counter(page for entry in self._entries.values() for page in entry.pages)
-        free = Counter(self._free)
+        free = Counter(self._free + self._prefixes.kept)
         for page, count in enumerate(self._owners):
             if named[page] != count or free[page] != (count == 0):
                 raise AssertionError(
                     f"cache: page {page} has {count} owners, stands {named[page]} times in tables and {free[page]} "
                     "times in the free list"
                 )
+        self._prefixes.check()
+        if any(self._prefixes.holds(page) for page in self._free):
+            raise AssertionError("cache: a free page is published")
         for seq, entry in self._entries.items():
             if not 0 <= entry.length <= entry.stop <= min(len(entry.pages) * PAGE, self.max_len):
                 raise AssertionError(
                     f"cache: sequence {seq} has length {entry.length}, {entry.reserved} reserved, "
                     f"{len(entry.pages)} pages"
                 )
-            if any(self._owners[page] > 1 for page in entry.pages[entry.length // PAGE :]):
+            if any(self._is_shared(page) for page in entry.pages[entry.length // PAGE :]):
                 raise AssertionError(f"cache: sequence {seq} shares a page that is not full of committed rows")
+            if not all(self._prefixes.holds(page) for page in entry.pages[: entry.num_published]):
+                raise AssertionError(f"cache: sequence {seq} counts pages as published that are not")
             if self.poison:
                 self._check_marks(seq, entry)
         if self.poison and not self._planes.is_void((slice(None), self._tensor(self._free))):
@@ -134,8 +207,9 @@ class PagedCache(SlotCache[Pages]):
 
     def _drop(self, entry: Pages, length: int) -> None:
         whole, rest = divmod(length, PAGE)
-        if rest and self._owners[entry.pages[whole]] > 1:
+        if rest and self._is_shared(entry.pages[whole]):
             self._replace(entry, whole, rest)
+        entry.num_published = min(entry.num_published, whole)
         entry.length, entry.reserved = length, 0
         stale = entry.pages[-(-length // PAGE) :]
         del entry.pages[-(-length // PAGE) :]
@@ -145,7 +219,7 @@ class PagedCache(SlotCache[Pages]):
 
     def _copy(self, entry: Pages) -> Pages:
         whole, rest = divmod(entry.length, PAGE)
-        copy = Pages(pages=entry.pages[:whole])
+        copy = Pages(pages=entry.pages[:whole], num_published=min(entry.num_published, whole))
         last = self._take(1) if rest else []
         for page in copy.pages:
             self._owners[page] += 1
@@ -163,7 +237,7 @@ class PagedCache(SlotCache[Pages]):
         shared = entry.pages[at]
         self._copy_page(own, shared, rows)
         entry.pages[at] = own
-        self._owners[shared] -= 1
+        self._give_back([shared])
 
     def _copy_page(self, to: int, source: int, rows: int) -> None:
         first = slice(rows)
@@ -171,14 +245,29 @@ class PagedCache(SlotCache[Pages]):
             (slice(None), to, slice(None), first), self._planes, (slice(None), source, slice(None), first)
         )
 
+    def _is_shared(self, page: int) -> bool:
+        """Whether what stands in it must stay."""
+        return self._owners[page] > 1 or self._prefixes.holds(page)
+
+    def _settle(self) -> None:
+        """Make the pages of a pool whose size nobody could know before."""
+        if self._pool is not None and not self._owners:
+            num_pages = self._pool.settle()
+            self._planes, self._owners = self._allocate(num_pages), [0] * num_pages
+            self._free = list(reversed(range(num_pages)))
+
     def _take(self, count: int) -> list[int]:
-        """Pages for a new owner, the pool growing if it may; all of them or an error."""
+        """Pages for a new owner; those kept for later texts go where no other is free, and then the pool may grow."""
+        self._settle()
+        missing = count - len(self._free)
+        if missing > self._prefixes.num_kept and not self._can_grow:
+            raise CacheFullError(
+                f"cache: {count} pages of {PAGE} positions are asked for, but {self.num_free} of the pool's "
+                f"{len(self._owners)} are free: run fewer sequences at once, or give the pool more num_pages"
+            )
+        evicted = min(max(0, missing), self._prefixes.num_kept)
+        self._free += self._emptied([self._prefixes.evict() for _ in range(evicted)])
         if count > len(self._free):
-            if not self._can_grow:
-                raise CapabilityError(
-                    f"cache: {count} pages of {PAGE} positions are asked for, but {len(self._free)} of the pool's "
-                    f"{len(self._owners)} are free: run fewer sequences at once, or give the pool more num_pages"
-                )
             self._grow(count - len(self._free))
         taken = [self._free.pop() for _ in range(count)]
         for page in taken:
@@ -188,10 +277,18 @@ class PagedCache(SlotCache[Pages]):
     def _give_back(self, pages: list[int]) -> None:
         for page in reversed(pages):
             self._owners[page] -= 1
-            if not self._owners[page]:
-                self._free.append(page)
-                if self.poison:
-                    self._planes.poison((slice(None), page))
+            if self._owners[page]:
+                continue
+            if self._prefixes.holds(page):
+                self._prefixes.keep(page)
+            else:
+                self._free += self._emptied([page])
+
+    def _emptied(self, pages: list[int]) -> list[int]:
+        """Nothing stands in these pages any more."""
+        if self.poison and pages:
+            self._planes.poison((slice(None), self._tensor(pages)))
+        return pages
 
     def _grow(self, missing: int) -> None:
         before = len(self._owners)

@@ -21,6 +21,10 @@ class CapabilityError(OutdraftError):
     """Two parts do not fit each other (vocabulary, cache, what a drafter needs of the target)."""
 
 
+class CacheFullError(CapabilityError):
+    """The pool of the key/value cache has no page left for what is asked; later it may have."""
+
+
 class RequestError(OutdraftError):
     """One request is invalid: empty prompt, prompt too long, a sampling parameter out of range."""
 

@@ -1,0 +1,116 @@
+"""Which pages hold which text: a tree of published pages, so that a later text with the same beginning takes them over.
+
+    root of a salt -- page 3 "Once upon a ..." -- page 0 "time there was ..." -- page 7
+                                               \\- page 5 "hill lived an ..."
+
+A page is found by its parent and its own 16 tokens, so all tokens up to its end are compared and nothing but equal text
+is ever found. A published page that no sequence has any more is *kept*; where room is wanted the least recently used
+one goes first, and its descendants before it. Kwon et al., "Efficient memory management for large language model
+serving with PagedAttention", 2023, https://arxiv.org/abs/2309.06180; Zheng et al., "SGLang", 2023,
+https://arxiv.org/abs/2312.07104 (a tree of prefixes).
+
+Data in: salts, tokens and numbers of pages; data out: numbers of pages. The rows themselves are the cache's.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable, Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+
+from outdraft.core.cache import PAGE
+
+Parent = Hashable  # ("page", number) or ("salt", salt)
+
+
+@dataclass(slots=True)
+class _Node:
+    """A published page."""
+
+    key: tuple[Parent, tuple[int, ...]]
+    num_children: int = 0
+
+
+@dataclass(slots=True)
+class PrefixTree:
+    """Published pages, found by text; and those of them that nobody has, in the order in which they will go."""
+
+    _pages: dict[tuple[Parent, tuple[int, ...]], int] = field(default_factory=dict)
+    _nodes: dict[int, _Node] = field(default_factory=dict)
+    _kept: OrderedDict[int, None] = field(default_factory=OrderedDict)
+
+    @property
+    def num_kept(self) -> int:
+        """Pages that nobody has, and that are there for a later text."""
+        return len(self._kept)
+
+    @property
+    def kept(self) -> list[int]:
+        """Those pages, the next to go first."""
+        return list(self._kept)
+
+    def holds(self, page: int) -> bool:
+        """Whether the page is published."""
+        return page in self._nodes
+
+    def find(self, salt: Hashable, tokens: Seq[int]) -> Iterator[int]:
+        """The pages of the longest published beginning of this text, in order."""
+        parent: Parent = ("salt", salt)
+        for start in range(0, len(tokens) - PAGE + 1, PAGE):
+            page = self._pages.get((parent, tuple(tokens[start : start + PAGE])))
+            if page is None:
+                return
+            yield page
+            parent = ("page", page)
+
+    def publish(self, salt: Hashable, before: int | None, tokens: Seq[int], page: int) -> int:
+        """`page` holds these 16 tokens behind page `before` (None: they begin the text). Returns the page to use.
+
+        That is another one if the same text has been published already.
+        """
+        key = (("salt", salt) if before is None else ("page", before), tuple(tokens))
+        found = self._pages.setdefault(key, page)
+        if found == page and page not in self._nodes:
+            self._nodes[page] = _Node(key)
+            if before is not None:
+                self._nodes[before].num_children += 1
+        return found
+
+    def keep(self, page: int) -> None:
+        """Nobody has this published page any more."""
+        self._kept[page] = None
+
+    def take(self, page: int) -> None:
+        """Somebody has this published page now."""
+        self._kept.pop(page, None)
+
+    def evict(self) -> int:
+        """Forget the page that goes first; returns it. There must be a kept one."""
+        page = next(one for one in self._kept if not self._nodes[one].num_children)
+        del self._kept[page]
+        node = self._nodes.pop(page)
+        del self._pages[node.key]
+        kind, parent = node.key[0]  # type: ignore[misc]
+        if kind == "page":
+            self._nodes[parent].num_children -= 1
+        return page
+
+    def clear(self) -> list[int]:
+        """Forget all that nobody has; returns those pages."""
+        return [self.evict() for _ in range(len(self._kept))]
+
+    def check(self) -> None:
+        """Raise `AssertionError` if an invariant broke."""
+        children = dict.fromkeys(self._nodes, 0)
+        for page, node in self._nodes.items():
+            kind, parent = node.key[0]  # type: ignore[misc]
+            if self._pages.get(node.key) != page:
+                raise AssertionError(f"prefixes: page {page} is not found by its own text")
+            if kind == "page":
+                if parent not in self._nodes:
+                    raise AssertionError(f"prefixes: page {page} stands behind page {parent}, which is not published")
+                children[parent] += 1
+                if parent in self._kept and page not in self._kept:
+                    raise AssertionError(f"prefixes: somebody has page {page}, and nobody the page {parent} before it")
+        wrong = [page for page, node in self._nodes.items() if node.num_children != children[page]]
+        if wrong or len(self._pages) != len(self._nodes) or not self._kept.keys() <= self._nodes.keys():
+            raise AssertionError(f"prefixes: pages {wrong} count children that are not there, or pages are lost")
