@@ -76,7 +76,7 @@ def sides(row, directory, quantization="none"):
     for net, door, kernels in ((nets[0], port, None), (nets[1], native, packed)):
         side = Side(pairs=Pairs(net, door, max_len=256, native=kernels), seqs=[sequence(p) for p in PROMPTS])
         for seq in side.seqs:
-            side.pairs.add(seq.id)
+            side.pairs.add(seq)
         made.append(side)
     return made
 

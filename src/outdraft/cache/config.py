@@ -1,10 +1,11 @@
 """Which cache an engine has: how its slots lie, and what a row is stored in."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
 from outdraft.cache.paged import PagedCache
+from outdraft.cache.pool import PagePool
 from outdraft.cache.static import StaticCache
 from outdraft.core.checked import check_fields
 from outdraft.core.errors import ConfigError
@@ -21,6 +22,8 @@ class CacheConfig:
     layout: str = "static"
     dtype: str = "auto"
     num_pages: int | None = None  # of a paged cache; None: as many as it takes
+    pool: PagePool | None = None  # a size that the target's cache and those of drafters share
+    prefixes: bool = False  # a text takes over the rows of an earlier one that began alike; paged
     poison: bool = False  # tests: NaN where nothing stands
 
     def __post_init__(self) -> None:
@@ -28,11 +31,21 @@ class CacheConfig:
         for name, value, known in (("kv_cache", self.layout, LAYOUTS), ("kv_cache_dtype", self.dtype, DTYPES)):
             if value not in known:
                 raise ConfigError(f"{name}={shown(value)}: it is one of {', '.join(known)}")
+        if self.layout != "paged" and (self.prefixes or self.pool is not None):
+            raise ConfigError(
+                f"kv_cache={self.layout!r} has a block for each sequence: enable_prefix_caching and kv_cache_memory "
+                "are for kv_cache='paged'"
+            )
 
     @property
     def variant(self) -> str:
         """The name of its distribution, where that is not the model's own."""
         return "kv-int8" if self.dtype == "int8" else ""
+
+    @property
+    def of_drafters(self) -> "CacheConfig":
+        """What drafters that keep rows of their own have: the same, in their own number format."""
+        return replace(self, dtype="auto", num_pages=None, poison=False)
 
     def build(
         self,
@@ -49,5 +62,5 @@ class CacheConfig:
         if self.layout == "static":
             return StaticCache(*shape, dtype, device, max_len, int8=int8, poison=self.poison)
         return PagedCache(
-            *shape, dtype, device, max_len, int8=int8, num_pages=self.num_pages, poison=self.poison
+            *shape, dtype, device, max_len, int8=int8, num_pages=self.num_pages, pool=self.pool, poison=self.poison
         )  # fmt: skip

@@ -5,8 +5,9 @@ https://arxiv.org/abs/2309.06180.
     table of B   3 0 2          forked from A: full pages are shared, the last one is a copy
 
 A page is taken when a slot of it is reserved and given back when nothing stands in it. Only pages full of committed
-rows are ever shared; whoever cuts into one gets a copy of it first. So no write ever meets a shared page. A page may be
-*published* with its text (`cache/prefix.py`): later texts that begin alike adopt it, and it is kept while there is room.
+rows are ever shared; whoever cuts into one gets a copy of it first. So no write ever meets a shared page. A page may
+be *published* with its text (`cache/prefix.py`): later texts that begin alike adopt it, and it is kept while there is
+room.
 """
 
 from collections import Counter

@@ -19,22 +19,27 @@ from dataclasses import dataclass, field
 
 from outdraft.core.cache import PAGE
 
-Parent = Hashable  # ("page", number) or ("salt", salt)
+Key = tuple[int | None, Hashable, tuple[int, ...]]  # the page before, or the salt of a text that begins; its tokens
 
 
 @dataclass(slots=True)
 class _Node:
     """A published page."""
 
-    key: tuple[Parent, tuple[int, ...]]
+    key: Key
     num_children: int = 0
+
+    @property
+    def before(self) -> int | None:
+        """The page before it; None for the first of a text."""
+        return self.key[0]
 
 
 @dataclass(slots=True)
 class PrefixTree:
     """Published pages, found by text; and those of them that nobody has, in the order in which they will go."""
 
-    _pages: dict[tuple[Parent, tuple[int, ...]], int] = field(default_factory=dict)
+    _pages: dict[Key, int] = field(default_factory=dict)
     _nodes: dict[int, _Node] = field(default_factory=dict)
     _kept: OrderedDict[int, None] = field(default_factory=OrderedDict)
 
@@ -54,20 +59,20 @@ class PrefixTree:
 
     def find(self, salt: Hashable, tokens: Seq[int]) -> Iterator[int]:
         """The pages of the longest published beginning of this text, in order."""
-        parent: Parent = ("salt", salt)
+        before: int | None = None
         for start in range(0, len(tokens) - PAGE + 1, PAGE):
-            page = self._pages.get((parent, tuple(tokens[start : start + PAGE])))
+            page = self._pages.get(_key(salt, before, tokens[start : start + PAGE]))
             if page is None:
                 return
             yield page
-            parent = ("page", page)
+            before = page
 
     def publish(self, salt: Hashable, before: int | None, tokens: Seq[int], page: int) -> int:
         """`page` holds these 16 tokens behind page `before` (None: they begin the text). Returns the page to use.
 
         That is another one if the same text has been published already.
         """
-        key = (("salt", salt) if before is None else ("page", before), tuple(tokens))
+        key = _key(salt, before, tokens)
         found = self._pages.setdefault(key, page)
         if found == page and page not in self._nodes:
             self._nodes[page] = _Node(key)
@@ -89,9 +94,8 @@ class PrefixTree:
         del self._kept[page]
         node = self._nodes.pop(page)
         del self._pages[node.key]
-        kind, parent = node.key[0]  # type: ignore[misc]
-        if kind == "page":
-            self._nodes[parent].num_children -= 1
+        if node.before is not None:
+            self._nodes[node.before].num_children -= 1
         return page
 
     def clear(self) -> list[int]:
@@ -102,15 +106,18 @@ class PrefixTree:
         """Raise `AssertionError` if an invariant broke."""
         children = dict.fromkeys(self._nodes, 0)
         for page, node in self._nodes.items():
-            kind, parent = node.key[0]  # type: ignore[misc]
             if self._pages.get(node.key) != page:
                 raise AssertionError(f"prefixes: page {page} is not found by its own text")
-            if kind == "page":
-                if parent not in self._nodes:
-                    raise AssertionError(f"prefixes: page {page} stands behind page {parent}, which is not published")
-                children[parent] += 1
-                if parent in self._kept and page not in self._kept:
-                    raise AssertionError(f"prefixes: somebody has page {page}, and nobody the page {parent} before it")
+            if (before := node.before) is not None:
+                if before not in self._nodes:
+                    raise AssertionError(f"prefixes: page {page} stands behind page {before}, which is not published")
+                children[before] += 1
+                if before in self._kept and page not in self._kept:
+                    raise AssertionError(f"prefixes: somebody has page {page}, and nobody the page {before} before it")
         wrong = [page for page, node in self._nodes.items() if node.num_children != children[page]]
         if wrong or len(self._pages) != len(self._nodes) or not self._kept.keys() <= self._nodes.keys():
             raise AssertionError(f"prefixes: pages {wrong} count children that are not there, or pages are lost")
+
+
+def _key(salt: Hashable, before: int | None, tokens: Seq[int]) -> Key:
+    return before, salt if before is None else None, tuple(tokens)

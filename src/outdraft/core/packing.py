@@ -44,8 +44,10 @@ class PackedDrafts:
         return slice(self.node_starts[i], self.node_starts[i + 1])
 
 
-def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512) -> PackedDrafts:
+def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | None = None) -> PackedDrafts:
     """Lay out one pass. A sequence whose prompt is not read yet contributes at most `max_chunk` certain rows.
+
+    None: as many as the sequence was given for this pass (`Sequence.max_chunk`).
 
     A draft's node 0 must be the sequence's pending token; a sequence that is not prefilled takes no draft but the
     pending token itself.
@@ -59,7 +61,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int = 512
     trees: list[HostTree | None] = []
     for seq, draft in zip(seqs, drafts, strict=True):
         pending_at = len(seq.tokens) - 1
-        certain = min(pending_at - seq.num_cached, max_chunk)
+        certain = min(pending_at - seq.num_cached, seq.max_chunk if max_chunk is None else max_chunk)
         reaches = seq.num_cached + certain == pending_at
         draft = draft if reaches else None
         tree = host_tree(draft) if draft is not None else None

@@ -17,6 +17,7 @@ class Request:
     references: tuple[tuple[int, ...], ...] = ()  # texts that the answer may copy from, for drafters that look up
     prompt_positions: tuple[int, ...] | None = None  # what the model is told instead of each token's index (images)
     prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token
+    cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
 
     def singles(self) -> "list[Request]":
         """One request for each of the texts that are asked for."""

@@ -14,6 +14,8 @@ from torch import Tensor
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.request import Request
 
+CHUNK = 512  # rows in which a prompt is read where its bits depend on that
+
 
 @dataclass(slots=True, kw_only=True)
 class Sequence:
@@ -31,6 +33,8 @@ class Sequence:
     draft_coins: "Callable[[Sequence], DraftCoins]"
     find_stop: Callable[[int], bool] = field(default=lambda token: False)  # told each emitted token, in order
     num_cached: int = 0
+    num_taken_over: int = 0  # rows of its prompt that an earlier text had left
+    max_chunk: int = CHUNK  # tokens of it that the next pass may read before the pending one
     finish_reason: str | None = None
     prompt_ids: frozenset[int] = frozenset()
     output_counts: Counter[int] = field(default_factory=Counter)

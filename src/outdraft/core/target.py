@@ -60,7 +60,8 @@ class Target(Protocol):
     def begin(self, seq: Sequence) -> int:
         """Make room for a new sequence. Returns how many rows of its prompt are there already.
 
-        At most all but the pending token's. They are not read again, so a drafter does not see them in `observe`.
+        At most all but the pending token's. They are not read again, so a drafter does not see them in `observe`. A
+        sequence that has ended may begin again, with all that it has written by then.
         """
         ...
 

@@ -83,7 +83,7 @@ def _without_unsure(draft: Draft, least: float) -> Draft:
 
 def build(options: BildOptions, port: TargetPort) -> BildDrafter:
     """Load the small model and put the drafter over it."""
-    return BildDrafter(options, DraftModel(load_draft(options, port)))
+    return BildDrafter(options, DraftModel(load_draft(options, port), cache=port.cache))
 
 
 METHOD = DrafterMethod(

@@ -138,7 +138,7 @@ class SpecExecDrafter:
 
 def build(options: SpecExecOptions, port: TargetPort) -> SpecExecDrafter:
     """Load the draft model and put the drafter over it."""
-    return SpecExecDrafter(options, DraftModel(load_draft(options, port)))
+    return SpecExecDrafter(options, DraftModel(load_draft(options, port), cache=port.cache))
 
 
 METHOD = DrafterMethod(

@@ -119,7 +119,7 @@ class UniversalDrafter:
 def build(options: UniversalOptions, port: TargetPort) -> UniversalDrafter:
     """Load the draft model and both tokenizers."""
     target, draft = load_codecs(options.model, port)
-    return UniversalDrafter(DraftModel(load_draft(options, port, same_vocab=False)), target, draft)
+    return UniversalDrafter(DraftModel(load_draft(options, port, same_vocab=False), cache=port.cache), target, draft)
 
 
 METHOD = DrafterMethod(

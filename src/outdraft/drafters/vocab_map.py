@@ -140,7 +140,9 @@ def build(options: VocabMapOptions, port: TargetPort) -> VocabMapDrafter:
             f"draft model {options.model!r} shares {len(shared)} tokens with the target: use drafter 'universal', "
             "which needs none"
         )
-    return VocabMapDrafter(DraftModel(network), (target, draft), shared, port.facts.vocab_size, options.sample)
+    return VocabMapDrafter(
+        DraftModel(network, cache=port.cache), (target, draft), shared, port.facts.vocab_size, options.sample
+    )
 
 
 def describe(drafter: VocabMapDrafter) -> Mapping[str, Any]:

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
+from outdraft.core.cache import PAGE
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.target import Recorder, TargetOutput
 from outdraft.engine.runner import Runner
@@ -42,6 +43,7 @@ class GraphedRunner(Runner):
         assert isinstance(self.cache, PagedCache)
         self.plain_rows = None  # no replay would have the bits of a recorded pass, so the guard does not work here
         self._pool = self.cache
+        self.unit = PAGE  # nothing is promised about bits
         self.static = StaticDecoder(decoder, self._pool, record)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:

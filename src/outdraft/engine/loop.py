@@ -195,7 +195,7 @@ class Engine:
 
     def _admit(self, seq: Sequence) -> None:
         seq.variant = self.variant
-        seq.num_cached = self._used.target.begin(seq)
+        seq.num_cached = seq.num_taken_over = self._used.target.begin(seq)
         self._used.drafter.begin([seq])
         self.running.append(seq)
 

@@ -30,9 +30,9 @@ class PlainRows:
         self._alone = False  # the last pass had plain decoding's shape
         self._starts: dict[int, int] = {}  # sequences replayed since the last pass -> rows cached before it
 
-    def begin(self, seq: Sequence) -> None:
-        """A new sequence has no rows."""
-        self._plain[seq.id] = 0
+    def begin(self, seq: Sequence, num_there: int = 0) -> None:
+        """A new sequence, whose first rows are there already, as plain decoding reads a prompt."""
+        self._plain[seq.id] = num_there
 
     def end(self, seq: Sequence) -> None:
         del self._plain[seq.id]
@@ -57,7 +57,10 @@ class PlainRows:
             self.cache.truncate(seq.id, start + len(keep))
             self._plain[seq.id] = start + len(keep)
             return
-        if self._alone and self._plain[seq.id] == self.cache.length(seq.id):
+        length = self.cache.length(seq.id)
+        # Behind the prompt plain decoding wrote row by row; a text that is read again is read in chunks there too.
+        as_plain = len(keep) == 1 or length + len(keep) <= seq.prompt_len
+        if self._alone and as_plain and self._plain[seq.id] == length:
             self._plain[seq.id] += len(keep)
         self.cache.commit(seq.id, keep)
 

@@ -12,11 +12,13 @@ import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
+from outdraft.cache.paged import PagedCache
+from outdraft.core.cache import PAGE
 from outdraft.core.draft import Role
 from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.packing import PackedDrafts
-from outdraft.core.sequence import Sequence
-from outdraft.core.target import Recorder, Replay, TargetOutput
+from outdraft.core.sequence import CHUNK, Sequence
+from outdraft.core.target import Needs, Recorder, Replay, TargetOutput
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
@@ -30,10 +32,13 @@ from outdraft.nn.embeds import put_in
 class Runner:
     """`Target` over a `Network`, and the door to it for drafters.
 
-    `exact`: a row's result does not depend on the pass it is in.
+    `exact`: a row's result does not depend on the pass it is in. Where texts take over rows of earlier ones
+    (`CacheConfig.prefixes`), these are whole pages of any committed text if rows are independent of their pass, and
+    else whole chunks of a prompt, which were read as a prompt is always read.
     """
 
     record: Recorder | None = None
+    mixes = False  # prompt chunks of any length and decoding rows may share a pass: no bit depends on it
 
     def __init__(
         self,
@@ -61,8 +66,13 @@ class Runner:
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
         self.plain_rows = None if independent else PlainRows(decoder, self.cache)
         self.port = open_port(
-            decoder, self.cache, max_len=self.max_len, exact=exact, record=self.record, origin=origin or Origin()
-        )
+            decoder, self.cache, max_len=self.max_len, exact=exact, record=self.record, origin=origin or Origin(),
+            own_rows=self.cache_config.of_drafters,
+        )  # fmt: skip
+        self.mixes = independent and decoder.kernels != "pytorch"
+        self._shared = self.cache if self.cache_config.prefixes and isinstance(self.cache, PagedCache) else None
+        self.unit = PAGE if self.mixes else CHUNK  # rows that are taken over together
+        self._held_back = 0  # rows that are read again although they are there
         self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
     def begin(self, seq: Sequence) -> int:
@@ -78,9 +88,43 @@ class Runner:
             seq.longest if given is None else max(seq.longest, seq.longest - seq.prompt_len + given[-1] + 1)
         )
         self.cache.add(seq.id)
+        num_there = self._adopt(seq) if self._shares(seq) else 0
         if self.plain_rows is not None:
-            self.plain_rows.begin(seq)
-        return 0
+            self.plain_rows.begin(seq, num_there)
+        return num_there
+
+    def listen(self, needs: Needs) -> None:
+        """What the drafter wants to hear of the passes: rows that are taken over it does not hear of.
+
+        Who reads states gets those of the last page before the pending token; who reads those of whole prompts gets
+        whole prompts.
+        """
+        self._held_back = PAGE if needs.taps else 0
+        if needs.prompt_taps:
+            self._shared = None
+
+    def _shares(self, seq: Sequence) -> bool:
+        """Whether the text's rows are a function of its tokens, and of what `_salt` says."""
+        request = seq.request
+        return self._shared is not None and request.prompt_embeds is None and request.prompt_positions is None
+
+    def _salt(self, seq: Sequence) -> tuple[object, ...]:
+        return seq.request.cache_salt, seq.first_position
+
+    def _adopt(self, seq: Sequence) -> int:
+        assert self._shared is not None
+        most = (len(seq.tokens) - 1 - self._held_back) // self.unit * self.unit
+        found = self._shared.adopt(seq.id, self._salt(seq), seq.tokens[: max(0, most)])
+        usable = found // self.unit * self.unit
+        if usable < found:
+            self._shared.truncate(seq.id, usable)
+        return usable
+
+    def _publish(self, seq: Sequence) -> None:
+        assert self._shared is not None
+        length = self.cache.length(seq.id)
+        stop = length if self.mixes else min(length, seq.prompt_len - 1) // self.unit * self.unit
+        self._shared.publish(seq.id, self._salt(seq), seq.tokens[:stop])
 
     def end(self, seq: Sequence) -> None:
         self.cache.free(seq.id)
@@ -93,6 +137,8 @@ class Runner:
             self.plain_rows.commit(seq, keep)
         else:
             self.cache.commit(seq.id, keep)
+        if self._shares(seq):
+            self._publish(seq)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
@@ -146,9 +192,10 @@ class Runner:
             if draft.roles is not None:
                 kept = (draft.roles == Role.VERIFY).nonzero()
                 exact_rows = certain + int(kept[-1]) + 1
+        base = self.cache.length(seq.id)
         return Segment(
-            seq=seq.id, start=start, stop=stop, base=self.cache.length(seq.id), parents=parents, mask=mask,
-            exact_rows=exact_rows, bulk=certain,
+            seq=seq.id, start=start, stop=stop, base=base, parents=parents, mask=mask, exact_rows=exact_rows,
+            bulk=min(certain, max(0, seq.prompt_len - 1 - base)),  # what was written is read again row by row
         )  # fmt: skip
 
     def _catch_up(

@@ -122,9 +122,16 @@ class Costs:
 
 
 def open_port(
-    network: Network, cache: KVCache, *, max_len: int, exact: bool, record: Recorder | None, origin: Origin
+    network: Network,
+    cache: KVCache,
+    *,
+    max_len: int,
+    exact: bool,
+    record: Recorder | None,
+    origin: Origin,
+    own_rows: CacheConfig,
 ) -> TargetPort:
-    """The door to a network that reads and writes this cache."""
+    """The door to a network that reads and writes this cache. `own_rows`: the cache of a drafter's own rows."""
     config = network.config
     facts = TargetFacts(
         vocab_size=config.vocab_size,
@@ -144,6 +151,7 @@ def open_port(
         rows=Rows(cache, exact=exact),
         costs=Costs(network, exact=exact),
         origin=origin,
+        cache=own_rows,
     )
 
 

@@ -1,10 +1,11 @@
-"""The port: what a drafter may know and use of the target, in five small records.
+"""The port: what a drafter may know and use of the target, in six small records.
 
     facts    sizes, device, type, whether rows are exact         plain values
     layers   embeddings, some or all layers, norm and head       over any attention context, a drafter's own included
     rows     where guesses stand in the target's cache           tentative: nothing that is committed is touched
     costs    what a pass takes, measured now
     origin   the files and the tokenizer that it came from
+    cache    where rows of a drafter's own lie: in the pool that the target's are in
 
 What a drafter wants to hear of the target's own passes it declares in `core.target.Needs`.
 """
@@ -17,6 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
 from outdraft.core.cache import KVMemory
 from outdraft.core.sequence import Sequence
@@ -149,3 +151,4 @@ class TargetPort:
     rows: TargetRows
     costs: TargetCosts
     origin: Origin
+    cache: CacheConfig  # of what rows a drafter keeps itself

@@ -22,9 +22,8 @@ class CacheRecheck:
         n = len(cached)
         held = self.runner.cache.length(seq.id)
         require(held == n, f"sequence {seq.id}: the cache counts {held} rows, {n} tokens were committed")
-        again = Runner(
-            self.runner.decoder, max_len=self.runner.max_len, exact=self.runner.exact, cache=self.runner.cache_config
-        )
+        alone = replace(self.runner.cache_config, pool=None, num_pages=None, prefixes=False)
+        again = Runner(self.runner.decoder, max_len=self.runner.max_len, exact=self.runner.exact, cache=alone)
         copy = replace(seq, tokens=[*cached, 0], num_cached=0)
         again.begin(copy)
         again.forward(pack([copy], [chain([0])], max_chunk=n + 1))

@@ -94,9 +94,11 @@ class Subject:
         runner = self.make_runner(max_len, cache)
         if self.row.codec is not None:
             runner.port = replace(runner.port, origin=Origin(codec=self.row.codec(self.vocab_size)))
+        drafter = self.method.build(self.options, runner.port)
+        runner.listen(drafter.needs)
         parts = Parts(
             target=AuditedTarget(runner, CacheRecheck(runner) if recheck else None),
-            drafter=self.method.build(self.options, runner.port),
+            drafter=drafter,
             verifier=verifier or ReferenceRule(),
             policy=policy or ConstantPolicy(Budget(depth=depth, nodes=nodes)),
         )

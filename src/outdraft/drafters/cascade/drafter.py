@@ -243,7 +243,10 @@ class CascadeDrafter:
 def build(options: CascadeOptions, port: TargetPort) -> CascadeDrafter:
     """Load the models of every level and stack them."""
     models = [
-        DraftModel(load_draft(ModelOptions(model=name, dtype=options.dtype, quantization=options.quantization), port))
+        DraftModel(
+            load_draft(ModelOptions(model=name, dtype=options.dtype, quantization=options.quantization), port),
+            cache=port.cache,
+        )
         for name in options.models
     ]
     bigrams = Bigrams(open_for(options.datastore, port) if options.datastore else None)

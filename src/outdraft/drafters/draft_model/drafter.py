@@ -148,7 +148,7 @@ def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     record = port.layers.record
     if record is not None and isinstance(decoder, Decoder) and options.is_chain and stream is None:
         return DraftModelDrafter(options, StaticDraftModel(decoder, record))
-    return DraftModelDrafter(options, DraftModel(decoder, stream=stream))
+    return DraftModelDrafter(options, DraftModel(decoder, cache=port.cache, stream=stream))
 
 
 def describe(drafter: DraftModelDrafter) -> Mapping[str, Any]:

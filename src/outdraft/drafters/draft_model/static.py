@@ -13,6 +13,7 @@ from dataclasses import replace
 
 from torch import Tensor
 
+from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder
@@ -33,7 +34,7 @@ class StaticDraftModel(DraftModel):
     rewinds = False  # the host does not know what was guessed
 
     def __init__(self, decoder: Decoder, record: Recorder) -> None:
-        super().__init__(decoder, layout="paged")
+        super().__init__(decoder, cache=CacheConfig(layout="paged"))
         assert isinstance(self._cache.rows, PagedCache)
         self._pool = self._cache.rows
         self.static = StaticDecoder(decoder, self._pool, record)

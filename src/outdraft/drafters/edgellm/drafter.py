@@ -160,4 +160,4 @@ class EdgeLlmDrafter:
 
 def build(options: EdgeLlmOptions, port: TargetPort) -> EdgeLlmDrafter:
     """Load the draft model and put the drafter over it."""
-    return EdgeLlmDrafter(options, DraftModel(load_draft(options, port)))
+    return EdgeLlmDrafter(options, DraftModel(load_draft(options, port), cache=port.cache))

@@ -165,7 +165,7 @@ class SequoiaDrafter:
 
 def build(options: SequoiaOptions, port: TargetPort) -> SequoiaDrafter:
     """Load the draft model, and measure what is not given."""
-    model = DraftModel(load_draft(options, port))
+    model = DraftModel(load_draft(options, port), cache=port.cache)
     if options.verify_cost:
         return SequoiaDrafter(options, model, options.verify_cost, options.draft_cost)
     return SequoiaDrafter(options, model, measure_passes(port, options.nodes + 1), _measure_draft(model))

@@ -23,6 +23,7 @@ from outdraft.testing.contract.identity import (
     joins_and_cancels,
     seeded_equals_reference,
 )
+from outdraft.testing.contract.reuse import rows_are_taken_over
 from outdraft.testing.contract.upkeep import cache_equals_recompute, leaks_nothing
 from outdraft.testing.subject import Subject
 
@@ -36,6 +37,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     context_end,
     cache_equals_recompute,
     leaks_nothing,
+    rows_are_taken_over,
     budget_zero_is_plain,
     budget_is_respected,
     counters_add_up,

@@ -61,9 +61,9 @@ class FeatureDrafter:
         return self._pairs.is_empty
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """An empty memory for each."""
+        """A memory for each, empty but for what an earlier text of the same beginning left."""
         for seq in seqs:
-            self._pairs.add(seq.id)
+            self._pairs.add(seq)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each sequence that has a budget and whose features are known."""

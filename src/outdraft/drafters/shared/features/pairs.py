@@ -5,6 +5,9 @@ i.
     pairs      (f0,x1) (f1,x2) (f2,x3)          the last pair's output g2 stands in for f3 and predicts x4
     drafting                           (g2,t1) (g3,t2) ...   tentative rows, dropped after the guess
 
+A pair stands for its feature and the token after it, so the rows that a text leaves to later ones are found by the
+first token and then the *next* tokens, a page at a time.
+
 Li et al., "EAGLE: speculative sampling requires rethinking feature uncertainty", 2024, https://arxiv.org/abs/2401.15077.
 Data in: what a pass showed, then draft tokens; data out: the network's outputs [D].
 """
@@ -34,14 +37,20 @@ _MAX_WAITING = 512  # pairs that may wait for the next guess: bounds the memory 
 class _Text:
     """What is known of one sequence."""
 
-    __slots__ = ("features", "first", "last", "num_read", "tokens")
+    __slots__ = ("features", "first", "ids", "last", "salt", "tokens")
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, salt: tuple[object, ...] | None = None) -> None:
         self.first = first  # position of the first pair
-        self.num_read = 0  # pairs in the cache
+        self.salt = salt  # texts of one salt share rows; None: it shares none
+        self.ids: list[int] = []  # of the pairs in the cache
         self.tokens: list[int] = []  # of the pairs that wait
         self.features: list[Mapping[int, Tensor]] = []  # of the pairs that wait: tap -> [n, D]
-        self.last: tuple[int, Mapping[int, Tensor]] | None = None  # the last pair read: token, tap -> [1, D]
+        self.last: Mapping[int, Tensor] | None = None  # features of the last pair read: tap -> [1, D]
+
+    @property
+    def num_read(self) -> int:
+        """Pairs in the cache."""
+        return len(self.ids)
 
     @property
     def end(self) -> int:
@@ -78,6 +87,7 @@ class Pairs:
             port.facts.device,
             max_len,
             exact=True,
+            config=port.cache,
         )
         self._texts: dict[int, _Text] = {}
 
@@ -86,27 +96,28 @@ class Pairs:
         """Whether no text is left."""
         return not self._texts
 
-    def add(self, seq: int) -> None:
-        self._texts[seq] = _Text(0)
-        self._cache.add(seq)
+    def add(self, seq: Sequence) -> None:
+        """A new text. Where the target has taken rows over, their pairs may be there too."""
+        text = self._texts[seq.id] = _Text(0, (seq.request.cache_salt, seq.first_position, seq.tokens[0]))
+        self._cache.add(seq.id)
+        following = seq.tokens[1 : seq.num_cached + 1]
+        text.ids = following[: self._cache.adopt(seq.id, text.salt, following)]
 
     def free(self, seq: int) -> None:
         if self._texts.pop(seq, None) is not None:
             self._cache.free(seq)
 
     def knows(self, seq: Sequence) -> bool:
-        """Whether the pairs reach up to the pending token (a prompt of one token has none)."""
+        """Whether the pairs reach up to the pending token, the last one's output too; a prompt of one token has none."""
         text = self._texts[seq.id]
-        return text.end == len(seq.tokens) - 1 and text.end > text.first
+        return text.end == len(seq.tokens) - 1 and (bool(text.tokens) or text.last is not None)
 
     def learn(self, one: Seen) -> None:
         """True features of committed rows, and the tokens that follow them."""
         seq, text = one.seq, self._texts[one.seq.id]
         if text.end != one.start:  # rows were committed unseen (a shared prefix): start afresh behind the gap
-            self.free(seq.id)
-            self.add(seq.id)
-            text = self._texts[seq.id]
-            text.first = one.start
+            self._cache.truncate(seq.id, 0)
+            text = self._texts[seq.id] = _Text(one.start)
         text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
         text.features.append(one.hidden)
         if len(text.tokens) >= _MAX_WAITING:
@@ -175,8 +186,7 @@ class Pairs:
         texts = [self._texts[seq] for seq in seqs]
         for seq, text in zip(seqs, texts, strict=True):
             if not text.tokens and text.last is not None:  # asked twice for one text: the last pair is read again
-                text.tokens, text.features = [text.last[0]], [text.last[1]]
-                text.num_read -= 1
+                text.tokens, text.features = [text.ids.pop()], [text.last]
                 self._cache.truncate(seq, text.num_read)
         known = [features for text in texts for features in text.features]
         return _Waiting(
@@ -192,9 +202,11 @@ class Pairs:
         for seq in seqs:
             text = self._texts[seq]
             self._cache.keep(seq, range(len(text.tokens)))
-            text.num_read += len(text.tokens)
-            text.last = text.tokens[-1], {tap: rows[-1:] for tap, rows in text.features[-1].items()}
+            text.ids += text.tokens
+            text.last = {tap: rows[-1:] for tap, rows in text.features[-1].items()}
             text.tokens, text.features = [], []
+            if text.salt is not None:
+                self._cache.publish(seq, text.salt, text.ids)
 
     def _run(
         self,

@@ -26,14 +26,20 @@ _MAX_WAITING = 512  # rows that may wait: bounds the memory of hidden states whi
 class _Text:
     """What is known of one sequence."""
 
-    __slots__ = ("first", "num_read", "output", "states", "tokens")
+    __slots__ = ("first", "ids", "output", "salt", "states", "tokens")
 
-    def __init__(self, first: int) -> None:
+    def __init__(self, first: int, salt: tuple[object, ...] | None = None) -> None:
         self.first = first  # position of the first row
-        self.num_read = 0  # rows in the cache
+        self.salt = salt  # texts of one salt share rows; None: it shares none
+        self.ids: list[int] = []  # behind the rows in the cache
         self.tokens: list[int] = []  # behind the rows that wait
         self.states: list[Tensor] = []  # of the rows that wait, [n, D] a pass
         self.output: Tensor | None = None  # [D] of the last row read
+
+    @property
+    def num_read(self) -> int:
+        """Rows in the cache."""
+        return len(self.ids)
 
     @property
     def end(self) -> int:
@@ -58,7 +64,7 @@ class TextStates:
         self._stem, self._tap, self._norm, self._port, self._finish = stem, config.tap, norm, port, finish
         self._cache = DraftCache(
             config.num_stem_layers, config.stem_kv_heads, config.stem_head_dim, facts.dtype, facts.device,
-            facts.max_len, exact=True,
+            facts.max_len, exact=True, config=port.cache,
         )  # fmt: skip
         self._texts: dict[int, _Text] = {}
 
@@ -68,16 +74,19 @@ class TextStates:
         return not self._texts
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """An empty memory for each."""
+        """A memory for each, empty but for what an earlier text of the same beginning left."""
         for seq in seqs:
-            self._add(seq.id, 0)
+            text = self._texts[seq.id] = _Text(0, (seq.request.cache_salt, seq.first_position, seq.tokens[0]))
+            self._cache.add(seq.id)
+            following = seq.tokens[1 : seq.num_cached + 1]
+            text.ids = following[: self._cache.adopt(seq.id, text.salt, following)]
 
     def learn(self, one: Seen) -> None:
         """The committed rows, and the tokens that follow them."""
         seq, text = one.seq, self._texts[one.seq.id]
         if text.end != one.start:  # rows were committed unseen (a shared prefix): start afresh behind the gap
-            self._free(seq.id)
-            text = self._add(seq.id, one.start)
+            self._cache.truncate(seq.id, 0)
+            text = self._texts[seq.id] = _Text(one.start)
         text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
         text.states.append(one.hidden[self._tap])
         if len(text.tokens) >= _MAX_WAITING:
@@ -86,7 +95,8 @@ class TextStates:
     def knows(self, seq: Sequence) -> bool:
         """Whether the rows reach up to the pending token."""
         text = self._texts.get(seq.id)
-        return text is not None and text.end == len(seq.tokens) - 1 and text.end > text.first
+        reaches = text is not None and text.end == len(seq.tokens) - 1
+        return text is not None and reaches and (bool(text.tokens) or text.output is not None)
 
     def of(self, seqs: Seq[Sequence]) -> Tensor:
         """What the heads read, one a sequence: [n, D], or what `finish` made of it."""
@@ -99,17 +109,8 @@ class TextStates:
     def forget(self, seqs: Seq[Sequence]) -> None:
         """These texts are over."""
         for seq in seqs:
-            if seq.id in self._texts:
-                self._free(seq.id)
-
-    def _add(self, seq: int, first: int) -> _Text:
-        self._cache.add(seq)
-        self._texts[seq] = _Text(first)
-        return self._texts[seq]
-
-    def _free(self, seq: int) -> None:
-        del self._texts[seq]
-        self._cache.free(seq)
+            if self._texts.pop(seq.id, None) is not None:
+                self._cache.free(seq.id)
 
     def _read(self, seqs: Seq[int]) -> None:
         """All rows that wait, in one ragged pass."""
@@ -127,5 +128,7 @@ class TextStates:
         outputs = outputs if self._finish is None else self._finish(outputs)
         for seq, text, output in zip(seqs, texts, outputs, strict=True):
             self._cache.keep(seq, range(len(text.tokens)))
-            text.num_read += len(text.tokens)
+            text.ids += text.tokens
             text.output, text.tokens, text.states = output, [], []
+            if text.salt is not None:
+                self._cache.publish(seq, text.salt, text.ids)

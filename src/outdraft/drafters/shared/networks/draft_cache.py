@@ -8,11 +8,13 @@ beyond them is fed next: never "the last token", because after full acceptance t
 Data in: which rows a pass adds; data out: the attention context of that pass.
 """
 
+from collections.abc import Hashable
 from collections.abc import Sequence as Seq
 
 import torch
 
 from outdraft.cache.config import CacheConfig
+from outdraft.cache.paged import PagedCache
 from outdraft.drafters.shared.limits import MAX_NODES
 from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.context import CachedContext
@@ -32,17 +34,30 @@ class DraftCache:
         max_len: int,
         *,
         exact: bool,
-        layout: str = "static",
+        config: CacheConfig | None = None,
     ) -> None:
         # A tree's rows may outnumber its positions: room for both (memory is taken on demand).
-        room = max_len + MAX_NODES
-        self.rows = CacheConfig(layout=layout).build(num_layers, num_kv_heads, head_dim, dtype, device, room)
+        room, config = max_len + MAX_NODES, config or CacheConfig()
+        self.rows = config.build(num_layers, num_kv_heads, head_dim, dtype, device, room)
+        self._shared = self.rows if config.prefixes and isinstance(self.rows, PagedCache) else None
         self._exact = exact
         self._num_guessed: dict[int, int] = {}
 
     def add(self, seq: int) -> None:
         self.rows.add(seq)
         self._num_guessed[seq] = 0
+
+    def adopt(self, seq: int, salt: Hashable, tokens: Seq[int]) -> int:
+        """Begin an empty text with the rows that an earlier one of this beginning left; returns how many.
+
+        `tokens`: one for each row, which with those before it decides the row.
+        """
+        return 0 if self._shared is None else self._shared.adopt(seq, salt, tokens)
+
+    def publish(self, seq: int, salt: Hashable, tokens: Seq[int]) -> None:
+        """Leave the text's rows, which these tokens decide, to later texts."""
+        if self._shared is not None:
+            self._shared.publish(seq, salt, tokens)
 
     def free(self, seq: int) -> None:
         """Forget the text and the guess."""

@@ -18,6 +18,7 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from outdraft.cache.config import CacheConfig
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
@@ -55,10 +56,11 @@ class Text:
 class _Memory:
     """What is held of one text."""
 
-    __slots__ = ("first", "guess", "ids")
+    __slots__ = ("first", "guess", "ids", "salt")
 
     def __init__(self) -> None:
         self.first = 0  # what the model is told for token 0
+        self.salt: tuple[object, ...] | None = None  # texts of one salt share rows; None: it shares none
         self.ids: list[int] = []  # committed rows
         self.guess: list[tuple[int, int]] = []  # (guess row of the parent, or -1 for the text's last row; token)
 
@@ -85,7 +87,7 @@ class DraftModel:
     rewinds = True  # a text may lose its end again
 
     def __init__(
-        self, decoder: Network, *, chunk: int = 256, layout: str = "static", stream: Stream | None = None
+        self, decoder: Network, *, chunk: int = 256, cache: CacheConfig | None = None, stream: Stream | None = None
     ) -> None:
         config = decoder.config
         self.decoder = decoder
@@ -102,7 +104,7 @@ class DraftModel:
                 decoder.device,
                 config.max_len,
                 exact=decoder.exact,
-                layout=layout,
+                config=cache,
             )
         self._texts: dict[int, _Memory] = {}
         self._states = torch.empty(0)  # [n, D] behind the tokens that `guess` fed last
@@ -159,9 +161,7 @@ class DraftModel:
         for seq in seqs:
             text, known = self._texts[seq.id], seq.tokens[:-1]
             if not text.ids:
-                text.first = self.decoder.config.first_position(
-                    seq.longest if isinstance(seq, Sequence) else self.max_len
-                )
+                self._begin(seq, text, known)
             if known[: len(text.ids)] != text.ids:  # taken back, asked twice, or about a text that did not come true
                 pairs = enumerate(zip(text.ids, known, strict=False))
                 self._forget(seq.id, next((i for i, (ours, theirs) in pairs if ours != theirs), len(known)))
@@ -169,12 +169,28 @@ class DraftModel:
             self._cache.keep(seq.id, rows)
             text.ids += [text.guess[row][1] for row in rows]
             text.guess = []
+            self._publish(seq.id)
             new = seq.tokens[len(text.ids) :]
             while len(new) >= self._chunk + last:  # a prompt is read alone, in chunks that no other request can shift
                 self._read([seq.id], [new[: self._chunk]])
                 new = new[self._chunk :]
             todo.append(new)
         return todo
+
+    def _begin(self, seq: Readable, text: _Memory, known: list[int]) -> None:
+        """Nothing of this text is held: perhaps an earlier one has left its beginning."""
+        if not isinstance(seq, Sequence):
+            text.first = self.decoder.config.first_position(self.max_len)
+            return
+        text.first = self.decoder.config.first_position(seq.longest)
+        text.salt = (seq.request.cache_salt, text.first)
+        if not text.guess:
+            text.ids = known[: self._cache.adopt(seq.id, text.salt, known)]
+
+    def _publish(self, seq: int) -> None:
+        text = self._texts[seq]
+        if text.salt is not None:
+            self._cache.publish(seq, text.salt, text.ids)
 
     def guess(self, seqs: Seq[int], tokens: list[int], step: int) -> Tensor:
         """Feed one more token of each chain, `step` places after the pending one: logits [n, V]."""
@@ -252,4 +268,5 @@ class DraftModel:
         for seq, new in zip(seqs, todo, strict=True):
             self._cache.keep(seq, range(len(new)))
             self._texts[seq].ids += new
+            self._publish(seq)
         return logits
