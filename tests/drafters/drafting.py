@@ -134,7 +134,7 @@ def door(target):
         return target
     if hasattr(target, "port"):
         return target.port
-    return SimpleNamespace(facts=target, layers=target, rows=target, costs=target, origin=target)
+    return SimpleNamespace(facts=target, layers=target, rows=target, costs=target, origin=target, cache=None)
 
 
 def run_pending(seqs, runner, **part):

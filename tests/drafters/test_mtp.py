@@ -27,7 +27,7 @@ def target_of(width=16, vocab=24, norm=lambda h: h, head=lambda h: h):
         vocab_size=vocab, hidden_size=width, num_layers=6, num_kv_heads=1, head_dim=8, max_len=64,
         device=torch.device("cpu"), dtype=torch.float32, exact=False,
     )  # fmt: skip
-    return SimpleNamespace(facts=facts, layers=SimpleNamespace(norm=norm, head=head))
+    return SimpleNamespace(facts=facts, layers=SimpleNamespace(norm=norm, head=head), cache=None)
 
 
 @torch.no_grad()

@@ -72,7 +72,9 @@ class Runner:
         self.mixes = independent and decoder.kernels != "pytorch"
         self._shared = self.cache if self.cache_config.prefixes and isinstance(self.cache, PagedCache) else None
         self.unit = PAGE if self.mixes else CHUNK  # rows that are taken over together
-        self._held_back = 0  # rows that are read again although they are there
+        # What the drafter wants to hear of the passes. Of rows that are taken over it hears nothing, so who reads states
+        # gets those of the last page before the pending token, and who reads those of whole prompts gets whole prompts.
+        self.needs = Needs()
         self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
     def begin(self, seq: Sequence) -> int:
@@ -93,27 +95,20 @@ class Runner:
             self.plain_rows.begin(seq, num_there)
         return num_there
 
-    def listen(self, needs: Needs) -> None:
-        """What the drafter wants to hear of the passes: rows that are taken over it does not hear of.
-
-        Who reads states gets those of the last page before the pending token; who reads those of whole prompts gets
-        whole prompts.
-        """
-        self._held_back = PAGE if needs.taps else 0
-        if needs.prompt_taps:
-            self._shared = None
-
     def _shares(self, seq: Sequence) -> bool:
         """Whether the text's rows are a function of its tokens, and of what `_salt` says."""
         request = seq.request
-        return self._shared is not None and request.prompt_embeds is None and request.prompt_positions is None
+        if self._shared is None or self.needs.prompt_taps:
+            return False
+        return request.prompt_embeds is None and request.prompt_positions is None
 
     def _salt(self, seq: Sequence) -> tuple[object, ...]:
         return seq.request.cache_salt, seq.first_position
 
     def _adopt(self, seq: Sequence) -> int:
         assert self._shared is not None
-        most = (len(seq.tokens) - 1 - self._held_back) // self.unit * self.unit
+        read_again = PAGE if self.needs.taps else 0
+        most = (len(seq.tokens) - 1 - read_again) // self.unit * self.unit
         found = self._shared.adopt(seq.id, self._salt(seq), seq.tokens[: max(0, most)])
         usable = found // self.unit * self.unit
         if usable < found:

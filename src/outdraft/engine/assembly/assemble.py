@@ -169,7 +169,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
             )
     if not runner.port.facts.layers_apart:
         refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
-    runner.listen(drafter.needs)
+    runner.needs = drafter.needs
     verifier = rule.build(combination.rule_options)
     return Parts(
         target=GuardedTarget(runner, guard) if guard and verifier.lossless else runner,

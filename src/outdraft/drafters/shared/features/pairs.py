@@ -108,7 +108,7 @@ class Pairs:
             self._cache.free(seq)
 
     def knows(self, seq: Sequence) -> bool:
-        """Whether the pairs reach up to the pending token, the last one's output too; a prompt of one token has none."""
+        """Whether the pairs reach up to the pending token, and are not all of an earlier text."""
         text = self._texts[seq.id]
         return text.end == len(seq.tokens) - 1 and (bool(text.tokens) or text.last is not None)
 
