@@ -72,8 +72,8 @@ class Runner:
         self.mixes = independent and decoder.kernels != "pytorch"
         self._shared = self.cache if self.cache_config.prefixes and isinstance(self.cache, PagedCache) else None
         self.unit = PAGE if self.mixes else CHUNK  # rows that are taken over together
-        # What the drafter wants to hear of the passes. Of rows that are taken over it hears nothing, so who reads states
-        # gets those of the last page before the pending token, and who reads those of whole prompts gets whole prompts.
+        # What the drafter wants to hear of the passes. Of rows that are taken over it hears nothing, so who reads
+        # states gets those of the last page before the pending token, and who reads whole prompts gets whole prompts.
         self.needs = Needs()
         self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
