@@ -70,11 +70,14 @@ class EngineFlags:
     no_cache: bool = flag(
         False, "pack the weights anew, and keep nothing on disk, nor what was measured (as OUTDRAFT_CACHE=off)"
     )
-    kv_cache: str = flag("static", "layout of the key/value cache: static, paged", metavar="NAME")
+    kv_cache: str | None = flag(None, "layout of the key/value cache: static, paged", metavar="NAME")
     kv_cache_dtype: str = flag(
         "auto",
         "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",
         metavar="NAME",
+    )
+    enable_prefix_caching: bool = flag(
+        False, "a prompt takes over what was computed of an earlier text that began alike"
     )
 
     precision: str = flag(

@@ -69,9 +69,12 @@ class LLM(Streaming):
             models); "auto" is outdraft where it knows the architecture (docs/models.md).
         weights_memory: the most memory for the target's weights ("512MiB", or bytes); what does not fit is read from
             disk in every pass (docs/streaming.md). None: all weights stay in memory.
-        kv_cache: "static", a block of memory for each sequence; "paged", one pool of pages for all (docs/cache.md).
+        kv_cache: "static", a block of memory for each sequence; "paged", one pool of pages for all (docs/cache.md). By
+            default "static", and "paged" with enable_prefix_caching.
         kv_cache_dtype: "auto", the model's own number format; "int8" changes the distribution, and `config["variant"]`
             names it.
+        enable_prefix_caching: whether a prompt takes over what was computed of an earlier text that began alike, and
+            is read from there on (docs/cache.md). Requests of another `cache_salt` share nothing.
         precision: precision of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the
             same text. "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of
             these that leaves memory free when a request is admitted. Results name their `variant`
@@ -110,13 +113,15 @@ class LLM(Streaming):
         max_num_seqs: int = 64,
         model_impl: str = "auto",
         weights_memory: int | str | None = None,
-        kv_cache: str = "static",
+        kv_cache: str | None = None,
         kv_cache_dtype: str = "auto",
+        enable_prefix_caching: bool = False,
         precision: str = FULL,
         precision_options: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
-        cache = CacheConfig(layout=kv_cache, dtype=kv_cache_dtype)
+        layout = kv_cache or ("paged" if enable_prefix_caching else "static")
+        cache = CacheConfig(layout=layout, dtype=kv_cache_dtype, prefixes=enable_prefix_caching)
         combination = read_words(
             unknown, LLM.__init__, lambda: read_companions(resolve(str(model), revision=revision)),
             drafter=drafter, drafter_options=drafter_options, verifier=verifier, verifier_options=verifier_options,
@@ -212,6 +217,7 @@ class LLM(Streaming):
         A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}, the latter two with "references": [...] if
         wanted: texts (or lists of token ids) that this answer may copy from, for drafters that look up; `references=`
         is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0: no speculation.
+        `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone.
         `sampling_params` is `params`. `use_tqdm`: a progress bar; None, the default: at a terminal, for many prompts.
 
         A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it

@@ -51,6 +51,7 @@ class Result:
     variant: str  # how the weights were rounded that wrote it: "", "int4-g32-mixed", ...
     lossless: bool  # whether its distribution is the target's: False under a lossy verifier
     stats: RequestStats = field(repr=False)
+    num_cached_tokens: int = 0  # of the prompt: they were taken over from an earlier text
     prompt: str | None = None  # the prompt, if it was given as text
     index: int = 0  # among the texts of one request
     others: tuple["Result", ...] = field(default=(), repr=False)  # the further texts of one request
@@ -144,6 +145,7 @@ class Writer:
             variant=self._variant,
             lossless=self.lossless,
             stats=self.stats,
+            num_cached_tokens=self.seq.num_taken_over,
         )
 
     def _take(self, piece: str) -> None:

@@ -35,7 +35,6 @@ NOTED: Mapping[str, str] = {  # of LLM(...)
     "use_v2_block_manager": _OWN_MEMORY,
     "load_format": "the format is read from the files",
     "trust_remote_code": "no code of a model's repository is run",
-    "enable_prefix_caching": "prompts are not shared between requests yet",
     "enable_chunked_prefill": "prompts are always read in chunks",
     "max_num_batched_tokens": "prompts are always read in chunks",
     "async_scheduling": "one thread plans and computes every step",

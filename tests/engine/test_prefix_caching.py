@@ -1,0 +1,37 @@
+"""`enable_prefix_caching`: the same texts, less reading; another salt finds nothing."""
+
+import pytest
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.errors import ConfigError
+
+PROMPT = {"prompt_token_ids": [3 + i % 50 for i in range(70)]}
+LONGER = {"prompt_token_ids": [3 + i % 50 for i in range(90)]}
+SETTINGS = [SamplingParams(max_tokens=20), SamplingParams(max_tokens=20, temperature=1.0, seed=4)]
+
+
+@pytest.mark.parametrize("words", [{"drafter": "none"}, {"drafter": "ngram"}], ids=["none", "ngram"])
+@pytest.mark.parametrize("params", SETTINGS, ids=["greedy", "seeded"])
+def test_a_prompt_that_began_alike_is_read_from_there_on(words, params):
+    plain = LLM("zoo:target", drafter="none")
+    llm = LLM("zoo:target", enable_prefix_caching=True, **words)
+    assert llm.config["kv_cache"] == "paged" and llm.config["prefix_caching"]
+    found = [llm.generate(prompt, params) for prompt in (PROMPT, PROMPT, LONGER)]
+    native = llm.config["kernels"] != "pytorch"
+    assert [one.num_cached_tokens for one in found] == ([0, 64, 64] if native else [0, 0, 0])
+    wanted = [plain.generate(prompt, params).token_ids for prompt in (PROMPT, PROMPT, LONGER)]
+    assert [one.token_ids for one in found] == wanted
+
+
+def test_a_salt_is_a_cache_of_its_own():
+    llm = LLM("zoo:target", drafter="none", enable_prefix_caching=True)
+    salts = ["a", "b", "a", None]
+    found = [llm.generate(PROMPT, SETTINGS[0], cache_salt=salt) for salt in salts]
+    assert len({one.token_ids for one in found}) == 1
+    if llm.config["kernels"] != "pytorch":
+        assert [one.num_cached_tokens for one in found] == [0, 0, 64, 0]
+
+
+def test_blocks_of_their_own_cannot_be_shared():
+    with pytest.raises(ConfigError, match="kv_cache='static' has a block for each sequence: enable_prefix_caching"):
+        LLM("zoo:target", kv_cache="static", enable_prefix_caching=True)
