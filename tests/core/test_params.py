@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams
+from outdraft.core.params import SamplingParams, called_here, seed_of_text
 
 NAMES = [name for name in signature(SamplingParams).parameters if name != "unknown"]
 
@@ -69,3 +69,23 @@ def test_it_is_a_typed_record_as_before():
     assert replace(SamplingParams(seed=3), stop="x") == SamplingParams(seed=3, stop=("x",))
     with pytest.raises(AttributeError):
         SamplingParams().seed = 3
+
+
+def test_the_texts_of_one_request_have_seeds_that_no_neighbour_has():
+    texts = {
+        seed: [one.seed for one in SamplingParams(temperature=1.0, seed=seed, n=4).singles()] for seed in range(50)
+    }
+    assert all(seeds[0] == seed for seed, seeds in texts.items())
+    everyone = [seed for seeds in texts.values() for seed in seeds]
+    assert len(set(everyone)) == len(everyone) == 200
+    assert all(0 <= seed < 2**63 for seed in everyone)
+    assert seed_of_text(5, 1) == 571197765773112868  # users may have kept it
+    assert [one.seed for one in SamplingParams(temperature=1.0, n=2).singles()] == [None, None]
+
+
+@pytest.mark.parametrize("name", ["use_beam_search", "num_beams", "length_penalty"])
+def test_beam_search_is_refused_by_name_with_the_cure(name: str):
+    with pytest.raises(RequestError, match=f"'{name}': beam search is not here.* n=4 with a temperature"):
+        SamplingParams(**{name: 4})
+    with pytest.raises(RequestError, match=f"{name}: beam search is not here"):
+        called_here(name)

@@ -8,6 +8,7 @@ import pytest
 
 from outdraft import LLM, SamplingParams, zoo
 from outdraft.core.errors import CapabilityError, ConfigError, ModelLoadError, RequestError
+from outdraft.core.params import seed_of_text
 from outdraft.drafters.draft_model import METHOD as DRAFT
 from outdraft.engine import progress
 from outdraft.engine.assembly.speculative_config import from_mapping
@@ -174,7 +175,7 @@ def test_several_texts_of_one_prompt(llm: LLM):
     assert [one.index for one in first.outputs] == [0, 1, 2] and len(second.outputs) == 3
     for prompt, result in (("abc", first), ("xyz", second)):
         for i, one in enumerate(result.outputs):
-            alone = llm.generate(prompt, SamplingParams(max_tokens=6, temperature=1.0, seed=4 + i))
+            alone = llm.generate(prompt, SamplingParams(max_tokens=6, temperature=1.0, seed=seed_of_text(4, i)))
             assert one.token_ids == alone.token_ids and one.prompt == prompt
     assert len({one.token_ids for one in first.outputs}) == 3
     unseeded = llm.generate("abc", SamplingParams(max_tokens=12, temperature=1.0, n=2))

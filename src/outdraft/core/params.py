@@ -8,30 +8,18 @@ drafts it.
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from hashlib import blake2b
 from inspect import signature
 from math import inf
 from typing import Any, Never
 
 from outdraft.core.checked import check_fields
 from outdraft.core.errors import RequestError
+from outdraft.core.foreign_params import CALLED, REFUSED
 from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import LARGEST
 from outdraft.core.shown import shown
 
-_ELSEWHERE = {  # what other libraries call it
-    "max_new_tokens": "max_tokens",
-    "max_length": "max_tokens",
-    "max_completion_tokens": "max_tokens",
-    "min_new_tokens": "min_tokens",
-    "stop_strings": "stop",
-    "num_return_sequences": "n",
-    "best_of": "n",
-    "n_predict": "max_tokens",
-    "repeat_penalty": "repetition_penalty",
-    "do_sample": "temperature (0 is greedy)",
-    "frequence_penalty": "frequency_penalty",
-    "eos_token_id": "stop_token_ids",
-}
 _MOST_TEXTS = 1024  # of one request
 _COOL, _LARGE = 1e-5, 1e6  # numbers between which a temperature, a penalty and a bias leave logits finite
 
@@ -57,7 +45,7 @@ class SamplingParams:
     repetition_penalty: float  # > 1 discourages tokens of prompt and output
     presence_penalty: float  # of output only
     frequency_penalty: float  # of output only, times the count
-    n: int  # texts of the prompt, each a draw of its own; with a seed, text i is that of seed + i
+    n: int  # texts of the prompt, each a draw of its own; with a seed, text i is that of `seed_of_text(seed, i)`
     logprobs: int | None  # None: off; n: the chosen token's and the n best, of the raw and the warped distribution
 
     def __init__(
@@ -83,7 +71,8 @@ class SamplingParams:
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown")}
         for name in unknown:
-            raise RequestError(f"SamplingParams takes no {shown(name)}{_hint(name)}; it takes {', '.join(given)}")
+            takes = "" if name in REFUSED else f"; it takes {', '.join(given)}"
+            raise RequestError(f"SamplingParams takes no {shown(name)}{_hint(name)}{takes}")
         for name, value in given.items():
             if value is None and name != "max_tokens":
                 value = {} if name == "logit_bias" else _DEFAULTS[name]
@@ -123,10 +112,10 @@ class SamplingParams:
             raise RequestError(f"{name}={shown(getattr(self, name))} is out of range: it must be {allowed}")
 
     def singles(self) -> "list[SamplingParams]":
-        """The settings of its `n` texts, one each: with a seed, of text i it is seed + i."""
+        """The settings of its `n` texts, one each, with seeds of their own if there is one."""
         if self.n == 1:
             return [self]
-        seeds = [None if self.seed is None else self.seed + i for i in range(self.n)]
+        seeds = [None if self.seed is None else seed_of_text(self.seed, i) for i in range(self.n)]
         return [replace(self, n=1, seed=seed) for seed in seeds]
 
     @property
@@ -150,11 +139,29 @@ class SamplingParams:
 _DEFAULTS: dict[str, Any] = {name: one.default for name, one in signature(SamplingParams).parameters.items()}
 
 
+def seed_of_text(seed: int, i: int) -> int:
+    """The seed of text `i` of a request for several texts: the request's own for the first.
+
+    The others are keyed hashes, so that requests with neighbouring seeds have no text in common: the first eight bytes,
+    least one first, of BLAKE2b over "outdraft text SEED I", without the lowest bit.
+    """
+    if i == 0:
+        return seed
+    return int.from_bytes(blake2b(f"outdraft text {seed} {i}".encode(), digest_size=8).digest(), "little") >> 1
+
+
 def called_here(name: str) -> str | None:
-    """Our name of a sampling setting, by its name here or in another library; None for what is none."""
-    return name if name in _DEFAULTS and name != "unknown" else _ELSEWHERE.get(name, "").partition(" ")[0] or None
+    """Our name of a sampling setting, by its name here or in another library; None for what is none.
+
+    Raises `RequestError` for a setting that is refused by name.
+    """
+    if name in REFUSED:
+        raise RequestError(f"{name}: {REFUSED[name]}")
+    return name if name in _DEFAULTS and name != "unknown" else CALLED.get(name, "").partition(" ")[0] or None
 
 
 def _hint(name: str) -> str:
-    meant = _ELSEWHERE.get(name)
+    if name in REFUSED:
+        return f": {REFUSED[name]}"
+    meant = CALLED.get(name)
     return f"; here it is called {meant}" if meant else near_miss(name, list(_DEFAULTS))
