@@ -189,6 +189,17 @@ def test_the_same_text_written_twice_at_once_is_held_once():
     cache.check()
 
 
+def test_who_cuts_into_a_published_page_leaves_it_as_it_is():
+    cache = new_cache(20)
+    read(cache, 0, None, TEXT)
+    cache.truncate(0, 40)
+    write(cache, 0, None, [*TEXT[:40], 7, 7, 7])
+    cache.add(1)
+    assert cache.adopt(1, None, TEXT) == 48 and holds(cache, 1, None, TEXT)
+    assert holds(cache, 0, None, [*TEXT[:40], 7, 7, 7])
+    cache.check()
+
+
 def test_what_a_sequence_lacks_and_has_alone_is_counted():
     cache = new_cache(20)
     read(cache, 0, None, TEXT)
