@@ -3,7 +3,8 @@
 import pytest
 
 from outdraft.core.errors import CapabilityError
-from outdraft.testing.contract import CHECKS, budgets, distribution, ends, identity, upkeep
+from outdraft.testing.contract import CHECKS, budgets, distribution, ends, identity, masked, upkeep
+from outdraft.testing.contract.masked import EveryOther
 from outdraft.testing.fakes import AuditError
 from outdraft.testing.reference_rule import ReferenceRule
 from outdraft.testing.spec_table import DrafterRow
@@ -43,6 +44,21 @@ def test_a_cut_in_the_wrong_place_is_noticed(tmp_path):
     subject.engine = lambda eos=frozenset(), **rest: honest(**rest)
     with pytest.raises(AuditError, match="end of text"):
         ends.ends_inside_a_run(subject)
+
+
+def test_a_loop_that_forgets_a_nodes_path_is_noticed(tmp_path, monkeypatch):
+    subject = Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path)
+    monkeypatch.setattr("outdraft.core.sequence.Sequence.depends_on_history", False)
+    with pytest.raises(AuditError, match="masked"):
+        masked.masked_requests_write_the_same(subject)
+
+
+def test_a_constraint_that_is_told_a_token_twice_is_noticed(tmp_path, monkeypatch):
+    honest = EveryOther.advance
+    monkeypatch.setattr(EveryOther, "advance", lambda self, token: (honest(self, token), honest(self, token)))
+    row = DrafterRow(drafter="contracts.broken:SOUND")
+    with pytest.raises(AuditError, match="masked"):
+        masked.masked_requests_write_the_same(Subject(row, tmp_path))
 
 
 class Deaf(ReferenceRule):

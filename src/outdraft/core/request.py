@@ -1,9 +1,11 @@
 """A request: token ids and sampling settings. A codec has turned text into ids before; the engine sees only ids."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
+from outdraft.core.constraint import Constraint
 from outdraft.core.params import SamplingParams
 
 
@@ -17,6 +19,7 @@ class Request:
     references: tuple[tuple[int, ...], ...] = ()  # texts that the answer may copy from, for drafters that look up
     prompt_positions: tuple[int, ...] | None = None  # what the model is told instead of each token's index (images)
     prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token
+    constraint: Callable[[], Constraint] | None = None  # makes the constraint of one text: which tokens may follow
     cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
 
     def singles(self) -> "list[Request]":

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.coins import Coins, DraftCoins
+from outdraft.core.constraint import Constraint
 from outdraft.core.request import Request
 
 CHUNK = 512  # rows in which a prompt is read where its bits depend on that
@@ -40,6 +41,7 @@ class Sequence:
     output_counts: Counter[int] = field(default_factory=Counter)
     variant: str = ""  # the rounding of the weights that decode it, by name
     first_position: int = 0  # what the model is told for token 0 (`RopeConfig.first_position`); the target sets it
+    constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
 
     @property
@@ -92,6 +94,16 @@ class Sequence:
         own = given[start : min(stop, self.prompt_len)]
         return torch.nn.functional.pad(own, (0, 0, 0, stop - start - len(own)), value=torch.nan)
 
+    @property
+    def edits_logits(self) -> bool:
+        """Whether logits are changed before the temperature: by its settings, or by its constraint."""
+        return self.constraint is not None or self.request.params.edits_logits
+
+    @property
+    def depends_on_history(self) -> bool:
+        """Whether the processed distribution at a node depends on the tokens before it, beyond the model's own view."""
+        return self.constraint is not None or self.request.params.depends_on_history
+
     def ends_with(self, token: int) -> bool:
         """Whether this token ends the text, whatever stands before it; it is no part of the text then."""
         params = self.request.params
@@ -101,6 +113,8 @@ class Sequence:
         """Append one emitted token; returns the reason if the text ends with it, else None."""
         self.tokens.append(token)
         self.output_counts[token] += 1
+        if self.constraint is not None:
+            self.constraint.advance(token)
         if self.ends_with(token) or self.find_stop(token):
             self.finish_reason = "stop"
         elif self.room <= 0:

@@ -18,6 +18,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target, TargetOutput
 from outdraft.core.verdict import Verdict
 from outdraft.sampling.logprobs import token_logprobs
+from outdraft.sampling.masks import allows
 
 Fail = Callable[[Sequence, Exception], StepEvent]
 
@@ -94,8 +95,11 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
     last = Source.PLAIN if not offered else Source.BONUS if verdict.bonus else Source.RECOVERED
     run = [tree.tokens[node] for node in verdict.path] + [verdict.token]
 
-    tokens, logprobs, reason = [], [], None
+    tokens: list[int] = []
+    logprobs, reason = [], None
     for node, token in zip((0, *verdict.path), run, strict=True):
+        if tokens and seq.constraint is not None and not allows(seq, token):
+            break  # drawn where nothing may follow: the next pass tells that of the tokens before it
         num_top = seq.request.params.logprobs
         if num_top is not None:
             logprobs.append(token_logprobs(token, logits[first + node], p[first + node], num_top))

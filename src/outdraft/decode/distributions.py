@@ -17,8 +17,7 @@ def target_distributions(packed: PackedDrafts, logits: Tensor, *, soft: bool = F
     """The warped distribution at every node: [M, V] -> [M, V]. `soft`: at temperature 1 for greedy requests, not
     one-hot."""
     judged = [(i, seq, tree) for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)) if tree]
-    asked = [seq.request.params for _, seq, _ in judged]
-    if not soft and all(params.greedy and not params.edits_logits for params in asked):
+    if not soft and all(seq.request.params.greedy and not seq.edits_logits for _, seq, _ in judged):
         distribution = best_distribution(logits)
         if distribution is not None:
             return distribution
@@ -26,6 +25,6 @@ def target_distributions(packed: PackedDrafts, logits: Tensor, *, soft: bool = F
             return poisoned_one_hot(logits, logits.amax(-1))
     distributions = []
     for i, seq, tree in judged:
-        paths = tree_paths(tree) if seq.request.params.depends_on_history else None
+        paths = tree_paths(tree) if seq.depends_on_history else None
         distributions.append(warp_nodes(seq, logits[packed.node_slice(i)], paths, soft=soft))
     return distributions[0] if len(distributions) == 1 else torch.cat(distributions) if distributions else logits

@@ -22,6 +22,7 @@ from outdraft.core.shown import shown
 from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
+from outdraft.engine.constraints import make_constraint
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
 _log = logging.getLogger(__name__)
@@ -124,6 +125,7 @@ class Engine:
                 if not 0 <= i < self._vocab_size:
                     raise RequestError(f"{name} names token {shown(i)}, outside the vocabulary of {self._vocab_size}")
         _require_a_token(params, self.eos_token_ids, self._vocab_size)
+        constraint = make_constraint(request, self._vocab_size)
         seq = Sequence(
             id=next(self._ids),
             request=request,
@@ -136,6 +138,7 @@ class Engine:
             coins=verifier_coins,
             draft_coins=draft_coins,
             prompt_ids=frozenset(ids),
+            constraint=constraint,
         )
         if find_stop is not None:
             seq.find_stop = find_stop

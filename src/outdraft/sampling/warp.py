@@ -1,7 +1,8 @@
 """Logits to a distribution, once, in one place, for target and drafter alike.
 
-The order is vLLM's: logit bias, min_tokens mask, penalties, temperature, min-p, top-k, top-p. Greedy decoding is the
-one-hot distribution of the processed logits, so no rule needs to know of temperature. A residual is never warped again.
+The order: logit bias, masks (`sampling/masks.py`), penalties, temperature, min-p, top-k, top-p. It gives what vLLM's
+gives. Greedy decoding is the one-hot distribution of the processed logits, so no rule needs to know of temperature. A
+residual is never warped again.
 Min-p: Nguyen et al., "Turning up the heat", 2024, https://arxiv.org/abs/2407.01082. Top-p: Holtzman et al., "The
 curious case of neural text degeneration", 2019, https://arxiv.org/abs/1904.09751.
 """
@@ -16,6 +17,7 @@ from outdraft.core.errors import NumericsError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder.distributions import Warp, warp_rows
+from outdraft.sampling.masks import mask
 from outdraft.sampling.penalties import penalise
 
 
@@ -23,7 +25,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
     """The distributions [n, V] that rows `logits` [n, V] stand for.
 
     `paths[i]`: draft tokens between `seq.tokens` and what row i predicts (empty at the pending node); needed only
-    where `params.depends_on_history`. `soft`: a greedy request's distribution at temperature 1 instead of the one-hot
+    where `seq.depends_on_history`. `soft`: a greedy request's distribution at temperature 1 instead of the one-hot
     one, for lossy rules that ask how probable a token is. Raises `NumericsError` on NaN or infinite logits (-inf is a
     mask, and fine); on a GPU, where looking would make the host wait, their distribution has no finite sum instead, and
     whoever judges it raises.
@@ -32,7 +34,7 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
     warp = warp_of(params)
     one_hot = params.greedy and not soft
-    if not one_hot and not params.edits_logits and (distribution := warp_rows(logits, warp)) is not None:
+    if not one_hot and not seq.edits_logits and (distribution := warp_rows(logits, warp)) is not None:
         return distribution
     # One reduction finds NaN and +inf at once: the maximum of a row carries either.
     best = logits.amax(-1)
@@ -42,14 +44,9 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
             f"sequence {seq.id}: logits of row {row} hold {float(best[row])} as their largest value at position "
             f"{len(seq.tokens)}: the weights are damaged, or overflow in their number format (try dtype float32)"
         )
-    if params.edits_logits:
-        logits = adjust(seq, logits, paths)
+    if seq.edits_logits:
+        logits = _with_a_token(seq, logits, adjust(seq, logits, paths), paths)
         best = logits.amax(-1)
-        if best.device.type == "cpu" and not bool(torch.isfinite(best).all()):
-            raise RequestError(
-                f"logit_bias, min_tokens and penalties leave no token to choose at position {len(seq.tokens)}: the "
-                f"largest logit is {float(best[~torch.isfinite(best)][0])} after them; weaken or leave out one of them"
-            )
     if one_hot:
         if best.device.type != "cpu":
             return poisoned_one_hot(logits, best)
@@ -83,21 +80,39 @@ def tree_paths(tree: HostTree) -> list[list[int]]:
     return paths
 
 
+def _with_a_token(seq: Sequence, raw: Tensor, edited: Tensor, paths: Seq[list[int]] | None) -> Tensor:
+    """The edited rows [n, V]; those behind draft tokens where they leave no token are the raw ones.
+
+    Such a node stands behind a token that may not come, so that nobody asks, or at an end without a way out: what is
+    drawn there is not emitted (`decode/commit.py`), and plain decoding comes there and raises. Raises `RequestError`
+    where no token may follow the output.
+    """
+    best = edited.amax(-1)
+    is_sound = best.isfinite()
+    if best.device.type == "cpu" and bool(is_sound.all()):
+        return edited
+    is_drafted = torch.tensor([bool(paths and paths[i]) for i in range(len(raw))], device=raw.device)
+    if best.device.type == "cpu" and not bool((is_sound | is_drafted).all()):
+        raise RequestError(
+            f"logit_bias, penalties and what is masked leave no token to choose at position {len(seq.tokens)}: the "
+            f"largest logit is {float(best[~(is_sound | is_drafted)][0])} after them; weaken or leave out one of them"
+        )
+    return torch.where((is_sound | ~is_drafted)[:, None], edited, raw)
+
+
 def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tensor:
-    """Bias, minimum length and penalties: rows [n, V] -> [n, V], the same tensor if there are none."""
+    """Bias, masks and penalties: rows [n, V] -> [n, V], the same tensor if there are none."""
     params = seq.request.params
-    if not params.edits_logits:
+    if not seq.edits_logits:
         return logits
     logits = logits.clone()
     if params.logit_bias:
         ids = torch.tensor(list(params.logit_bias), dtype=torch.long, device=logits.device)
         logits[:, ids] += torch.tensor(list(params.logit_bias.values()), dtype=logits.dtype, device=logits.device)
-    if params.depends_on_history:
-        ends = torch.tensor(sorted({*params.stop_token_ids, *seq.eos_token_ids}), device=logits.device)
+    if seq.depends_on_history:
         for i, row in enumerate(logits):
             path = paths[i] if paths is not None else []
-            if seq.num_output + len(path) < params.min_tokens and len(ends):
-                row[ends] = -torch.inf
+            mask(seq, row, path)
             penalise(seq, row, path)
     return logits
 

@@ -47,7 +47,7 @@ def takes_argmax(seq: Sequence, sample: Sample) -> bool:
 
 def takes_plain_argmax(seq: Sequence, sample: Sample) -> bool:
     """Whether this sequence's guesses are the argmax of the raw logits."""
-    return takes_argmax(seq, sample) and not seq.request.params.edits_logits
+    return takes_argmax(seq, sample) and not seq.edits_logits
 
 
 class Chooser:

@@ -23,6 +23,7 @@ from outdraft.testing.contract.identity import (
     joins_and_cancels,
     seeded_equals_reference,
 )
+from outdraft.testing.contract.masked import masked_requests_write_the_same
 from outdraft.testing.contract.reuse import rows_are_taken_over
 from outdraft.testing.contract.upkeep import cache_equals_recompute, leaks_nothing
 from outdraft.testing.subject import Subject
@@ -30,6 +31,7 @@ from outdraft.testing.subject import Subject
 CHECKS: tuple[Callable[[Subject], None], ...] = (
     greedy_equals_reference,
     seeded_equals_reference,
+    masked_requests_write_the_same,
     alone_equals_batch,
     bits_do_not_depend_on_the_draft,
     joins_and_cancels,

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.coins import DraftCoins
+from outdraft.core.constraint import Beyond
 from outdraft.core.draft import Continuation, Draft, chain, host_tree
 from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.errors import CapabilityError
@@ -95,7 +96,8 @@ def imagine(seq: Sequence, tokens: Seq[int]) -> Sequence:
         return seq.draft_coins(imagined).in_round(round_at)
 
     counts = seq.output_counts + Counter(tokens)
-    return replace(seq, tokens=[*seq.tokens, *tokens], output_counts=counts, draft_coins=coins)
+    constraint = None if seq.constraint is None else Beyond(seq.constraint, tuple(tokens))
+    return replace(seq, tokens=[*seq.tokens, *tokens], output_counts=counts, draft_coins=coins, constraint=constraint)
 
 
 def build_rewinding(described: str | Mapping[str, Any], port: TargetPort, asker: str) -> Drafter:
