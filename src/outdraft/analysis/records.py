@@ -108,6 +108,20 @@ class Records:
         return list(dict.fromkeys(row.suite for row in self.rows))
 
 
+def holds_rows(path: Path) -> bool:
+    """Whether a record file has rows of texts that were written one by one; False where it cannot be read."""
+    return holds_kind(path, "row")
+
+
+def holds_kind(path: Path, kind: str) -> bool:
+    """Whether a record file has lines of this kind; False where it cannot be read."""
+    try:
+        with path.open(encoding="utf-8") as file:
+            return any(line.startswith(f'{{"kind": "{kind}"') for line in file)
+    except (OSError, UnicodeDecodeError):
+        return False
+
+
 def read_records(path: Path, like: str | None = None) -> Records:
     """Read a file: the rows whose setup is that of the row with key `like`, or of the last row.
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import asdict
-from typing import Any
+from typing import Any, Protocol
 
 from outdraft.analysis.records import PLAIN, Records
 from outdraft.analysis.summary import ALL, Cell
@@ -14,13 +14,32 @@ _SAID = ("max_tokens", "temperature", "seed", "logprobs")  # elsewhere, or it ch
 _OF_DRAWS = ("top_k", "top_p", "min_p")  # nothing to greedy decoding
 
 
+class Measured(Protocol):
+    """What a caption needs of any line of a record."""
+
+    @property
+    def model(self) -> Mapping[str, Any]: ...
+    @property
+    def machine(self) -> Mapping[str, Any]: ...
+    @property
+    def config(self) -> Mapping[str, Any]: ...
+    @property
+    def when(self) -> str: ...
+    @property
+    def load(self) -> float | None: ...
+
+
 def what_measured(records: Records) -> str:
-    """ "zoo:target, 15.7M parameters, bfloat16": the title."""
-    row = records.rows[0]
+    """ "outdraft bench: zoo:target, 15.7M parameters, bfloat16": the title."""
+    return f"outdraft bench: {model_words(records.rows[0])}"
+
+
+def model_words(row: Measured) -> str:
+    """ "zoo:target, 15.7M parameters, bfloat16"."""
     name = str(row.model["name"])
     if row.model.get("inflate"):
         name += f" inflated {row.model['inflate']}"
-    return f"outdraft bench: {name}, {_count(int(row.model['parameters']))} parameters, {row.config['dtype']}"
+    return f"{name}, {_count(int(row.model['parameters']))} parameters, {row.config['dtype']}"
 
 
 def how_measured(records: Records, cells: Seq[Cell]) -> str:
@@ -28,7 +47,7 @@ def how_measured(records: Records, cells: Seq[Cell]) -> str:
     row = records.rows[0]
     prompts = len({(one.suite, one.prompt) for one in records.rows})
     num_rounds = min(len(one.seconds) for one in records.rows)
-    told = f"{_sampling(row.sampling)}; {prompts} prompts, up to {row.sampling['max_tokens']} tokens each; "
+    told = f"{sampling_words(row.sampling)}; {prompts} prompts, up to {row.sampling['max_tokens']} tokens each; "
     told += f"median of {num_rounds} interleaved rounds, bars 95 %"
     compared = [cell for cell in cells if cell.group == ALL and cell.method != PLAIN and cell.num_compared]
     if not compared:
@@ -42,11 +61,16 @@ def how_measured(records: Records, cells: Seq[Cell]) -> str:
 
 def where_measured(records: Records) -> str:
     """Machine and date, and how busy the machine was."""
-    row = records.rows[0]
+    return machine_words(records.rows)
+
+
+def machine_words(rows: Seq[Measured]) -> str:
+    """The same of any lines, all of one machine."""
+    row = rows[0]
     machine = row.machine
     place = str(machine.get("gpu") or machine["cpu"])
-    days = sorted({one.when[:10] for one in records.rows})
-    loads = [one.load for one in records.rows if one.load is not None]
+    days = sorted({one.when[:10] for one in rows})
+    loads = [one.load for one in rows if one.load is not None]
     threads = machine["threads"]
     told = f"{place}; {machine['cores']} cores, {threads} thread{'s' * (threads != 1)}; torch {machine['torch']}, "
     told += f"quota of {machine['quota']:g} cores, " if machine.get("quota") else ""
@@ -58,7 +82,8 @@ def where_measured(records: Records) -> str:
     return told
 
 
-def _sampling(sampling: Mapping[str, Any]) -> str:
+def sampling_words(sampling: Mapping[str, Any]) -> str:
+    """ "greedy", or "temperature 0.8, top_p 0.9, seed 1"."""
     greedy, seed = sampling["temperature"] == 0, sampling["seed"]
     told = ["greedy"] if greedy else [f"temperature {sampling['temperature']:g}"]
     for name, off in _OFF.items():

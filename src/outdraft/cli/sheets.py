@@ -1,10 +1,13 @@
-"""A `Sheet` on the terminal."""
+"""A `Sheet` on the terminal, and in files."""
+
+from collections.abc import Sequence as Seq
+from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from outdraft.analysis.sheet import Sheet
+from outdraft.analysis.sheet import Sheet, to_csv, to_markdown
 
 _STYLES = {"FAILED": "bold red", "NO": "bold red", "slower": "red", "faster": "green", "yes": "green"}
 _WORDS = ("method", "suite", "by position", "identical", "verdict")  # columns of words; the others are figures
@@ -26,6 +29,14 @@ def show_sheet(console: Console, sheet: Sheet) -> None:
         style = "bold red" if "FAILED" in note else "yellow" if "INCONCLUSIVE" in note else "dim"
         console.print(note, style=style, markup=False, highlight=False)
     console.print()
+
+
+def write_sheets(stem: Path, sheets: Seq[Sheet]) -> list[Path]:
+    """Markdown of all, and a CSV of the first, for whoever has no matplotlib or wants the figures themselves."""
+    texts = {".md": "\n".join(to_markdown(sheet) for sheet in sheets), ".csv": to_csv(sheets[0])}
+    for end, text in texts.items():
+        stem.with_suffix(end).write_text(text, encoding="utf-8")
+    return [stem.with_suffix(end) for end in texts]
 
 
 def _cell(text: str) -> Text:

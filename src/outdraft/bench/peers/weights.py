@@ -31,8 +31,14 @@ def prepare(peer: Peer, directory: Path, bits: int, process: Process, versions: 
     if peer.name == "openvino":
         made_of = [weights, rounding, versions]
         return shelf.get(f"{directory.name}-openvino-{rounding}", made_of, lambda out: convert(directory, out))
-    whole = shelf.get(f"{directory.name}.gguf", [weights], lambda out: write_gguf(directory, out))
+    whole = whole_gguf(directory, shelf)
     if bits == 16:
         return whole
     made_of = [weights, rounding, versions]
     return shelf.get(f"{directory.name}-{rounding}.gguf", made_of, lambda out: convert(whole, out))
+
+
+def whole_gguf(directory: Path, shelf: Shelf) -> Path:
+    """The same weights as a GGUF file. Raises `ModelLoadError` if GGUF cannot hold the model."""
+    made_of = [digest_weights(directory)]
+    return shelf.get(f"{directory.name}.gguf", made_of, lambda out: write_gguf(directory, out))

@@ -1,6 +1,7 @@
 """`outdraft bench`: measure methods against plain decoding, keep every figure, and end with a table and a picture.
 
-Three ways: measure (and go on with a file that is there), `--report` (only look at a file), `--compare` (two files).
+Four ways: measure (and go on with a file that is there), `--load` (many requests at once), `--report` (only look at a
+file), `--compare` (two files).
 """
 
 from collections.abc import Sequence as Seq
@@ -12,7 +13,9 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
+from outdraft.cli.asked import Asked
 from outdraft.cli.flags import ROLES, SamplingFlags
+from outdraft.cli.load import SEATS, LoadFlags, measure_load, parse_server, report_load
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.paths import user_path
@@ -20,11 +23,8 @@ from outdraft.core.paths import user_path
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from outdraft.analysis.sheet import Sheet
     from outdraft.bench.entrant import Entrant
     from outdraft.bench.runner import Outcome, Plan
-    from outdraft.bench.shelf import Shelf
-    from outdraft.bench.subject import Subject
 
 SUMMARY = "measure methods against plain decoding: records, tables, pictures"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
@@ -32,6 +32,7 @@ EPILOG = """exit code 1 if a method wrote another text than plain decoding. Exam
   outdraft bench --method eagle:k=3 --method eagle:k=5,width=3 --suite prose --suite code
   outdraft bench --model DIR --method draft_model:model=DIR2,k=5 --suite spec-bench=question.jsonl
   outdraft bench --out runs/today.jsonl                             (again, to go on after an interruption)
+  outdraft bench --load 1,4,16 --max-tokens 32                      (many requests at once)
   outdraft bench --compare yesterday.jsonl today.jsonl"""
 QUICK_PROMPTS, QUICK_ROUNDS, QUICK_TOKENS = 2, 3, 48
 OVERHEAD_SECONDS = 3.0  # of warming up, tables and pictures; and as much for the cost curve
@@ -56,7 +57,8 @@ class Options:
                                  metavar="FILE")  # fmt: skip
     peer: tuple[str, ...] = flag(
         (), "another engine in the same rounds: transformers, llama_cpp, openvino, vllm, with mode=plain|assisted|..., "
-        "k=, bits=, draft=MODEL, python=PATH; may be repeated (docs/bench.md); texts then have one length",
+        "k=, bits=, draft=MODEL, python=PATH; with --load a running server, NAME=URL; may be repeated (docs/bench.md); "
+        "texts then have one length",
         metavar="PEER"
     )  # fmt: skip
     suite: tuple[str, ...] = flag(
@@ -93,6 +95,7 @@ class Options:
     by: str = flag("suite", "group the results by suite or by category", choices=("suite", "category"))
     curve: bool = flag(True, "also measure how long a target pass takes by its number of rows")
     past: int = flag(128, "cached tokens before the rows of that curve")
+    load: LoadFlags = field(metadata={"title": "many requests at once"})
     neighbours: int = flag(0, "also run this many programs that keep a core busy each, as on a laptop in use")
     plots: bool = flag(True, "draw pictures (needs matplotlib: pip install 'outdraft[bench]')")
     report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
@@ -109,21 +112,51 @@ def run(options: Options) -> int:
     if options.compare:
         return _compare(console, options)
     if options.report is not None:
-        return _report(console, user_path(options.report), options)
-    return _measure(console, options)
+        return _look(console, user_path(options.report), options)
+    _check(options)
+    path = user_path(options.out or f"bench-{datetime.now():%Y%m%d-%H%M%S}/bench.jsonl")
+    return _measure(console, options, path) if options.load.load is None else _load(console, options, path)
 
 
-def _measure(console: "Console", options: Options) -> int:
+def _look(console: "Console", path: Path, options: Options) -> int:
+    """Show what a file holds: texts one by one, many at once, or both."""
+    from outdraft.analysis.load import holds_load
+    from outdraft.analysis.records import holds_rows
+
+    code = 0
+    if holds_load(path):
+        code = report_load(console, path, plots=options.plots, as_json=options.json)
+        if not holds_rows(path):
+            return code
+    return max(code, _report(console, path, options))
+
+
+def _load(console: "Console", options: Options, path: Path) -> int:
+    """Many requests at once."""
+    levels, servers = options.load.levels(), [parse_server(text) for text in options.peer]
+    asked = _read(options, peers=bool(servers), max_num_seqs=max(SEATS, *levels))
+    try:
+        return measure_load(
+            console, asked, options.load, servers, path, neighbours=options.neighbours, plots=options.plots,
+            as_json=options.json,
+        )  # fmt: skip
+    except KeyboardInterrupt:
+        console.print(f"interrupted; the same command with --out {path} goes on", markup=False, soft_wrap=True)
+        raise
+
+
+def _check(options: Options) -> None:
     for name in ("rounds", "prompts", "past", "neighbours"):
         least = 0 if name in ("prompts", "neighbours") else 1
         if getattr(options, name) < least:
             raise ConfigError(f"{name}={getattr(options, name)}: must be at least {least}")
+
+
+def _measure(console: "Console", options: Options, path: Path) -> int:
     from outdraft.bench.runner import Bench
     from outdraft.bench.write import Journal
     from outdraft.cli.progress import progress_bar
 
-    now = datetime.now()
-    path = user_path(options.out or f"bench-{now:%Y%m%d-%H%M%S}/bench.jsonl")
     with ExitStack() as closing:
         plan, absent = make_plan(options, closing)
         for label, why in absent.items():
@@ -167,9 +200,25 @@ def _forecast(plan: "Plan") -> list[str]:
 
 def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, str]]":
     """Everything loaded and checked, before the first text; and who is left out, and why. `closing` ends the peers."""
-    from outdraft.bench.peers.entrant import check_params, join_peers
+    from outdraft.bench.peers.entrant import join_peers
     from outdraft.bench.peers.spec import parse_peer
     from outdraft.bench.runner import Plan
+
+    peers = [parse_peer(text) for text in options.peer]
+    asked = _read(options, peers=bool(peers))
+    lineup = asked.chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if not peers]
+    entrants, absent = _join(asked, lineup)
+    absent |= join_peers(entrants, peers, asked.subject, asked.shelf, closing)
+    plan = Plan(
+        subject=asked.subject, entrants=entrants, prompts=asked.prompts, params=asked.params, rounds=asked.rounds,
+        curve=options.curve, past=options.past, neighbours=options.neighbours,
+    )  # fmt: skip
+    return plan, absent
+
+
+def _read(options: Options, *, peers: bool, **settings: Any) -> Asked:
+    """Everything but who else takes part: loaded, checked. `peers`: greedy texts of one length; `settings`: `LLM`'s."""
+    from outdraft.bench.peers.entrant import check_params
     from outdraft.bench.shelf import Shelf
     from outdraft.bench.subject import load_subject
     from outdraft.bench.suites import DEFAULT, load_suites
@@ -179,7 +228,6 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     if options.quick:
         count, rounds = count or QUICK_PROMPTS, min(rounds, QUICK_ROUNDS)
         params = replace(params, max_tokens=min(params.max_tokens or QUICK_TOKENS, QUICK_TOKENS))
-    peers = [parse_peer(text) for text in options.peer]
     if peers:
         check_params(params)
         params = replace(params, ignore_eos=True)
@@ -189,29 +237,22 @@ def make_plan(options: Options, closing: ExitStack) -> "tuple[Plan, dict[str, st
     chosen = fill_roles([parse_rival(text, verifier=options.verifier, zoo=zoo) for text in methods], roles)
     prompts = load_suites(options.suite or DEFAULT, count=count)
     engine = ("dtype", "device", "exact", "guard", "enforce_eager", "max_model_len", "kv_cache", "kv_cache_dtype")
-    settings = {name: getattr(options, name) for name in engine}
+    settings = {name: getattr(options, name) for name in engine} | settings
     shelf = Shelf(options.cache)
     subject = load_subject(options.model, shelf, inflated=options.inflate, **settings)
     if subject.plain.codec is None:
         raise ConfigError(f"{options.model} has no tokenizer, and suites are text: add its tokenizer.json")
-    lineup = chosen or [replace(rival, verifier=options.verifier) for rival in RIVALS if not peers]
-    entrants, absent = _join(subject, lineup, shelf, strict=bool(chosen) or zoo)
-    absent |= join_peers(entrants, peers, subject, shelf, closing)
-    plan = Plan(
-        subject=subject, entrants=entrants, prompts=prompts, params=params, rounds=rounds, curve=options.curve,
-        past=options.past, neighbours=options.neighbours,
+    return Asked(
+        subject=subject, shelf=shelf, prompts=prompts, params=params, rounds=rounds, chosen=chosen,
+        strict=bool(chosen) or zoo,
     )  # fmt: skip
-    return plan, absent
 
 
-def _join(
-    subject: "Subject", lineup: Seq[Rival], shelf: "Shelf", *, strict: bool
-) -> "tuple[dict[str, Entrant], dict[str, str]]":
-    from outdraft.bench.drafts import join_made
+def _join(asked: Asked, lineup: Seq[Rival]) -> "tuple[dict[str, Entrant], dict[str, str]]":
     from outdraft.bench.entrant import Ours
     from outdraft.bench.trial import PLAIN
 
-    entrants: dict[str, Entrant] = {PLAIN: Ours(subject.plain)}
+    entrants: dict[str, Entrant] = {PLAIN: Ours(asked.subject.plain)}
     absent: dict[str, str] = {}
     for rival in lineup:
         if rival.label == PLAIN:
@@ -219,9 +260,9 @@ def _join(
         if rival.label in entrants:
             raise ConfigError(f"method {rival.label!r} is given twice")
         try:
-            entrants[rival.label] = Ours(join_made(subject.plain, rival, shelf, subject.name), rival.threads)
+            entrants[rival.label] = Ours(asked.join(rival), rival.threads)
         except OutdraftError as error:
-            if strict:
+            if asked.strict:
                 raise
             absent[rival.label] = str(error)
     return entrants, absent
@@ -235,7 +276,7 @@ def _report(
     from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
     from outdraft.analysis.words import how_measured, what_measured, where_measured
     from outdraft.cli.console import write_json
-    from outdraft.cli.sheets import show_sheet
+    from outdraft.cli.sheets import show_sheet, write_sheets
 
     records = read_records(path, like)
     cells = summarise(records, options.by)
@@ -248,7 +289,7 @@ def _report(
     if records.num_others:
         others = f"{records.num_others} rows of the file are of another model, machine or sampling, and left out"
         console.print(others, style="dim", markup=False)
-    written = _write_sheets(path.with_suffix(""), sheets)
+    written = write_sheets(path.with_suffix(""), sheets)
     if options.plots:
         try:
             from outdraft.analysis.plots.pictures import draw_pictures
@@ -277,16 +318,6 @@ def _compare(console: "Console", options: Options) -> int:
     if options.json:
         write_json([asdict(change) | {"verdict": change.verdict} for change in changes])
     return 1 if any(change.failed for change in changes) else 0
-
-
-def _write_sheets(stem: Path, sheets: "Seq[Sheet]") -> list[Path]:
-    """Markdown of all, and a CSV of the first, for whoever has no matplotlib or wants the figures themselves."""
-    from outdraft.analysis.sheet import to_csv, to_markdown
-
-    texts = {".md": "\n".join(to_markdown(sheet) for sheet in sheets), ".csv": to_csv(sheets[0])}
-    for end, text in texts.items():
-        stem.with_suffix(end).write_text(text, encoding="utf-8")
-    return [stem.with_suffix(end) for end in texts]
 
 
 def _notes(outcome: "Outcome") -> list[str]:

@@ -1,0 +1,167 @@
+"""The lines of a load's record and what they come to: throughput, waiting times and gaps by method and clients.
+
+A file may hold lines of several setups (model, machine, sampling): those of the last line, or of the line with the key
+that is given, are taken; and at each number of clients, those of the newest requests.
+
+Data in: a path; data out: `LoadRecords`, `LoadCell`s.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import numpy as np
+
+from outdraft.analysis.records import PLAIN, holds_kind
+from outdraft.core.errors import ConfigError
+
+KIND = "load"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRow:
+    """One method at one number of clients; lists are by round. `bench.load.row` says what the fields mean."""
+
+    key: str
+    method: str
+    clients: int
+    jobs: str  # a fingerprint of the requests of a round
+    num_requests: int
+    identical: bool | None
+    difference: str | None
+    num_agreeing: int | None
+    tau: float | None
+    tokens: list[int]
+    seconds: list[float]
+    plain_tokens: list[int]
+    plain_seconds: list[float]
+    first_token_seconds: list[list[float]]
+    token_seconds: list[list[float]]
+    gap_quantiles: list[Mapping[str, float]]
+    when: str
+    load: float | None
+    model: Mapping[str, Any]
+    machine: Mapping[str, Any]
+    config: Mapping[str, Any]
+    sampling: Mapping[str, Any]
+
+    @property
+    def setup(self) -> dict[str, Any]:
+        """What must be equal for two lines to stand in one table."""
+        return {"model": self.model, "machine": self.machine, "sampling": self.sampling}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadRecords:
+    """The lines of one setup."""
+
+    path: Path
+    rows: list[LoadRow] = field(default_factory=list)
+    num_others: int = 0  # lines of other setups or requests in the same file
+
+    @property
+    def methods(self) -> list[str]:
+        """Labels in the order in which they were first measured."""
+        return list(dict.fromkeys(row.method for row in self.rows))
+
+    @property
+    def levels(self) -> list[int]:
+        """Numbers of clients."""
+        return sorted({row.clients for row in self.rows})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadCell:
+    """One method at one number of clients. Seconds; a quantile is None where a round had nothing to take it of."""
+
+    method: str
+    clients: int
+    num_requests: int
+    tokens_per_second: float  # of all clients together, the median round's
+    speedup: float | None  # over plain decoding's rate, the median over rounds; None: failed
+    slowest: float | None  # the round with the least speed-up
+    first_token: float  # median over the requests of all rounds
+    first_token_p99: float
+    gap: float | None  # between two pieces: the median over rounds of each round's median
+    gap_p99: float | None
+    token: float | None  # of a token after the first piece, median over the requests of all rounds
+    tau: float | None
+    identical: bool | None
+    difference: str | None
+    num_agreeing: int | None
+
+
+def holds_load(path: Path) -> bool:
+    """Whether a record file has lines of a load; False where it cannot be read."""
+    return holds_kind(path, KIND)
+
+
+def read_load(path: Path, like: str | None = None) -> LoadRecords:
+    """Read a file's lines of a load; of lines of the same method and clients, the newest.
+
+    Raises `ConfigError` naming the line that is no record, or that there is none.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"records {path} cannot be read: {error}; give a file that `outdraft bench` wrote") from error
+    rows: list[LoadRow] = []
+    for number, line in enumerate(lines, 1):
+        try:
+            data = json.loads(line)
+            if data["kind"] == KIND:
+                rows.append(LoadRow(**{one.name: data[one.name] for one in fields(LoadRow)}))
+        except (ValueError, KeyError, TypeError) as error:
+            if number == len(lines):
+                break  # cut off while it was written
+            raise ConfigError(f"{path}, line {number} is no record of `outdraft bench`: {error!r}") from error
+    if not rows:
+        raise ConfigError(
+            f"{path} holds no finished load; measure one with `outdraft bench --load 1,4,16 --out {path}`"
+        )
+    setup = next((row.setup for row in rows if row.key == like), rows[-1].setup)
+    alike = [row for row in rows if row.setup == setup]
+    asked = {row.clients: row.jobs for row in alike}  # of the newest line
+    alike = [row for row in alike if row.jobs == asked[row.clients]]
+    chosen = {(row.method, row.clients): row for row in alike}
+    return LoadRecords(path=path, rows=list(chosen.values()), num_others=len(rows) - len(alike))
+
+
+def summarise_load(records: LoadRecords) -> list[LoadCell]:
+    """A cell for each line: few clients first, plain decoding first among them."""
+    ranked = sorted(records.rows, key=lambda row: (row.clients, row.method != PLAIN))
+    return [_cell(row) for row in ranked]
+
+
+def _cell(row: LoadRow) -> LoadCell:
+    rates = [tokens / seconds for tokens, seconds in zip(row.tokens, row.seconds, strict=True)]
+    plain = [tokens / seconds for tokens, seconds in zip(row.plain_tokens, row.plain_seconds, strict=True)]
+    gains = [mine / theirs for mine, theirs in zip(rates, plain, strict=True)]
+    firsts = [seconds for of in row.first_token_seconds for seconds in of]
+    each = [seconds for of in row.token_seconds for seconds in of]
+    failed = row.identical is False
+    return LoadCell(
+        method=row.method,
+        clients=row.clients,
+        num_requests=row.num_requests,
+        tokens_per_second=median(rates),
+        speedup=None if failed else median(gains),
+        slowest=None if failed else min(gains),
+        first_token=median(firsts),
+        first_token_p99=float(np.quantile(firsts, 0.99)),
+        gap=_middle(row, "0.5"),
+        gap_p99=_middle(row, "0.99"),
+        token=median(each) if each else None,
+        tau=row.tau,
+        identical=row.identical,
+        difference=row.difference,
+        num_agreeing=row.num_agreeing,
+    )
+
+
+def _middle(row: LoadRow, quantile: str) -> float | None:
+    found = [of[quantile] for of in row.gap_quantiles if quantile in of]
+    return median(found) if found else None

@@ -1,0 +1,67 @@
+"""Cells of a load as a table: a line for each number of clients and method."""
+
+from collections.abc import Sequence as Seq
+
+from outdraft.analysis.load import LoadCell, LoadRecords
+from outdraft.analysis.records import PLAIN
+from outdraft.analysis.sheet import Sheet
+from outdraft.analysis.words import machine_words, model_words, sampling_words
+
+COLUMNS = ["clients", "method", "tokens\n/s", "over\nplain", "slowest\nround", "first\ntoken ms", "first\np99 ms",
+           "gap\nms", "gap\np99 ms", "ms/token\nthen", "tokens\nper pass", "identical"]  # fmt: skip
+FEWEST = 3  # rounds below which a median says little
+
+
+def load_title(records: LoadRecords, cells: Seq[LoadCell]) -> tuple[str, str, str]:
+    """What was measured, how, and where."""
+    row = records.rows[0]
+    levels = ", ".join(map(str, records.levels))
+    num_rounds = min(len(one.seconds) for one in records.rows)
+    how = f"{levels} clients at once, each asks anew when its answer is whole; {sampling_words(row.sampling)}; "
+    how += f"{row.sampling['max_tokens']} tokens an answer at most, half at least; median of {num_rounds} interleaved "
+    how += f"round{'s' * (num_rounds != 1)}"
+    compared = [cell for cell in cells if cell.method != PLAIN and cell.identical is not None]
+    if compared:
+        bad = sum(cell.identical is False for cell in compared)
+        how += (
+            f"; texts of {bad} of {len(compared)} rows DIFFER" if bad else "; all texts identical to plain decoding's"
+        )
+    return f"outdraft bench --load: {model_words(row)}", how, machine_words(records.rows)
+
+
+def load_sheet(records: LoadRecords, cells: Seq[LoadCell]) -> Sheet:
+    """The whole table."""
+    rows = [
+        [
+            str(cell.clients), cell.method, f"{cell.tokens_per_second:.0f}", _times(cell.speedup), _times(cell.slowest),
+            _ms(cell.first_token), _ms(cell.first_token_p99), _ms(cell.gap), _ms(cell.gap_p99), _ms(cell.token, 2),
+            "?" if cell.tau is None else f"{cell.tau:.2f}", _identical(cell),
+        ]
+        for cell in cells
+    ]  # fmt: skip
+    notes = [f"{cell.method} with {cell.clients} clients FAILED: {cell.difference}" for cell in cells
+             if cell.identical is False]  # fmt: skip
+    num_rounds = min(len(row.seconds) for row in records.rows)
+    if num_rounds < FEWEST:
+        notes.append(f"INCONCLUSIVE: {num_rounds} of at least {FEWEST} rounds (--rounds)")
+    notes.append(
+        "tokens/s: of all clients together, prompts included; gap: between two pieces of one answer, each of which may "
+        "hold several tokens; ms/token then: after the first piece"
+    )
+    return Sheet(title="\n".join(load_title(records, cells)), columns=COLUMNS, rows=rows, notes=tuple(notes))
+
+
+def _times(ratio: float | None) -> str:
+    return "FAILED" if ratio is None else f"{ratio:.2f}x"
+
+
+def _ms(seconds: float | None, digits: int = 0) -> str:
+    return "" if seconds is None else f"{1000 * seconds:.{digits}f}"
+
+
+def _identical(cell: LoadCell) -> str:
+    if cell.num_agreeing is not None:
+        return f"{cell.num_agreeing} of {cell.num_requests}"
+    if cell.identical is None:
+        return "not promised"
+    return "yes" if cell.identical else "NO"

@@ -1,0 +1,44 @@
+"""An engine of this process under load, through the stream that `LLM` gives to asyncio."""
+
+from time import perf_counter
+
+from outdraft.bench.entrant import Ours
+from outdraft.bench.load.clients import Answer
+from outdraft.bench.load.jobs import Job
+from outdraft.core.params import SamplingParams
+from outdraft.engine.llm import LLM
+
+
+class OurServer:
+    """`LLM.astream`: concurrent requests share the batch."""
+
+    foreign = False
+
+    def __init__(self, llm: LLM) -> None:
+        self._timed = Ours(llm)
+        self.llm, self.config = llm, self._timed.config
+
+    def promises(self, params: SamplingParams) -> bool:
+        """Greedy text, and seeded text under a rule that couples to the seed."""
+        return self._timed.promises(params)
+
+    def prepare(self) -> None:
+        """Its drafter remembers nothing of the same requests in an earlier round."""
+        self.llm.forget()
+
+    async def ask(self, job: Job) -> Answer:
+        """Raises what the engine raises for this request."""
+        arrivals: list[float] = []
+        tokens: list[int] = []
+        text, num_first, stats = "", 0, None
+        began = perf_counter()
+        async for chunk in self.llm.astream({"prompt_token_ids": job.ids}, job.params):
+            arrivals.append(perf_counter() - began)
+            num_first = num_first or len(chunk.token_ids)
+            tokens += chunk.token_ids
+            text += chunk.text
+            stats = chunk.stats or stats
+        return Answer(
+            arrivals=tuple(arrivals), num_first=num_first, num_tokens=len(tokens), text=text, token_ids=tuple(tokens),
+            stats=stats,
+        )  # fmt: skip

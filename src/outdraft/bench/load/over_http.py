@@ -1,0 +1,115 @@
+"""Another program under the same load: a running server with OpenAI's completions, asked for streams.
+
+    --peer llama=http://127.0.0.1:8080      its name in the tables, and where it listens
+
+Prompts are token ids. A piece of the stream is not a token: an answer's tokens are counted by the ids that the server
+tells (vLLM's `return_token_ids`, llama.cpp's `return_tokens`), else by its `usage`, else taken to be as many as were
+asked for.
+"""
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping
+from time import perf_counter
+from typing import Any
+
+from outdraft.bench.load.clients import Answer
+from outdraft.bench.load.http_stream import HttpError, read_events, read_json
+from outdraft.bench.load.jobs import Job
+from outdraft.bench.peers.process import PeerError
+from outdraft.core.errors import ConfigError
+from outdraft.core.params import SamplingParams
+
+FIELDS: Mapping[str, Any] = {  # beside OpenAI's own; a program that does not know one leaves it alone
+    "ignore_eos": True,
+    "cache_prompt": False,  # llama.cpp: nothing of an earlier prompt may be used again
+    "return_token_ids": True,  # vLLM
+    "return_tokens": True,  # llama.cpp
+}
+_URL = re.compile(r"([^=:,\s]+)=(https?://\S+)")
+
+
+def is_url_peer(text: str) -> bool:
+    """Whether `--peer` names a running server."""
+    return _URL.fullmatch(text) is not None
+
+
+def parse_server(text: str) -> tuple[str, str]:
+    """Label and base URL of "NAME=URL"; raises `ConfigError` for another spelling."""
+    found = _URL.fullmatch(text)
+    if found is None:
+        raise ConfigError(
+            f"peer {text!r}: under --load a peer is a running server; write NAME=URL, for example "
+            "llama=http://127.0.0.1:8080"
+        )
+    return found[1], found[2].rstrip("/").removesuffix("/v1")
+
+
+class HttpServer:
+    """One server. `fields`: further fields of every request, or None for one that is to be left out.
+
+    Raises `PeerError` if nobody answers there.
+    """
+
+    foreign = True
+
+    def __init__(self, label: str, url: str, config: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
+        self._label, self._url = label, url
+        self._fields = {**FIELDS, **fields}
+        try:
+            listed = asyncio.run(read_json(f"{url}/v1/models")).get("data") or [{}]
+        except HttpError as error:
+            raise self._error(error) from error
+        self._model = str(listed[0].get("id", "default"))
+        told = {"name": label, "url": url, "model": self._model, "owner": listed[0].get("owned_by"), **fields}
+        self.config = {**config, "peer": told}
+
+    def promises(self, params: SamplingParams) -> bool:
+        """It owes us nothing: another order of sums may choose otherwise where two tokens are nearly as likely."""
+        return False
+
+    def prepare(self) -> None:
+        """Its cache of prompts is off, by the fields of the request."""
+
+    async def ask(self, job: Job) -> Answer:
+        """Raises `PeerError` that quotes what the server said."""
+        try:
+            return await self._ask(job)
+        except HttpError as error:
+            raise self._error(error) from error
+
+    async def _ask(self, job: Job) -> Answer:
+        body = {
+            "model": self._model, "prompt": list(job.ids), "max_tokens": job.params.max_tokens, "temperature": 0,
+            "stream": True, "stream_options": {"include_usage": True}, **self._fields,
+        }  # fmt: skip
+        body = {name: value for name, value in body.items() if value is not None}
+        arrivals: list[float] = []
+        pieces: list[str] = []
+        ids: list[tuple[int, ...]] = []  # of each piece
+        counted: int | None = None
+        began = perf_counter()
+        async for event in read_events(f"{self._url}/v1/completions", body):
+            told = json.loads(event)
+            if "error" in told:
+                raise HttpError(f"it says {told['error']}")
+            counted = (told.get("usage") or {}).get("completion_tokens", counted)
+            for choice in told.get("choices") or ():
+                new = choice.get("token_ids") or choice.get("tokens") or told.get("tokens") or ()
+                if choice.get("text") or new:
+                    arrivals.append(perf_counter() - began)
+                    pieces.append(choice.get("text") or "")
+                    ids.append(tuple(new))
+        if not arrivals:
+            raise HttpError("its answer has no text")
+        whole = tuple(token for piece in ids for token in piece) if all(ids) else None
+        num_tokens = len(whole) if whole else counted or int(job.params.max_tokens or len(arrivals))
+        # without ids all pieces are taken to be alike
+        num_first = len(ids[0]) if whole else max(1, round(num_tokens / len(arrivals)))
+        return Answer(
+            arrivals=tuple(arrivals), num_first=num_first, num_tokens=num_tokens, text="".join(pieces), token_ids=whole
+        )
+
+    def _error(self, error: HttpError) -> PeerError:
+        return PeerError(f"peer {self._label} at {self._url}: {error}; start its server, or leave --peer out")
