@@ -57,6 +57,17 @@ class LoadFlags:
             )
         return levels
 
+    def check_unused(self, peers: Seq[str]) -> None:
+        """Without --load, raise `ConfigError` for what means nothing there. `peers`: of --peer."""
+        from outdraft.bench.load.over_http import is_url_peer
+
+        given = {"--requests": self.requests, "--peer-field": self.peer_field}
+        words = [name for name, value in given.items() if value] + [
+            f"--peer {one}" for one in peers if is_url_peer(one)
+        ]
+        if words:
+            raise ConfigError(f"{words[0]} is for many requests at once: add --load 1,4,16, or leave it out")
+
 
 def parse_server(text: str) -> tuple[str, str]:
     """Label and URL of `--peer NAME=URL`."""

@@ -8,7 +8,7 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 
 from matplotlib.axes import Axes
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
 
 from outdraft.analysis.load import LoadCell, LoadRecords
 from outdraft.analysis.load_sheet import load_title
@@ -20,7 +20,7 @@ Figure = Callable[[LoadCell], float | None]
 def draw_load(records: LoadRecords, cells: Seq[LoadCell], path: Path) -> None:
     """Write the picture to `path`. Failed rows have no point; dotted lines are the 99th percentiles."""
     figure = new_figure(12.5, 7.6)
-    grid = figure.add_gridspec(2, 2, left=0.06, right=0.985, top=0.86, bottom=0.1, hspace=0.42, wspace=0.16)
+    grid = figure.add_gridspec(2, 2, left=0.06, right=0.985, top=0.83, bottom=0.1, hspace=0.42, wspace=0.16)
     colours = colours_of(records.methods)
     shown = [cell for cell in cells if cell.identical is not False]
 
@@ -30,6 +30,9 @@ def draw_load(records: LoadRecords, cells: Seq[LoadCell], path: Path) -> None:
         if tail is not None:
             _lines(axes, shown, records.methods, colours, tail, ":")
             axes.set_yscale("log")
+            axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+            axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+            axes.yaxis.set_minor_locator(NullLocator())
         tidy(axes, title, grid="both")
         _count_clients(axes, records.levels)
         return axes
@@ -41,7 +44,10 @@ def draw_load(records: LoadRecords, cells: Seq[LoadCell], path: Path) -> None:
           lambda cell: 1000 * cell.first_token_p99)  # fmt: skip
     panel(1, 1, "Gap between two pieces, ms (dotted: 99 % are shorter)", lambda cell: _ms(cell.gap),
           lambda cell: _ms(cell.gap_p99))  # fmt: skip
-    first.legend(fontsize=8, frameon=False, loc="upper left", ncols=1 + (len(records.methods) > 4))
+    figure.legend(
+        *first.get_legend_handles_labels(), fontsize=8.5, frameon=False, loc="upper left", ncols=6,
+        bbox_to_anchor=(0.052, 0.925),
+    )  # fmt: skip
     what, how, where = load_title(records, cells)
     figure.text(0.012, 0.98, what, fontsize=12.5, fontweight="bold", color=INK, va="top")
     figure.text(0.012, 0.94, how, fontsize=8.5, color=QUIET, va="top")

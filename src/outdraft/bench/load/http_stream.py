@@ -81,7 +81,7 @@ async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
 
 async def _parts(reader: asyncio.StreamReader, headers: Mapping[str, str]) -> AsyncIterator[bytes]:
     if headers.get("transfer-encoding", "").lower() == "chunked":
-        while size := int((await asyncio.wait_for(reader.readline(), SILENCE)).split(b";")[0] or b"0", 16):
+        while size := int((await asyncio.wait_for(reader.readuntil(b"\n"), SILENCE)).split(b";")[0], 16):
             yield (await asyncio.wait_for(reader.readexactly(size + 2), SILENCE))[:-2]
         return
     left = int(headers.get("content-length", -1))

@@ -49,7 +49,7 @@ def make_jobs(
     seen: set[tuple[int, ...]] = set()
     left_out = 0
     while len(jobs) < count:
-        turn = [(name, ids[:1] + ids[1 + left_out :]) for name, ids in fitting if len(ids) > left_out + 1]
+        turn = [(name, ids[:1] + ids[1 + left_out :]) for name, ids in fitting if len(ids) > left_out]
         if not turn:
             raise ConfigError(
                 f"{len(fitting)} prompts make {len(jobs)} different requests, and {count} are asked for: take more "

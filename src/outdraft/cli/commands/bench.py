@@ -150,6 +150,8 @@ def _check(options: Options) -> None:
         least = 0 if name in ("prompts", "neighbours") else 1
         if getattr(options, name) < least:
             raise ConfigError(f"{name}={getattr(options, name)}: must be at least {least}")
+    if options.load.load is None:
+        options.load.check_unused(options.peer)
 
 
 def _measure(console: "Console", options: Options, path: Path) -> int:

@@ -1,0 +1,66 @@
+"""A server over HTTP: what it is asked, how its tokens are counted, and its failures in words."""
+
+import asyncio
+
+import pytest
+from bench.load.made_up import http_server, make_job
+
+from outdraft.bench.load.clients import serve
+from outdraft.bench.load.over_http import HttpServer, is_url_peer, parse_server
+from outdraft.bench.peers.process import PeerError
+from outdraft.core.errors import ConfigError
+
+
+@pytest.mark.parametrize("how", ["ids", "usage", "unchunked", "bare"])
+def test_tokens_are_counted_and_pieces_are_not(how: str):
+    with http_server(how) as (url, asked):
+        server = HttpServer("made", url, {"dtype": "float32"}, {})
+        answer = asyncio.run(server.ask(make_job(5, length=7)))
+    assert answer.num_tokens == 7 and len(answer.arrivals) == 4 and answer.num_first == 2
+    assert answer.text == "éx" * 3 + "é", "a letter of two bytes survives being cut"
+    assert answer.token_ids == (tuple(range(7)) if how == "ids" else None) and answer.stats is None
+    assert list(answer.arrivals) == sorted(answer.arrivals) and answer.arrivals[0] > 0
+    ((path, body),) = asked
+    assert path == "/v1/completions" and body["prompt"] == [1, 2, 5] and body["max_tokens"] == 7
+    assert body["temperature"] == 0 and body["stream"] is True and body["model"] == "made-up"
+    assert body["ignore_eos"] is True and body["cache_prompt"] is False
+    assert server.config["peer"]["owner"] == "nobody" and server.config["dtype"] == "float32"
+
+
+def test_fields_are_added_and_left_out():
+    with http_server("bare") as (url, asked):
+        server = HttpServer("made", url, {}, {"cache_prompt": None, "top_k": 1})
+        serve(server, [make_job(1), make_job(2)], 2)
+    assert all(body["top_k"] == 1 and "cache_prompt" not in body for _, body in asked)
+    assert server.config["peer"]["top_k"] == 1
+
+
+@pytest.mark.parametrize(
+    "how, says",
+    [
+        ("refuses", "answers 400 to /v1/completions: .*no such field"),
+        ("breaks off", "the connection broke off"),
+        ("fails", "out of memory"),
+    ],
+)
+def test_failures_are_quoted(how: str, says: str):
+    with http_server(how) as (url, _):
+        server = HttpServer("made", url, {}, {})
+        with pytest.raises(PeerError, match=f"peer made at {url}: .*{says}"):
+            serve(server, [make_job(1)], 1)
+
+
+def test_nobody_there():
+    with http_server("bare") as (url, _):
+        pass
+    with pytest.raises(PeerError, match=r"no connection .*start its server, or leave --peer out"):
+        HttpServer("made", url, {}, {})
+
+
+def test_how_a_server_is_spelled():
+    assert parse_server("a.b=http://host:8080/v1/") == ("a.b", "http://host:8080")
+    assert parse_server("a=https://host/x") == ("a", "https://host/x")
+    assert is_url_peer("a=http://h") and not is_url_peer("llama_cpp:bits=8")
+    for wrong in ("http://host", "a=host:80", "a=ftp://host", "llama_cpp", "a b=http://h"):
+        with pytest.raises(ConfigError, match="write NAME=URL"):
+            parse_server(wrong)
