@@ -1,5 +1,7 @@
 """The GPU's path on a CPU: over static memory, pages and recorded passes every shape of draft writes what it should."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from contracts.spec_rows import ROWS
@@ -92,6 +94,19 @@ def test_a_large_pass_is_not_recorded(tmp_path):
     assert len(subject.runner.static.recordings) == 0
     engine.step()
     assert len(subject.runner.static.recordings) == 1
+
+
+@pytest.mark.parametrize("name", ["ngram-tree", "eagle"])
+def test_prompts_are_scored(name, tmp_path):
+    """By plain rows and by rows whose states are tapped; alone a prompt of one chunk, and beside texts that decode."""
+    subject = Called(ROW_OF[name], tmp_path)
+    asked = [replace(one, params=replace(one.params, prompt_logprobs=1)) for one in requests(6)]
+    for outcome, request in zip(run(subject.engine(), asked), asked, strict=True):
+        ids = request.prompt_token_ids
+        told = [one for event in outcome.events for one in event.prompt_logprobs]
+        rows = [torch.log_softmax(subject.next_logits(list(ids[:i])), -1) for i in range(1, len(ids))]
+        assert [one.raw for one in told] == pytest.approx([float(r[i]) for r, i in zip(rows, ids[1:], strict=True)])
+        assert outcome.seq.output == subject.oracle(request)
 
 
 def test_a_pool_that_grows_is_recorded_anew(tmp_path):

@@ -34,6 +34,7 @@ class StepEvent:
     tokens: tuple[int, ...] = ()
     sources: tuple[Source, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
+    prompt_logprobs: tuple[TokenLogprobs, ...] = ()  # of the prompt tokens that the rows read here predict
     finish_reason: str | None = None
     error: OutdraftError | None = None  # what ended the request, with the finish reason "error"
     variant: str = ""  # the rounding of the weights that wrote the tokens, by name

@@ -32,6 +32,7 @@ class PackedDrafts:
     num_certain: tuple[int, ...]  # [B] rows before the pending one
     node_starts: tuple[int, ...]  # [B + 1]
     embeds: tuple[Tensor | None, ...]  # [B] of each sequence's rows [r, D]: vectors; NaN rows: use the token
+    prompt_rows: tuple[range, ...] = ()  # [B] rows that predict prompt tokens whose log probabilities are asked for
 
     @property
     def starts_from_ids(self) -> bool:
@@ -57,6 +58,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
     nodes: list[int] = []
     row_starts, node_starts, num_certain = [0], [0], []
     embeds: list[Tensor | None] = []
+    prompt_rows: list[range] = []
     packed_drafts: list[Draft | None] = []
     trees: list[HostTree | None] = []
     for seq, draft in zip(seqs, drafts, strict=True):
@@ -76,6 +78,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
             nodes += range(len(tokens), len(tokens) + len(tree.parents))
             tokens += tree.tokens if tree.is_read else [0] * len(tree.parents)
             positions += [seq.position(pending_at + depth) for depth in tree.depths]
+        prompt_rows.append(_prompt_rows(seq, certain, row_starts[-1]))
         row_starts.append(len(tokens))
         node_starts.append(len(nodes))
         num_certain.append(certain)
@@ -93,7 +96,17 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
         num_certain=tuple(num_certain),
         node_starts=tuple(node_starts),
         embeds=tuple(embeds),
+        prompt_rows=tuple(prompt_rows),
     )
+
+
+def _prompt_rows(seq: Sequence, certain: int, start: int) -> range:
+    """Those of its certain rows that predict a prompt token to be scored; the first certain one is row `start`."""
+    if not seq.scores_prompt:
+        return range(start, start)
+    first = max(seq.num_cached, seq.num_prompt_scored)
+    stop = max(first, min(seq.num_cached + certain, seq.prompt_len - 1))
+    return range(start + first - seq.num_cached, start + stop - seq.num_cached)
 
 
 def _embeds(seq: Sequence, certain: int, draft: Draft | None) -> Tensor | None:

@@ -47,6 +47,7 @@ class SamplingParams:
     frequency_penalty: float  # of output only, times the count
     n: int  # texts of the prompt, each a draw of its own; with a seed, text i is that of `seed_of_text(seed, i)`
     logprobs: int | None  # None: off; n: the chosen token's and the n best, of the raw and the warped distribution
+    prompt_logprobs: int | None  # None: off; n: of every prompt token but the first, and of the n best in its place
 
     def __init__(
         self,
@@ -67,6 +68,7 @@ class SamplingParams:
         frequency_penalty: float | None = 0.0,
         n: int | None = 1,
         logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
         **unknown: Never,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown")}
@@ -101,7 +103,9 @@ class SamplingParams:
         self._check("n", 1 <= self.n <= _MOST_TEXTS, f"between 1 and {_MOST_TEXTS}")
         if self.n > 1 and self.greedy:
             raise RequestError(f"n={self.n} with temperature=0: greedy texts are all the same; set a temperature")
-        self._check("logprobs", self.logprobs is None or 0 <= self.logprobs <= LARGEST, "None or at least 0")
+        for name in ("logprobs", "prompt_logprobs"):
+            count = getattr(self, name)
+            self._check(name, count is None or 0 <= count <= LARGEST, "None or at least 0")
         self._check("stop", all(self.stop), "non-empty strings")
         biases = self.logit_bias.values()
         limits = f"numbers of at most {_LARGE:g} either way, or -inf for a token that must not come"
@@ -112,11 +116,15 @@ class SamplingParams:
             raise RequestError(f"{name}={shown(getattr(self, name))} is out of range: it must be {allowed}")
 
     def singles(self) -> "list[SamplingParams]":
-        """The settings of its `n` texts, one each, with seeds of their own if there is one."""
+        """The settings of its `n` texts, one each, with seeds of their own if there is one.
+
+        The first alone is asked for the prompt's log probabilities, which are the same for all.
+        """
         if self.n == 1:
             return [self]
         seeds = [None if self.seed is None else seed_of_text(self.seed, i) for i in range(self.n)]
-        return [replace(self, n=1, seed=seed) for seed in seeds]
+        first, *others = [replace(self, n=1, seed=seed) for seed in seeds]
+        return [first, *(replace(one, prompt_logprobs=None) for one in others)]
 
     @property
     def greedy(self) -> bool:

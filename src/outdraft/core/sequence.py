@@ -35,6 +35,7 @@ class Sequence:
     find_stop: Callable[[int], bool] = field(default=lambda token: False)  # told each emitted token, in order
     num_cached: int = 0
     num_taken_over: int = 0  # rows of its prompt that an earlier text had left
+    num_prompt_scored: int = 0  # prompt tokens after the first whose log probabilities have been told
     max_chunk: int = CHUNK  # tokens of it that the next pass may read before the pending one
     finish_reason: str | None = None
     prompt_ids: frozenset[int] = frozenset()
@@ -63,6 +64,11 @@ class Sequence:
     def prefilled(self) -> bool:
         """Whether the whole prompt but the pending token is cached."""
         return self.num_cached == len(self.tokens) - 1
+
+    @property
+    def scores_prompt(self) -> bool:
+        """Whether log probabilities of its prompt are asked for, and not all told yet."""
+        return self.request.params.prompt_logprobs is not None and self.num_prompt_scored < self.prompt_len - 1
 
     @property
     def room(self) -> int:

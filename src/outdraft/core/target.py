@@ -41,6 +41,7 @@ class TargetOutput:
     hidden: Mapping[int, Tensor] = field(default_factory=dict)  # tap -> [R, D] at every row
     drifted: frozenset[int] = frozenset()  # i: rows of packed.seqs[i] may differ from plain decoding's in the last bits
     replayed: Mapping[int, int] = field(default_factory=dict)  # i: so many rows of packed.seqs[i] were computed again
+    logits_at: Callable[[range], Tensor] | None = None  # rows of the pass -> [n, V]; there if `packed.prompt_rows` are
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,13 +6,14 @@ pending token and the first m - 1 accepted nodes. An end inside the accepted run
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
 from outdraft.core.draft import Role
 from outdraft.core.drafter import Seen
 from outdraft.core.events import Source, StepEvent
+from outdraft.core.logprobs import TokenLogprobs
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target, TargetOutput
@@ -34,6 +35,7 @@ class Judged:
     draft_seconds: float
     target_seconds: float
     until: float  # the clock when the pass was over
+    prompt_logprobs: Seq[tuple[TokenLogprobs, ...]] = ()  # [B] of the prompt tokens that each one's rows predict
 
 
 def commit(judged: Judged, target: Target, fail: Fail | None = None) -> tuple[list[StepEvent], list[Seen]]:
@@ -72,6 +74,9 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
         keep += [certain + node for node in nodes]
     target.commit(seq, keep)
     seq.num_cached = start + len(keep)
+    if judged.prompt_logprobs and (told := judged.prompt_logprobs[i]):
+        seq.num_prompt_scored += len(told)
+        event = replace(event, prompt_logprobs=told)
     rows = [packed.row_starts[i] + row for row in keep]
     seen = Seen(
         seq=seq,

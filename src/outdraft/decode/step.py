@@ -22,6 +22,7 @@ from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import Fail, Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import Executor, RunAhead, Serial
+from outdraft.decode.prompt_logprobs import score_prompts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,8 +79,9 @@ def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, 
     p = target_distributions(packed, scored.logits, soft=parts.soft)
     coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
     verdicts = parts.verifier(packed, p, coins)
+    prompt_logprobs = score_prompts(packed, scored)
     return Judged(
-        packed=packed, scored=scored, p=p, verdicts=verdicts,
+        packed=packed, scored=scored, p=p, verdicts=verdicts, prompt_logprobs=prompt_logprobs,
         draft_seconds=drafted - began + joined - passed, target_seconds=passed - drafted, until=joined,
     )  # fmt: skip
 

@@ -60,7 +60,8 @@ class GraphedRunner(Runner):
         if len(packed.nodes) < num_rows or num_rows > MAX_ROWS:
             out = self.static.hidden(parts, ids=new_ids, taps=taps)
             nodes = out.hidden[packed.nodes.to(self.device)]
-            return TargetOutput(logits=self.decoder.logits(nodes), hidden=out.taps)
+            logits_at = self._logits_of(out.hidden) if any(packed.prompt_rows) else None
+            return TargetOutput(logits=self.decoder.logits(nodes), hidden=out.taps, logits_at=logits_at)
         logits, states = self.static.score(parts, ids=new_ids, taps=tuple(sorted(taps)))
         # A copy: drafters may keep what they saw, and the static memory is the next pass's.
         return TargetOutput(

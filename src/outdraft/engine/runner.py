@@ -5,7 +5,7 @@ embeddings, and have probe nodes; a drafter may run some of the layers (`run`), 
 cache exactly where the next pass expects them (`tentative`), or over a cache of its own.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from collections.abc import Sequence as Seq
 
 import torch
@@ -90,7 +90,8 @@ class Runner:
             seq.longest if given is None else max(seq.longest, seq.longest - seq.prompt_len + given[-1] + 1)
         )
         self.cache.add(seq.id)
-        num_there = self._adopt(seq) if self._shares(seq) else 0
+        # Rows whose logits are asked for must be read.
+        num_there = self._adopt(seq) if self._shares(seq) and not seq.scores_prompt else 0
         if self.plain_rows is not None:
             self.plain_rows.begin(seq, num_there)
         return num_there
@@ -137,7 +138,8 @@ class Runner:
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
-        if self._scorer is not None and packed.starts_from_ids and not taps:
+        scores_prompt = any(packed.prompt_rows)
+        if self._scorer is not None and packed.starts_from_ids and not taps and not scores_prompt:
             context = CachedContext(self.cache, self._segments(packed))
             _, logits = self._scorer.feed(
                 packed.tokens.tolist(), packed.positions.tolist(), context, packed.nodes.tolist()
@@ -155,7 +157,13 @@ class Runner:
             h, positions, CachedContext(self.cache, segments, self.exact), start=start_layer, taps=taps
         )
         hidden = out.hidden if len(packed.nodes) == len(h) else out.hidden[packed.nodes.to(self.device)]
-        return TargetOutput(logits=self.decoder.logits(hidden), hidden=out.taps, drifted=drifted)
+        return TargetOutput(
+            logits=self.decoder.logits(hidden), hidden=out.taps, drifted=drifted,
+            logits_at=self._logits_of(out.hidden) if scores_prompt else None,
+        )  # fmt: skip
+
+    def _logits_of(self, hidden: Tensor) -> Callable[[range], Tensor]:
+        return lambda rows: self.decoder.logits(hidden[rows.start : rows.stop])
 
     def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
         """Score a node again from plain decoding's own rows."""

@@ -31,6 +31,7 @@ class Chunk:
     finish_reason: str | None = None
     stats: RequestStats | None = field(default=None, repr=False)  # of the whole text, on its last chunk
     index: int = 0  # which of the texts that were asked for (`SamplingParams(n=3)`)
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None  # on the text's first chunk, as in `Result`
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +47,7 @@ class Result:
     prompt_token_ids: tuple[int, ...]
     sources: tuple[Source, ...]
     logprobs: tuple[TokenLogprobs, ...] | None  # None unless asked for
+    prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None  # the prompt's, None for its first token
     finish_reason: str | None  # "stop", "length" or "error"
     error: OutdraftError | None = None  # what ended the request, if anything went wrong; the rest is what was written
     variant: str  # how the weights were rounded that wrote it: "", "int4-g32-mixed", ...
@@ -107,6 +109,7 @@ class Writer:
         self._ids: list[int] = []
         self._sources: list[Source] = []
         self._logprobs: list[TokenLogprobs] = []
+        self._prompt_logprobs: list[TokenLogprobs | None] = [None]
         self._variant = ""
 
     def push(self, event: StepEvent) -> None:
@@ -114,6 +117,7 @@ class Writer:
         self._ids += event.tokens
         self._sources += event.sources
         self._logprobs += event.logprobs
+        self._prompt_logprobs += event.prompt_logprobs
         self._variant = event.variant
         self.finish_reason, self.error = event.finish_reason, event.error
         if self._stream is not None:
@@ -123,11 +127,13 @@ class Writer:
             if event.finish_reason is not None and self._stops.stop is None:
                 self._take(self._stream.finish())
         if event.tokens:
+            is_first = len(self._ids) == len(event.tokens)
             self.chunks.append(
                 Chunk(
                     text=self._new_text(final=event.finish_reason is not None), token_ids=event.tokens,
                     sources=event.sources, logprobs=event.logprobs, finish_reason=event.finish_reason,
                     stats=self.stats if event.finish_reason is not None else None,
+                    prompt_logprobs=self._of_prompt() if is_first else None,
                 )
             )  # fmt: skip
 
@@ -140,6 +146,7 @@ class Writer:
             prompt_token_ids=request.prompt_token_ids,
             sources=tuple(self._sources),
             logprobs=tuple(self._logprobs) if request.params.logprobs is not None else None,
+            prompt_logprobs=self._of_prompt(),
             finish_reason=self.finish_reason,
             error=self.error,
             variant=self._variant,
@@ -147,6 +154,9 @@ class Writer:
             stats=self.stats,
             num_cached_tokens=self.seq.num_taken_over,
         )
+
+    def _of_prompt(self) -> tuple[TokenLogprobs | None, ...] | None:
+        return tuple(self._prompt_logprobs) if self.seq.request.params.prompt_logprobs is not None else None
 
     def _take(self, piece: str) -> None:
         self._text += piece

@@ -64,7 +64,15 @@ class TableTarget:
                 rows.append(self.next_logits(before + [tree.tokens[v] for v in (0, *tree.path(node))]))
         logits = torch.stack(rows) if rows else self.table.new_zeros(0, self.vocab_size)
         one_hot = torch.nn.functional.one_hot(packed.tokens, self.vocab_size).to(logits.dtype)
-        return TargetOutput(logits=logits, hidden={tap: one_hot for tap in taps})
+        return TargetOutput(
+            logits=logits, hidden={tap: one_hot for tap in taps}, logits_at=lambda rows: self._logits_at(packed, rows)
+        )
+
+    def _logits_at(self, packed: PackedDrafts, rows: range) -> Tensor:
+        """[n, V] at certain rows, which stand in a chain."""
+        i = next(i for i, own in enumerate(packed.prompt_rows) if rows.start in own)
+        texts = (packed.seqs[i].tokens[: packed.seqs[i].num_cached + row - packed.row_starts[i] + 1] for row in rows)
+        return torch.stack([self.next_logits(text) for text in texts])
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         """Keep these rows of the last pass."""

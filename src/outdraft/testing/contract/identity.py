@@ -44,14 +44,20 @@ def alone_equals_batch(subject: Subject) -> None:
 
 
 def bits_do_not_depend_on_the_draft(subject: Subject) -> None:
-    """In exact mode a token's log probability has the same bits, in float32 too, whatever pass it was scored in."""
+    """In exact mode a token's log probability has the same bits, in float32 too, whatever pass it was scored in.
+
+    So have those of the prompt, which are asked for beside the greedy texts.
+    """
     narrow = subject.in_float32()
-    for params in (replace(GREEDY, logprobs=2), replace(SEEDED, logprobs=2)):
+    for params in (replace(GREEDY, logprobs=2, prompt_logprobs=1), replace(SEEDED, logprobs=2)):
         for request in requests(params)[1:4]:
             plain = run(narrow.engine(), [replace(request, num_speculative_tokens=0)])[0]
             drafted = run(narrow.engine(depth=5), [request])[0]
             agrees(subject, drafted, plain.seq.output, "float32")
-            bits = [[entry for event in outcome.events for entry in event.logprobs] for outcome in (plain, drafted)]
+            bits = [
+                [entry for event in outcome.events for entry in (*event.prompt_logprobs, *event.logprobs)]
+                for outcome in (plain, drafted)
+            ]
             require(bits[0] == bits[1], f"{subject.row.name}: float32 log probabilities differ from plain decoding's")
 
 
