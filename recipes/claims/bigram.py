@@ -19,9 +19,9 @@ import torch
 from numpy.typing import NDArray
 
 from outdraft.core.registry import find_learner
-from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
 from outdraft.training.compare import logs
+from outdraft.training.computing import open_target
 from outdraft.training.corpus import Corpus, open_corpus
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
@@ -58,7 +58,7 @@ def some_texts(learned: Corpus, seed: int) -> NDArray[np.int64]:
 
 def main() -> None:
     """Print both figures for each seed, and the difference with its standard error."""
-    target = load_model(HOME / "small")
+    target, _ = open_target(HOME / "small", "auto", "cpu")
     method = find_learner("draft_model")
     cut = method.new(method.options(), target, 0)
     teacher = Teacher(target, cut.taps)

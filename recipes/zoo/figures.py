@@ -24,9 +24,9 @@ from outdraft.bench.machine import describe
 from outdraft.core.registry import find_learner, read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.engine.assembly.recipe import read_recipe, recipe_names
-from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
 from outdraft.training.check import check_directory
+from outdraft.training.computing import open_target
 from outdraft.training.corpus import open_corpus
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
@@ -59,7 +59,7 @@ def measured(path: Path) -> dict[str, dict[str, Any]]:
 def measure(trial: Trial, arm: str, place: Path, texts: dict[str, list[Path]], cache: Path) -> dict[str, Any]:
     """Acceptance by position on each set of texts, and the check of what the draft promised."""
     began, kind = perf_counter(), trial.arms[arm]["kind"]
-    target, method = load_model(resolve(trial.target)), find_learner(kind)
+    (target, _), method = open_target(resolve(trial.target), "auto", "cpu"), find_learner(kind)
     options = {**trial.arms[arm].get("options", {}), **trial.arms[arm].get("judge", {})}
     learner = method.load(read_options(method.options, options, arm), target, place)
     learner.module.eval()

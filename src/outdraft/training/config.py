@@ -60,7 +60,7 @@ class LoopConfig:
     micro_tokens: int = 4096  # per forward of one worker
     seq_len: int = 512
     final_seq_len: int = 0  # sequence length of the decay phase; 0 = seq_len
-    bfloat16: bool = True  # passes compute in it; parameters and moments are float32
+    bfloat16: bool | None = None  # whether passes compute in it; None: where the machine has instructions for it
     compile: bool = False  # torch.compile the loss; needs a C++ compiler
     warmup: int = 100
     decay_at: int = 0  # step at which the decay starts; 0 = so that it ends at `steps`

@@ -17,11 +17,14 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import torch
+
 from outdraft.core.learner import TARGET, Learner, LearnMethod
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.engine.writer import all_whole
 from outdraft.models.base import Decoder
+from outdraft.models.load import tensors_of
 from outdraft.models.native import NativeDecoder, can_pack
 from outdraft.models.network import Network
 
@@ -52,15 +55,17 @@ def measure_costs(
     depth: int,
     prompts: Seq[Seq[int]],
     tokens: int = 24,
+    dtype: torch.dtype | None = None,
 ) -> Costs:
     """The least of a few runs over `prompts`, each of `tokens` tokens, plain and with the draft as it is.
 
-    `target`: from the directory `source`, with which it stays as it is.
+    `target`: from the directory `source`, with which it stays as it is. `dtype`: that engines serve it in; its own by
+    default.
     """
     with TemporaryDirectory() as place:
         learner.save(Path(place))
         taught = Path(place, TARGET)  # one that is taught along costs what the original does
-        engine = LLM.over(taught if taught.is_dir() else source, served(target))
+        engine = LLM.over(taught if taught.is_dir() else source, served(target, dtype))
         plain = _seconds(engine, prompts, tokens)
         options: Mapping[str, Any] = {"model": place, **method.drafts}
         drafting = engine.with_drafter(
@@ -70,8 +75,15 @@ def measure_costs(
     return Costs(plain=plain[1], verify=rounds[1], draft=rounds[0], depth=depth)
 
 
-def served(target: Decoder) -> Network:
-    """These weights as an engine holds them. The decoder itself is not changed, and its tensors are not copied."""
+def served(target: Decoder, dtype: torch.dtype | None = None) -> Network:
+    """These weights as an engine holds them. The decoder itself is not changed, and its tensors are not copied.
+
+    They are copied where training computes in another format than engines will (`dtype`).
+    """
+    if dtype not in (None, target.dtype):
+        theirs, target = tensors_of(target), Decoder(target.config, dtype, target.device).eval().requires_grad_(False)
+        for name, one in tensors_of(target).items():
+            one.copy_(theirs[name])
     if can_pack(target.config, target.dtype, target.device):
         return NativeDecoder(target)
     shared = {id(one): one for one in (*target.parameters(), *target.buffers())}

@@ -10,6 +10,7 @@ from outdraft.core.learner import Lesson
 from outdraft.models.base import Decoder
 from outdraft.nn.packed import PackedContext
 from outdraft.training.compilable import make_plain
+from outdraft.training.computing import computing
 from outdraft.training.packing import Rows
 from outdraft.training.states import StateCache, States
 
@@ -24,7 +25,7 @@ class Teacher:
 
     def computing(self) -> torch.autocast:
         """Passes of whatever learns from it compute as it does; their parameters are float32."""
-        return torch.autocast(self.target.device.type, torch.bfloat16, enabled=self.target.dtype == torch.bfloat16)
+        return computing(self.target.device, self.target.dtype)
 
     @torch.no_grad()
     def lesson(self, rows: Rows) -> Lesson:

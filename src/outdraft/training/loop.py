@@ -25,6 +25,7 @@ from outdraft.core.errors import ConfigError, DecodingError
 from outdraft.core.shown import shown
 from outdraft.training.board import Board
 from outdraft.training.checkpoint import Progress, State, load_state, save_state
+from outdraft.training.computing import computing, format_of_loop, name_of, require_format
 from outdraft.training.config import LoopConfig
 from outdraft.training.optim import Optimizer
 from outdraft.training.schedule import Schedule
@@ -132,7 +133,9 @@ class Loop:
             shard(loss, self.team, self.device)
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
         self.optimizer = Optimizer([p for _, p in named], config, vocab_size, rates)
-        self._about, self._stopped, self._skipped, self._judged_at = dict(about or {}), False, 0, -1
+        self._dtype = format_of_loop(config.bfloat16, self.device).dtype
+        self._about = {"dtype": name_of(self._dtype), **(about or {})}
+        self._stopped, self._skipped, self._judged_at = False, 0, -1
         self.schedule = Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
         self._evaluate, self._signals, self._board = evaluate, Signals(listens), board
@@ -156,15 +159,14 @@ class Loop:
         self._gradients()
         self.optimizer.clear()
 
-    def resume(self) -> None:
-        """Continue from the folder's checkpoint. Raises `ConfigError` where that is of a run of other settings."""
+    def resume(self, *, goes_on: bool = True) -> None:
+        """Continue from the folder's checkpoint. Raises `ConfigError` where that is of a run of other settings.
+
+        `goes_on`: False where no further step is taken, so that its weights may be of any settings.
+        """
         state = load_state(self.run_dir / CHECKPOINT)
-        for key in sorted(self._about.keys() | state.about.keys()):
-            if self._about.get(key) != state.about.get(key):
-                raise ConfigError(
-                    f"{self.run_dir} holds a run with {key}={shown(state.about.get(key))}, not "
-                    f"{shown(self._about.get(key))}: continue with the same settings, or name another directory"
-                )
+        if goes_on:
+            self._require_same(state.about)
         if self._twin is not None:
             load_parts(self.run_dir, state.shards, self.objective.module, self.optimizer)
         else:
@@ -177,6 +179,16 @@ class Loop:
         self.progress = state.progress
         if state.progress.step >= state.progress.decay_at:  # a decay that has begun goes on as planned then
             self.schedule.decay_at, self.schedule.end = state.progress.decay_at, state.progress.end
+
+    def _require_same(self, about: Mapping[str, Any]) -> None:
+        mine, theirs = self._about, {"dtype": self._about["dtype"], **about}  # older checkpoints do not name it
+        require_format(self.run_dir, str(theirs["dtype"]), str(mine["dtype"]))
+        for key in sorted(mine.keys() | theirs.keys()):
+            if mine.get(key) != theirs.get(key):
+                raise ConfigError(
+                    f"{self.run_dir} holds a run with {key}={shown(theirs.get(key))}, not {shown(mine.get(key))}: "
+                    "continue with the same settings, or name another directory"
+                )
 
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
@@ -255,7 +267,7 @@ class Loop:
 
     def computing(self) -> torch.autocast:
         """The type that passes compute in."""
-        return torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.bfloat16)
+        return computing(self.device, self._dtype)
 
     def evaluate(self) -> Evaluation | None:
         """Judge what is learned so far; keeps the weights if they are the best."""

@@ -5,13 +5,12 @@ Data out: OUT/evaluate/report.json (losses, the share of greedy texts that loop)
 
 from pathlib import Path
 
-import torch
 from tokenizers import Tokenizer
 
 from outdraft import zoo
 from outdraft.core.errors import ConfigError
 from outdraft.engine.llm import LLM
-from outdraft.models.load import load_model
+from outdraft.training.computing import open_target
 from outdraft.training.config import TrainingRecipe, build
 from outdraft.training.data import Sampler, open_streams
 from outdraft.training.evaluate import EvaluateOptions, evaluate_losses, write_report
@@ -26,7 +25,7 @@ def measure_zoo(recipe: TrainingRecipe, out: Path, report: Report) -> None:
     found = [name for name in ("target", "draft") if (out / name / "config.json").exists()]
     if "target" not in found:
         raise ConfigError(f"no target in {out / 'target'}: run the target's recipe with the same --out first")
-    models = {name: load_model(out / name, torch.bfloat16) for name in found}
+    models = {name: open_target(out / name, "auto", "cpu")[0] for name in found}
     tokenizer = Tokenizer.from_file(str(out / "tokenizer" / "tokenizer.json"))
     losses = evaluate_losses(recipe.data, out / "data", tokenizer, models, options)
     llm = LLM(out / "target", drafter="none")

@@ -1,7 +1,7 @@
 """Next-token training of a decoder, from nothing or from where it stands: the zoo's target, and any like it.
 
-Data in: rows [B, T + 1] of ids. Data out: mean cross-entropy in nats per token. Passes compute in
-bfloat16 under autocast; weights and loss are float32.
+Data in: rows [B, T + 1] of ids. Data out: mean cross-entropy in nats per token. Passes compute in bfloat16 under
+autocast where the CPU has instructions for it (`computing.py`); weights and loss are float32.
 """
 
 from collections.abc import Mapping

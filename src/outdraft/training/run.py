@@ -16,6 +16,7 @@ from tokenizers import Tokenizer
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
+from outdraft.training.computing import format_of_loop
 from outdraft.training.config import TARGETS_TOKENIZER, TrainingRecipe, build
 from outdraft.training.data import MixtureOptions, Sampler, open_streams, prepare
 from outdraft.training.export import export_decoder
@@ -78,8 +79,10 @@ def pretrain(recipe: TrainingRecipe, data: Path, out: Path, report: Report, *, r
             vocab_size=decoder.config.vocab_size,
         )
         if resume or export_only:
-            loop.resume()
+            loop.resume(goes_on=not export_only)
         if not export_only:
+            if team.leads:
+                report(format_of_loop(config.bfloat16, loop.device).line)
             loop.run()
             loop.evaluate()
         if team.leads:

@@ -27,6 +27,7 @@ from outdraft.models.load_codec import load_codec
 from outdraft.training.alone import alone
 from outdraft.training.board import open_board
 from outdraft.training.check import promise
+from outdraft.training.computing import name_of, open_target
 from outdraft.training.corpus import Accounts, Corpus, open_corpus, require_own_texts
 from outdraft.training.costs import Costs, measure_costs
 from outdraft.training.draft import DraftObjective, Exam, Judge
@@ -62,6 +63,7 @@ class Course:
     corpus: Corpus
     held_out: Corpus
     accounts: Accounts
+    serves: torch.dtype  # what engines compute in, where training takes another format
     loop: Loop
     judge: Judge
 
@@ -96,12 +98,18 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     _require_room(out, source, plan.init)
     if not plan.data:
         raise ConfigError("there is nothing to learn from: name files with --data FILE (texts, chats, or answers)")
+    if plan.loop.bfloat16 is not None:
+        raise ConfigError(
+            f"bfloat16={plan.loop.bfloat16} of the loop is for recipes of the zoo: a draft's passes compute in its "
+            "target's number format, so ask for that (--dtype bfloat16, --dtype float32)"
+        )
     files, judged = find_files(plan.data), find_files(plan.valid)
-    target = load_model(source, None if plan.dtype == "auto" else plan.dtype, plan.device)
+    target, found = open_target(source, plan.dtype, plan.device)
     if target.config.quant is not None:
         raise ConfigError(f"{plan.target} has rounded weights: train for the model that they were rounded from")
     if target.dtype == torch.float16:
         raise ConfigError(f"{plan.target} is float16, whose gradients overflow: train with dtype bfloat16 or float32")
+    tell(found.line)
     codec = load_codec(source)
     vocab_size, cache = target.config.vocab_size, out / "run" / "data"
     share, team = 0.0 if judged else plan.held_out, team or Team()
@@ -169,7 +177,7 @@ def prepare(plan: TrainPlan, tell: Tell, team: Team | None = None) -> Course:
     )  # fmt: skip
     return Course(
         plan=plan, method=method, source=source, learner=learner, teacher=teacher, corpus=train, held_out=held_out,
-        accounts=accounts, loop=loop, judge=judge,
+        accounts=accounts, serves=found.stored, loop=loop, judge=judge,
     )  # fmt: skip
 
 
@@ -212,7 +220,7 @@ def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
         "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
         "seed": plan.seed, "loss_temperature": plan.loss_temperature, "tokens": plan.tokens, "parallel": plan.parallel,
         "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
-        "target": fingerprint(target)["weights"], "dtype": str(target.dtype).removeprefix("torch."),
+        "target": fingerprint(target)["weights"], "dtype": name_of(target.dtype),
         "corpus tokens": len(corpus.ids),
         **{name: value for name, value in asdict(plan.loop).items() if name not in _WATCHING},
     }  # fmt: skip
@@ -277,7 +285,7 @@ def _costs(course: Course) -> Costs:
     beginnings = [course.held_out.ids[a : min(int(b), int(a) + 8)].tolist() for a, b in pairwise(starts[:4])]
     return measure_costs(
         course.plan.kind, course.method, course.learner, target, course.source, depth=course.plan.depth,
-        prompts=beginnings, tokens=tokens,
+        prompts=beginnings, tokens=tokens, dtype=course.serves,
     )  # fmt: skip
 
 
@@ -313,7 +321,7 @@ def make_record(course: Course, promised: list[Promise]) -> dict[str, Any]:
     progress, costs = course.loop.progress, course.judge.costs
     return {
         "kind": course.plan.kind,
-        "dtype": str(course.teacher.target.dtype).removeprefix("torch."),
+        "dtype": name_of(course.teacher.target.dtype),
         "plan": asdict(course.plan),
         **_target_told(course),
         "chat_template": template_digest(load_codec(course.source)),
@@ -335,10 +343,9 @@ def _target_told(course: Course) -> dict[str, Any]:
     target, learner = course.teacher.target, course.learner
     if not isinstance(learner, TargetLearner):
         return {"target": fingerprint(target)}
-    name = str(target.dtype).removeprefix("torch.")
     before, after = own_nats(learner, course.teacher, course.judge.exam)
     return {
-        "target": fingerprint(load_model(_verifier(course), name)),
+        "target": fingerprint(load_model(_verifier(course), target.dtype)),
         "modifies_target": True,
         "original_target": fingerprint(target),
         "target_nats": {"before": before, "after": after},

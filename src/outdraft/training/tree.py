@@ -21,6 +21,7 @@ from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.drafters.shared.trees.template import TemplateFile, best_template, expected_tokens
 from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
+from outdraft.training.computing import choose_format
 from outdraft.training.corpus import open_corpus
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows, example_rows
@@ -88,6 +89,7 @@ def measure_tree(
         raise ConfigError(f"{record.kind} takes no fixed tree: such a tree is for heads, one for each depth")
     decoder = load_model(source, record.dtype)
     require_target(record, directory, target, fingerprint(decoder))
+    decoder.to(choose_format(None, decoder.dtype, decoder.device).dtype)  # the fingerprint is of what was trained for
     learner = method.load(method.options(), decoder, place)
     teacher = Teacher(decoder, learner.taps)
     with tempfile.TemporaryDirectory() as cache:

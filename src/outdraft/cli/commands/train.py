@@ -63,7 +63,11 @@ class Options:
         None, "a directory for TensorBoard's files; the JSON log is always written", metavar="DIR"
     )
     loop: Mapping[str, Any] = flag({}, "a setting of the training loop, e.g. lr=0.001, seq_len=512, patience=5")
-    dtype: str | None = flag(None, "the target's number format: float32, bfloat16; default: as it is stored")
+    dtype: str | None = flag(
+        None,
+        "the target's number format: float32, bfloat16; default: as it is stored, but training computes in float32 "
+        "where the CPU has no instructions for bfloat16",
+    )
     device: str | None = flag(None, "cpu, or cuda; default: cpu")
     seed: int | None = flag(None, "seed of the initial weights and of the order of the data; default: 0")
     temperature: tuple[float, ...] = flag(

@@ -16,7 +16,7 @@ from outdraft.drafters.draft_model.formats import FORMATS
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
 from outdraft.models.cut import cut_decoder, every_third
-from outdraft.models.load import load_model, save_model
+from outdraft.models.load import fill_decoder, open_weights, save_model
 from outdraft.nn.packed import PackedContext
 
 
@@ -80,13 +80,13 @@ def new(options: DraftLearning, target: Decoder, seed: int) -> DraftLearner:
 
 def load(options: DraftLearning, target: Decoder, directory: Path) -> DraftLearner:
     """A draft that was trained before. Raises `ConfigError` for another vocabulary."""
-    draft = load_model(directory, torch.float32)
+    draft = fill_decoder(open_weights(directory, torch.float32), target.device)  # not packed: it follows autocast
     if draft.config.vocab_size != target.config.vocab_size:
         raise ConfigError(
             f"{directory} has {draft.config.vocab_size} tokens, the target {target.config.vocab_size}: a draft that "
             "learns from it needs its vocabulary"
         )
-    return DraftLearner(draft.to(target.device), target.dtype)
+    return DraftLearner(draft, target.dtype)
 
 
 LEARN = LearnMethod(
