@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from bench.load.made_up import http_server
 
+from outdraft.bench import subject
 from outdraft.bench.load.row import LoadRow
+from outdraft.engine.llm import LLM
 
 WORDS = ("--rounds", 2, "--max-tokens", 8, "--no-plots")
 
@@ -109,11 +111,27 @@ def test_a_server_stands_in_the_same_rounds(outdraft, tiny: Path, suite: Path, t
     assert "0 of 8" in tmp_path.joinpath("a-load.md").read_text()
 
 
-def test_more_clients_than_seats_are_decoded_together(outdraft, tiny: Path, suite: Path, tmp_path: Path):
+def test_more_clients_than_seats_are_decoded_together(outdraft, tiny: Path, suite: Path, tmp_path: Path, monkeypatch):
+    real, settings = subject.load_subject, []
+
+    def noting(*given: object, **named: object) -> object:
+        settings.append(named)
+        return real(*given, **named)
+
+    monkeypatch.setattr(subject, "load_subject", noting)
     out = tmp_path / "a.jsonl"
     ran = outdraft("bench", "--model", tiny, "--suite", suite, "--rounds", 1, "--max-tokens", 2, "--no-plots",
                    "--load", "70", "--requests", 70, "--method", "none", "--out", out, "--suite", "log")  # fmt: skip
     assert ran.code == 0 and rows_of(out)[0]["num_requests"] == 70, ran.err
+    assert settings[0]["max_num_seqs"] == 70
+
+
+def test_nothing_is_remembered_from_round_to_round(outdraft, tiny: Path, suite: Path, tmp_path: Path, monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(LLM, "forget", lambda llm: forgotten.append(llm.config["drafter"]["name"]))
+    ran = outdraft("bench", "--model", tiny, "--suite", suite, *WORDS, "--load", "2", "--method", "ngram:k=3",
+                   "--out", tmp_path / "a.jsonl")  # fmt: skip
+    assert ran.code == 0 and sorted(forgotten) == 3 * ["ngram"] + 3 * ["none"], "before a warm-up and two rounds each"
 
 
 def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: Path, monkeypatch):

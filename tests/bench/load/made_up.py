@@ -109,6 +109,9 @@ def _events(how: str, count: int) -> Iterator[bytes]:
         yield b"data: " + json.dumps({"choices": [piece]}, ensure_ascii=False).encode() + b"\n\n"
     if how in ("usage", "unchunked"):
         yield b"data: " + json.dumps({"choices": [], "usage": {"completion_tokens": count}}).encode() + b"\n\n"
+    if how == "timings":
+        told = {"predicted_n": count, "draft_n": 6, "draft_n_accepted": 3}
+        yield b"data: " + json.dumps({"choices": [{"text": ""}], "timings": told}).encode() + b"\n\n"
     if how == "fails":
         yield b'data: {"error": {"message": "out of memory"}}\n\n'
     yield b"data: [DONE]\n\n"

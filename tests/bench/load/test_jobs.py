@@ -56,6 +56,12 @@ def test_what_the_context_does_not_hold_is_left_out():
         jobs(3, max_len=20)
 
 
+def test_two_prompts_of_one_text_are_asked_once():
+    twice = [Prompt(suite="made", name=name, category="made", turns=("Once upon a time",)) for name in "12"]
+    length = len(CODEC.encode("Once upon a time"))
+    assert len({one.ids for one in jobs(length, prompts=twice)}) == length
+
+
 def test_too_few_prompts_are_said():
     short = [Prompt(suite="made", name="1", category="made", turns=("Once",))]
     length = len(CODEC.encode("Once"))

@@ -27,6 +27,13 @@ def test_tokens_are_counted_and_pieces_are_not(how: str):
     assert server.config["peer"]["owner"] == "nobody" and server.config["dtype"] == "float32"
 
 
+def test_passes_are_counted_where_draft_tokens_are_told():
+    with http_server("timings") as (url, _):
+        answer = asyncio.run(HttpServer("made", url, {}, {}).ask(make_job(1, length=7)))
+    assert answer.stats is not None and answer.stats.num_steps == 4 and answer.stats.tau == 7 / 4
+    assert (answer.stats.num_draft_tokens, answer.stats.num_accepted_tokens) == (6, 3) and len(answer.arrivals) == 4
+
+
 def test_fields_are_added_and_left_out():
     with http_server("bare") as (url, asked):
         server = HttpServer("made", url, {}, {"cache_prompt": None, "top_k": 1})

@@ -25,7 +25,7 @@ class Answer:
     num_tokens: int
     text: str
     token_ids: tuple[int, ...] | None = None  # None: a server that tells text alone
-    stats: RequestStats | None = None  # None: another program
+    stats: RequestStats | None = None  # None: another program that does not tell
 
     @property
     def first_seconds(self) -> float:

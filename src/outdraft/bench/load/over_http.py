@@ -4,7 +4,7 @@
 
 Prompts are token ids. A piece of the stream is not a token: an answer's tokens are counted by the ids that the server
 tells (vLLM's `return_token_ids`, llama.cpp's `return_tokens`), else by its `usage`, else taken to be as many as were
-asked for.
+asked for. llama.cpp tells its draft tokens with the last piece (`timings`), so that its tokens per pass are known.
 """
 
 import asyncio
@@ -20,6 +20,7 @@ from outdraft.bench.load.jobs import Job
 from outdraft.bench.peers.process import PeerError
 from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
+from outdraft.engine.stats import RequestStats
 
 FIELDS: Mapping[str, Any] = {  # beside OpenAI's own; a program that does not know one leaves it alone
     "ignore_eos": True,
@@ -89,12 +90,14 @@ class HttpServer:
         pieces: list[str] = []
         ids: list[tuple[int, ...]] = []  # of each piece
         counted: int | None = None
+        timings: dict[str, Any] | None = None
         began = perf_counter()
         async for event in read_events(f"{self._url}/v1/completions", body):
             told = json.loads(event)
             if "error" in told:
                 raise HttpError(f"it says {told['error']}")
             counted = (told.get("usage") or {}).get("completion_tokens", counted)
+            timings = told.get("timings", timings)
             for choice in told.get("choices") or ():
                 new = choice.get("token_ids") or choice.get("tokens") or told.get("tokens") or ()
                 if choice.get("text") or new:
@@ -108,8 +111,17 @@ class HttpServer:
         # without ids all pieces are taken to be alike
         num_first = len(ids[0]) if whole else max(1, round(num_tokens / len(arrivals)))
         return Answer(
-            arrivals=tuple(arrivals), num_first=num_first, num_tokens=num_tokens, text="".join(pieces), token_ids=whole
-        )
+            arrivals=tuple(arrivals), num_first=num_first, num_tokens=num_tokens, text="".join(pieces), token_ids=whole,
+            stats=None if timings is None else _counters(num_tokens, timings),
+        )  # fmt: skip
 
     def _error(self, error: HttpError) -> PeerError:
         return PeerError(f"peer {self._label} at {self._url}: {error}; start its server, or leave --peer out")
+
+
+def _counters(num_tokens: int, timings: Mapping[str, Any]) -> RequestStats:
+    """Every pass brings one token besides the accepted ones."""
+    drafted, accepted = int(timings.get("draft_n", 0)), int(timings.get("draft_n_accepted", 0))
+    return RequestStats(
+        num_tokens=num_tokens, num_steps=num_tokens - accepted, num_draft_tokens=drafted, num_accepted_tokens=accepted
+    )

@@ -37,7 +37,7 @@ class LoadRow:
     num_draft_tokens: int
     num_accepted_tokens: int
     num_rejections: int
-    tau: float | None  # None: another program, which does not tell
+    tau: float | None  # None: another program that does not tell
     tokens: list[int]
     seconds: list[float]
     plain_tokens: list[int]
@@ -55,7 +55,8 @@ def make_row(
     """From all rounds of this method and plain decoding's of the same rounds. Texts are compared with plain's first."""
     wanted = plain[0].answers
     difference = first_difference(rounds, wanted) if promised else None
-    stats = merge([answer.stats for answer in rounds[0].answers.values() if answer.stats is not None])
+    told = [answer.stats for answer in rounds[0].answers.values() if answer.stats is not None]
+    stats = merge(told)
     answers = [[served.answers[number] for number in sorted(served.answers)] for served in rounds]
     return LoadRow(
         method=method,
@@ -71,7 +72,7 @@ def make_row(
         num_draft_tokens=stats.num_draft_tokens,
         num_accepted_tokens=stats.num_accepted_tokens,
         num_rejections=stats.num_rejections,
-        tau=None if foreign else stats.tau,
+        tau=stats.tau if told else None,
         tokens=[served.num_tokens for served in rounds],
         seconds=[served.seconds for served in rounds],
         plain_tokens=[served.num_tokens for served in plain],
