@@ -116,8 +116,8 @@ def test_where_the_text_has_no_match_the_base_writes_by_bigrams():
     made = cascade([Table(TEXT)], BASE_ALONE)
     for times in (2, 1):  # 7 is followed by 8 twice, by 9 once
         for _ in range(times):
-            made.bigrams.learn([7, 7 + (3 - times)])
-    made.bigrams.learn([8, 3])
+            made.bigrams.of(sequence([1])).learn([7, 7 + (3 - times)])
+    made.bigrams.of(sequence([1])).learn([8, 3])
     assert guess(made, sequence([1, 2, 3, 4, 5, 6, 7])) == [8, 3, 4, 5, 6], "two bigrams, then 3 is found in the text"
     assert (made.num_bigrams, made.num_copied) == (2, 3)
     assert guess(made, sequence([1, 2, 3, 4, 3])) == [4, 3, 4, 3, 4]
@@ -135,10 +135,11 @@ def test_bigrams_are_those_of_earlier_texts_until_it_is_told_to_forget():
 def test_bigrams_of_a_datastore(tmp_path):
     """Counted on its texts, ends of documents left out; what the engine reads changes nothing."""
     build_datastore(tmp_path / "store", [[1, 2, 1, 3, 1, 3, 5], [4]], IdsOnly(vocab_size=V))
-    table = Bigrams(open_datastore(tmp_path / "store"))
+    store = open_datastore(tmp_path / "store")
+    table = Bigrams(store)
     table.learn([1, 2] * 9)
     assert [table.after(token) for token in (1, 2, 3, 4, 5, V - 1)] == [3, 1, 1, None, None, None]
-    made = CascadeDrafter([Table(TEXT)], BASE_ALONE, 1.0, table)
+    made = CascadeDrafter([Table(TEXT)], BASE_ALONE, 1.0, store)
     assert guess(made, sequence([9, 2])) == [1, 3, 1, 3, 1] and made.num_bigrams == 5
 
 

@@ -30,6 +30,11 @@ def draft(drafter, token, depth=6, nodes=None):
     return drafter.propose([sequence([1, token])], [Budget(depth=depth, nodes=nodes)])[0]
 
 
+def matrix_of(drafter):
+    """That of requests without a salt."""
+    return drafter._matrices.of(sequence([1]))
+
+
 def depths(parents):
     found = [0]
     for parent in parents[1:]:
@@ -65,7 +70,7 @@ def test_rows_equal_the_best_logits_after_one_pass():
         repeats += len(tokens) - len(set(tokens))
         last = {token: seen[0].logits[node] for node, token in enumerate(tokens)}  # in the order of depth
         for token, logits in last.items():
-            assert drafter._matrix[token].tolist() == logits.topk(8).indices.tolist()
+            assert matrix_of(drafter)[token].tolist() == logits.topk(8).indices.tolist()
 
     drafter.observe = checked
     for _ in range(2):
@@ -87,15 +92,15 @@ def test_it_learns_from_another_drafters_guess_on_a_gpu():
     drafter, logits = make("recycling", Port()), torch.randn(2, VOCAB)
     guess = chain(torch.tensor([3, 4]).as_subclass(OnDevice))
     drafter.observe([Seen(seq=sequence([1, 3]), start=0, num_committed=1, draft=guess, logits=logits)])
-    assert drafter._matrix[3].tolist() == logits[0].topk(8).indices.tolist()
+    assert matrix_of(drafter)[3].tolist() == logits[0].topk(8).indices.tolist()
 
 
 def test_unseen_rows_are_left_out():
     drafter = make("recycling", Port())
     assert draft(drafter, 2).num_nodes == 1
-    drafter._matrix[2] = range(10, 18)
+    matrix_of(drafter)[2] = range(10, 18)
     assert draft(drafter, 2).tokens.tolist() == [2, *range(10, 18)]
-    drafter._matrix[11] = range(20, 28)
+    matrix_of(drafter)[11] = range(20, 28)
     found = draft(drafter, 2)
     below = [i for i, parent in enumerate(found.parents.tolist()) if parent == 2]
     assert found.tokens[below].tolist() == list(range(20, 20 + len(below))) and below
@@ -104,7 +109,7 @@ def test_unseen_rows_are_left_out():
 
 def test_budgets_keep_the_most_promising_nodes():
     drafter = make("recycling", Port())
-    drafter._matrix[:VOCAB] = np.random.default_rng(1).random((VOCAB, VOCAB)).argsort(-1)[:, :8]
+    matrix_of(drafter)[:VOCAB] = np.random.default_rng(1).random((VOCAB, VOCAB)).argsort(-1)[:, :8]
     whole = draft(drafter, 2)
     assert whole.num_nodes == 81
     assert draft(drafter, 2, depth=2).num_nodes == 30
@@ -112,8 +117,8 @@ def test_budgets_keep_the_most_promising_nodes():
         found = draft(drafter, 2, nodes=nodes)
         assert found.num_nodes == nodes + 1
         for node, parent in enumerate(found.parents.tolist()[1:], 1):
-            assert parent < node and found.tokens[node] in drafter._matrix[found.tokens[parent]]
-    assert draft(drafter, 2, nodes=1).tokens[1] == drafter._matrix[2, 0]
+            assert parent < node and found.tokens[node] in matrix_of(drafter)[found.tokens[parent]]
+    assert draft(drafter, 2, nodes=1).tokens[1] == matrix_of(drafter)[2, 0]
     near_the_end = sequence([1, 2], max_len=5)
     assert drafter.propose([near_the_end], [Budget(depth=6)])[0].num_nodes == 4
 
@@ -122,14 +127,14 @@ def promises(drafter, found):
     """Of each node but the pending one: the product of the shares of the ranks on its path, best first."""
     tokens, made = found.tokens.tolist(), [1.0]
     for token, parent in zip(tokens[1:], found.parents.tolist()[1:], strict=True):
-        made.append(made[parent] * share(drafter._matrix[tokens[parent]].tolist().index(token)))
+        made.append(made[parent] * share(matrix_of(drafter)[tokens[parent]].tolist().index(token)))
     return sorted(made[1:], reverse=True)
 
 
 @pytest.mark.parametrize("seen", [range(VOCAB), range(0, VOCAB, 3)], ids=["all", "a third"])
 def test_a_node_budget_keeps_the_most_promising_of_the_seen(seen):
     drafter = make("recycling", Port())
-    drafter._matrix[list(seen)] = np.random.default_rng(1).random((len(seen), VOCAB)).argsort(-1)[:, :8]
+    matrix_of(drafter)[list(seen)] = np.random.default_rng(1).random((len(seen), VOCAB)).argsort(-1)[:, :8]
     whole = promises(drafter, draft(drafter, seen[1]))
     assert len(whole) > 10 and len(set(whole)) > 5
     for nodes in range(len(whole) + 1):
@@ -140,7 +145,7 @@ def test_forgetting_leaves_nothing_to_guess_from():
     target, drafter = TableTarget(vocab_size=VOCAB, seed=3), make("recycling", Port())
     write([sequence([5, 6, 7], max_tokens=20)], target, drafter, k=6)
     assert any(draft(drafter, token).num_nodes > 1 for token in range(VOCAB))
-    drafter.forget()
+    drafter.traits.forget()
     assert all(draft(drafter, token).num_nodes == 1 for token in range(VOCAB))
 
 

@@ -3,7 +3,7 @@
 Zhao et al., "Lookahead: an inference acceleration framework for large language model with lossless generation
 accuracy", 2023, https://arxiv.org/abs/2312.12728 (Painless Inference Acceleration; not lookahead decoding).
 Data in: token ids; data out: a deterministic tree. The prompt's branches belong to the request, the outputs' are shared
-by all requests; when these grow too many, all counts are halved and what was seen once is forgotten.
+by all requests of a salt; when these grow too many, all counts are halved and what was seen once is forgotten.
 """
 
 from collections.abc import Iterator
@@ -20,6 +20,7 @@ from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.look_up.span_index import Sequel, look_up, paths
+from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.models.port import TargetPort
 
 
@@ -98,7 +99,7 @@ class BranchTrie:
 
 @dataclass(slots=True)
 class BranchIndex:
-    """One request's prompt beside the outputs of all. A `SpanIndex`."""
+    """One request's prompt beside the outputs of all of its salt. A `SpanIndex`."""
 
     options: PiaOptions
     outputs: BranchTrie
@@ -146,19 +147,19 @@ class PiaDrafter:
 
     def __init__(self, options: PiaOptions) -> None:
         self._options = options
-        self._outputs = BranchTrie()
+        self._outputs = PerSalt(BranchTrie)
         self._own: dict[int, BranchIndex] = {}
 
     @property
     def traits(self) -> Traits:
         """It remembers branches of earlier outputs."""
-        return Traits(forget=self.forget)
+        return Traits(forget=self._outputs.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Enter each prompt and its references: a branch from every token on."""
         size = self._options.branch
         for seq in seqs:
-            own = self._own[seq.id] = BranchIndex(self._options, self._outputs)
+            own = self._own[seq.id] = BranchIndex(self._options, self._outputs.of(seq))
             for text in (*seq.request.references, seq.tokens[: seq.prompt_len]):
                 for start in range(len(text)):
                     own.prompt.put(text[start : start + size])
@@ -176,10 +177,6 @@ class PiaDrafter:
             if (own := self._own.pop(seq.id, None)) is not None:
                 self._enter(seq, own, len(seq.tokens))
 
-    def forget(self) -> None:
-        """Earlier outputs are gone."""
-        self._outputs = BranchTrie()
-
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         own = self._own[seq.id]
         self._enter(seq, own, len(seq.tokens) - self._options.branch + 1)
@@ -187,12 +184,13 @@ class PiaDrafter:
 
     def _enter(self, seq: Sequence, own: BranchIndex, stop: int) -> None:
         """A branch from each output token before `stop`."""
+        own.outputs = outputs = self._outputs.of(seq)
         first = seq.prompt_len + own.entered
         for start in range(first, stop):
-            self._outputs.put(seq.tokens[start : start + self._options.branch])
+            outputs.put(seq.tokens[start : start + self._options.branch])
         own.entered += max(0, stop - first)
-        if self._outputs.num_nodes > self._options.max_nodes:
-            self._outputs.decay(self._options.decay)
+        if outputs.num_nodes > self._options.max_nodes:
+            outputs.decay(self._options.decay)
 
 
 def build(options: PiaOptions, port: TargetPort) -> PiaDrafter:

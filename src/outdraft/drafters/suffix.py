@@ -3,7 +3,8 @@
 Oliaro, Jia, Campos and Qiao, "SuffixDecoding: extreme speculative decoding for emerging AI applications", 2024,
 https://arxiv.org/abs/2411.04975.
 Data in: token ids; data out: a deterministic tree whose nodes carry the probability that the counts give them. Of two
-suffix trees one is the request's (references, prompt and output), one holds the outputs of finished requests for all.
+suffix trees one is the request's (references, prompt and output), one holds the outputs of finished requests of its
+salt.
 """
 
 from collections.abc import Sequence as Seq
@@ -21,6 +22,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.look_up.lookup_drafter import Known
+from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.kernels.text_index.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
 from outdraft.models.port import TargetPort
 
@@ -59,13 +61,13 @@ class SuffixDrafter:
 
     def __init__(self, options: SuffixOptions) -> None:
         self._options = options
-        self._earlier = make_suffix_tree(options.depth)
+        self._earlier = PerSalt(lambda: make_suffix_tree(options.depth))
         self._own: dict[int, Known[SuffixTree]] = {}
 
     @property
     def traits(self) -> Traits:
         """A look into the trees costs next to nothing."""
-        return Traits(peeks=True, forget=self.forget)
+        return Traits(peeks=True, forget=self._earlier.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A tree for each, of its references at first."""
@@ -84,18 +86,15 @@ class SuffixDrafter:
         """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Each tree goes; what the request wrote joins the outputs of all, whose oldest leaves if they are too many."""
+        """Each tree goes; what the request wrote joins those of its salt, whose oldest leaves if they are too many."""
         for seq in seqs:
             if self._own.pop(seq.id, None) is None or not seq.num_output or not self._options.max_sequences:
                 continue
-            self._earlier.extend(seq.output)
-            self._earlier.close()
-            if self._earlier.num_texts > self._options.max_sequences:
-                self._earlier.evict()
-
-    def forget(self) -> None:
-        """Earlier outputs are gone."""
-        self._earlier = make_suffix_tree(self._options.depth)
+            earlier = self._earlier.of(seq)
+            earlier.extend(seq.output)
+            earlier.close()
+            if earlier.num_texts > self._options.max_sequences:
+                earlier.evict()
 
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         options = self._options
@@ -107,7 +106,8 @@ class SuffixDrafter:
             min_prob=max(options.min_prob, budget.confidence), width=nodes if options.tree else 1,
         )  # fmt: skip
         context = seq.tokens[-options.depth :]
-        here, there = self._own[seq.id].follow(seq).guess(context, limits), self._earlier.guess(context, limits)
+        here = self._own[seq.id].follow(seq).guess(context, limits)
+        there = self._earlier.of(seq).guess(context, limits)
         return _draft(seq.pending, here if here.score >= there.score else there)
 
 

@@ -19,7 +19,7 @@ _ONE = CorpusQuery(min_match=1, max_match=1, max_hits=5000, depth=1, max_nodes=1
 
 
 class Bigrams:
-    """One table for all texts."""
+    """One table for all texts of a salt."""
 
     __slots__ = ("_counts", "_known", "_store")
 
@@ -51,7 +51,3 @@ class Bigrams:
             found = self._store.look_up([token], _ONE).tokens if token < self._store.corpus.end else []
             self._known[token] = found[0] if found else None
         return self._known[token]
-
-    def forget(self) -> None:
-        """Drop what was counted while decoding."""
-        self._counts.clear()

@@ -34,10 +34,11 @@ from outdraft.core.target import Needs
 from outdraft.drafters.cascade.bigrams import Bigrams
 from outdraft.drafters.shared.choose import check_finite
 from outdraft.drafters.shared.limits import usable_depth
-from outdraft.drafters.shared.look_up.datastore.file import open_for
+from outdraft.drafters.shared.look_up.datastore.file import Datastore, open_for
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable, Text
 from outdraft.drafters.shared.networks.load_draft import ModelOptions, describe_network, load_draft, weights_of
+from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.models.network import Network
 from outdraft.models.port import TargetPort
 
@@ -118,6 +119,7 @@ class _Guess:
     index: NgramIndex
     tokens: list[int]
     probs: list[float]
+    bigrams: Bigrams  # of its salt
 
 
 class CascadeDrafter:
@@ -129,10 +131,10 @@ class CascadeDrafter:
     needs = Needs()
 
     def __init__(
-        self, models: Seq[Reviewer], lengths: Seq[Seq[int]], leniency: float, bigrams: Bigrams | None = None
+        self, models: Seq[Reviewer], lengths: Seq[Seq[int]], leniency: float, store: Datastore | None = None
     ) -> None:
         self.models = models
-        self.bigrams = bigrams or Bigrams()
+        self.bigrams = PerSalt(lambda: Bigrams(store))
         self.num_copied = self.num_bigrams = 0
         self._lengths = lengths
         self._leniency = leniency
@@ -160,9 +162,10 @@ class CascadeDrafter:
         for seq, budget in zip(seqs, budgets, strict=True):
             limit = max(0, min(usable_depth(seq, budget), room - len(seq.tokens)))
             index = self._indices[seq.id]
-            self.bigrams.learn(seq.tokens[max(0, len(index) - 1) :])
+            bigrams = self.bigrams.of(seq)
+            bigrams.learn(seq.tokens[max(0, len(index) - 1) :])
             index.extend(seq.tokens[len(index) :])
-            guesses[seq.id] = guess = _Guess(seq.tokens, limit, index, [], [])
+            guesses[seq.id] = guess = _Guess(seq.tokens, limit, index, [], [], bigrams)
             work = self._write(guess, 0)
             if (ask := next(work, None)) is not None:
                 waiting[seq.id] = work, ask
@@ -231,7 +234,7 @@ class CascadeDrafter:
         if (found := next(iter(guess.index.lookup(context, room)), None)) is not None:
             written = list(found.tokens)
             self.num_copied += len(written)
-        elif (likely := self.bigrams.after(context[-1])) is not None:
+        elif (likely := guess.bigrams.after(context[-1])) is not None:
             written = [likely]
             self.num_bigrams += 1
         else:
@@ -249,8 +252,8 @@ def build(options: CascadeOptions, port: TargetPort) -> CascadeDrafter:
         )
         for name in options.models
     ]
-    bigrams = Bigrams(open_for(options.datastore, port) if options.datastore else None)
-    return CascadeDrafter(models, options.lengths, options.leniency, bigrams)
+    store = open_for(options.datastore, port) if options.datastore else None
+    return CascadeDrafter(models, options.lengths, options.leniency, store)
 
 
 def describe(drafter: CascadeDrafter) -> Mapping[str, Any]:

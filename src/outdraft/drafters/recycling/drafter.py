@@ -7,6 +7,7 @@ Luo et al., 2024, https://arxiv.org/abs/2408.08696.
     learn   every node's row of logits, accepted or not, in the order of depth: the last one wins
 
 Data in: raw logits at all nodes; data out: a deterministic tree. The matrix outlives requests: that is the point.
+Each salt has its own.
 """
 
 from collections.abc import Sequence as Seq
@@ -25,6 +26,7 @@ from outdraft.core.shown import shown
 from outdraft.core.target import Needs
 from outdraft.drafters.recycling.template import template
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
+from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.kernels.decoder.choice import top_ids
 from outdraft.models.port import TargetPort
 
@@ -48,7 +50,7 @@ class RecyclingOptions:
 
 
 class RecyclingDrafter:
-    """One matrix for all requests; nothing is kept of a single one."""
+    """One matrix for all requests of a salt; nothing is kept of a single one."""
 
     needs = Needs()
 
@@ -56,12 +58,12 @@ class RecyclingDrafter:
         self._width = min(options.width, vocab_size)
         self._tree = template(options.levels, self._width)
         # One row more than tokens, which stays -1: the successors of "never seen", whose index is -1.
-        self._matrix = np.full((vocab_size + 1, self._width), -1, np.int64)
+        self._matrices = PerSalt(lambda: np.full((vocab_size + 1, self._width), -1, np.int64))
 
     @property
     def traits(self) -> Traits:
         """A look into the matrix costs next to nothing."""
-        return Traits(peeks=True, forget=self.forget)
+        return Traits(peeks=True, forget=self._matrices.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Nothing is kept for one sequence."""
@@ -75,17 +77,14 @@ class RecyclingDrafter:
         for one in seen:
             if one.draft is not None and one.logits is not None:
                 # Equal tokens: numpy keeps the last row, so the deepest node's.
-                self._matrix[one.draft.tokens.cpu().numpy()] = top_ids(one.logits, self._width).numpy()
+                matrix = self._matrices.of(one.seq)
+                matrix[one.draft.tokens.cpu().numpy()] = top_ids(one.logits, self._width).numpy()
 
     def end(self, seqs: Seq[Sequence]) -> None:
         """Nothing is kept for one sequence."""
 
-    def forget(self) -> None:
-        """No successor is known."""
-        self._matrix[:] = -1
-
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
-        tree, matrix = self._tree, self._matrix
+        tree, matrix = self._tree, self._matrices.of(seq)
         depth = min(usable_depth(seq, budget), len(tree.ends) - 1)
         max_nodes = usable_nodes(seq, budget, len(tree.parents) - 1)
         if depth == 0:
