@@ -48,7 +48,7 @@ def test_all_that_remember_texts_are_tried():
 
 
 def test_another_salt_is_told_nothing(subject):
-    """Its guesses are those of an engine that has read nothing; and the same salt's are not, so there is much to tell."""
+    """Its guesses are those of an engine that has read nothing; those of the same salt are not."""
     (first,) = guesses(subject.engine(), ASKED)
     engine = subject.engine()
     assert guesses(engine, ASKED) == [first]
