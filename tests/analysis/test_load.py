@@ -21,7 +21,8 @@ def line(method: str, clients: int, *, speed: float = 1.0, **changes: Any) -> di
         "kind": "load", "key": f"{method} {clients}", "method": method, "clients": clients, "jobs": "one",
         "num_requests": 2, "identical": True, "difference": None, "num_agreeing": None, "tau": 2.5,
         "tokens": [100] * 3, "seconds": [seconds / speed for seconds in plain], "plain_tokens": [100] * 3,
-        "plain_seconds": plain, "first_token_seconds": [[0.1, 0.2], [0.1, 0.2], [0.1, 1.0]],
+        "plain_seconds": plain, "work_seconds": [3.0, 1.0, 2.0], "plain_work_seconds": [6.0, 3.0, 4.0],
+        "first_token_seconds": [[0.1, 0.2], [0.1, 0.2], [0.1, 1.0]],
         "token_seconds": [[0.01, 0.03], [0.02], []],
         "gap_quantiles": [{"0.5": 0.02, "0.99": 0.3}, {}, {"0.5": 0.04, "0.99": 0.5}],
         "when": "2026-11-24T00:00:00+00:00", "load": 0.4, "model": MODEL, "machine": MACHINE,
@@ -45,6 +46,7 @@ def test_cells(tmp_path: Path):
     plain, fast = cells[2:]
     assert (plain.tokens_per_second, plain.speedup) == (40.0, 1.0)
     assert fast.tokens_per_second == 80.0 and fast.speedup == 2.0 and fast.slowest == 2.0
+    assert fast.by_work == 2.0, "the median of 2, 3 and 2"
     assert fast.first_token == pytest.approx(0.15) and fast.first_token_p99 == pytest.approx(0.96)
     assert fast.gap == pytest.approx(0.03) and fast.gap_p99 == pytest.approx(0.4) and fast.token == pytest.approx(0.02)
 
@@ -70,7 +72,8 @@ def test_setups_and_requests_are_not_mixed(tmp_path: Path):
 def test_failed_and_foreign_rows(tmp_path: Path):
     lines = [
         line("none", 2), line("liar", 2, identical=False, difference="round 1, request 0: token 3 is 4"),
-        line("llama", 2, identical=None, num_agreeing=1, tau=None, gap_quantiles=[{}, {}, {}], token_seconds=[[]] * 3),
+        line("llama", 2, identical=None, num_agreeing=1, tau=None, work_seconds=None, gap_quantiles=[{}, {}, {}],
+             token_seconds=[[]] * 3),
     ]  # fmt: skip
     records = read_load(write(tmp_path / "a.jsonl", lines))
     cells = summarise_load(records)
@@ -79,7 +82,8 @@ def test_failed_and_foreign_rows(tmp_path: Path):
     assert "2 clients at once" in sheet.title and "texts of 1 of 1 rows DIFFER" in sheet.title
     by_name = {row[1]: row for row in sheet.rows}
     assert by_name["liar"][3] == "FAILED" and by_name["liar"][-1] == "NO"
-    assert by_name["llama"][-1] == "1 of 2" and by_name["llama"][-2] == "?" and by_name["llama"][7:10] == ["", "", ""]
+    assert by_name["llama"][-1] == "1 of 2" and by_name["llama"][-2] == "?" and by_name["llama"][8:11] == ["", "", ""]
+    assert by_name["llama"][5] == "" and by_name["none"][5] == "2.00x"
     assert any(note == "liar with 2 clients FAILED: round 1, request 0: token 3 is 4" for note in sheet.notes)
     text = to_markdown(sheet)
     assert "zoo:target, 15.7M parameters, bfloat16" in text and "Made-up CPU" in text
@@ -87,7 +91,8 @@ def test_failed_and_foreign_rows(tmp_path: Path):
 
 
 def test_few_rounds_are_said(tmp_path: Path):
-    few = {name: line("x", 1)[name][:2] for name in ("tokens", "seconds", "plain_tokens", "plain_seconds")}
+    whole = line("x", 1)
+    few = {name: value[:2] for name, value in whole.items() if name.endswith(("tokens", "_seconds", "seconds"))}
     records = read_load(write(tmp_path / "a.jsonl", [line("x", 1, **few)]))
     assert any("INCONCLUSIVE: 2 of at least 3" in note for note in load_sheet(records, summarise_load(records)).notes)
 

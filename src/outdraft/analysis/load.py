@@ -38,6 +38,8 @@ class LoadRow:
     seconds: list[float]
     plain_tokens: list[int]
     plain_seconds: list[float]
+    work_seconds: list[float] | None
+    plain_work_seconds: list[float]
     first_token_seconds: list[list[float]]
     token_seconds: list[list[float]]
     gap_quantiles: list[Mapping[str, float]]
@@ -83,6 +85,7 @@ class LoadCell:
     tokens_per_second: float  # of all clients together, the median round's
     speedup: float | None  # over plain decoding's rate, the median over rounds; None: failed
     slowest: float | None  # the round with the least speed-up
+    by_work: float | None  # the same as `speedup` by the processors' seconds; None: failed, or another program
     first_token: float  # median over the requests of all rounds
     first_token_p99: float
     gap: float | None  # between two pieces: the median over rounds of each round's median
@@ -150,6 +153,7 @@ def _cell(row: LoadRow) -> LoadCell:
         tokens_per_second=median(rates),
         speedup=None if failed else median(gains),
         slowest=None if failed else min(gains),
+        by_work=None if failed else _by_work(row),
         first_token=median(firsts),
         first_token_p99=float(np.quantile(firsts, 0.99)),
         gap=_middle(row, "0.5"),
@@ -160,6 +164,15 @@ def _cell(row: LoadRow) -> LoadCell:
         difference=row.difference,
         num_agreeing=row.num_agreeing,
     )
+
+
+def _by_work(row: LoadRow) -> float | None:
+    """Plain decoding's processor seconds of a token over this method's; the median over rounds."""
+    if row.work_seconds is None:
+        return None
+    mine = [work / tokens for work, tokens in zip(row.work_seconds, row.tokens, strict=True)]
+    plain = [work / tokens for work, tokens in zip(row.plain_work_seconds, row.plain_tokens, strict=True)]
+    return median(theirs / max(own, 1e-12) for own, theirs in zip(mine, plain, strict=True))
 
 
 def _middle(row: LoadRow, quantile: str) -> float | None:

@@ -7,8 +7,8 @@ from outdraft.analysis.records import PLAIN
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.words import machine_words, model_words, sampling_words
 
-COLUMNS = ["clients", "method", "tokens\n/s", "over\nplain", "slowest\nround", "first\ntoken ms", "first\np99 ms",
-           "gap\nms", "gap\np99 ms", "ms/token\nthen", "tokens\nper pass", "identical"]  # fmt: skip
+COLUMNS = ["clients", "method", "tokens\n/s", "over\nplain", "slowest\nround", "by\nwork", "first\ntoken ms",
+           "first\np99 ms", "gap\nms", "gap\np99 ms", "ms/token\nthen", "tokens\nper pass", "identical"]  # fmt: skip
 FEWEST = 3  # rounds below which a median says little
 
 
@@ -34,6 +34,7 @@ def load_sheet(records: LoadRecords, cells: Seq[LoadCell]) -> Sheet:
     rows = [
         [
             str(cell.clients), cell.method, f"{cell.tokens_per_second:.0f}", _times(cell.speedup), _times(cell.slowest),
+            "" if cell.by_work is None else f"{cell.by_work:.2f}x",
             _ms(cell.first_token), _ms(cell.first_token_p99), _ms(cell.gap), _ms(cell.gap_p99), _ms(cell.token, 2),
             "?" if cell.tau is None else f"{cell.tau:.2f}", _identical(cell),
         ]
@@ -45,8 +46,8 @@ def load_sheet(records: LoadRecords, cells: Seq[LoadCell]) -> Sheet:
     if num_rounds < FEWEST:
         notes.append(f"INCONCLUSIVE: {num_rounds} of at least {FEWEST} rounds (--rounds)")
     notes.append(
-        "tokens/s: of all clients together, prompts included; gap: between two pieces of one answer, each of which may "
-        "hold several tokens; ms/token then: after the first piece"
+        "tokens/s: of all clients together, prompts included; by work: over plain by the processors' seconds; gap: "
+        "between two pieces of one answer, each of which may hold several tokens; ms/token then: after the first piece"
     )
     return Sheet(title="\n".join(load_title(records, cells)), columns=COLUMNS, rows=rows, notes=tuple(notes))
 

@@ -6,7 +6,7 @@ code.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -112,9 +112,10 @@ def _plan(
 
     plain, levels = asked.subject.plain, flags.levels()
     assert plain.codec is not None
+    params = replace(asked.params, ignore_eos=True)  # with servers and without, so that their rows stand together
     jobs = make_jobs(
-        plain.codec, asked.prompts, num_requests(levels[-1], flags.requests), asked.params,
-        seed=asked.params.seed or 0, max_len=plain.config["max_model_len"],
+        plain.codec, asked.prompts, num_requests(levels[-1], flags.requests), params, seed=params.seed or 0,
+        max_len=plain.config["max_model_len"],
     )  # fmt: skip
     taking_part, absent = _ours(asked, without=bool(servers))
     for label, url in servers:
@@ -122,7 +123,7 @@ def _plan(
             raise ConfigError(f"peer {label!r} has the name of another contestant: choose another one, NAME={url}")
         taking_part[label] = HttpServer(label, url, plain.config, flags.peer_field)
     plan = LoadPlan(
-        subject=asked.subject, servers=taking_part, jobs=jobs, params=asked.params, levels=levels,
+        subject=asked.subject, servers=taking_part, jobs=jobs, params=params, levels=levels,
         requests=flags.requests, rounds=asked.rounds, neighbours=neighbours,
     )  # fmt: skip
     return plan, absent

@@ -10,7 +10,7 @@ from outdraft.engine.stats import RequestStats
 
 STATS = RequestStats(num_steps=2, num_tokens=4, num_draft_tokens=6, num_accepted_tokens=2, num_rejections=1)
 ANSWER = Answer(arrivals=(0.1, 0.2, 0.5), num_first=1, num_tokens=4, text="abcd", token_ids=(1, 2, 3, 4), stats=STATS)
-ROUND = Served(answers={1: ANSWER, 0: replace(ANSWER, arrivals=(0.3, 0.4, 0.5))}, seconds=2.0)
+ROUND = Served(answers={1: ANSWER, 0: replace(ANSWER, arrivals=(0.3, 0.4, 0.5))}, seconds=2.0, work_seconds=1.5)
 
 
 def row(rounds, plain=(ROUND, ROUND), *, promised=True, foreign=False):
@@ -20,6 +20,9 @@ def row(rounds, plain=(ROUND, ROUND), *, promised=True, foreign=False):
 def test_figures():
     made = row([ROUND, replace(ROUND, seconds=4.0)])
     assert made.tokens == [8, 8] and made.seconds == [2.0, 4.0] and made.plain_seconds == [2.0, 2.0]
+    assert (
+        made.work_seconds == [1.5, 1.5] == made.plain_work_seconds and row([ROUND], foreign=True).work_seconds is None
+    )
     assert made.tau == 2.0 and (made.num_steps, made.num_tokens, made.num_draft_tokens) == (4, 8, 12)
     assert made.first_token_seconds == [[0.3, 0.1]] * 2, "by the number of the request"
     assert made.request_seconds == [[0.5, 0.5]] * 2

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from time import perf_counter
+from time import perf_counter, process_time
 from typing import Any, Protocol
 
 from outdraft.bench.load.jobs import Job
@@ -63,10 +63,14 @@ class Server(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """One round: the answers by the numbers of their requests, and the seconds from the first request to the last
-    piece."""
+    piece.
+
+    work_seconds: of processors, in this process: all that an engine of ours took, and next to nothing of a server's.
+    """
 
     answers: dict[int, Answer]
     seconds: float
+    work_seconds: float = 0.0
 
     @property
     def num_tokens(self) -> int:
@@ -82,7 +86,7 @@ def serve(server: Server, jobs: Seq[Job], clients: int) -> Served:
 
 async def _serve(server: Server, jobs: Seq[Job], clients: int) -> Served:
     waiting, answers = iter(jobs), dict[int, Answer]()
-    began = perf_counter()
+    began, worked = perf_counter(), process_time()
     running = [asyncio.create_task(_client(server, waiting, answers)) for _ in range(min(clients, len(jobs)))]
     try:
         await asyncio.gather(*running)
@@ -90,7 +94,7 @@ async def _serve(server: Server, jobs: Seq[Job], clients: int) -> Served:
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    return Served(answers=answers, seconds=perf_counter() - began)
+    return Served(answers=answers, seconds=perf_counter() - began, work_seconds=process_time() - worked)
 
 
 async def _client(server: Server, waiting: Iterator[Job], answers: dict[int, Answer]) -> None:

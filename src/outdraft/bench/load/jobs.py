@@ -60,10 +60,9 @@ def make_jobs(
                 continue
             seen.add(ids)
             number = len(jobs)
-            mine = replace(
-                params, max_tokens=rng.randint(-(-longest // 2), longest), ignore_eos=True,
-                seed=None if params.seed is None else params.seed + number,
-            )  # fmt: skip
+            length = rng.randint(-(-longest // 2), longest)
+            seed_of_its_own = None if params.seed is None else params.seed + number
+            mine = replace(params, max_tokens=length, seed=seed_of_its_own, ignore_eos=True)
             jobs.append(Job(number=number, name=name, ids=ids, params=mine))
         left_out += 1
     return jobs[:count]
