@@ -29,8 +29,7 @@ def test_a_salt_is_a_cache_of_its_own():
     found = [llm.generate(PROMPT, SETTINGS[0], cache_salt=salt) for salt in salts]
     assert len({one.token_ids for one in found}) == 1
     if llm.config["kernels"] != "pytorch":
-        taken = [one.num_cached_tokens for one in found]
-        assert taken[2] > 0 and [taken[i] for i in (0, 1, 3)] == [0, 0, 0]  # the other salt may have wanted its room
+        assert [one.num_cached_tokens for one in found] == [0, 0, 64, 0]
 
 
 def test_blocks_of_their_own_cannot_be_shared():

@@ -22,7 +22,8 @@ class CacheConfig:
     layout: str = "static"
     dtype: str = "auto"
     num_pages: int | None = None  # of a paged cache; None: as many as it takes
-    pool: PagePool | None = None  # a size that the target's cache and those of drafters share
+    memory: int | None = None  # bytes of the pool that a target's cache and those of its drafters share
+    pool: PagePool | None = None  # that pool
     prefixes: bool = False  # a text takes over the rows of an earlier one that began alike; paged
     poison: bool = False  # tests: NaN where nothing stands
 
@@ -31,7 +32,7 @@ class CacheConfig:
         for name, value, known in (("kv_cache", self.layout, LAYOUTS), ("kv_cache_dtype", self.dtype, DTYPES)):
             if value not in known:
                 raise ConfigError(f"{name}={shown(value)}: it is one of {', '.join(known)}")
-        if self.layout != "paged" and (self.prefixes or self.pool is not None):
+        if self.layout != "paged" and (self.prefixes or self.memory is not None):
             raise ConfigError(
                 f"kv_cache={self.layout!r} has a block for each sequence: enable_prefix_caching and kv_cache_memory "
                 "are for kv_cache='paged'"
@@ -45,7 +46,13 @@ class CacheConfig:
     @property
     def of_drafters(self) -> "CacheConfig":
         """What drafters that keep rows of their own have: the same, in their own number format."""
-        return replace(self, dtype="auto", num_pages=None, poison=False)
+        return replace(self, dtype="auto", poison=False)
+
+    def with_own_pool(self) -> "CacheConfig":
+        """For one target and its drafters: with a size it is a pool that they share, and nobody else has."""
+        if self.memory is None and self.num_pages is None:
+            return self
+        return replace(self, pool=PagePool(num_bytes=self.memory, num_pages=self.num_pages))
 
     def build(
         self,
@@ -62,5 +69,5 @@ class CacheConfig:
         if self.layout == "static":
             return StaticCache(*shape, dtype, device, max_len, int8=int8, poison=self.poison)
         return PagedCache(
-            *shape, dtype, device, max_len, int8=int8, num_pages=self.num_pages, pool=self.pool, poison=self.poison
+            *shape, dtype, device, max_len, int8=int8, pool=self.pool, poison=self.poison
         )  # fmt: skip

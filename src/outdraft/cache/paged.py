@@ -114,7 +114,8 @@ class PagedCache(SlotCache[Pages]):
     def adopt(self, seq: int, salt: Hashable, tokens: Seq[int]) -> int:
         """Let an empty sequence begin with the published rows of this text; returns how many there are."""
         entry = self._entries[seq]
-        assert not entry.pages, "a sequence adopts rows before it has any"
+        assert not entry.length, "a sequence adopts rows before it has any"
+        self._drop(entry, 0)
         for page in self._prefixes.find(salt, tokens):
             entry.pages.append(page)
             self._prefixes.take(page)
@@ -135,6 +136,10 @@ class PagedCache(SlotCache[Pages]):
                 entry.pages[at] = page
                 self._give_back([own])
             entry.num_published = at + 1
+
+    def num_in_use(self, salt: Hashable, tokens: Seq[int]) -> int:
+        """How many published pages of this text some sequence has now."""
+        return sum(self._owners[page] > 0 for page in self._prefixes.find(salt, tokens))
 
     def forget(self) -> None:
         """Keep nothing for later texts."""

@@ -57,6 +57,9 @@ class EngineFlags:
     )
     enforce_eager: bool = flag(False, "on a GPU, launch every kernel from Python instead of using CUDA graphs")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
+    max_num_seqs: int = flag(64, "the most requests that are decoded together")
+    max_num_batched_tokens: int = flag(512, "the most prompt tokens that one pass reads")
+    max_num_waiting: int | None = flag(None, "the most requests that wait; one more is refused")
     model_impl: str = flag(
         "auto",
         "who computes the model's layers: outdraft, transformers (slower, for most other models), or auto",
@@ -71,6 +74,9 @@ class EngineFlags:
         False, "pack the weights anew, and keep nothing on disk, nor what was measured (as OUTDRAFT_CACHE=off)"
     )
     kv_cache: str | None = flag(None, "layout of the key/value cache: static, paged", metavar="NAME")
+    kv_cache_memory: str | None = flag(
+        None, "the most memory for keys and values, e.g. 2GiB; who finds no room waits", metavar="SIZE"
+    )
     kv_cache_dtype: str = flag(
         "auto",
         "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",

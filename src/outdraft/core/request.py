@@ -21,6 +21,8 @@ class Request:
     prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token
     constraint: Callable[[], Constraint] | None = None  # makes the constraint of one text: which tokens may follow
     cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
+    priority: int = 0  # who waits joins in this order, the lower first
+    timeout: float | None = None  # seconds after its arrival in which it must end; then it ends with what it has
 
     def singles(self) -> "list[Request]":
         """One request for each of the texts that are asked for."""

@@ -36,7 +36,9 @@ class Sequence:
     num_cached: int = 0
     num_taken_over: int = 0  # rows of its prompt that an earlier text had left
     num_prompt_scored: int = 0  # prompt tokens after the first whose log probabilities have been told
+    num_preempted: int = 0  # times that it gave back its memory, and was read again
     max_chunk: int = CHUNK  # tokens of it that the next pass may read before the pending one
+    drafts: bool = True  # False: there is no room for a guess in the next pass
     finish_reason: str | None = None
     prompt_ids: frozenset[int] = frozenset()
     output_counts: Counter[int] = field(default_factory=Counter)

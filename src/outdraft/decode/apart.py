@@ -21,7 +21,7 @@ from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 from outdraft.core.shown import told
 from outdraft.decode.shield import ShieldedDrafter
-from outdraft.decode.step import Parts, draft, guesses_for, judge, keep
+from outdraft.decode.step import Parts, draft, guesses_for, judge, judge_what_fits, keep
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ def step_apart(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     began = perf_counter()
     guesses = draft(seqs, parts)
     try:
-        judged = judge(seqs, guesses, parts, began)
+        judged = judge_what_fits(seqs, guesses, parts, began)
     except Exception as error:
         if len(seqs) == 1:
             return [_without_guess(seqs[0], parts, error)]

@@ -10,7 +10,7 @@ The drafter's thread is joined before anything is committed, so a sequence does 
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import replace
 from threading import Event
 from typing import Protocol
@@ -19,6 +19,7 @@ import torch
 
 from outdraft.core.draft import Continuation
 from outdraft.core.drafter import Ahead
+from outdraft.core.errors import CacheFullError
 from outdraft.core.packing import PackedDrafts
 
 Work = Callable[[Callable[[], bool]], None]  # told by its argument whether the pass is over
@@ -100,4 +101,5 @@ class RunAhead:
         seqs = [self._packed.seqs[i] for i in self._judged]
         drafts = [draft for draft in self._packed.drafts if draft is not None]
         assert self._ahead is not None
-        self._found = self._ahead(seqs, drafts, is_over)
+        with suppress(CacheFullError):  # no room for its own rows, so it is not ahead this time
+            self._found = self._ahead(seqs, drafts, is_over)

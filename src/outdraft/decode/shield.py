@@ -13,6 +13,7 @@ from collections.abc import Sequence as Seq
 
 from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
+from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent
 from outdraft.core.policy import Budget, Policy
 from outdraft.core.sequence import Sequence
@@ -59,12 +60,15 @@ class ShieldedDrafter:
     def begin(self, seqs: Seq[Sequence]) -> None:
         """One after the other, so that an error has an owner."""
         for seq in seqs:
-            self._ask([seq], lambda one=seq: self.inner.begin([one]))  # type: ignore[misc]
+            if seq.speculates:  # it may have failed before the sequence had to begin anew
+                self._ask([seq], lambda one=seq: self.inner.begin([one]))  # type: ignore[misc]
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A guess for each; the pending token alone where the drafter failed."""
         try:
             return self._propose(seqs, budgets)
+        except CacheFullError:  # no fault of the drafter: later there is room again
+            raise
         except Exception as error:
             if len(seqs) == 1:
                 self.give_up(seqs, error)
@@ -118,6 +122,8 @@ class ShieldedDrafter:
             made = self._inner_ahead([seqs[i] for i in asked], [drafts[i] for i in asked], is_over)
             for i, one in zip(asked, made, strict=True):
                 found[i] = one
+        except CacheFullError:
+            raise
         except Exception as error:
             self._failed_ahead = [seqs[i] for i in asked], error
             return [None] * len(seqs)

@@ -13,9 +13,11 @@ import torch
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Traits
+from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.packing import pack
-from outdraft.core.policy import Policy
+from outdraft.core.policy import Budget, Policy
+from outdraft.core.room import Room, Unbounded
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target
 from outdraft.core.verifier import Verifier
@@ -35,6 +37,7 @@ class Parts:
     policy: Policy
     soft: bool = False  # the rule judges greedy requests by their distribution at temperature 1 (`RuleMethod.soft`)
     executor: Executor = field(default_factory=Serial)
+    room: Room = field(default_factory=Unbounded)  # the target's memory, for whoever plans passes
     traits: Traits = field(init=False)  # the drafter's, asked once
 
     def __post_init__(self) -> None:
@@ -45,20 +48,43 @@ class Parts:
 def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     """Advance every sequence by one target pass: a prompt chunk, or at least one token. One event each."""
     began = perf_counter()
-    return keep(judge(seqs, draft(seqs, parts), parts, began), parts)
+    return keep(judge_what_fits(seqs, draft(seqs, parts), parts, began), parts)
 
 
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """A guess for each sequence; while a prompt is being read there is nothing to guess from."""
     ready = [seq for seq in seqs if guesses_for(seq)]
-    proposed = parts.drafter.propose(ready, parts.policy.plan(ready)) if ready else []
+    proposed = _propose(ready, parts) if ready else []
     guesses = {seq.id: guess for seq, guess in zip(ready, proposed, strict=True)}
     return [guesses[seq.id] if seq.id in guesses else chain([seq.pending]) for seq in seqs]
+
+
+def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
+    """The drafter's guesses; none this time where its own rows find no room."""
+    planned = parts.policy.plan(seqs)
+    budgets = [budget if seq.drafts else Budget(depth=0) for seq, budget in zip(seqs, planned, strict=True)]
+    try:
+        return parts.drafter.propose(seqs, budgets)
+    except CacheFullError:
+        return [chain([seq.pending]) for seq in seqs]
 
 
 def guesses_for(seq: Sequence) -> bool:
     """Whether the drafter is asked about it."""
     return seq.prefilled and seq.speculates
+
+
+def judge_what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float) -> Judged:
+    """`judge`, once more with the pending tokens alone where there is no room for the guesses.
+
+    Whether there is room depends on how many rows all guesses have, and on no drawn token; so no distribution changes.
+    """
+    try:
+        return judge(seqs, guesses, parts, began)
+    except CacheFullError:
+        if all(guess.num_nodes == 1 for guess in guesses):
+            raise
+        return judge(seqs, [chain([seq.pending]) for seq in seqs], parts, began, ahead=False)
 
 
 def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, *, ahead: bool = True) -> Judged:

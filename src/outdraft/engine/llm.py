@@ -21,9 +21,11 @@ from outdraft.engine.assembly.precision import FULL
 from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.spelling import WORDS, read_beside, read_words
+from outdraft.engine.assembly.target import cache_config
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.progress import counted
 from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of
+from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.streaming import Streaming
 from outdraft.engine.thread import EngineThread
 from outdraft.engine.writer import Result
@@ -69,8 +71,10 @@ class LLM(Streaming):
             models); "auto" is outdraft where it knows the architecture (docs/models.md).
         weights_memory: the most memory for the target's weights ("512MiB", or bytes); what does not fit is read from
             disk in every pass (docs/streaming.md). None: all weights stay in memory.
-        kv_cache: "static", a block of memory for each sequence; "paged", one pool of pages for all (docs/cache.md). By
-            default "static", and "paged" with enable_prefix_caching.
+        max_num_batched_tokens, max_num_waiting: the most prompt tokens of a pass; the most requests that wait.
+        kv_cache: "static", a block for each sequence; "paged", one pool for all, with prefix caching or a limit.
+        kv_cache_memory: a hard limit for the keys and values of target and drafters together ("2GiB", or bytes): who
+            finds no room waits (docs/scheduling.md).
         kv_cache_dtype: "auto", the model's own number format; "int8" changes the distribution, and `config["variant"]`
             names it.
         enable_prefix_caching: whether a prompt takes over what was computed of an earlier text that began alike, and
@@ -111,17 +115,22 @@ class LLM(Streaming):
         enforce_eager: bool = False,
         max_model_len: int | None = None,
         max_num_seqs: int = 64,
+        max_num_batched_tokens: int = 512,
+        max_num_waiting: int | None = None,
         model_impl: str = "auto",
         weights_memory: int | str | None = None,
         kv_cache: str | None = None,
+        kv_cache_memory: int | str | None = None,
         kv_cache_dtype: str = "auto",
         enable_prefix_caching: bool = False,
         precision: str = FULL,
         precision_options: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
-        layout = kv_cache or ("paged" if enable_prefix_caching else "static")
-        cache = CacheConfig(layout=layout, dtype=kv_cache_dtype, prefixes=enable_prefix_caching)
+        cache = cache_config(kv_cache, kv_cache_dtype, prefixes=enable_prefix_caching, memory=kv_cache_memory)
+        scheduling = SchedulerSettings(
+            max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens, max_num_waiting=max_num_waiting
+        )
         combination = read_words(
             unknown, LLM.__init__, lambda: read_companions(resolve(str(model), revision=revision)),
             drafter=drafter, drafter_options=drafter_options, verifier=verifier, verifier_options=verifier_options,
@@ -139,7 +148,7 @@ class LLM(Streaming):
             guard=guard,
             enforce_eager=enforce_eager,
             max_len=max_model_len,
-            max_num_seqs=max_num_seqs,
+            scheduling=scheduling,
             weights_memory=None if weights_memory is None else read_bytes(weights_memory),
             model_impl=model_impl,
             cache=cache,
@@ -155,7 +164,7 @@ class LLM(Streaming):
         """
         setup = Setup(
             directory=model, codec=load_codec(model), dtype="auto", device=str(network.device), exact=network.exact,
-            guard=None, enforce_eager=False, max_len=None, max_num_seqs=64, cache=CacheConfig(),
+            guard=None, enforce_eager=False, max_len=None, scheduling=SchedulerSettings(), cache=CacheConfig(),
             combination=read_beside({}, cls.__init__, dict, drafter="none"),
         )  # fmt: skip
         made = object.__new__(cls)
@@ -217,7 +226,8 @@ class LLM(Streaming):
         A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}, the latter two with "references": [...] if
         wanted: texts (or lists of token ids) that this answer may copy from, for drafters that look up; `references=`
         is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0: no speculation.
-        `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone.
+        `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone. `priority=`: the
+        lower joins first. `timeout=`: seconds; then the text ends as it is, with finish_reason="timeout".
         `sampling_params` is `params`. `use_tqdm`: a progress bar; None, the default: at a terminal, for many prompts.
 
         A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it

@@ -1,28 +1,29 @@
 """The engine's loop: admit requests, run steps, retire sequences. It uses the four parts only by their contracts.
 
-Sequences join whenever there is room and leave when they end. A prompt is read alone, in fixed chunks; then all
-prefilled sequences decode together in one ragged pass. Where rows are exact, or guarded, no greedy or seeded text
-depends on who else is there.
+Sequences join whenever there is room and leave when they end; who runs in a pass, and with how many rows, is the
+scheduler's to say (`engine/scheduler`). Where rows are exact, or guarded, no greedy or seeded text depends on who else
+is there, nor on whether it had to give back its memory on the way.
 """
 
 import logging
 import secrets
-from collections import deque
-from collections.abc import Callable, Set
+from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
-from math import inf
+from time import perf_counter
 
 from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.events import StepEvent
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.core.shown import shown
 from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
+from outdraft.engine.checks import check_request
 from outdraft.engine.constraints import make_constraint
+from outdraft.engine.scheduler.queue import Queue
+from outdraft.engine.scheduler.scheduler import Scheduler, Turn
+from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
 _log = logging.getLogger(__name__)
@@ -32,7 +33,8 @@ class Engine:
     """The one loop. One thread owns it (`engine/thread.py`); only `prepare` may be called from any thread.
 
     `variant` names the target's rounding. `isolates`: what raises ends the request that it belongs to, whose last event
-    has the error (`decode/apart.py`); else it is raised, which is what a test of the parts wants.
+    has the error (`decode/apart.py`); else it is raised, which is what a test of the parts wants. `clock`: seconds,
+    for deadlines and for the scheduler's pace.
     """
 
     def __init__(
@@ -40,17 +42,17 @@ class Engine:
         parts: Parts,
         *,
         eos_token_ids: frozenset[int] = frozenset(),
-        max_num_seqs: int = 64,
+        scheduling: SchedulerSettings | None = None,
         variant: str = "",
         isolates: bool = False,
+        clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.isolates = isolates
         self.parts = parts
         self.variant = variant
         self.eos_token_ids = eos_token_ids
-        self.max_num_seqs = max_num_seqs
-        self.waiting: deque[Sequence] = deque()
-        self.running: list[Sequence] = []
+        self.scheduler = Scheduler(scheduling or SchedulerSettings(), clock)
+        self._clock = clock
         self._ids = count()
         self._verifier = parts.verifier
         self._vocab_size, self._max_len = parts.target.vocab_size, parts.target.max_len
@@ -82,9 +84,19 @@ class Engine:
         return self._verifier.lossless
 
     @property
+    def waiting(self) -> Queue:
+        """Requests that hold no memory."""
+        return self.scheduler.waiting
+
+    @property
+    def running(self) -> list[Sequence]:
+        """Requests that are being read or decoded."""
+        return self.scheduler.running
+
+    @property
     def has_work(self) -> bool:
         """Whether any request is unfinished."""
-        return bool(self.waiting or self.running)
+        return bool(len(self.waiting) or self.running)
 
     def add(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
         """`prepare` a request and `enqueue` it."""
@@ -97,41 +109,15 @@ class Engine:
 
         Raises `RequestError` before any work is done: empty prompt, prompt too long, ids outside the vocabulary.
         """
+        shift = check_request(request, self._vocab_size, self._max_len, self.eos_token_ids)
         ids, params = request.prompt_token_ids, request.params
-        if not ids:
-            raise RequestError("the prompt is empty: give at least one token (a start token, if the model has one)")
-        if len(ids) >= self._max_len:
-            raise RequestError(
-                f"the prompt has {len(ids)} tokens, the context holds {self._max_len} and at least one must be left "
-                "for the answer: shorten the prompt"
-            )
-        if not 0 <= min(ids) <= max(ids) < self._vocab_size:
-            bad = next(i for i in ids if not 0 <= i < self._vocab_size)
-            raise RequestError(f"token id {shown(bad)} is outside the vocabulary of {self._vocab_size}")
-        given = request.prompt_positions
-        if given is not None and not (len(given) == len(ids) and 0 <= min(given) <= given[-1] == max(given)):
-            raise RequestError(
-                f"prompt_positions={shown(given)} must be {len(ids)} positions, one for each token of the prompt, "
-                "from 0 on, the last one the largest"
-            )
-        shift = 0 if given is None else max(0, given[-1] + 1 - len(ids))  # the context ends where positions do
-        if len(ids) + shift >= self._max_len:
-            raise RequestError(
-                f"prompt_positions end at {given[-1] if given else 0}, the context holds {self._max_len}"
-            )
-        named = [("logit_bias", params.logit_bias), ("stop_token_ids", params.stop_token_ids)]
-        for name, chosen in (*named, *(("references", text) for text in request.references)):
-            for i in chosen:
-                if not 0 <= i < self._vocab_size:
-                    raise RequestError(f"{name} names token {shown(i)}, outside the vocabulary of {self._vocab_size}")
-        _require_a_token(params, self.eos_token_ids, self._vocab_size)
         constraint = make_constraint(request, self._vocab_size)
         seq = Sequence(
             id=next(self._ids),
             request=request,
             tokens=list(ids),
             prompt_len=len(ids),
-            max_len=self._max_len - shift,
+            max_len=min(self._max_len - shift, self._most_held(request)),
             seed=secrets.randbits(63) if params.seed is None else params.seed,
             coupled=self._verifier.couples(request),
             eos_token_ids=self.eos_token_ids,
@@ -144,25 +130,44 @@ class Engine:
             seq.find_stop = find_stop
         return seq
 
+    def _most_held(self, request: Request) -> int:
+        """The most tokens of a text that memory can hold. Raises `RequestError` where this one can never fit."""
+        capacity = self._parts.room.capacity if self._parts is not None else None
+        if capacity is None:
+            return self._max_len
+        most = capacity + 1  # no cache holds the last token
+        num_prompt, wanted = len(request.prompt_token_ids), request.params.max_tokens
+        if min(num_prompt + (wanted or 1), self._max_len) > most:
+            asked = f"{num_prompt} tokens of prompt" + (f" and max_tokens={wanted}" if wanted else "")
+            raise RequestError(
+                f"{asked} never fit: the key/value cache holds {capacity} tokens in all; ask for less, or give more "
+                "kv_cache_memory"
+            )
+        return most
+
     def enqueue(self, seq: Sequence) -> None:
-        """It joins when there is room."""
-        self.waiting.append(seq)
+        """It joins when there is room. Raises `RequestError` where too many wait already."""
+        self.scheduler.add(seq)
 
     def step(self) -> list[StepEvent]:
-        """One pass: the oldest unread prompt's next chunk, or one round of every decoding sequence."""
-        events = self._admit_waiting()
-        unread = next((seq for seq in self.running if not seq.prefilled), None)
-        batch = [unread] if unread is not None else list(self.running)
-        if batch:
-            events += step_apart(batch, self._used) if self.isolates else step(batch, self._used)
-        for seq in batch:
+        """One pass, over whom the scheduler chose: rounds of those who decode, and chunks of prompts."""
+        events = self._end_late() + self._admit_waiting()
+        turn = self.scheduler.choose(self._used.room) if self.running else Turn()
+        for seq in turn.preempted:
+            self._give_back(seq)
+        if turn.seqs:
+            began = self._clock()
+            events += step_apart(turn.seqs, self._used) if self.isolates else step(turn.seqs, self._used)
+            self.scheduler.ran(turn, self._clock() - began)
+        for seq in turn.seqs:
             if seq.finish_reason is not None:
                 self._retire(seq)
         return events
 
     def abandon(self) -> None:
         """A step broke in a way that nobody foresaw: drop every request, whatever else breaks on the way."""
-        self.waiting.clear()
+        for seq in list(self.waiting):
+            self.scheduler.drop(seq)
         for seq in list(self.running):
             try:
                 self._retire(seq)
@@ -176,34 +181,53 @@ class Engine:
     def cancel(self, seq: Sequence) -> None:
         """Drop a request wherever it is; it keeps what it has written."""
         seq.finish_reason = seq.finish_reason or "cancelled"
-        if seq in self.waiting:
-            self.waiting.remove(seq)
-        elif seq in self.running:
+        self._retire(seq)
+
+    def _end_late(self) -> list[StepEvent]:
+        """End the requests whose time is over, with what they have written."""
+        events = []
+        for seq in self.scheduler.expired():
+            seq.finish_reason = "timeout"
             self._retire(seq)
+            events.append(StepEvent(seq_id=seq.id, finish_reason="timeout", variant=seq.variant))
+        return events
 
     def _admit_waiting(self) -> list[StepEvent]:
         """Let join who may; an event for each that could not."""
         events = []
-        while self.waiting and len(self.running) < self.max_num_seqs:
+        while len(self.waiting):
+            seq = self.waiting.first()
             try:
-                if not self.admits():
+                if not self.admits() or self.scheduler.next_to_join(self._used.room) is not seq:
                     break
-                self._admit(self.waiting[0])
+                self._admit(seq)
             except Exception as error:
                 if not self.isolates:
                     raise
-                events.append(fail(self.waiting[0], error))
-            self.waiting.popleft()
+                self.scheduler.drop(seq)
+                events.append(fail(seq, error))
         return events
 
     def _admit(self, seq: Sequence) -> None:
         seq.variant = self.variant
-        seq.num_cached = seq.num_taken_over = self._used.target.begin(seq)
+        seq.num_cached = self._used.target.begin(seq)
+        if not seq.num_output:
+            seq.num_taken_over = seq.num_cached
         self._used.drafter.begin([seq])
-        self.running.append(seq)
+        self.scheduler.join(seq)
+
+    def _give_back(self, seq: Sequence) -> None:
+        """It waits, and its text is read again when there is room: nothing of it is held meanwhile."""
+        self.scheduler.put_back(seq)
+        self._let_end(seq)
+        seq.num_cached = 0
+        seq.num_preempted += 1
 
     def _retire(self, seq: Sequence) -> None:
-        self.running.remove(seq)
+        if self.scheduler.drop(seq):
+            self._let_end(seq)
+
+    def _let_end(self, seq: Sequence) -> None:
         self._used.drafter.end([seq])
         self._used.policy.end([seq])
         try:
@@ -212,13 +236,3 @@ class Engine:
             if not self.isolates:
                 raise
             _log.error("the target could not forget a sequence", exc_info=error)
-
-
-def _require_a_token(params: SamplingParams, ends: Set[int], vocab_size: int) -> None:
-    """Raise `RequestError` where every token is forbidden."""
-    forbidden = {token for token, bias in params.logit_bias.items() if bias == -inf}
-    if params.min_tokens:
-        forbidden |= {*params.stop_token_ids, *ends}
-    if len(forbidden) >= vocab_size:
-        ends_too = " and min_tokens" if params.min_tokens else ""
-        raise RequestError(f"logit_bias{ends_too} forbids all {vocab_size} tokens: leave one that may be written")

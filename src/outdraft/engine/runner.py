@@ -15,7 +15,7 @@ from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
 from outdraft.core.cache import PAGE
 from outdraft.core.draft import Role
-from outdraft.core.errors import CapabilityError, RequestError
+from outdraft.core.errors import CacheFullError, CapabilityError, RequestError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.core.target import Needs, Recorder, Replay, TargetOutput
@@ -59,7 +59,7 @@ class Runner:
         self.hidden_size = config.hidden_size
         self.num_layers = config.num_layers
         self.device, self.dtype = decoder.device, decoder.dtype
-        self.cache_config = cache or CacheConfig()
+        self.cache_config = (cache or CacheConfig()).with_own_pool()
         self.cache = self.cache_config.build(
             config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
         )
@@ -108,13 +108,22 @@ class Runner:
 
     def _adopt(self, seq: Sequence) -> int:
         assert self._shared is not None
-        read_again = PAGE if self.needs.taps else 0
-        most = (len(seq.tokens) - 1 - read_again) // self.unit * self.unit
-        found = self._shared.adopt(seq.id, self._salt(seq), seq.tokens[: max(0, most)])
+        found = self._shared.adopt(seq.id, self._salt(seq), seq.tokens[: self._most_taken(seq)])
         usable = found // self.unit * self.unit
         if usable < found:
             self._shared.truncate(seq.id, usable)
         return usable
+
+    def num_shared(self, seq: Sequence) -> int:
+        """Pages of running texts that a waiting one would take over."""
+        if self._shared is None or not self._shares(seq):
+            return 0
+        return self._shared.num_in_use(self._salt(seq), seq.tokens[: self._most_taken(seq)])
+
+    def _most_taken(self, seq: Sequence) -> int:
+        """The most rows that it may take over: drafters that read states want those of the last page."""
+        read_again = PAGE if self.needs.taps else 0
+        return max(0, (len(seq.tokens) - 1 - read_again) // self.unit * self.unit)
 
     def _publish(self, seq: Sequence) -> None:
         assert self._shared is not None
@@ -173,10 +182,15 @@ class Runner:
     def _segments(self, packed: PackedDrafts) -> list[Segment]:
         """Each sequence's rows, for which there is room in the cache."""
         segments = [self._segment(packed, i) for i in range(len(packed.seqs))]
-        for segment in segments:
-            self.cache.reserve(
-                segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start
-            )
+        try:
+            for segment in segments:
+                self.cache.reserve(
+                    segment.seq, segment.base - self.cache.length(segment.seq) + segment.stop - segment.start
+                )
+        except CacheFullError:
+            for segment in segments:  # what was given to the first of them is there for a smaller pass
+                self.cache.truncate(segment.seq, self.cache.length(segment.seq))
+            raise
         return segments
 
     def _segment(self, packed: PackedDrafts, i: int) -> Segment:

@@ -14,7 +14,7 @@ from weakref import ref
 
 import torch
 
-from outdraft.core.errors import CapabilityError, DecodingError, OutdraftError
+from outdraft.core.errors import CapabilityError, DecodingError, OutdraftError, RequestError
 from outdraft.decode.apart import fail
 from outdraft.engine.call import Leave, Outbox
 from outdraft.engine.loop import Engine
@@ -118,8 +118,12 @@ class Worker:
         match message:
             case Join():
                 for outbox in message.outboxes:
-                    self._outboxes[outbox.seq.id] = outbox
-                    engine.enqueue(outbox.seq)
+                    try:
+                        engine.enqueue(outbox.seq)
+                    except RequestError as error:  # too many wait
+                        outbox.post(fail(outbox.seq, error))
+                    else:
+                        self._outboxes[outbox.seq.id] = outbox
             case Leave():
                 self._outboxes.pop(message.seq.id, None)
                 try:

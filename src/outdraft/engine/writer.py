@@ -126,7 +126,7 @@ class Writer:
                     self._take(self._stream.push(token))
             if event.finish_reason is not None and self._stops.stop is None:
                 self._take(self._stream.finish())
-        if event.tokens:
+        if event.tokens or (event.finish_reason is not None and event.error is None):
             is_first = len(self._ids) == len(event.tokens)
             self.chunks.append(
                 Chunk(

@@ -24,7 +24,9 @@ from outdraft.core.verifier import Verifier
 from outdraft.decode import reference
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
+from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner
+from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.stats import RequestStats
 from outdraft.models.base import Decoder
 from outdraft.models.port import Origin
@@ -47,8 +49,11 @@ class Outcome:
 class _Referring(Engine):
     """Every request comes with these documents."""
 
-    def __init__(self, parts: Parts, *, eos_token_ids: frozenset[int], references: tuple[tuple[int, ...], ...]) -> None:
-        super().__init__(parts, eos_token_ids=eos_token_ids)
+    def __init__(
+        self, parts: Parts, *, eos_token_ids: frozenset[int], scheduling: SchedulerSettings | None,
+        references: tuple[tuple[int, ...], ...],
+    ) -> None:  # fmt: skip
+        super().__init__(parts, eos_token_ids=eos_token_ids, scheduling=scheduling)
         self._references = references
 
     def add(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
@@ -88,9 +93,11 @@ class Subject:
         recheck: bool = False,
         max_len: int | None = None,
         cache: CacheConfig | None = None,
+        scheduling: SchedulerSettings | None = None,
     ) -> Engine:
         """An engine whose target is audited. Default rule: sample at each node; default policy: the same k always."""
-        cache = replace(cache or CacheConfig(), poison=recheck)  # a use of a dropped row would show as NaN
+        cache = cache or CacheConfig()
+        cache = replace(cache, poison=recheck or cache.poison)  # a use of a dropped row would show as NaN
         runner = self.make_runner(max_len, cache)
         if self.row.codec is not None:
             runner.port = replace(runner.port, origin=Origin(codec=self.row.codec(self.vocab_size)))
@@ -101,8 +108,9 @@ class Subject:
             drafter=drafter,
             verifier=verifier or ReferenceRule(),
             policy=policy or ConstantPolicy(Budget(depth=depth, nodes=nodes)),
+            room=room_of(runner),
         )
-        return _Referring(parts, eos_token_ids=eos, references=self.references)
+        return _Referring(parts, eos_token_ids=eos, scheduling=scheduling, references=self.references)
 
     def make_runner(self, max_len: int | None, cache: CacheConfig) -> Runner:
         """The target of an engine; a subclass may put another runner on the bench."""

@@ -18,6 +18,7 @@ from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.assembly.precision import ElasticOptions, Ladder
 from outdraft.engine.assembly.variant import Variant, network_of
+from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.kernels.library import library
 from outdraft.models.load import save_model
 from outdraft.models.quantize import quantize_decoder
@@ -126,7 +127,7 @@ def test_a_request_ends_in_the_precision_that_it_began_with():
 
 def test_requests_keep_their_order_and_one_level_serves_many():
     machine = Machine(others=80)
-    engine = engine_on(machine, max_num_seqs=4)
+    engine = engine_on(machine, scheduling=SchedulerSettings(max_num_seqs=4))
     seqs = [engine.add(request()) for _ in range(9)]
     done = []
     while engine.has_work:

@@ -22,6 +22,7 @@ from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.loop import Engine
+from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.nn.capture import call_each_time, cuda_recorder
 from outdraft.verify.auto import Auto
 
@@ -64,7 +65,7 @@ def make_engine(pair: Pair, way: Way) -> Engine:
             verifier=Auto() if way.rate is None else SyntheticRule(way.rate),
             policy=FixedPolicy(FixedOptions(num_speculative_tokens=way.depth)),
         ),
-        max_num_seqs=way.batch,
+        scheduling=SchedulerSettings(max_num_seqs=way.batch),
     )
 
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import torch
 
-from outdraft.cache.config import CacheConfig
 from outdraft.core.arms import arms_of
 from outdraft.core.drafter import Drafter, held_weights
 from outdraft.core.errors import CapabilityError, ConfigError, OutdraftError
@@ -30,21 +29,21 @@ from outdraft.engine.assembly.elastic import ElasticEngine, elastic_levels
 from outdraft.engine.assembly.precision import DRAFT_INT4, ELASTIC, FULL, MIXED, PRECISIONS, ElasticOptions, Ladder
 from outdraft.engine.assembly.remembered import KeepingPolicy, remembering
 from outdraft.engine.assembly.setup import Setup
+from outdraft.engine.assembly.target import make_runner
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.loop import Engine
+from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner
 from outdraft.kernels.threads import torch_threads
 from outdraft.models.adapter.choose import check_model_impl
 from outdraft.models.adapter.network import TransformersNetwork, refuse_parts
-from outdraft.models.base import Decoder
 from outdraft.models.guard_bound import find_bound
 from outdraft.models.network import Network
 from outdraft.models.open_network import load_network
 from outdraft.models.port import Origin
 from outdraft.models.quantize import mixed_precision
 from outdraft.models.streamed import load_streamed
-from outdraft.nn.capture import call_each_time, cuda_recorder
 
 _MOST_GUARD = 1e6  # logits
 
@@ -139,24 +138,6 @@ def _load(setup: Setup, level: str) -> Network:
     )
 
 
-def make_runner(
-    network: Network,
-    *,
-    max_len: int | None,
-    exact: bool,
-    guarded: bool,
-    enforce_eager: bool,
-    cache: CacheConfig | None = None,
-    origin: Origin | None = None,
-) -> Runner:
-    """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact or guarded."""
-    float_rows = cache is None or cache.dtype == "auto"
-    if isinstance(network, Decoder) and network.device.type == "cuda" and not (exact or guarded) and float_rows:
-        record = call_each_time if enforce_eager else cuda_recorder()
-        return GraphedRunner(network, record=record, max_len=max_len, cache=cache, origin=origin)
-    return Runner(network, max_len=max_len, exact=exact, cache=cache, origin=origin)
-
-
 def _build_parts(runner: Runner, combination: Combination, guard: float) -> Parts:
     """Drafter, rule and policy over the target. Raises `CapabilityError` for a drafter that taps what is not there."""
     method, rule, pacing = combination.drafter, combination.rule, combination.policy
@@ -178,6 +159,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         policy=pacing.build(combination.policy_options, arms_of(method, drafter)),
         soft=rule.soft(combination.rule_options),
         executor=Serial() if drafter.traits.ahead is None else Overlapped(),
+        room=room_of(runner),
     )
 
 
@@ -212,13 +194,12 @@ def _settings(setup: Setup, network: Network) -> dict[str, Any]:
     """What an engine is told besides its parts: the tokenizer's end tokens count beside the model's own."""
     own = setup.codec.eos_token_ids if setup.codec is not None else ()
     ends = frozenset((*own, *network.config.eos_ids))
-    return {"eos_token_ids": ends, "max_num_seqs": setup.max_num_seqs, "isolates": True}
+    return {"eos_token_ids": ends, "scheduling": setup.scheduling, "isolates": True}
 
 
 def _check(setup: Setup, precision: str) -> None:
     """Raise `ConfigError` for a number out of range, or a precision that is not known or cannot be had here."""
     check_number("max_model_len", setup.max_len, least=1)
-    check_number("max_num_seqs", setup.max_num_seqs, least=1)
     check_number("guard", setup.guard, least=0, most=_MOST_GUARD, note="a difference of two logits; 0 is off")
     if precision not in PRECISIONS:
         near = near_miss(precision, list(PRECISIONS))

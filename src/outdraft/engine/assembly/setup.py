@@ -6,6 +6,7 @@ from pathlib import Path
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
 from outdraft.engine.assembly.combination import Combination
+from outdraft.engine.scheduler.settings import SchedulerSettings
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +21,7 @@ class Setup:
     guard: float | None
     enforce_eager: bool
     max_len: int | None
-    max_num_seqs: int
+    scheduling: SchedulerSettings
     weights_memory: int | None = None  # bytes; None: all weights are held
     model_impl: str = "auto"  # who computes the target's layers
     cache: CacheConfig

@@ -43,6 +43,8 @@ _PEERS = {  # what other engines call it
     "n_ctx": "max_model_len",
     "max_seq_len": "max_model_len",
     "max_batch_size": "max_num_seqs",
+    "kv_cache_memory_bytes": "kv_cache_memory",
+    "max_queued_requests": "max_num_waiting",
     "model_path": "model",
     "pretrained_model_name_or_path": "model",
     "n_threads": "OMP_NUM_THREADS, a variable of the environment",

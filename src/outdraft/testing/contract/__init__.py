@@ -14,6 +14,7 @@ cache, batch or draft; and the exact distribution of unseeded samples, tested by
 from collections.abc import Callable
 
 from outdraft.testing.contract.budgets import budget_is_respected, budget_zero_is_plain, counters_add_up
+from outdraft.testing.contract.crowds import crowds_write_the_same
 from outdraft.testing.contract.distribution import sampled_distribution_is_the_targets
 from outdraft.testing.contract.ends import context_end, ends_inside_a_run
 from outdraft.testing.contract.identity import (
@@ -40,6 +41,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     cache_equals_recompute,
     leaks_nothing,
     rows_are_taken_over,
+    crowds_write_the_same,
     budget_zero_is_plain,
     budget_is_respected,
     counters_add_up,

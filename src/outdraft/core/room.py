@@ -1,0 +1,61 @@
+"""The contract between memory and the scheduler: how many pages there are, who has them, and what fits into a pass.
+
+    pages of 16 rows    taken: by running texts    kept: of earlier texts, given up when wanted    free: nobody's
+
+All numbers are pages of the target's cache. A drafter that keeps rows of its own has as many pages as the target, and
+guesses nothing in a round in which they do not suffice.
+"""
+
+from typing import Protocol
+
+from outdraft.core.sequence import Sequence
+
+
+class Room(Protocol):
+    """What the target can hold, asked between two passes."""
+
+    @property
+    def mixes(self) -> bool:
+        """Whether prompt chunks of any length may share a pass with decoding rows: no bit depends on it."""
+        ...
+
+    @property
+    def capacity(self) -> int | None:
+        """The most rows that one text can ever have, all of the memory for itself; None: as many as it likes."""
+        ...
+
+    @property
+    def free(self) -> int:
+        """Pages that no running text has. Asked where there is a `capacity`."""
+        ...
+
+    def wanted(self, seq: Sequence) -> int:
+        """Pages that a waiting text will take to be read, but those that it will share with running ones."""
+        ...
+
+    def missing(self, seq: Sequence, num_rows: int) -> int:
+        """Pages that a running text needs beyond its own for so many more rows."""
+        ...
+
+    def held(self, seq: Sequence) -> int:
+        """Pages that are free once this running text has gone."""
+        ...
+
+
+class Unbounded:
+    """Memory grows as it is asked for."""
+
+    capacity = None
+    free = 0
+
+    def __init__(self, *, mixes: bool = False) -> None:
+        self.mixes = mixes
+
+    def wanted(self, seq: Sequence) -> int:
+        return 0
+
+    def missing(self, seq: Sequence, num_rows: int) -> int:
+        return 0
+
+    def held(self, seq: Sequence) -> int:
+        return 0

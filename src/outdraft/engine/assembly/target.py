@@ -1,0 +1,61 @@
+"""Build the target: the runner that the setup asks for, and the memory of its keys and values."""
+
+from dataclasses import replace
+
+import torch
+
+from outdraft.cache.config import CacheConfig
+from outdraft.core.errors import CapabilityError
+from outdraft.core.sizes import read_bytes
+from outdraft.engine.assembly.memory import read_memory
+from outdraft.engine.graphed import GraphedRunner
+from outdraft.engine.runner import Runner
+from outdraft.models.base import Decoder
+from outdraft.models.network import Network
+from outdraft.models.port import Origin
+from outdraft.nn.capture import call_each_time, cuda_recorder
+
+_UNKNOWN = 2**30  # bytes for a pool where free memory cannot be read
+
+
+def cache_config(layout: str | None, dtype: str, *, prefixes: bool, memory: int | str | None) -> CacheConfig:
+    """As the user asked for it. A size, and rows that later texts take over, are for a pool of pages."""
+    size = None if memory is None else read_bytes(memory, "kv_cache_memory")
+    chosen = layout or ("paged" if prefixes or size is not None else "static")
+    return CacheConfig(layout=chosen, dtype=dtype, prefixes=prefixes, memory=size)
+
+
+def make_runner(
+    network: Network,
+    *,
+    max_len: int | None,
+    exact: bool,
+    guarded: bool,
+    enforce_eager: bool,
+    cache: CacheConfig | None = None,
+    origin: Origin | None = None,
+) -> Runner:
+    """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact or guarded."""
+    cache = _sized(cache or CacheConfig(), network.device)
+    float_rows = cache.dtype == "auto"
+    if isinstance(network, Decoder) and network.device.type == "cuda" and not (exact or guarded) and float_rows:
+        record = call_each_time if enforce_eager else cuda_recorder()
+        return GraphedRunner(network, record=record, max_len=max_len, cache=cache, origin=origin)
+    return Runner(network, max_len=max_len, exact=exact, cache=cache, origin=origin)
+
+
+def _sized(cache: CacheConfig, device: torch.device) -> CacheConfig:
+    """Rows that are kept for later texts need a size: if none was given, a quarter of the memory that is free now.
+
+    The system gives a CPU's memory when it is written to, so what is never used costs nothing.
+    """
+    if not cache.prefixes or cache.memory is not None:
+        return cache
+    if device.type == "cuda":
+        free = torch.cuda.mem_get_info(device)[0]
+    else:
+        try:
+            free = read_memory().free
+        except CapabilityError:
+            free = 4 * _UNKNOWN
+    return replace(cache, memory=free // 4)

@@ -1,0 +1,66 @@
+"""What of a request can be refused before any work is done: prompt, positions, ids, and that a token is left to choose.
+
+Each fault is one `RequestError` that names the thing and its value.
+"""
+
+from collections.abc import Set
+from math import inf
+
+from outdraft.core.errors import RequestError
+from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
+from outdraft.core.shown import shown
+
+
+def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int]) -> int:
+    """Returns by how much positions run ahead of indices at the prompt's end: the context ends so much earlier.
+
+    `max_len`: tokens that the context holds. `ends`: the model's end tokens.
+    """
+    ids = request.prompt_token_ids
+    if not ids:
+        raise RequestError("the prompt is empty: give at least one token (a start token, if the model has one)")
+    if len(ids) >= max_len:
+        raise RequestError(
+            f"the prompt has {len(ids)} tokens, the context holds {max_len} and at least one must be left "
+            "for the answer: shorten the prompt"
+        )
+    if not 0 <= min(ids) <= max(ids) < vocab_size:
+        bad = next(i for i in ids if not 0 <= i < vocab_size)
+        raise RequestError(f"token id {shown(bad)} is outside the vocabulary of {vocab_size}")
+    if request.timeout is not None and not request.timeout > 0:
+        raise RequestError(f"timeout={shown(request.timeout)} must be more than 0 seconds; None is no limit")
+    shift = _check_positions(request, max_len)
+    params = request.params
+    named = [("logit_bias", params.logit_bias), ("stop_token_ids", params.stop_token_ids)]
+    for name, chosen in (*named, *(("references", text) for text in request.references)):
+        for i in chosen:
+            if not 0 <= i < vocab_size:
+                raise RequestError(f"{name} names token {shown(i)}, outside the vocabulary of {vocab_size}")
+    _require_a_token(params, ends, vocab_size)
+    return shift
+
+
+def _check_positions(request: Request, max_len: int) -> int:
+    ids, given = request.prompt_token_ids, request.prompt_positions
+    if given is None:
+        return 0
+    if not (len(given) == len(ids) and 0 <= min(given) <= given[-1] == max(given)):
+        raise RequestError(
+            f"prompt_positions={shown(given)} must be {len(ids)} positions, one for each token of the prompt, "
+            "from 0 on, the last one the largest"
+        )
+    shift = max(0, given[-1] + 1 - len(ids))  # the context ends where positions do
+    if len(ids) + shift >= max_len:
+        raise RequestError(f"prompt_positions end at {given[-1]}, the context holds {max_len}")
+    return shift
+
+
+def _require_a_token(params: SamplingParams, ends: Set[int], vocab_size: int) -> None:
+    """Raise `RequestError` where every token is forbidden."""
+    forbidden = {token for token, bias in params.logit_bias.items() if bias == -inf}
+    if params.min_tokens:
+        forbidden |= {*params.stop_token_ids, *ends}
+    if len(forbidden) >= vocab_size:
+        ends_too = " and min_tokens" if params.min_tokens else ""
+        raise RequestError(f"logit_bias{ends_too} forbids all {vocab_size} tokens: leave one that may be written")

@@ -1,0 +1,38 @@
+"""`Room` over a runner's paged cache."""
+
+from outdraft.cache.paged import PagedCache
+from outdraft.core.cache import PAGE
+from outdraft.core.room import Room, Unbounded
+from outdraft.core.sequence import Sequence
+from outdraft.engine.runner import Runner
+
+
+def room_of(runner: Runner) -> Room:
+    """The memory of a runner whose drafter is built: from here on the size of its pool is settled."""
+    cache = runner.cache
+    if isinstance(cache, PagedCache) and (num_pages := cache.num_pages) is not None:
+        return CacheRoom(runner, cache, num_pages)
+    return Unbounded(mixes=runner.mixes)
+
+
+class CacheRoom:
+    """A pool of a hard size."""
+
+    def __init__(self, runner: Runner, cache: PagedCache, num_pages: int) -> None:
+        self.mixes = runner.mixes
+        self.capacity = num_pages * PAGE
+        self._runner = runner
+        self._cache = cache
+
+    @property
+    def free(self) -> int:
+        return self._cache.num_free
+
+    def wanted(self, seq: Sequence) -> int:
+        return -(-len(seq.tokens) // PAGE) - self._runner.num_shared(seq)
+
+    def missing(self, seq: Sequence, num_rows: int) -> int:
+        return self._cache.num_missing(seq.id, num_rows)
+
+    def held(self, seq: Sequence) -> int:
+        return self._cache.num_own(seq.id)

@@ -1,0 +1,57 @@
+"""How many rows of prompts a pass may take while others decode, from what passes took.
+
+    a round of decoding rows alone    quiet seconds, by the number of sequences
+    a pass with n prompt rows beside  quiet + n * row seconds          n = quiet * share / (1 - share) / row
+
+So a pass lasts at most 1 / (1 - share) quiet rounds, however long the prompt. Passes over prompts alone say what a row
+costs before anything is mixed; since a few rows beside others cost less than that, mixed passes correct it.
+"""
+
+_WEIGHT = 0.25  # of the newest measurement
+_FIRST = 32  # prompt rows beside decoding ones while nothing is known
+_REFRESH = 16  # every so many passes prompts wait, so that the quiet round is measured again
+
+
+class Pace:
+    """Seconds by what was in a pass. `share`: of the time, for prompts."""
+
+    def __init__(self, share: float) -> None:
+        self._ratio = share / (1 - share)
+        self._quiet: dict[int, float] = {}  # bit length of the number of sequences -> seconds of a round
+        self._row: float | None = None  # seconds of a prompt row
+        self._owed = 0.0  # seconds of decoding before the next chunk, where chunks are read alone
+        self._mixed = 0  # passes since the last quiet one
+
+    def rows(self, num_decoding: int, most: int) -> int:
+        """Prompt rows for a pass beside so many decoding sequences; 0: let them decode alone once."""
+        quiet = self._quiet.get(num_decoding.bit_length())
+        if quiet is None or self._mixed >= _REFRESH:
+            return 0
+        if self._row is None:
+            return min(_FIRST, most)
+        return max(1, min(most, round(quiet * self._ratio / self._row)))
+
+    @property
+    def prompts_are_due(self) -> bool:
+        """Whether a chunk may be read now, alone: those who decode have had their share since the last one."""
+        return self._owed <= 0
+
+    def saw(self, num_decoding: int, num_rows: int, seconds: float) -> None:
+        """A pass over so many decoding sequences and prompt rows took so long."""
+        kind = num_decoding.bit_length()
+        if not num_rows:
+            self._quiet[kind] = _mean(self._quiet.get(kind), seconds)
+            self._owed -= seconds
+            self._mixed = 0
+        elif not num_decoding:
+            self._row = _mean(self._row, seconds / num_rows)
+            self._owed = seconds / self._ratio
+        else:
+            self._mixed += 1
+            alone = self._row or seconds / num_rows
+            beside = max(seconds - self._quiet.get(kind, seconds), 0.02 * alone * num_rows)
+            self._row = _mean(self._row, beside / num_rows)
+
+
+def _mean(before: float | None, now: float) -> float:
+    return now if before is None else before + _WEIGHT * (now - before)

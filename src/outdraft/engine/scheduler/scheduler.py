@@ -1,0 +1,151 @@
+"""Who runs in the next pass, with how many rows, within the memory that there is.
+
+    waiting --join--> running: reads its prompt, then decodes --over-->
+       ^                 |
+       +---- gives its memory back (the last in order, when the others have no room) and is read again later
+
+It asks memory (`core/room.py`) and a clock, and knows no part of the engine; so a recorded trace can be run through it
+in simulated time. Continuous batching: Yu et al., "Orca", 2022, https://www.usenix.org/conference/osdi22/presentation/yu.
+Chunks of prompts beside decoding rows: Agrawal et al., "Sarathi-Serve", 2024, https://arxiv.org/abs/2403.02310.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outdraft.core.cache import PAGE
+from outdraft.core.errors import RequestError
+from outdraft.core.room import Room
+from outdraft.core.sequence import CHUNK, Sequence
+from outdraft.engine.scheduler.pace import Pace
+from outdraft.engine.scheduler.queue import Queue
+from outdraft.engine.scheduler.settings import SchedulerSettings
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Turn:
+    """One pass. Each sequence's `max_chunk` and `drafts` say what it may bring."""
+
+    seqs: tuple[Sequence, ...] = ()
+    preempted: tuple[Sequence, ...] = ()  # they give back their memory before, and wait
+    num_decoding: int = 0
+    num_prompt_rows: int = 0
+
+
+class Scheduler:
+    """Every unfinished sequence is in `waiting` or in `running`. `clock`: seconds, from any zero."""
+
+    def __init__(self, settings: SchedulerSettings, clock: Callable[[], float]) -> None:
+        self.settings = settings
+        self.waiting = Queue()
+        self.running: list[Sequence] = []
+        self._clock = clock
+        self._pace = Pace(settings.prompt_share)
+        self._ends: dict[int, float] = {}  # of sequences with a deadline
+
+    def add(self, seq: Sequence) -> None:
+        """It waits. Raises `RequestError` where too many do already."""
+        most, seats = self.settings.max_num_waiting, self.settings.max_num_seqs - len(self.running)
+        if most is not None and len(self.waiting) >= most + seats:
+            raise RequestError(
+                f"{len(self.waiting)} requests are waiting, and max_num_waiting={most}: ask again later, or give more"
+            )
+        if (timeout := seq.request.timeout) is not None:
+            self._ends[seq.id] = self._clock() + timeout
+        self.waiting.put(seq)
+
+    def next_to_join(self, room: Room) -> Sequence | None:
+        """The first who waits, if there is a seat for it and room for its prompt; the running ones get a page each."""
+        if not len(self.waiting) or len(self.running) >= self.settings.max_num_seqs:
+            return None
+        seq = self.waiting.first()
+        if not self.running or room.capacity is None:
+            return seq
+        promised = sum(room.missing(one, len(one.tokens) - one.num_cached + PAGE) for one in self.running)
+        return seq if room.wanted(seq) + promised <= room.free else None
+
+    def join(self, seq: Sequence) -> None:
+        """It runs."""
+        self.waiting.take(seq)
+        self.running.append(seq)
+
+    def put_back(self, seq: Sequence) -> None:
+        """It gave back its memory, and waits at its place."""
+        self.running.remove(seq)
+        self.waiting.put(seq)
+
+    def drop(self, seq: Sequence) -> bool:
+        """It is over; true if it ran."""
+        self.waiting.take(seq)
+        self.waiting.forget(seq)
+        self._ends.pop(seq.id, None)
+        runs = any(one is seq for one in self.running)
+        if runs:
+            self.running.remove(seq)
+        return runs
+
+    def expired(self) -> list[Sequence]:
+        """Whose time is over."""
+        if not self._ends:
+            return []
+        now = self._clock()
+        return [seq for seq in (*self.waiting, *self.running) if self._ends.get(seq.id, now) < now]
+
+    def choose(self, room: Room) -> Turn:
+        """The next pass. It is empty where nobody runs."""
+        ordered = sorted(self.running, key=self.waiting.rank)
+        decoding = [seq for seq in ordered if seq.prefilled]
+        reading = self._chunks([seq for seq in ordered if not seq.prefilled], len(decoding), room)
+        chosen = [*decoding, *reading] if room.mixes or not reading else reading
+        preempted = self._make_room(chosen, room)
+        seqs = [seq for seq in chosen if not any(seq is one for one in preempted)]
+        return Turn(
+            seqs=tuple(seqs), preempted=tuple(preempted), num_decoding=sum(seq.prefilled for seq in seqs),
+            num_prompt_rows=sum(_num_rows(seq) for seq in seqs if not seq.prefilled),
+        )  # fmt: skip
+
+    def ran(self, turn: Turn, seconds: float) -> None:
+        """The pass took so long."""
+        self._pace.saw(turn.num_decoding, turn.num_prompt_rows, seconds)
+
+    def _chunks(self, reading: list[Sequence], num_decoding: int, room: Room) -> list[Sequence]:
+        """Who reads in this pass. The first in order reads first; where rows mix, others share what it leaves."""
+        if not reading:
+            return []
+        if not room.mixes:  # in chunks of fixed size, alone, so that a prompt has the same bits in any company
+            return reading[:1] if not num_decoding or self._pace.prompts_are_due else []
+        most = self.settings.max_num_batched_tokens
+        rows = self._pace.rows(num_decoding, most) if num_decoding else most
+        chosen = []
+        for seq in reading:
+            if rows <= 0:
+                break
+            seq.max_chunk = min(rows, CHUNK)
+            rows -= _num_rows(seq)
+            chosen.append(seq)
+        return chosen
+
+    def _make_room(self, chosen: list[Sequence], room: Room) -> list[Sequence]:
+        """Who must give back its memory so that the others of the pass have theirs; and who may draft beyond it."""
+        if room.capacity is None:
+            return []
+        preempted: list[Sequence] = []
+        free = room.free
+        needs = {seq.id: room.missing(seq, _num_rows(seq)) for seq in chosen}
+        for last in reversed(sorted(self.running, key=self.waiting.rank)):
+            if sum(needs.values()) <= free or len(self.running) - len(preempted) == 1:  # alone each of them fits
+                break
+            preempted.append(last)
+            needs.pop(last.id, None)
+            free += room.held(last)
+        spare = free - sum(needs.values())
+        for seq in chosen:
+            more = room.missing(seq, PAGE) - needs[seq.id] if seq.id in needs and seq.prefilled else 0
+            seq.drafts = more <= spare
+            spare -= more if seq.drafts else 0
+        return preempted
+
+
+def _num_rows(seq: Sequence) -> int:
+    """Rows that it brings at least: a prompt's chunk, and the pending token where that is reached."""
+    unread = len(seq.tokens) - 1 - seq.num_cached
+    return min(unread, seq.max_chunk) + (unread <= seq.max_chunk)

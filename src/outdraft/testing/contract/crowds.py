@@ -1,0 +1,56 @@
+"""Many requests in little memory: whoever joins, leaves or has to give back its memory, every text is what it is alone.
+
+A pool of a few pages holds some of the requests; prompts are read in chunks beside others' rounds where rows do not
+depend on their pass, as they do not in float64.
+"""
+
+from dataclasses import replace
+
+from outdraft.cache.config import CacheConfig
+from outdraft.core.request import Request
+from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.testing.audit import require
+from outdraft.testing.contract.ground import GREEDY, SEEDED, agrees, requests
+from outdraft.testing.contract.reuse import runner_of
+from outdraft.testing.subject import Outcome, Subject, collect, join
+
+_PAGES = 4  # of 16 rows; the requests together want about four times as many
+
+
+def crowds_write_the_same(subject: Subject) -> None:
+    """Joins, a cancellation, preemptions, prefix hits and mixed passes at once, greedy and seeded requests together."""
+    asked = [request for pair in zip(requests(SEEDED), requests(GREEDY), strict=True) for request in pair]
+    asked.append(replace(asked[6], prompt_token_ids=(*asked[6].prompt_token_ids, 4)))
+    for mixes, prefixes, some in ((True, True, asked), (False, False, asked[4:])):
+        cache = CacheConfig(layout="paged", num_pages=_PAGES, prefixes=prefixes, poison=True)
+        _run(subject, some, cache, mixes=mixes)
+
+
+def _run(subject: Subject, asked: list[Request], cache: CacheConfig, *, mixes: bool) -> None:
+    settings = SchedulerSettings(max_num_seqs=9, max_num_batched_tokens=12)
+    engine = subject.engine(cache=cache, scheduling=settings)
+    runner = runner_of(engine)
+    if mixes:
+        runner.unit, engine.parts.room.mixes = 16, True  # type: ignore[misc]
+    outcomes: dict[int, Outcome] = {}
+    join(engine, outcomes, asked[:5])
+    for _ in range(6):
+        collect(engine, outcomes)
+    join(engine, outcomes, asked[5:])
+    gone = list(outcomes.values())[1]
+    engine.cancel(gone.seq)
+    for _ in range(5000):
+        if not engine.has_work:
+            break
+        collect(engine, outcomes)
+    require(not engine.has_work, f"{subject.row.name}: {len(engine.waiting)} requests never got room")
+    for outcome in outcomes.values():
+        wanted = subject.oracle(outcome.seq.request)
+        agrees(subject, outcome, wanted[: outcome.seq.num_output] if outcome is gone else wanted, "in a crowd")
+    require(
+        sum(outcome.seq.num_preempted for outcome in outcomes.values()) > 0,
+        f"{subject.row.name}: nobody had to give back memory, so this check shows nothing",
+    )
+    runner.cache.check()
+    free = engine.parts.room.free
+    require(free == _PAGES, f"{subject.row.name}: {free} of {_PAGES} pages are free after all requests")

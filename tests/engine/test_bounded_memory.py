@@ -1,0 +1,66 @@
+"""`kv_cache_memory`: a hard limit. Many requests go through little memory, with the same texts; what never fits is
+refused at once."""
+
+from time import perf_counter
+
+import pytest
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.errors import CapabilityError, ConfigError, RequestError
+from outdraft.engine.room import CacheRoom
+
+SETTINGS = [SamplingParams(max_tokens=40), SamplingParams(max_tokens=40, temperature=0.9, seed=6)]
+POSITION = 9 * 2 * 2 * 64 * 2  # bytes of the zoo's target in bfloat16: layers, keys and values, heads, width
+
+
+def prompts(count):
+    return [{"prompt_token_ids": [5 + (7 * i + j) % 90 for j in range(20 + 9 * (i % 5))]} for i in range(count)]
+
+
+@pytest.mark.parametrize("params", SETTINGS, ids=["greedy", "seeded"])
+@pytest.mark.parametrize("words", [{"drafter": "ngram"}, {"draft_model": "zoo:draft"}], ids=["ngram", "draft_model"])
+@pytest.mark.parametrize("prefixes", [False, True])
+def test_memory_for_four_serves_many(words, params, prefixes):
+    asked = prompts(16)
+    wanted = [one.token_ids for one in LLM("zoo:target", drafter="none").generate(asked, params)]
+    memory = 4 * 96 * POSITION * 5 // 4  # the draft's rows are small beside the target's
+    llm = LLM("zoo:target", kv_cache_memory=memory, enable_prefix_caching=prefixes, **words)
+    assert [one.token_ids for one in llm.generate(asked, params)] == wanted
+    room = llm.engine.parts.room
+    assert isinstance(room, CacheRoom) and room.free * 16 == room.capacity
+
+
+def test_what_never_fits_is_refused_at_once():
+    llm = LLM("zoo:target", drafter="none", kv_cache_memory=64 * POSITION)
+    with pytest.raises(RequestError, match=r"20 tokens of prompt and max_tokens=64 never fit: .* holds 64 tokens"):
+        llm.generate(prompts(1), SamplingParams(max_tokens=64))
+    assert llm.generate(prompts(1)[0], SamplingParams(max_tokens=None, ignore_eos=True)).finish_reason == "length"
+
+
+def test_memory_for_less_than_a_page_is_refused():
+    with pytest.raises(CapabilityError, match="kv_cache_memory=100 bytes holds no page"):
+        LLM("zoo:target", drafter="none", kv_cache_memory=100)
+
+
+def test_a_limit_is_for_a_pool():
+    with pytest.raises(ConfigError, match=r"kv_cache='static' .* kv_cache_memory"):
+        LLM("zoo:target", kv_cache="static", kv_cache_memory="1GiB")
+
+
+def test_a_deadline_ends_a_text_as_it_is():
+    llm = LLM("zoo:target", drafter="none")
+    began = perf_counter()
+    result = llm.generate("Once upon a time", SamplingParams(max_tokens=900, ignore_eos=True), timeout=0.2)
+    assert result.finish_reason == "timeout" and len(result.token_ids) < 900 and perf_counter() - began < 60
+    chunks = list(llm.stream("Once upon a time", SamplingParams(max_tokens=900, ignore_eos=True), timeout=0.2))
+    assert chunks[-1].finish_reason == "timeout"
+    with pytest.raises(RequestError, match=r"timeout=0\.0 must be more than 0 seconds"):
+        llm.generate("Once", timeout=0.0)
+
+
+def test_a_full_queue_refuses():
+    llm = LLM("zoo:target", drafter="none", max_num_seqs=1, max_num_waiting=2)
+    results = llm.generate(prompts(5), SETTINGS[0])
+    refused = [one for one in results if one.error is not None]
+    assert len(refused) == 2 and "max_num_waiting=2" in str(refused[0].error)
+    assert all(isinstance(one.error, RequestError) for one in refused)

@@ -1,0 +1,222 @@
+"""The scheduler by itself: order, seats, memory by its numbers, the pace of prompts, deadlines. No model is there."""
+
+import pytest
+
+from outdraft.core.errors import ConfigError, RequestError
+from outdraft.core.request import Request
+from outdraft.core.room import Unbounded
+from outdraft.core.sequence import CHUNK, Sequence
+from outdraft.engine.scheduler.pace import Pace
+from outdraft.engine.scheduler.scheduler import Scheduler
+from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.sampling.coins import draft_coins, verifier_coins
+
+
+def sequence(tokens, *, id, request=None):
+    tokens = list(tokens)
+    return Sequence(
+        id=id, request=request or Request(prompt_token_ids=tuple(tokens)), tokens=tokens, prompt_len=len(tokens),
+        max_len=10_000, seed=0, coupled=False, eos_token_ids=frozenset(), coins=verifier_coins, draft_coins=draft_coins,
+    )  # fmt: skip
+
+
+class Clock:
+    now = 0.0
+
+    def __call__(self):
+        return self.now
+
+
+class Pages:
+    """Memory of so many pages of 16 rows; what running sequences have is counted by hand."""
+
+    def __init__(self, num_pages, *, mixes=True):
+        self.num_pages, self.mixes, self.capacity = num_pages, mixes, 16 * num_pages
+        self.taken = {}
+
+    @property
+    def free(self):
+        return self.num_pages - sum(self.taken.values())
+
+    def wanted(self, seq):
+        return -(-len(seq.tokens) // 16)
+
+    def missing(self, seq, num_rows):
+        return max(0, -(-(seq.num_cached + num_rows) // 16) - self.taken.get(seq.id, 0))
+
+    def held(self, seq):
+        return self.taken.get(seq.id, 0)
+
+
+def some(count, length=20, **words):
+    return [sequence(range(1, length + 1), id=i, **words) for i in range(count)]
+
+
+def scheduler(**settings):
+    clock = Clock()
+    made = Scheduler(SchedulerSettings(**settings), clock)
+    made.clock = clock
+    return made
+
+
+def join_all(made, room):
+    while (seq := made.next_to_join(room)) is not None:
+        made.join(seq)
+
+
+def decodes(seq):
+    seq.num_cached = len(seq.tokens) - 1
+
+
+def test_the_lower_priority_number_joins_first_and_equals_by_arrival():
+    made = scheduler(max_num_seqs=3)
+    late, early, middle, other = (
+        sequence([1, 2], id=i, request=Request(prompt_token_ids=(1, 2), priority=p))
+        for i, p in enumerate((1, -1, 0, 0))
+    )
+    for seq in (late, early, middle, other):
+        made.add(seq)
+    join_all(made, Unbounded())
+    assert made.running == [early, middle, other]
+    assert list(made.waiting) == [late]
+
+
+def test_a_full_queue_refuses_and_an_empty_seat_does_not():
+    made = scheduler(max_num_seqs=2, max_num_waiting=1)
+    seqs = some(4)
+    made.add(seqs[0])
+    join_all(made, Unbounded())
+    made.add(seqs[1])
+    join_all(made, Unbounded())
+    made.add(seqs[2])
+    with pytest.raises(RequestError, match="1 requests are waiting, and max_num_waiting=1"):
+        made.add(seqs[3])
+
+
+def test_prompts_beside_others_share_the_rows_in_order():
+    made = scheduler(max_num_batched_tokens=30)
+    for seq in some(3):
+        made.add(seq)
+    join_all(made, Unbounded(mixes=True))
+    turn = made.choose(Unbounded(mixes=True))
+    assert [(seq.id, seq.max_chunk) for seq in turn.seqs] == [(0, 30), (1, 10)]
+    assert turn.num_prompt_rows == 30
+
+
+def test_where_bits_depend_on_the_pass_a_prompt_is_read_alone_in_fixed_chunks():
+    made = scheduler()
+    for seq in some(3):
+        made.add(seq)
+    join_all(made, Unbounded())
+    turn = made.choose(Unbounded())
+    assert [seq.id for seq in turn.seqs] == [0] and turn.seqs[0].max_chunk == CHUNK
+
+
+def test_chunks_alone_leave_the_others_their_share_of_the_time():
+    made = scheduler(prompt_share=0.25)
+    one, prompt = some(2, length=5000)
+    for seq in (one, prompt):
+        made.add(seq)
+    join_all(made, Unbounded())
+    decodes(one)
+    spent = {True: 0.0, False: 0.0}
+    for _ in range(4000):
+        turn = made.choose(Unbounded())
+        reads = turn.seqs[0] is prompt
+        prompt.num_cached = 0
+        seconds = 1.0 if reads else 0.05
+        spent[reads] += seconds
+        made.ran(turn, seconds)
+    assert spent[True] / (spent[True] + spent[False]) == pytest.approx(0.25, abs=0.01)
+
+
+@pytest.mark.parametrize("free_rows", [0, 30])
+def test_beside_others_a_chunk_takes_its_share_of_a_quiet_round(free_rows):
+    """A row costs 1 ms beyond those that a pass over few rows has for nothing."""
+    pace, quiet = Pace(0.3), 0.02
+    pace.saw(0, 500, 0.5)
+    lasts = []
+    for _ in range(100):
+        rows = pace.rows(4, 512)
+        seconds = quiet + 0.001 * max(0, rows - free_rows)
+        lasts.append(seconds)
+        pace.saw(4, rows, seconds)
+    assert max(lasts) <= 2 * quiet
+    assert sum(lasts[20:]) / 80 == pytest.approx(quiet * 1.4, rel=0.12)
+
+
+def test_admission_leaves_each_who_runs_a_page():
+    room = Pages(5)
+    made = scheduler()
+    seqs = some(3)
+    for seq in seqs:
+        made.add(seq)
+    made.join(made.next_to_join(room))
+    room.taken[0] = 2
+    decodes(seqs[0])
+    assert made.next_to_join(room) is seqs[1]
+    made.join(seqs[1])
+    room.taken[1] = 2
+    decodes(seqs[1])
+    assert made.next_to_join(room) is None
+
+
+def test_the_last_in_order_gives_back_its_memory_and_waits_before_later_ones():
+    room = Pages(4)
+    made = scheduler()
+    seqs = some(3, length=32)
+    for seq in seqs[:2]:
+        made.add(seq)
+        made.join(seq)
+        room.taken[seq.id] = 2
+        seq.num_cached = 32
+        seq.tokens.append(7)
+    made.add(seqs[2])
+    turn = made.choose(room)
+    assert turn.preempted == (seqs[1],) and turn.seqs == (seqs[0],)
+    made.put_back(seqs[1])
+    assert list(made.waiting) == [seqs[1], seqs[2]] and made.running == [seqs[0]]
+
+
+def test_a_guess_needs_room_beyond_what_every_round_needs():
+    room = Pages(5)
+    made = scheduler()
+    seqs = some(2, length=30)
+    for seq in seqs:
+        made.add(seq)
+        made.join(seq)
+        room.taken[seq.id] = 2
+        decodes(seq)
+    turn = made.choose(room)
+    assert turn.seqs == tuple(seqs) and not turn.preempted
+    assert [seq.drafts for seq in seqs] == [True, False]
+
+
+def test_deadlines_count_from_arrival_waiting_or_running():
+    made = scheduler(max_num_seqs=1)
+    ask = Request(prompt_token_ids=(1, 2), timeout=3.0)
+    runs, waits, patient = (sequence([1, 2], id=i, request=ask) for i in range(3))
+    patient.request = Request(prompt_token_ids=(1, 2))
+    for seq in (runs, waits, patient):
+        made.add(seq)
+    join_all(made, Unbounded())
+    made.clock.now = 2.9
+    assert made.expired() == []
+    made.clock.now = 3.1
+    assert {seq.id for seq in made.expired()} == {0, 1}
+    assert made.drop(runs) and not made.drop(waits)
+    assert made.expired() == [] and made.running == [] and list(made.waiting) == [patient]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ({"max_num_seqs": 0}, "max_num_seqs=0: must be at least 1"),
+        ({"max_num_batched_tokens": 0}, "max_num_batched_tokens=0: must be at least 1"),
+        ({"max_num_waiting": -1}, "max_num_waiting=-1: must be at least 0"),
+        ({"prompt_share": 1.0}, "prompt_share=1.0: must be between"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(words, said):
+    with pytest.raises(ConfigError, match=said):
+        SchedulerSettings(**words)
