@@ -77,8 +77,7 @@ class LLM(Streaming):
             finds no room waits (docs/scheduling.md).
         kv_cache_dtype: "auto", the model's own number format; "int8" changes the distribution, and `config["variant"]`
             names it.
-        enable_prefix_caching: whether a prompt takes over what was computed of an earlier text that began alike, and
-            is read from there on (docs/cache.md). Requests of another `cache_salt` share nothing.
+        enable_prefix_caching: a prompt takes over what was read of an earlier text that began alike (docs/cache.md).
         precision: precision of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the
             same text. "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of
             these that leaves memory free when a request is admitted. Results name their `variant`

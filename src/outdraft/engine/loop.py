@@ -111,7 +111,7 @@ class Engine:
         """
         shift = check_request(request, self._vocab_size, self._max_len, self.eos_token_ids)
         ids, params = request.prompt_token_ids, request.params
-        constraint = make_constraint(request, self._vocab_size)
+        constraint = make_constraint(request, self._vocab_size) if request.constraint is not None else None
         seq = Sequence(
             id=next(self._ids),
             request=request,
