@@ -38,6 +38,7 @@ def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path
         assert row["num_requests"] == 8 and [len(one) for one in row["first_token_seconds"]] == [8, 8]
         assert row["tokens"] == row["plain_tokens"] == rows[0]["tokens"] and 32 <= row["tokens"][0] <= 64
         assert row["config"]["drafter"]["name"] == row["method"].split()[0]
+        assert row["sampling"]["ignore_eos"] is True, "with servers and without, so that rows stand in one table"
     assert rows[0]["tau"] == 1.0 < rows[1]["tau"] and rows[1]["plain_seconds"] == rows[0]["seconds"]
     table = out.with_name("bench-load.md").read_text()
     assert "1, 3 clients at once" in table and "all texts identical" in table and "| ngram k=3 |" in table
