@@ -28,6 +28,10 @@ SETTINGS = {
     "plain": {"temperature": 1.0},
     "warped": {"temperature": 0.7, "top_p": 0.9, "min_p": 0.05},
     "penalised": {"temperature": 1.0, "repetition_penalty": 1.4, "presence_penalty": 0.5, "frequency_penalty": 0.4},
+    "typical": {"temperature": 1.2, "typical_p": 0.7},
+    "masked": {"temperature": 1.0, "banned_token_ids": (4,), "bad_words": ((0, 1), (2, 2, 3))},
+    "allowed": {"temperature": 1.0, "allowed_token_ids": (0, 2, 3), "top_p": 0.9},
+    "forced": {"temperature": 1.0, "forced_prefix": (2,), "typical_p": 0.9},
 }
 CASES = [("rejection", 1), ("block", 1), ("multi_draft", 3), ("traversal", 3), ("coupled", 3), ("auto", 3)]
 
@@ -77,15 +81,26 @@ def distribution_after(p: TableTarget, prompt, context, settings: dict) -> torch
     return warp_nodes(seq, p.next_logits(seq.tokens)[None], [[]])[0].double()
 
 
-@pytest.mark.parametrize(("verifier", "width"), CASES)
-@pytest.mark.parametrize("settings", SETTINGS.values(), ids=SETTINGS)
-def test_distribution(verifier, width, settings):
-    verdict, accepted = sample(verifier, width, settings)
+# The rules meet masks alike, so that most of them wait for the slow run.
+ASKED = [
+    pytest.param(
+        verifier, width, name, id=f"{name}-{verifier}-{width}",
+        marks=pytest.mark.slow if name in ("typical", "allowed", "forced") and verifier != "auto" else (),
+    )
+    for verifier, width in CASES
+    for name in SETTINGS
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("verifier", "width", "name"), ASKED)
+def test_distribution(verifier, width, name):
+    verdict, accepted = sample(verifier, width, SETTINGS[name])
     assert verdict.passes, verdict
     assert accepted > TEXTS / 4  # the rule had something to decide
 
 
 @pytest.mark.parametrize(("verifier", "width"), [("rejection", 1), ("block", 1), ("traversal", 3), ("multi_draft", 3)])
-def test_a_false_q_is_caught(verifier, width):
-    verdict, _ = sample(verifier, width, SETTINGS["plain"], claim_uniform=True)
+@pytest.mark.parametrize("settings", ["plain", "masked", pytest.param("typical", marks=pytest.mark.slow)])
+def test_a_false_q_is_caught(verifier, width, settings):
+    verdict, _ = sample(verifier, width, SETTINGS[settings], claim_uniform=True)
     assert not verdict.passes, verdict

@@ -62,7 +62,7 @@ def test_one_token_may_be_left_and_none_may_not(engine):
     assert outcome.seq.output == [17] * 8
     with pytest.raises(RequestError, match="logit_bias forbids all 61 tokens"):
         engine.add(request(logit_bias={**all_but, 17: -inf}))
-    with pytest.raises(RequestError, match="logit_bias and min_tokens forbids all 61 tokens"):
+    with pytest.raises(RequestError, match="min_tokens=1 forbids every token that may be written"):
         engine.add(request(logit_bias=all_but, stop_token_ids=(17,), min_tokens=1))
     (outcome,) = run(engine, [request(logit_bias=all_but, stop_token_ids=(17,))])
     assert outcome.seq.finish_reason == "stop"

@@ -25,6 +25,10 @@ WAYS = {
     "top-p": {"temperature": 1.0, "top_p": 0.6},
     "narrow top-p": {"temperature": 0.7, "top_p": 0.05},
     "min-p": {"temperature": 1.0, "min_p": 0.2},
+    "typical": {"temperature": 1.0, "typical_p": 0.6},
+    "typical after top-p": {"temperature": 0.8, "typical_p": 0.8, "top_p": 0.9},
+    "masked": {"temperature": 1.0, "banned_token_ids": [2, 3], "bad_words": [[4, 5], [9, 7]], "top_k": 6},
+    "few are allowed": {"allowed_token_ids": [4, 8, 11, 12]},
     "all": {"temperature": 0.8, "top_k": 6, "top_p": 0.8, "min_p": 0.05, "repetition_penalty": 1.2},
 }
 

@@ -11,7 +11,7 @@ from outdraft.core.params import SamplingParams
 
 _OFF = asdict(SamplingParams())
 _SAID = ("max_tokens", "temperature", "seed", "logprobs")  # elsewhere, or it changes no text
-_OF_DRAWS = ("top_k", "top_p", "min_p")  # nothing to greedy decoding
+_OF_DRAWS = ("top_k", "top_p", "min_p", "typical_p")  # nothing to greedy decoding
 
 
 class Measured(Protocol):

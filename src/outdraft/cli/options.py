@@ -67,8 +67,8 @@ def build(options: type[T], given: argparse.Namespace) -> T:
             values[one.name] = build(hint, given)  # type: ignore[arg-type]
             continue
         value = getattr(given, one.name)
-        if get_origin(hint) is tuple:
-            value = tuple(value or ())
+        if get_origin(_plain(hint)) is tuple:
+            value = tuple(value or ()) or default_of(one)  # None stays None where that is the default
         elif _is_mapping(hint):
             value = {key: item for part in value or () for key, item in part.items()}
         values[one.name] = value
@@ -116,8 +116,8 @@ def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> No
         return
     if _is_mapping(hint):
         settings |= {"action": "append", "type": key_values, "metavar": "KEY=VALUE", "default": None}
-    elif get_origin(hint) is tuple:
-        kind = get_args(hint)[0]
+    elif get_origin(_plain(hint)) is tuple:
+        kind = get_args(_plain(hint))[0]
         settings |= {"type": kind, "metavar": meta.get("metavar") or _NAMES[kind], "default": None}
         settings |= {"nargs": meta["words"]} if meta.get("words") else {"action": "append"}
     else:

@@ -17,6 +17,8 @@ CALLED = {  # what other libraries call it
     "frequence_penalty": "frequency_penalty",
     "eos_token_id": "stop_token_ids",
     "top_logprobs": "logprobs",
+    "bad_words_ids": "bad_words",
+    "suppress_tokens": "banned_token_ids",
 }
 
 _BEAMS = (

@@ -37,11 +37,16 @@ class SamplingParams:
     top_k: int  # 0 or -1: off, kept as 0
     top_p: float
     min_p: float
+    typical_p: float  # locally typical sampling, after top_p; 1: off
     seed: int | None
     stop: tuple[str, ...]
     stop_token_ids: tuple[int, ...]
     ignore_eos: bool
     logit_bias: Mapping[int, float]  # -inf forbids a token
+    banned_token_ids: tuple[int, ...]  # none of these is written
+    bad_words: tuple[str | tuple[int, ...], ...]  # as texts or ids: the last token of such a word is not written
+    allowed_token_ids: tuple[int, ...] | None  # only these are written: a text ends early only with an end among them
+    forced_prefix: str | tuple[int, ...]  # the output begins with this text, or these ids; they count as output
     repetition_penalty: float  # > 1 discourages tokens of prompt and output
     presence_penalty: float  # of output only
     frequency_penalty: float  # of output only, times the count
@@ -58,11 +63,16 @@ class SamplingParams:
         top_k: int | None = 0,
         top_p: float | None = 1.0,
         min_p: float | None = 0.0,
+        typical_p: float | None = 1.0,
         seed: int | None = None,
         stop: str | Seq[str] | None = (),
         stop_token_ids: Seq[int] | None = (),
         ignore_eos: bool | None = False,
         logit_bias: Mapping[int, float] | None = None,
+        banned_token_ids: Seq[int] | None = (),
+        bad_words: str | Seq[str | Seq[int]] | None = (),
+        allowed_token_ids: Seq[int] | None = None,
+        forced_prefix: str | Seq[int] | None = "",
         repetition_penalty: float | None = 1.0,
         presence_penalty: float | None = 0.0,
         frequency_penalty: float | None = 0.0,
@@ -79,9 +89,12 @@ class SamplingParams:
             if value is None and name != "max_tokens":
                 value = {} if name == "logit_bias" else _DEFAULTS[name]
             object.__setattr__(self, name, value)
-        if isinstance(stop, str):
-            object.__setattr__(self, "stop", (stop,))
+        for name in ("stop", "bad_words"):
+            if isinstance(given[name], str):
+                object.__setattr__(self, name, (given[name],))
         check_fields(self, error=RequestError)
+        words = tuple(word if isinstance(word, str) else tuple(word) for word in self.bad_words)
+        object.__setattr__(self, "bad_words", words)
         if self.top_k == -1:
             object.__setattr__(self, "top_k", 0)
         self._check_ranges()
@@ -96,6 +109,7 @@ class SamplingParams:
         self._check("top_k", 0 <= self.top_k <= LARGEST, "at least 1, or 0 or -1 (off)")
         self._check("top_p", 0 < self.top_p <= 1, "above 0 and at most 1")
         self._check("min_p", 0 <= self.min_p <= 1, "between 0 and 1")
+        self._check("typical_p", 0 < self.typical_p <= 1, "above 0 and at most 1 (off)")
         penalty = self.repetition_penalty
         self._check("repetition_penalty", 1 / _LARGE <= penalty <= _LARGE, f"above 0, at most {_LARGE:g} (1: off)")
         for name in ("presence_penalty", "frequency_penalty"):
@@ -107,6 +121,12 @@ class SamplingParams:
             count = getattr(self, name)
             self._check(name, count is None or 0 <= count <= LARGEST, "None or at least 0")
         self._check("stop", all(self.stop), "non-empty strings")
+        self._check("bad_words", all(self.bad_words), "non-empty texts, or non-empty lists of token ids")
+        self._check("allowed_token_ids", self.allowed_token_ids != (), "at least one token id, or None (all tokens)")
+        if len(self.prefix_ids) > most:
+            raise RequestError(
+                f"forced_prefix has {len(self.prefix_ids)} tokens, more than max_tokens={most}: they count as output"
+            )
         biases = self.logit_bias.values()
         limits = f"numbers of at most {_LARGE:g} either way, or -inf for a token that must not come"
         self._check("logit_bias", all(abs(bias) <= _LARGE or bias == -inf for bias in biases), limits)
@@ -133,15 +153,35 @@ class SamplingParams:
 
     @property
     def edits_logits(self) -> bool:
-        """Whether logits are changed before the temperature: by penalties, a minimum length, or biases."""
-        return self.depends_on_history or bool(self.logit_bias)
+        """Whether logits are changed before the temperature: by penalties, a minimum length, biases or masks.
+
+        `forced_prefix` is left out: it changes logits until it is written, which `Sequence.edits_logits` knows.
+        """
+        fixed = self.logit_bias or self.banned_token_ids or self.allowed_token_ids is not None
+        return self.depends_on_history or bool(fixed)
 
     @property
     def depends_on_history(self) -> bool:
-        """Whether the processed distribution at a node depends on the tokens before it, beyond the model's own view."""
-        return bool(
-            self.repetition_penalty != 1.0 or self.presence_penalty or self.frequency_penalty or self.min_tokens
-        )
+        """Whether the processed distribution at a node depends on the tokens before it, beyond the model's own view.
+
+        Again without `forced_prefix`.
+        """
+        return bool(self.penalises or self.min_tokens or self.bad_words)
+
+    @property
+    def bad_word_ids(self) -> tuple[tuple[int, ...], ...]:
+        """The bad words that are ids; texts become ids where prompts are read (`engine/prompts.py`)."""
+        return tuple(word for word in self.bad_words if not isinstance(word, str))
+
+    @property
+    def prefix_ids(self) -> tuple[int, ...]:
+        """The forced prefix, if it is ids; likewise."""
+        return () if isinstance(self.forced_prefix, str) else self.forced_prefix
+
+    @property
+    def penalises(self) -> bool:
+        """Whether tokens that were written are changed in their logits."""
+        return bool(self.repetition_penalty != 1.0 or self.presence_penalty or self.frequency_penalty)
 
 
 _DEFAULTS: dict[str, Any] = {name: one.default for name, one in signature(SamplingParams).parameters.items()}

@@ -44,6 +44,9 @@ class Sequence:
     output_counts: Counter[int] = field(default_factory=Counter)
     variant: str = ""  # the rounding of the weights that decode it, by name
     first_position: int = 0  # what the model is told for token 0 (`RopeConfig.first_position`); the target sets it
+    writable: Tensor | None = (
+        None  # [V] bool: what its settings ever allow, made when first asked (`sampling/masks.py`)
+    )
     constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
 
@@ -105,12 +108,21 @@ class Sequence:
     @property
     def edits_logits(self) -> bool:
         """Whether logits are changed before the temperature: by its settings, or by its constraint."""
-        return self.constraint is not None or self.request.params.edits_logits
+        return self.request.params.edits_logits or self.depends_on_history
 
     @property
     def depends_on_history(self) -> bool:
         """Whether the processed distribution at a node depends on the tokens before it, beyond the model's own view."""
-        return self.constraint is not None or self.request.params.depends_on_history
+        params = self.request.params
+        is_forced = self.num_output < len(params.prefix_ids)
+        return is_forced or self.constraint is not None or params.depends_on_history
+
+    @property
+    def masks_by_history(self) -> bool:
+        """Whether the tokens before a node say which may follow it."""
+        params = self.request.params
+        is_forced = self.num_output < len(params.prefix_ids)
+        return bool(is_forced or self.constraint is not None or params.bad_words or params.min_tokens)
 
     def ends_with(self, token: int) -> bool:
         """Whether this token ends the text, whatever stands before it; it is no part of the text then."""

@@ -103,7 +103,7 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
     tokens: list[int] = []
     logprobs, reason = [], None
     for node, token in zip((0, *verdict.path), run, strict=True):
-        if tokens and seq.constraint is not None and not allows(seq, token):
+        if tokens and seq.masks_by_history and not allows(seq, token, logits.shape[-1]):
             break  # drawn where nothing may follow: the next pass tells that of the tokens before it
         num_top = seq.request.params.logprobs
         if num_top is not None:

@@ -4,12 +4,11 @@ Each fault is one `RequestError` that names the thing and its value.
 """
 
 from collections.abc import Set
-from math import inf
 
 from outdraft.core.errors import RequestError
-from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
+from outdraft.engine.writable import require_known_tokens, require_writable
 
 
 def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int]) -> int:
@@ -31,13 +30,8 @@ def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int
     if request.timeout is not None and not request.timeout > 0:
         raise RequestError(f"timeout={shown(request.timeout)} must be more than 0 seconds; None is no limit")
     shift = _check_positions(request, max_len)
-    params = request.params
-    named = [("logit_bias", params.logit_bias), ("stop_token_ids", params.stop_token_ids)]
-    for name, chosen in (*named, *(("references", text) for text in request.references)):
-        for i in chosen:
-            if not 0 <= i < vocab_size:
-                raise RequestError(f"{name} names token {shown(i)}, outside the vocabulary of {vocab_size}")
-    _require_a_token(params, ends, vocab_size)
+    require_known_tokens(request, vocab_size)
+    require_writable(request.params, ends, vocab_size, room=max_len - shift - len(ids))
     return shift
 
 
@@ -54,13 +48,3 @@ def _check_positions(request: Request, max_len: int) -> int:
     if len(ids) + shift >= max_len:
         raise RequestError(f"prompt_positions end at {given[-1]}, the context holds {max_len}")
     return shift
-
-
-def _require_a_token(params: SamplingParams, ends: Set[int], vocab_size: int) -> None:
-    """Raise `RequestError` where every token is forbidden."""
-    forbidden = {token for token, bias in params.logit_bias.items() if bias == -inf}
-    if params.min_tokens:
-        forbidden |= {*params.stop_token_ids, *ends}
-    if len(forbidden) >= vocab_size:
-        ends_too = " and min_tokens" if params.min_tokens else ""
-        raise RequestError(f"logit_bias{ends_too} forbids all {vocab_size} tokens: leave one that may be written")

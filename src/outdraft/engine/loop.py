@@ -20,10 +20,10 @@ from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
 from outdraft.engine.checks import check_request
-from outdraft.engine.constraints import make_constraint
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Scheduler, Turn
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.writable import make_constraint
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
 _log = logging.getLogger(__name__)

@@ -21,6 +21,7 @@ from outdraft.core.option_types import plain
 from outdraft.core.params import SamplingParams, called_here
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
+from outdraft.engine.spelled import spell_settings
 from outdraft.engine.writer import Result
 
 Prompt = str | Mapping[str, Any]
@@ -62,9 +63,11 @@ class PromptReader:
         if wanted is not None and wanted < 0:
             raise RequestError(f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (0 is plain)")
         read = [(self.encode(prompt), self._own_references(prompt)) for prompt in each(prompts)]
+        settings = read_settings(params, len(read))
+        spelled = {id(one): spell_settings(one, self.codec, self.name) for one in settings}  # one may be for many
         return [
-            Request(prompt_token_ids=ids, params=setting, references=references + for_all, **others)
-            for (ids, references), setting in zip(read, read_settings(params, len(read)), strict=True)
+            Request(prompt_token_ids=ids, params=spelled[id(one)], references=references + for_all, **others)
+            for (ids, references), one in zip(read, settings, strict=True)
         ]
 
     def chat(self, messages: Seq[Message], **variables: Any) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -3,8 +3,8 @@
 A decision is the best token (greedy) or the winner of the keyed race (coupled) over one row of logits. It is sure if it
 stays the same however the row changes, as long as the difference of any two of its logits moves by at most `bound`:
 
-    the winner leads every token that min-p, top-k and top-p could let in by more than that, and
-    min-p, top-k and top-p let the winner in whatever happens
+    the winner leads every token that min-p, top-k, top-p and typical_p could let in by more than that, and
+    they let the winner in whatever happens
 
 Penalties and temperature stretch a change of the logits; the bound is stretched with them.
 """
@@ -18,6 +18,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.sampling.coins import target_key
 from outdraft.sampling.noise import uniforms
+from outdraft.sampling.typical import typical_kept
 from outdraft.sampling.warp import adjust
 
 
@@ -47,7 +48,7 @@ def _sure_race(scores: Tensor, key: int, params: SamplingParams, bound: float) -
 
 
 def _kept(scores: Tensor, params: SamplingParams, bound: float) -> tuple[Tensor, Tensor]:
-    """[V] bool twice: which tokens min-p, top-k and top-p keep whatever happens, and which they may keep."""
+    """[V] bool twice: which tokens the truncations keep whatever happens, and which they may keep."""
     size = scores.shape[0]
     sure, possible = torch.ones(2, size, dtype=torch.bool, device=scores.device)
     if params.min_p:
@@ -66,6 +67,8 @@ def _kept(scores: Tensor, params: SamplingParams, bound: float) -> tuple[Tensor,
         most = (before[torch.searchsorted(-ordered, -(scores - bound), right=True)] - own) / own[sure].sum()
         possible = possible & (_shift_odds(least, -bound) < params.top_p)
         sure = sure & (_shift_odds(most, bound) < params.top_p)
+    if params.typical_p < 1:
+        sure, possible = typical_kept(scores, sure, possible, params.typical_p, bound)
     return sure, possible
 
 

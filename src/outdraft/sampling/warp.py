@@ -1,8 +1,8 @@
 """Logits to a distribution, once, in one place, for target and drafter alike.
 
-The order: logit bias, masks (`sampling/masks.py`), penalties, temperature, min-p, top-k, top-p. It gives what vLLM's
-gives. Greedy decoding is the one-hot distribution of the processed logits, so no rule needs to know of temperature. A
-residual is never warped again.
+The order: logit bias, masks (`sampling/masks.py`), penalties, temperature, min-p, top-k, top-p, typical
+(`sampling/typical.py`). Greedy decoding is the one-hot distribution of the processed logits, so no rule needs to know
+of temperature. A residual is never warped again.
 Min-p: Nguyen et al., "Turning up the heat", 2024, https://arxiv.org/abs/2407.01082. Top-p: Holtzman et al., "The
 curious case of neural text degeneration", 2019, https://arxiv.org/abs/1904.09751.
 """
@@ -17,25 +17,30 @@ from outdraft.core.errors import NumericsError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.decoder.distributions import Warp, warp_rows
-from outdraft.sampling.masks import mask
+from outdraft.sampling.masks import mask_rows
 from outdraft.sampling.penalties import penalise
+from outdraft.sampling.typical import typical_rows
 
 
-def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = None, *, soft: bool = False) -> Tensor:
+def warp_nodes(
+    seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = None, *, soft: bool = False, guesses: bool = False
+) -> Tensor:
     """The distributions [n, V] that rows `logits` [n, V] stand for.
 
     `paths[i]`: draft tokens between `seq.tokens` and what row i predicts (empty at the pending node); needed only
     where `seq.depends_on_history`. `soft`: a greedy request's distribution at temperature 1 instead of the one-hot
-    one, for lossy rules that ask how probable a token is. Raises `NumericsError` on NaN or infinite logits (-inf is a
-    mask, and fine); on a GPU, where looking would make the host wait, their distribution has no finite sum instead, and
-    whoever judges it raises.
+    one, for lossy rules that ask how probable a token is. `guesses`: the logits are a drafter's, which may have none of
+    the tokens that masks leave; then it draws from its unmasked distribution, and the target will refuse.
+
+    Raises `NumericsError` on NaN or infinite logits (-inf is a mask, and fine); on a GPU, where looking would make the
+    host wait, their distribution has no finite sum instead, and whoever judges it raises.
     """
     params = seq.request.params
     logits = logits.to(torch.float32) if logits.dtype in (torch.bfloat16, torch.float16) else logits
     warp = warp_of(params)
     one_hot = params.greedy and not soft
     if not one_hot and not seq.edits_logits and (distribution := warp_rows(logits, warp)) is not None:
-        return distribution
+        return typical_rows(distribution, params.typical_p) if params.typical_p < 1 else distribution
     # One reduction finds NaN and +inf at once: the maximum of a row carries either.
     best = logits.amax(-1)
     if best.device.type == "cpu" and not bool(torch.isfinite(best).all()):
@@ -45,20 +50,21 @@ def warp_nodes(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None = Non
             f"{len(seq.tokens)}: the weights are damaged, or overflow in their number format (try dtype float32)"
         )
     if seq.edits_logits:
-        logits = _with_a_token(seq, logits, adjust(seq, logits, paths), paths)
+        logits = edit_nodes(seq, logits, paths, guesses=guesses)
         best = logits.amax(-1)
     if one_hot:
         if best.device.type != "cpu":
             return poisoned_one_hot(logits, best)
         return torch.zeros_like(logits).scatter_(-1, logits.argmax(-1, keepdim=True), 1.0)
-    if (found := warp_rows(logits, warp)) is not None:
-        return found
-    distribution = torch.softmax(logits if warp.temperature == 1.0 else logits / warp.temperature, -1)
-    return _truncate(distribution, warp) if warp.truncates else distribution
+    if (distribution := warp_rows(logits, warp)) is None:
+        distribution = torch.softmax(logits if warp.temperature == 1.0 else logits / warp.temperature, -1)
+        distribution = _truncate(distribution, warp) if warp.truncates else distribution
+    return typical_rows(distribution, params.typical_p) if params.typical_p < 1 else distribution
 
 
 def warp_of(params: SamplingParams) -> Warp:
-    """What makes a distribution of adjusted logits; of a greedy request the distribution at temperature 1."""
+    """What makes a distribution of adjusted logits, but for `typical_p`, which the kernels do not know; of a greedy
+    request the distribution at temperature 1."""
     return Warp(
         temperature=1.0 if params.greedy else params.temperature, top_k=params.top_k, top_p=params.top_p,
         min_p=params.min_p,
@@ -80,18 +86,19 @@ def tree_paths(tree: HostTree) -> list[list[int]]:
     return paths
 
 
-def _with_a_token(seq: Sequence, raw: Tensor, edited: Tensor, paths: Seq[list[int]] | None) -> Tensor:
-    """The edited rows [n, V]; those behind draft tokens where they leave no token are the raw ones.
+def edit_nodes(seq: Sequence, raw: Tensor, paths: Seq[list[int]] | None, *, guesses: bool) -> Tensor:
+    """Rows `raw` [n, V] after biases, masks and penalties; behind draft tokens raw rows where those leave no token.
 
     Such a node stands behind a token that may not come, so that nobody asks, or at an end without a way out: what is
     drawn there is not emitted (`decode/commit.py`), and plain decoding comes there and raises. Raises `RequestError`
-    where no token may follow the output.
+    where no token may follow the output, unless they are `guesses`, whose rows are raw there too.
     """
+    edited = adjust(seq, raw, paths)
     best = edited.amax(-1)
     is_sound = best.isfinite()
     if best.device.type == "cpu" and bool(is_sound.all()):
         return edited
-    is_drafted = torch.tensor([bool(paths and paths[i]) for i in range(len(raw))], device=raw.device)
+    is_drafted = torch.tensor([guesses or bool(paths and paths[i]) for i in range(len(raw))], device=raw.device)
     if best.device.type == "cpu" and not bool((is_sound | is_drafted).all()):
         raise RequestError(
             f"logit_bias, penalties and what is masked leave no token to choose at position {len(seq.tokens)}: the "
@@ -109,10 +116,10 @@ def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tenso
     if params.logit_bias:
         ids = torch.tensor(list(params.logit_bias), dtype=torch.long, device=logits.device)
         logits[:, ids] += torch.tensor(list(params.logit_bias.values()), dtype=logits.dtype, device=logits.device)
-    if seq.depends_on_history:
+    mask_rows(seq, logits, paths)
+    if params.penalises:
         for i, row in enumerate(logits):
             path = paths[i] if paths is not None else []
-            mask(seq, row, path)
             penalise(seq, row, path)
     return logits
 

@@ -63,6 +63,12 @@ SETTINGS = (
             "temperature": 0.8, "repetition_penalty": 1.2, "presence_penalty": 0.3, "frequency_penalty": 0.2,
         },
     ),
+    Setting(
+        name="masks",
+        sampling={
+            "temperature": 1.0, "typical_p": 0.95, "banned_token_ids": (1, 2), "bad_words": ((3,), (5, 6)),
+        },
+    ),
 )  # fmt: skip
 
 

@@ -27,6 +27,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.engine.llm import LLM
+from outdraft.engine.spelled import spell_settings
 from outdraft.engine.writer import Result
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.sampling.warp import tree_paths, warp_nodes
@@ -90,7 +91,7 @@ def text_distributions(plain: LLM, prompt: Seq[int], text: Seq[int], params: Sam
     target = plain.engine.parts.target
     seq = Sequence(
         id=-1,
-        request=Request(prompt_token_ids=tuple(prompt), params=params),
+        request=Request(prompt_token_ids=tuple(prompt), params=spell_settings(params, plain.codec, "the model")),
         tokens=list(prompt),
         prompt_len=len(prompt),
         max_len=target.max_len,

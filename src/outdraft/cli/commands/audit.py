@@ -38,7 +38,7 @@ class Options:
     samples: int | None = flag(
         None, "texts of the distribution check, for each prompt, plain and speculative: 400, or 100 with --all"
     )
-    all: bool = flag(False, "every drafter, chain and tree, with five ways to sample")
+    all: bool = flag(False, "every drafter, chain and tree, with six ways to sample")
     plant_bias: bool = flag(False, "use a lossy rule instead of the verifier: the audit must then fail")
     json: bool = flag(False, "machine output: passed, checks [name, passed, detail, conclusive]")
 
@@ -190,7 +190,7 @@ def _name_of(engine: EngineFlags) -> str:
 
 
 def list_settings(options: Options) -> "list[Setting]":
-    """Greedy and the sampling that was asked for; with --all the five of the catalogue."""
+    """Greedy and the sampling that was asked for; with --all the six of the catalogue."""
     from outdraft.testing.losslessness import SETTINGS, Setting
 
     if options.all:
@@ -199,7 +199,8 @@ def list_settings(options: Options) -> "list[Setting]":
     for name in ("max_tokens", "seed", "logprobs", "prompt_logprobs", "n"):
         del asked[name]
     sampled = asked | {"temperature": asked["temperature"] or 0.8}
-    given = {k: v for k, v in sampled.items() if v != getattr(SamplingFlags(), k)}
+    usual = asdict(SamplingFlags().params())
+    given = {name: value for name, value in sampled.items() if value != usual[name]}
     label = ", ".join(f"{name} {value}" for name, value in given.items())
     return [
         Setting(name="greedy", sampling=asked | {"temperature": 0.0}),

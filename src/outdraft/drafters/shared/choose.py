@@ -72,7 +72,7 @@ class Chooser:
         made = Choices([], [], [])
         for j, i in enumerate(rows):
             seq, path = self._seqs[i], paths[i]
-            distribution = warp_nodes(seq, logits[j : j + 1], [path])[0]
+            distribution = warp_nodes(seq, logits[j : j + 1], [path], guesses=True)[0]
             if self._argmax[i]:
                 token = int(distribution.argmax())
                 made.distributions.append(None)

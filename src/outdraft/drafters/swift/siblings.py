@@ -35,7 +35,7 @@ def add_siblings(seq: Sequence, path: Draft, rows: list[Tensor], room: int, samp
         probabilities = torch.softmax(logits.float(), -1)
         more = min(width_at(float(probabilities.amax()), drawn=drawn) - 1, room - len(tokens) + 1)
         if drawn:
-            distributions[depth] = warp_nodes(seq, logits[None], [tokens[1 : depth + 1]])[0]
+            distributions[depth] = warp_nodes(seq, logits[None], [tokens[1 : depth + 1]], guesses=True)[0]
         if more < 1:
             continue
         if drawn:

@@ -41,7 +41,8 @@ class Middle:
         if guess is None or seq.coupled or takes_argmax(seq, self._sample):
             chosen = self._choose([i], logits[None], paths)
             return chosen.tokens[0], chosen.distributions[0]
-        p, coins, depth = warp_nodes(seq, logits[None], [path])[0], in_lane(seq, _LANE).draft_coins(seq), len(path)
+        p = warp_nodes(seq, logits[None], [path], guesses=True)[0]
+        coins, depth = in_lane(seq, _LANE).draft_coins(seq), len(path)
 
         def flip(chance: float) -> bool:
             return coins.draw(torch.tensor([chance, 1 - chance], dtype=torch.float64), depth, 2 * depth)[0] == 0

@@ -1,9 +1,9 @@
 """Chains in one native call, for the sequences whose tokens the kernels can choose.
 
 The kernels know the best token, and draws from a distribution warped by temperature, min-p, top-k and top-p with the
-keyed noise of production. Whatever edits logits (penalties, biases, masks) or asks other coins is stepped. A chain
-that falls below its cutoff is cut there afterwards, and the call ends where all have fallen. Data in: sequences, depths
-and the call; data out: one chain for each of them.
+keyed noise of production. Whatever edits logits (penalties, biases, masks), truncates by typical_p or asks other coins
+is stepped. A chain that falls below its cutoff is cut there afterwards, and the call ends where all have fallen. Data
+in: sequences, depths and the call; data out: one chain for each of them.
 """
 
 from collections.abc import Sequence as Seq
@@ -26,7 +26,9 @@ def chooses_natively(seq: Sequence, sample: Sample) -> bool:
     """Whether the kernels can choose this sequence's tokens."""
     if seq.edits_logits:
         return False
-    return takes_argmax(seq, sample) or isinstance(seq.draft_coins(seq), KeyedDraftCoins)
+    if takes_argmax(seq, sample):
+        return True
+    return seq.request.params.typical_p == 1 and isinstance(seq.draft_coins(seq), KeyedDraftCoins)
 
 
 def native_chains(

@@ -24,7 +24,7 @@ from outdraft.drafters.shared.choose import Row, Sample, takes_argmax, top_rows
 from outdraft.drafters.shared.limits import MAX_NODES
 from outdraft.drafters.shared.trees.stochastic_beam import draw_level
 from outdraft.drafters.shared.trees.tree import Tree
-from outdraft.sampling.warp import warp_nodes
+from outdraft.sampling.warp import edit_nodes, warp_nodes
 
 _AGAIN = 1 << 20  # between the ordinals of a node's draws with replacement; no tree has so many nodes
 
@@ -41,7 +41,7 @@ def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement
     """Grow all trees together. `replacement`: sampled children are drawn independently of their siblings."""
     level = 0
     while live := [tree for tree in trees if tree.frontier]:
-        logits = feed(level, live)
+        logits = _edited(live, feed(level, live), sample)
         start = 0
         for tree, rows in zip(live, _top(live, logits), strict=True):
             fed = tree.frontier
@@ -56,6 +56,23 @@ def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement
             tree.frontier = _next(tree, range(first, len(tree.tokens)), sample)
         level += 1
     return [_finish(tree, sample) for tree in trees]
+
+
+def _edited(trees: Seq[Tree], logits: Tensor, sample: Sample) -> Tensor:
+    """Logits [n, V] of all frontiers; of deterministic trees with biases, masks and penalties, as the target has them.
+
+    Drawn children are warped from the raw ones (`_draw`), which edits them too.
+    """
+    if not any(tree.seq.edits_logits for tree in trees):
+        return logits
+    start, parts = 0, []
+    for tree in trees:
+        own = logits[start : start + len(tree.frontier)]
+        start += len(own)
+        if tree.seq.edits_logits and takes_argmax(tree.seq, sample):
+            own = edit_nodes(tree.seq, own, [tree.path(node) for node in tree.frontier], guesses=True)
+        parts.append(own)
+    return torch.cat(parts)
 
 
 def _top(trees: Seq[Tree], logits: Tensor) -> list[list[Row]]:
@@ -91,7 +108,7 @@ def _draw(tree: Tree, logits: Tensor, replacement: bool) -> None:
     draw."""
     seq, paths = tree.seq, [tree.path(node) for node in tree.frontier]
     coins = seq.draft_coins(seq)
-    distributions = warp_nodes(seq, logits, paths)
+    distributions = warp_nodes(seq, logits, paths, guesses=True)
     if tree.shape.together:
         draw_level(tree, distributions, tree.shape.together, coins)
         return

@@ -1,0 +1,58 @@
+"""The texts in sampling settings, spelled in tokens: `bad_words` and `forced_prefix`.
+
+A bad word is spelled twice, with and without a space before it, since it may begin a word or follow another token. Data
+in: settings and a codec; data out: the same settings with ids in place of texts.
+"""
+
+from dataclasses import replace
+
+from outdraft.codecs.codec import TextualCodec
+from outdraft.core.errors import RequestError
+from outdraft.core.params import SamplingParams
+from outdraft.core.shown import shown
+
+_BEFORE = "\n"  # a text that ends a word and is no part of the next, for tokenizers that begin a text with a space
+
+
+def spell_settings(params: SamplingParams, codec: TextualCodec | None, name: str) -> SamplingParams:
+    """Settings without texts to be found in tokens. `name`: the model's, for errors.
+
+    Raises `RequestError` where there is no tokenizer, or none that can spell the forced prefix.
+    """
+    texts = [word for word in params.bad_words if isinstance(word, str)]
+    prefix = params.forced_prefix
+    if isinstance(prefix, str) and prefix:
+        texts.append(prefix)
+    if not texts:
+        return params
+    if codec is None:
+        which = "bad_words" if texts != [prefix] else "forced_prefix"
+        raise RequestError(f"{which}={shown(texts[0])} needs a tokenizer, and {name} has none: give lists of token ids")
+    words: dict[tuple[int, ...], None] = {}
+    for word in params.bad_words:
+        if isinstance(word, str):
+            bare = word.lstrip()
+            words |= dict.fromkeys(_spell(text, codec) for text in ((bare, " " + bare) if bare else (word,)))
+        else:
+            words[word] = None
+    if isinstance(prefix, str):
+        ids = _spell(prefix, codec)
+        if (told := codec.decode(ids, continues=True)) != prefix:
+            raise RequestError(
+                f"forced_prefix={shown(prefix)} cannot be spelled by the tokenizer of {name}, whose closest text is "
+                f"{shown(told)}: give token ids"
+            )
+        prefix = ids
+    return replace(params, bad_words=tuple(words), forced_prefix=prefix)
+
+
+def _spell(text: str, codec: TextualCodec) -> tuple[int, ...]:
+    """Ids that read as `text` behind other text, if there are such; else the tokenizer's own of the text alone."""
+    alone = codec.encode(text, add_special=False)
+    if codec.decode(alone, continues=True) == text:
+        return tuple(alone)
+    before, whole = (codec.encode(one, add_special=False) for one in (_BEFORE, _BEFORE + text))
+    behind = whole[len(before) :]
+    if whole[: len(before)] == before and codec.decode(behind, continues=True) == text:
+        return tuple(behind)
+    return tuple(alone)
