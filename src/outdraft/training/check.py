@@ -4,9 +4,10 @@
               the draft would need (`walk.py`). Made when training ends, with the network in memory, and stored
     measure   what was saved is loaded into an engine, which drafts chains of that length after the same prompts
 
-More than 2 % and two standard errors apart, something was lost on the way: other taps, another norm, another template.
+More than 2 % and three standard errors apart, something was lost on the way: other taps, another norm, another template.
 Near enough over fewer rounds than 5,000, nobody can say: so little would not show what was lost.
-Greedy, both are about the same texts; sampled, about as many others.
+Greedy, both are about the same texts; sampled, about as many others. So a sampled check of a few thousand rounds has a
+standard error of about 1 %, and two of them would call one sound draft in twenty broken; three call one in 400.
 """
 
 from collections.abc import Mapping
@@ -36,6 +37,7 @@ from outdraft.training.walk import Walk
 from outdraft.weights.hub import resolve
 
 APART = 0.02  # of what was promised
+ERRORS = 3.0  # standard errors of the difference
 LEAST_ROUNDS = 5000
 
 
@@ -50,7 +52,7 @@ class Checked:
     def outcome(self) -> Literal["holds", "broken", "too few rounds"]:
         """Whether they are near enough, where there are rounds enough to say so."""
         far, promised = abs(self.measured.tau - self.promise.tau), self.promise
-        chance = 2 * hypot(self.measured.standard_error, promised.standard_error)
+        chance = ERRORS * hypot(self.measured.standard_error, promised.standard_error)
         if far > APART * promised.tau and far > chance:
             return "broken"
         return "holds" if sum(self.measured.rounds) >= LEAST_ROUNDS else "too few rounds"
