@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from outdraft.core.errors import OutdraftError as OutdraftError
     from outdraft.core.params import SamplingParams as SamplingParams
     from outdraft.engine.llm import LLM as LLM
+    from outdraft.engine.trace import record_trace as record_trace
     from outdraft.engine.writer import Chunk as Chunk
     from outdraft.engine.writer import Result as Result
 
@@ -26,9 +27,10 @@ _HOMES = {
     "OutdraftError": "outdraft.core.errors",
     "Result": "outdraft.engine.writer",
     "Chunk": "outdraft.engine.writer",
+    "record_trace": "outdraft.engine.trace",
 }
 
-__all__ = ["LLM", "Chunk", "OutdraftError", "Result", "SamplingParams", "__version__"]
+__all__ = ["LLM", "Chunk", "OutdraftError", "Result", "SamplingParams", "__version__", "record_trace"]
 
 
 def __getattr__(name: str) -> Any:

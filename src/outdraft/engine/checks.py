@@ -35,6 +35,24 @@ def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int
     return shift
 
 
+def most_held(request: Request, max_len: int, capacity: int | None) -> int:
+    """The most tokens of its text that memory can hold. Raises `RequestError` where this request can never fit.
+
+    `capacity`: positions of the whole key/value cache; None: as many as it takes.
+    """
+    if capacity is None:
+        return max_len
+    most = capacity + 1  # no cache holds the last token
+    num_prompt, wanted = len(request.prompt_token_ids), request.params.max_tokens
+    if min(num_prompt + (wanted or 1), max_len) > most:
+        asked = f"{num_prompt} tokens of prompt" + (f" and max_tokens={wanted}" if wanted else "")
+        raise RequestError(
+            f"{asked} never fit: the key/value cache holds {capacity} tokens in all; ask for less, or give more "
+            "kv_cache_memory"
+        )
+    return most
+
+
 def _check_positions(request: Request, max_len: int) -> int:
     ids, given = request.prompt_token_ids, request.prompt_positions
     if given is None:

@@ -12,14 +12,15 @@ from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
-from outdraft.core.errors import CapabilityError, RequestError
+from outdraft.core.errors import CapabilityError
 from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.core.watch import Nobody, Watch
 from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
-from outdraft.engine.checks import check_request
+from outdraft.engine.checks import check_request, most_held
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Scheduler, Turn
 from outdraft.engine.scheduler.settings import SchedulerSettings
@@ -52,7 +53,8 @@ class Engine:
         self.variant = variant
         self.eos_token_ids = eos_token_ids
         self.scheduler = Scheduler(scheduling or SchedulerSettings(), clock)
-        self._clock = clock
+        self.clock = clock
+        self.watch: Watch = Nobody()
         self._ids = count()
         self._verifier = parts.verifier
         self._vocab_size, self._max_len = parts.target.vocab_size, parts.target.max_len
@@ -111,13 +113,14 @@ class Engine:
         """
         shift = check_request(request, self._vocab_size, self._max_len, self.eos_token_ids)
         ids, params = request.prompt_token_ids, request.params
+        capacity = None if self._parts is None else self._parts.room.capacity
         constraint = make_constraint(request, self._vocab_size) if request.constraint is not None else None
         seq = Sequence(
             id=next(self._ids),
             request=request,
             tokens=list(ids),
             prompt_len=len(ids),
-            max_len=min(self._max_len - shift, self._most_held(request)),
+            max_len=min(self._max_len - shift, most_held(request, self._max_len, capacity)),
             seed=secrets.randbits(63) if params.seed is None else params.seed,
             coupled=self._verifier.couples(request),
             eos_token_ids=self.eos_token_ids,
@@ -130,24 +133,10 @@ class Engine:
             seq.find_stop = find_stop
         return seq
 
-    def _most_held(self, request: Request) -> int:
-        """The most tokens of a text that memory can hold. Raises `RequestError` where this one can never fit."""
-        capacity = self._parts.room.capacity if self._parts is not None else None
-        if capacity is None:
-            return self._max_len
-        most = capacity + 1  # no cache holds the last token
-        num_prompt, wanted = len(request.prompt_token_ids), request.params.max_tokens
-        if min(num_prompt + (wanted or 1), self._max_len) > most:
-            asked = f"{num_prompt} tokens of prompt" + (f" and max_tokens={wanted}" if wanted else "")
-            raise RequestError(
-                f"{asked} never fit: the key/value cache holds {capacity} tokens in all; ask for less, or give more "
-                "kv_cache_memory"
-            )
-        return most
-
     def enqueue(self, seq: Sequence) -> None:
         """It joins when there is room. Raises `RequestError` where too many wait already."""
         self.scheduler.add(seq)
+        self.watch.asked(seq, self.clock())
 
     def step(self) -> list[StepEvent]:
         """One pass, over whom the scheduler chose: rounds of those who decode, and chunks of prompts."""
@@ -156,9 +145,12 @@ class Engine:
         for seq in turn.preempted:
             self._give_back(seq)
         if turn.seqs:
-            began = self._clock()
-            events += step_apart(turn.seqs, self._used) if self.isolates else step(turn.seqs, self._used)
-            self.scheduler.ran(turn, self._clock() - began)
+            began = self.clock()
+            made = step_apart(turn.seqs, self._used) if self.isolates else step(turn.seqs, self._used)
+            now = self.clock()
+            self.scheduler.ran(turn, now - began)
+            events += made
+            self.watch.passed(turn.seqs, made, now, now - began)
         for seq in turn.seqs:
             if seq.finish_reason is not None:
                 self._retire(seq)
@@ -226,6 +218,7 @@ class Engine:
     def _retire(self, seq: Sequence) -> None:
         if self.scheduler.drop(seq):
             self._let_end(seq)
+        self.watch.ended(seq, self.clock())
 
     def _let_end(self, seq: Sequence) -> None:
         self._used.drafter.end([seq])

@@ -1,0 +1,103 @@
+"""A trace: what was asked of an engine and when, and what every pass took. `outdraft replay` runs it again.
+
+    with record_trace(llm, "monday.jsonl"):
+        ...                                 requests, from any thread
+
+One JSON object a line; times are seconds since the recording began:
+
+    {"outdraft_trace": 1, "model": ..., "max_num_seqs": ..., "capacity": pages or null, ...}
+    {"at": 0.31, "asks": 7, "prompt": 120, "priority": 0, "timeout": null}
+    {"at": 0.35, "seconds": 0.02, "cached": {"7": 64}, "rows": [[7, certain, nodes, tokens, before], ...]}
+    {"at": 1.90, "ends": 7, "reason": "stop"}
+
+`certain`: prompt rows of the request in this pass; `nodes`: those of its draft, pending token included; `before`: those
+that the cache held; `tokens`: how many it emitted. No text is written, and no token.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+from outdraft.core.cache import PAGE
+from outdraft.core.errors import ConfigError
+from outdraft.core.events import StepEvent
+from outdraft.core.paths import user_path
+from outdraft.core.sequence import Sequence
+from outdraft.core.watch import Nobody
+from outdraft.engine.loop import Engine
+
+if TYPE_CHECKING:
+    from outdraft.engine.llm import LLM
+
+
+class TraceWriter:
+    """Hears what an engine does (`Engine.watch`), and writes it down."""
+
+    def __init__(self, file: IO[str], engine: Engine, config: Mapping[str, Any], began: float) -> None:
+        self._file = file
+        self._began = began
+        self._known: set[int] = set()
+        capacity = engine.parts.room.capacity
+        self._write(
+            {"outdraft_trace": 1, "model": config["model"], "drafter": config["drafter"]["name"]}
+            | asdict(engine.scheduler.settings)
+            | {"capacity": None if capacity is None else capacity // PAGE, "mixes": engine.parts.room.mixes}
+        )
+
+    def asked(self, seq: Sequence, now: float) -> None:
+        """A request arrived."""
+        self._known.add(seq.id)
+        request = seq.request
+        self._write(
+            {"at": now - self._began, "asks": seq.id, "prompt": seq.prompt_len, "priority": request.priority,
+             "timeout": request.timeout}
+        )  # fmt: skip
+
+    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
+        """A pass over these sequences is over; sequences that the recording began too late for are counted too."""
+        own = {event.seq_id: event for event in events}
+        rows = []
+        for seq in seqs:
+            if (event := own.get(seq.id)) is not None:
+                kept = event.num_certain + len(event.tokens)
+                rows.append([seq.id, event.num_certain, event.num_nodes, len(event.tokens), seq.num_cached - kept])
+        taken = {str(seq.id): seq.num_taken_over for seq in seqs if seq.num_taken_over and not seq.num_output}
+        self._write({"at": now - self._began, "seconds": seconds, "cached": taken, "rows": rows})
+
+    def ended(self, seq: Sequence, now: float) -> None:
+        """A request is over, in whatever way."""
+        if seq.id in self._known:
+            self._write({"at": now - self._began, "ends": seq.id, "reason": seq.finish_reason})
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in line.items()}
+        self._file.write(json.dumps(rounded, separators=(",", ":")) + "\n")
+
+
+@contextmanager
+def record_trace(llm: "LLM", path: str | Path) -> Iterator[None]:
+    """Write a trace of all that is asked of `llm` in this block. Raises `ConfigError` where the file cannot be made."""
+    place = user_path(path)
+    try:
+        file = place.open("w", encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"trace {path} cannot be written: {error}; name a file in a directory that exists") from error
+    with file:
+
+        def begin(engine: Engine) -> None:
+            if not isinstance(engine.watch, Nobody):
+                raise ConfigError("this LLM is being recorded already: end the other recording first")
+            engine.watch = TraceWriter(file, engine, llm.config, engine.clock())
+
+        def end(engine: Engine) -> None:
+            engine.watch = Nobody()
+
+        llm._thread.ask(begin)
+        try:
+            yield
+        finally:
+            llm._thread.ask(end)
