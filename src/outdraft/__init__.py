@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from outdraft.core.errors import OutdraftError as OutdraftError
     from outdraft.core.params import SamplingParams as SamplingParams
+    from outdraft.core.structured import StructuredOutputsParams as StructuredOutputsParams
     from outdraft.engine.llm import LLM as LLM
     from outdraft.engine.trace import record_trace as record_trace
     from outdraft.engine.writer import Chunk as Chunk
@@ -24,13 +25,23 @@ __version__ = "0.1.0"
 _HOMES = {
     "LLM": "outdraft.engine.llm",
     "SamplingParams": "outdraft.core.params",
+    "StructuredOutputsParams": "outdraft.core.structured",
     "OutdraftError": "outdraft.core.errors",
     "Result": "outdraft.engine.writer",
     "Chunk": "outdraft.engine.writer",
     "record_trace": "outdraft.engine.trace",
 }
 
-__all__ = ["LLM", "Chunk", "OutdraftError", "Result", "SamplingParams", "__version__", "record_trace"]
+__all__ = [
+    "LLM",
+    "Chunk",
+    "OutdraftError",
+    "Result",
+    "SamplingParams",
+    "StructuredOutputsParams",
+    "__version__",
+    "record_trace",
+]
 
 
 def __getattr__(name: str) -> Any:

@@ -75,7 +75,12 @@ def test_flags_agree_with_the_api():
     sampling = {one.name: getattr(SamplingParams(), one.name) for one in fields(SamplingParams)}
     for one in fields(SamplingFlags):
         assert default_of(one) == sampling[one.name], one.name
-    assert set(sampling) - {one.name for one in fields(SamplingFlags)} == {"logprobs", "prompt_logprobs", "n"}
+    assert set(sampling) - {one.name for one in fields(SamplingFlags)} == {
+        "logprobs",
+        "prompt_logprobs",
+        "n",
+        "structured_outputs",
+    }
     parameters = signature(LLM.__init__).parameters
     for one in fields(EngineFlags):
         if one.name == "no_cache":  # of the process: OUTDRAFT_CACHE

@@ -116,16 +116,20 @@ SPECULATION = ("recipe", *ROLES, "drafter", "drafter_options", "verifier", "veri
 
 def read_references(paths: Seq[str]) -> list[str]:
     """The texts of `--reference` files. Raises `RequestError` naming one that cannot be read."""
+    return [text for path in paths if (text := read_file("reference", path)) is not None]
+
+
+def read_file(what: str, path: str | None) -> str | None:
+    """The text of a file that a flag names; None where it names none. Raises `RequestError` if it cannot be read."""
     from outdraft.core.errors import RequestError
     from outdraft.core.paths import user_path
 
-    texts = []
-    for path in paths:
-        try:
-            texts.append(user_path(path, error=RequestError).read_text(encoding="utf-8"))
-        except (OSError, UnicodeDecodeError) as error:
-            raise RequestError(f"reference {path} cannot be read: {error}; give a text file in UTF-8") from error
-    return texts
+    if path is None:
+        return None
+    try:
+        return user_path(path, error=RequestError).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RequestError(f"{what} {path} cannot be read: {error}; give a text file in UTF-8") from error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -162,3 +166,21 @@ class SamplingFlags:
         except (TypeError, ValueError) as error:
             raise RequestError(f"logit_bias={dict(self.logit_bias)!r}: write TOKEN_ID=NUMBER") from error
         return SamplingParams(**given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormFlags:
+    """The form that the answer is to have: one of these, or none."""
+
+    json_schema: str | None = flag(None, "JSON of the schema in this file", metavar="FILE")
+    regex: str | None = flag(None, "text that matches this pattern", metavar="PATTERN")
+    grammar: str | None = flag(None, "text of the grammar in this file: Lark's notation, or GBNF", metavar="FILE")
+    choice: tuple[str, ...] = flag((), "one of these texts; may be repeated")
+
+    def changes(self) -> dict[str, Any]:
+        """What it adds to the sampling settings. Raises `RequestError` for two forms, or a file that is not there."""
+        form = {
+            "json": read_file("json schema", self.json_schema), "regex": self.regex,
+            "grammar": read_file("grammar", self.grammar), "choice": self.choice or None,
+        }  # fmt: skip
+        return {"structured_outputs": form} if any(one is not None for one in form.values()) else {}

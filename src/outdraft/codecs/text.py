@@ -116,6 +116,11 @@ class TextCodec:
         return [name for name in names if name not in unused], unused
 
     @property
+    def num_ids(self) -> int:
+        """One more than the largest id, which `vocab_size` is not where ids are left out."""
+        return int(self._end)
+
+    @property
     def fingerprint(self) -> str:
         """SHA-256 of which id stands for what, in hexadecimal: equal for tokenizers whose ids mean the same."""
         names = sorted(self._tokenizer.get_vocab().items(), key=lambda item: item[1])

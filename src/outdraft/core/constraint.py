@@ -10,7 +10,7 @@ makes the constraint (`Request.constraint`), because each of its `n` texts needs
 
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -27,6 +27,22 @@ class Constraint(Protocol):
 
         Any path may be asked, also one that is itself forbidden, or goes on behind the end of the text: then any answer
         will do, but it must not raise. Where the output may end, its ends (the end-of-text token) are allowed tokens.
+        """
+        ...
+
+
+@runtime_checkable
+class Form(Constraint, Protocol):
+    """A constraint that knows where a text is complete, and what must come next (a grammar: `codecs/grammar`)."""
+
+    def is_over(self) -> bool:
+        """Whether nothing may follow the output but an end: the text ends here, and no end token is written."""
+        ...
+
+    def forced(self) -> Seq[int]:
+        """Tokens that spell the only continuation there is, or begin it; empty where there is a choice.
+
+        They are a guess (the same text may be spelt by other tokens), drafted for free (`decode/forced.py`).
         """
         ...
 

@@ -19,6 +19,17 @@ CALLED = {  # what other libraries call it
     "top_logprobs": "logprobs",
     "bad_words_ids": "bad_words",
     "suppress_tokens": "banned_token_ids",
+    "guided_json": "structured_outputs ({'json': schema})",
+    "guided_regex": "structured_outputs ({'regex': pattern})",
+    "guided_choice": "structured_outputs ({'choice': [...]})",
+    "guided_grammar": "structured_outputs ({'grammar': text})",
+    "guided_json_object": "structured_outputs ({'json_object': True})",
+    "guided_decoding": "structured_outputs (a table with json, regex, choice, grammar or json_object)",
+    "guided_whitespace_pattern": "structured_outputs ({'json': schema, 'whitespace_pattern': pattern})",
+    "json_schema": "structured_outputs ({'json': schema})",
+    "response_format": "structured_outputs ({'json': schema} or {'json_object': True})",
+    "grammar": "structured_outputs ({'grammar': text})",
+    "regex": "structured_outputs ({'regex': pattern})",
 }
 
 _BEAMS = (

@@ -19,6 +19,7 @@ from outdraft.core.foreign_params import CALLED, REFUSED
 from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import LARGEST
 from outdraft.core.shown import shown
+from outdraft.core.structured import StructuredOutputsParams, read_structured
 
 _MOST_TEXTS = 1024  # of one request
 _COOL, _LARGE = 1e-5, 1e6  # numbers between which a temperature, a penalty and a bias leave logits finite
@@ -53,6 +54,7 @@ class SamplingParams:
     n: int  # texts of the prompt, each a draw of its own; with a seed, text i is that of `seed_of_text(seed, i)`
     logprobs: int | None  # None: off; n: the chosen token's and the n best, of the raw and the warped distribution
     prompt_logprobs: int | None  # None: off; n: of every prompt token but the first, and of the n best in its place
+    structured_outputs: StructuredOutputsParams | None  # the form that the answer has; also given as a table
 
     def __init__(
         self,
@@ -79,6 +81,7 @@ class SamplingParams:
         n: int | None = 1,
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
+        structured_outputs: StructuredOutputsParams | Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown")}
@@ -92,6 +95,7 @@ class SamplingParams:
         for name in ("stop", "bad_words"):
             if isinstance(given[name], str):
                 object.__setattr__(self, name, (given[name],))
+        object.__setattr__(self, "structured_outputs", read_structured(structured_outputs))
         check_fields(self, error=RequestError)
         words = tuple(word if isinstance(word, str) else tuple(word) for word in self.bad_words)
         object.__setattr__(self, "bad_words", words)

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.coins import Coins, DraftCoins
-from outdraft.core.constraint import Constraint
+from outdraft.core.constraint import Constraint, Form
 from outdraft.core.request import Request
 
 CHUNK = 512  # rows in which a prompt is read where its bits depend on that
@@ -135,8 +135,11 @@ class Sequence:
         self.output_counts[token] += 1
         if self.constraint is not None:
             self.constraint.advance(token)
-        if self.ends_with(token) or self.find_stop(token):
+        if self.ends_with(token) or self.find_stop(token) or self._is_complete():
             self.finish_reason = "stop"
         elif self.room <= 0:
             self.finish_reason = "length"
         return self.finish_reason
+
+    def _is_complete(self) -> bool:
+        return isinstance(self.constraint, Form) and self.constraint.is_over()

@@ -21,6 +21,7 @@ from outdraft.core.draft import Continuation
 from outdraft.core.drafter import Ahead
 from outdraft.core.errors import CacheFullError
 from outdraft.core.packing import PackedDrafts
+from outdraft.decode.forced import ForcedDraft
 
 Work = Callable[[Callable[[], bool]], None]  # told by its argument whether the pass is over
 
@@ -83,7 +84,8 @@ class RunAhead:
     def __init__(self, ahead: Ahead | None, packed: PackedDrafts) -> None:
         self.work: Work | None = None
         self._packed = packed
-        self._judged = [i for i, draft in enumerate(packed.drafts) if draft is not None]
+        own = (draft is not None and not isinstance(draft, ForcedDraft) for draft in packed.drafts)
+        self._judged = [i for i, is_own in enumerate(own) if is_own]
         self._found: list[Continuation | None] = []
         self._ahead = ahead
         if self._judged and ahead is not None:
@@ -99,7 +101,7 @@ class RunAhead:
 
     def _run(self, is_over: Callable[[], bool]) -> None:
         seqs = [self._packed.seqs[i] for i in self._judged]
-        drafts = [draft for draft in self._packed.drafts if draft is not None]
+        drafts = [draft for i in self._judged if (draft := self._packed.drafts[i]) is not None]
         assert self._ahead is not None
         with suppress(CacheFullError):  # no room for its own rows, so it is not ahead this time
             self._found = self._ahead(seqs, drafts, is_over)

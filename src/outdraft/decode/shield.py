@@ -46,7 +46,8 @@ class ShieldedDrafter:
         self.inner = inner
         self._tell = _LogsFirstError(f"the drafter {type(inner).__name__}")
         self._failed_ahead: tuple[Seq[Sequence], Exception] | None = None
-        self._inner_ahead = inner.traits.ahead
+        traits = inner.traits
+        self._inner_ahead, self._inner_guesses = traits.ahead, traits.guesses
 
     @property
     def needs(self) -> Needs:
@@ -55,7 +56,8 @@ class ShieldedDrafter:
     @property
     def traits(self) -> Traits:
         """What a step asks for; all else is asked of the drafter itself."""
-        return Traits(ahead=None if self._inner_ahead is None else self._ahead, inner=(self.inner,))
+        ahead = None if self._inner_ahead is None else self._ahead
+        return Traits(ahead=ahead, inner=(self.inner,), guesses=self._inner_guesses)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """One after the other, so that an error has an owner."""

@@ -12,7 +12,7 @@ from time import perf_counter
 import torch
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Drafter, Traits
+from outdraft.core.drafter import Drafter, Traits, inner
 from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.packing import pack
@@ -24,6 +24,7 @@ from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import Fail, Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import Executor, RunAhead, Serial
+from outdraft.decode.forced import LEAST_BESIDE_LOOK_UPS, LEAST_FORCED, as_planned, as_read, fitted, forced_draft
 from outdraft.decode.prompt_logprobs import score_prompts
 
 
@@ -39,9 +40,11 @@ class Parts:
     executor: Executor = field(default_factory=Serial)
     room: Room = field(default_factory=Unbounded)  # the target's memory, for whoever plans passes
     traits: Traits = field(init=False)  # the drafter's, asked once
+    has_peeking: bool = field(init=False)  # it, or a drafter that it asks, may guess what a constraint forbids
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "traits", self.drafter.traits)
+        object.__setattr__(self, "has_peeking", any(one.traits.peeks for one in inner(self.drafter)))
 
 
 @torch.inference_mode()
@@ -52,10 +55,19 @@ def step(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
 
 
 def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
-    """A guess for each sequence; while a prompt is being read there is nothing to guess from."""
+    """A guess for each sequence; while a prompt is being read there is nothing to guess from.
+
+    Where a constraint leaves one continuation only, that is the guess, and nobody is asked.
+    """
     ready = [seq for seq in seqs if guesses_for(seq)]
-    proposed = _propose(ready, parts) if ready else []
-    guesses = {seq.id: guess for seq, guess in zip(ready, proposed, strict=True)}
+    least = LEAST_BESIDE_LOOK_UPS if parts.has_peeking else LEAST_FORCED
+    forced = {seq.id: forced_draft(seq, least=least) for seq in ready if parts.traits.guesses}
+    guesses = {i: guess for i, guess in forced.items() if guess is not None}
+    asked = [seq for seq in ready if seq.id not in guesses]
+    proposed = _propose(asked, parts) if asked else []
+    fills = parts.traits.guesses and parts.traits.ahead is None
+    for seq, guess in zip(asked, proposed, strict=True):
+        guesses[seq.id] = fitted(seq, guess, cuts=parts.has_peeking, fills=fills)
     return [guesses[seq.id] if seq.id in guesses else chain([seq.pending]) for seq in seqs]
 
 
@@ -115,10 +127,11 @@ def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, 
 def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEvent]:
     """Make the verdicts true, and let drafter and policy learn from them. `fail`: see `commit`."""
     events, seen = commit(judged, parts.target, fail)
-    parts.drafter.observe(seen)
+    parts.drafter.observe(as_read(seen))
     share = 1 / len(judged.packed.seqs)
     rest = perf_counter() - judged.until
     times = StepTimes(draft=judged.draft_seconds * share, target=judged.target_seconds * share, rest=rest * share)
     events = [replace(event, times=times, num_replayed=judged.scored.replayed.get(i)) for i, event in enumerate(events)]
-    parts.policy.update([event for event in events if event.error is None])
+    if (planned := as_planned(events, judged.packed.drafts)) is not None:
+        parts.policy.update(planned)
     return events

@@ -25,7 +25,7 @@ class NoDrafter:
     """Proposes the pending token alone in every round."""
 
     needs = Needs()
-    traits = Traits()
+    traits = Traits(guesses=False)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """No state is kept for a sequence."""

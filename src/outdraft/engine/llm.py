@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Never, overload
 
 from outdraft.cache.config import CacheConfig
+from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_arguments
 from outdraft.core.params import SamplingParams
@@ -177,7 +178,11 @@ class LLM(Streaming):
         self.engine = made.engine
         self._setup = setup
         self._config = made.config
-        self._prompts = PromptReader(name=setup.directory.name, codec=setup.codec)
+        grammars = None
+        if setup.codec is not None:
+            size = made.engine.parts.target.vocab_size
+            grammars = Grammars(setup.codec, vocab_size=size, ends=made.engine.eos_token_ids)
+        self._prompts = PromptReader(name=setup.directory.name, codec=setup.codec, grammars=grammars)
         self._thread = EngineThread(made.engine, setup.codec, native=made.native)
 
     @property

@@ -114,7 +114,7 @@ class Engine:
         shift = check_request(request, self._vocab_size, self._max_len, self.eos_token_ids)
         ids, params = request.prompt_token_ids, request.params
         capacity = None if self._parts is None else self._parts.room.capacity
-        constraint = make_constraint(request, self._vocab_size) if request.constraint is not None else None
+        constraint = make_constraint(request, self._vocab_size)
         seq = Sequence(
             id=next(self._ids),
             request=request,

@@ -13,6 +13,7 @@ from operator import index
 from typing import Any, get_type_hints
 
 from outdraft.codecs.chat import Message, render_chat
+from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_value
 from outdraft.core.errors import RequestError
@@ -36,6 +37,7 @@ class PromptReader:
 
     name: str
     codec: TextCodec | None
+    grammars: Grammars | None = None  # compiles the forms that answers are to have
 
     def requests(
         self,
@@ -66,9 +68,12 @@ class PromptReader:
         settings = read_settings(params, len(read))
         spelled = {id(one): spell_settings(one, self.codec, self.name) for one in settings}  # one may be for many
         return [
-            Request(prompt_token_ids=ids, params=spelled[id(one)], references=references + for_all, **others)
+            Request(
+                prompt_token_ids=ids, params=spelled[id(one)], references=references + for_all,
+                **{**others, **self._constraint(one, others)},
+            )
             for (ids, references), one in zip(read, settings, strict=True)
-        ]
+        ]  # fmt: skip
 
     def chat(self, messages: Seq[Message], **variables: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A conversation as a prompt, by the model's chat template, and the stop strings of its answer."""
@@ -99,6 +104,18 @@ class PromptReader:
                 "{'prompt_token_ids': [...]}"
             )
         return tuple(self.codec.encode(prompt))
+
+    def _constraint(self, params: SamplingParams, others: Mapping[str, Any]) -> dict[str, Any]:
+        """The constraint of the form that the answer is to have; none where it may have any."""
+        if params.structured_outputs is None:
+            return {}
+        if others.get("constraint") is not None:
+            raise RequestError("structured_outputs and constraint both say what may be written: leave one out")
+        if self.grammars is None:
+            raise RequestError(
+                f"structured_outputs needs a tokenizer, and {self.name} has none: put it beside the model"
+            )
+        return {"constraint": self.grammars.constraint(params.structured_outputs, ignore_eos=params.ignore_eos)}
 
     def _own_references(self, prompt: Prompt) -> tuple[tuple[int, ...], ...]:
         return self._references(prompt.get("references")) if isinstance(prompt, Mapping) else ()

@@ -107,6 +107,11 @@ def make_constraint(request: Request, vocab_size: int) -> Constraint | None:
     Raises `RequestError` for what is no constraint, for one of another vocabulary, where no token may come first, and
     where it forbids the request's own `forced_prefix`.
     """
+    if request.constraint is None and request.params.structured_outputs is not None:
+        raise RequestError(
+            "structured_outputs is compiled where prompts are read, with the model's tokenizer: ask through LLM, or "
+            "give the request a constraint (outdraft.codecs.grammar.compile)"
+        )
     if request.constraint is None:
         return None
     constraint = request.constraint()

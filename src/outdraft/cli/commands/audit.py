@@ -196,7 +196,7 @@ def list_settings(options: Options) -> "list[Setting]":
     if options.all:
         return list(SETTINGS)
     asked = asdict(options.sampling.params())
-    for name in ("max_tokens", "seed", "logprobs", "prompt_logprobs", "n"):
+    for name in ("max_tokens", "seed", "logprobs", "prompt_logprobs", "n", "structured_outputs"):
         del asked[name]
     sampled = asked | {"temperature": asked["temperature"] or 0.8}
     usual = asdict(SamplingFlags().params())

@@ -4,7 +4,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from outdraft.cli.flags import EngineFlags, SamplingFlags, read_references
+from outdraft.cli.flags import EngineFlags, FormFlags, SamplingFlags, read_references
 from outdraft.cli.options import argument, flag
 from outdraft.core.errors import RequestError
 
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 SUMMARY = "continue a prompt"
 EPILOG = """examples:
   outdraft generate "The first thing she saw" --drafter draft_model --color --stats
-  outdraft generate --drafter ngram -k 8 --temperature 0.8 --seed 7 < prompt.txt"""
+  outdraft generate --drafter ngram -k 8 --temperature 0.8 --seed 7 < prompt.txt
+  outdraft generate "Her name and her age: " --json-schema person.json"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +29,7 @@ class Options:
     prompt: str | None = argument(None, "the text to continue; without it, standard input is read")
     engine: EngineFlags = field(metadata={"title": "engine"})
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
+    form: FormFlags = field(metadata={"title": "form of the answer"})
     reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
                                       "be repeated", metavar="FILE")  # fmt: skip
     color: bool = flag(False, "colour the text by the source of each token, with a legend")
@@ -37,7 +39,7 @@ class Options:
 
 def run(options: Options) -> int:
     """Stream the text, or print one JSON object."""
-    params = options.sampling.params()
+    params = options.sampling.params(**options.form.changes())
     prompt = {"prompt": read_prompt(options.prompt), "references": read_references(options.reference)}
     llm = options.engine.load()
     if options.json:

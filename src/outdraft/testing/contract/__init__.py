@@ -17,6 +17,7 @@ from outdraft.testing.contract.budgets import budget_is_respected, budget_zero_i
 from outdraft.testing.contract.crowds import crowds_write_the_same
 from outdraft.testing.contract.distribution import sampled_distribution_is_the_targets
 from outdraft.testing.contract.ends import context_end, ends_inside_a_run
+from outdraft.testing.contract.forced import forced_tokens_write_the_same
 from outdraft.testing.contract.identity import (
     alone_equals_batch,
     bits_do_not_depend_on_the_draft,
@@ -33,6 +34,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     greedy_equals_reference,
     seeded_equals_reference,
     masked_requests_write_the_same,
+    forced_tokens_write_the_same,
     alone_equals_batch,
     bits_do_not_depend_on_the_draft,
     joins_and_cancels,

@@ -1,0 +1,125 @@
+"""A form as llguidance's grammar text, small enough to be compiled, or refused, in some tens of milliseconds.
+
+Data in: what the user asks for; data out: the grammar's text. What is refused here is refused by its size or shape,
+before anything is compiled; what the text means is the library's to check (`grammar/compile.py`).
+"""
+
+import json
+import re
+from collections.abc import Mapping
+from math import prod
+from typing import Any
+
+from outdraft.codecs.grammar.library import llguidance
+from outdraft.core.errors import RequestError
+from outdraft.core.structured import StructuredOutputsParams
+
+MOST_CHARACTERS = 1 << 16  # of a schema, a regex, a grammar, or all choices together
+MOST_LEVELS = 48  # of tables and lists inside each other
+MOST_CASES = 1 << 8  # that allOf makes of the alternatives in its entries
+MOST_JOINED = 8  # patterns that one text must match at once: compiling takes time exponential in their number
+# Between the parts of JSON: a blank, or a line end and its indentation. Where any number of blanks may stand, a weak
+# model writes them to the last token.
+WHITESPACE = r" |\n[ \t]{0,40}"
+_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)*/')
+
+
+def spell(form: StructuredOutputsParams) -> str:
+    """The grammar's text. Raises `RequestError` for a form that is too large, too deep or no JSON."""
+    matcher = llguidance().LLMatcher
+    given = getattr(form, form.kind)
+    match form.kind:
+        case "json" | "json_object":
+            schema = _read(given) if form.kind == "json" else {"type": "object"}
+            blanks = WHITESPACE if form.whitespace_pattern is None else form.whitespace_pattern
+            layout: dict[str, Any] = {"whitespace_pattern": _short("whitespace_pattern", blanks)}
+            if form.disable_any_whitespace:
+                layout = {"whitespace_flexible": False}
+            return str(matcher.grammar_from_json_schema(json.dumps(schema), overrides=layout))
+        case "regex":
+            return str(matcher.grammar_from_regex(_short("regex", given)))
+        case "choice":
+            _short("choice", "".join(given))
+            return str(matcher.grammar_from_lark("start: " + " | ".join(map(json.dumps, given))))
+        case _:
+            return str(matcher.grammar_from_lark(_lark(_short("grammar", given))))
+
+
+def _read(schema: str | Mapping[str, Any]) -> Any:
+    """A schema as Python's values, of a size that may be compiled."""
+    if isinstance(schema, str):
+        try:
+            schema = json.loads(_short("json", schema))
+        except (ValueError, RecursionError) as error:
+            raise RequestError(f"json of structured_outputs is no JSON: {error}") from error
+    if not isinstance(schema, dict):
+        raise RequestError(f"json of structured_outputs must be a schema, a table, not {type(schema).__name__}")
+    _measure(schema)
+    return schema
+
+
+def _measure(schema: dict[str, Any]) -> None:
+    """Raise `RequestError` for a schema beyond the limits; it is read no further than these."""
+    size = joined = 0
+    patterns: set[str] = set()
+    todo: list[tuple[Any, int]] = [(schema, 1)]
+    while todo:
+        value, level = todo.pop()
+        if level > MOST_LEVELS:
+            raise RequestError(f"json of structured_outputs has parts more than {MOST_LEVELS} levels deep: flatten it")
+        size += 4 * len(value) if isinstance(value, dict | list | tuple) else 2
+        if size > MOST_CHARACTERS:
+            break
+        if isinstance(value, dict):
+            entries = value["allOf"] if isinstance(value.get("allOf"), list) else []
+            joined += len(entries)
+            if prod(map(_num_cases, entries[:MOST_CASES])) > MOST_CASES:
+                raise RequestError(
+                    f"json of structured_outputs joins by allOf what has more than {MOST_CASES} cases by anyOf and "
+                    "oneOf: write out the cases that are meant"
+                )
+            joined += "$ref" in value and "pattern" in value
+            if isinstance(value.get("pattern"), str):
+                patterns.add(value["pattern"])
+            size += sum(len(str(key)) for key in value)
+            todo += [(one, level + 1) for one in value.values()]
+        elif isinstance(value, list | tuple):
+            todo += [(one, level + 1) for one in value]
+        elif isinstance(value, str):
+            size += len(value)
+        elif value is not None and not isinstance(value, bool | int | float):
+            raise RequestError(f"json of structured_outputs holds {type(value).__name__}, which JSON does not know")
+    if size > MOST_CHARACTERS:
+        raise RequestError(f"json of structured_outputs has more than {MOST_CHARACTERS} characters: shorten the schema")
+    if min(joined, len(patterns)) > MOST_JOINED:
+        raise RequestError(
+            f"json of structured_outputs joins {joined} schemas by allOf and has {len(patterns)} patterns: a text that "
+            f"must match more than {MOST_JOINED} patterns at once cannot be compiled; join them in one pattern"
+        )
+
+
+def _num_cases(entry: Any) -> int:
+    listed = (entry.get(name) for name in ("anyOf", "oneOf")) if isinstance(entry, dict) else ()
+    return prod(len(one) for one in listed if isinstance(one, list) and one)
+
+
+def _short(name: str, text: str) -> str:
+    if len(text) > MOST_CHARACTERS:
+        raise RequestError(f"{name} of structured_outputs has {len(text)} characters: {MOST_CHARACTERS} are the most")
+    return text
+
+
+def _lark(grammar: str) -> str:
+    """The grammar in the library's Lark notation. GBNF (llama.cpp's) is told by its `::=` and rewritten."""
+    bare = _QUOTED.sub("", grammar)
+    joined = max(bare.count("&"), min(grammar.count('"pattern"'), grammar.count('"allOf"') * (MOST_JOINED + 1)))
+    if joined > MOST_JOINED:
+        raise RequestError(f"grammar of structured_outputs joins {joined} patterns by &: {MOST_JOINED} are the most")
+    if "::=" not in bare:
+        return grammar
+    from llguidance.gbnf_to_lark import any_to_lark
+
+    try:
+        return str(any_to_lark(grammar))
+    except Exception as error:  # the library raises what comes
+        raise RequestError(f"grammar of structured_outputs is taken for GBNF, and cannot be read: {error}") from error

@@ -1,0 +1,119 @@
+"""What a constraint does for drafts: text without a choice is drafted for free, and what it forbids is not scored.
+
+    output   {"na        the schema leaves one continuation        me": "
+    draft    P m e " :   its tokens, as a deterministic guess       judged like any guess, so nothing is assumed
+
+For such a round neither policy nor drafter is asked. Where one token alone is forced, the drafter is asked, for it may
+know more; if it does not, that token is drafted. Of a forced round the drafter sees rows that were read, as of a
+prompt: nothing looks like a guess of its own that was kept. The policy sees nothing, for it would learn how often a
+guess is right from guesses that cannot be wrong.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
+
+import torch
+
+from outdraft.core.constraint import Form
+from outdraft.core.draft import Draft, chain, host_tree
+from outdraft.core.drafter import Seen
+from outdraft.core.events import StepEvent, StepTimes
+from outdraft.core.sequence import Sequence
+from outdraft.core.verdict import Verdict
+
+MOST_FORCED = 32  # tokens of one draft: rows of a pass are not free, whatever they hold
+LEAST_FORCED = 4  # fewer are not worth more than a guess of the drafter's, which begins with them and goes on
+LEAST_BESIDE_LOOK_UPS = 2  # a look-up seldom knows what a grammar wants
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForcedDraft(Draft):
+    """A chain that no drafter guessed."""
+
+
+def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
+    """The only continuation that its constraint leaves, as a chain; None where it has less than `least` tokens, or no
+    guess is wanted. A constraint that fails says so in the pass, where it ends its own request alone."""
+    if not (seq.drafts and isinstance(seq.constraint, Form)) or (most := seq.request.num_speculative_tokens) == 0:
+        return None
+    most = min(MOST_FORCED, seq.room - 1, MOST_FORCED if most is None else most)
+    try:
+        tokens = list(seq.constraint.forced()[:most]) if most >= least else []
+    except Exception:
+        return None
+    if len(tokens) < least:
+        return None
+    ids = torch.tensor([seq.pending, *tokens], dtype=torch.long)
+    return ForcedDraft(tokens=ids, parents=torch.arange(-1, len(tokens)))
+
+
+def fitted(seq: Sequence, draft: Draft, *, cuts: bool, fills: bool) -> Draft:
+    """A drafter's guess under the sequence's constraint; without one nobody looks at it.
+
+    `cuts`: without what the constraint forbids. `fills`: one forced token, where nothing is guessed.
+    """
+    if seq.constraint is None:
+        return draft
+    try:
+        draft = without_forbidden(seq, draft) if cuts else draft
+        is_silent = fills and draft.num_nodes == 1
+    except Exception:  # of the constraint, or for a guess that is none: the pass finds out whose fault it is
+        return draft
+    return (forced_draft(seq, least=1) if is_silent else None) or draft
+
+
+def without_forbidden(seq: Sequence, draft: Draft) -> Draft:
+    """A deterministic chain up to the first token that the constraint forbids; any other draft as it is.
+
+    What was drawn is never cut: its distribution is masked already, and a cut would change it.
+    """
+    if seq.constraint is None or draft.num_nodes == 1 or not _is_plain_chain(draft):
+        return draft
+    path = host_tree(draft).tokens[1:]
+    right = (bool(seq.constraint.allowed(path[:depth])[token]) for depth, token in enumerate(path))
+    num_nodes = 1 + next((depth for depth, is_right in enumerate(right) if not is_right), len(path))
+    if num_nodes == draft.num_nodes:
+        return draft
+    sure = None if draft.confidence is None else draft.confidence[:num_nodes]
+    return replace(draft, tokens=draft.tokens[:num_nodes], parents=draft.parents[:num_nodes], confidence=sure)
+
+
+def _is_plain_chain(draft: Draft) -> bool:
+    special = (draft.q, draft.roles, draft.mask, draft.embeds, draft.resume, draft.continuation)
+    is_plain = all(one is None for one in special) and draft.tokens.device.type == "cpu"
+    return is_plain and host_tree(draft).is_chain
+
+
+def as_read(seen: Seq[Seen]) -> list[Seen]:
+    """What drafters may see: forced rounds as rows of a text that was read up to its new pending token."""
+    return [_as_read(one) if isinstance(one.draft, ForcedDraft) else one for one in seen]
+
+
+def as_planned(events: Seq[StepEvent], drafts: Seq[Draft | None]) -> list[StepEvent] | None:
+    """What the policy may learn from: rounds that did not fail and were not forced, with the times of the whole step.
+
+    None where all were forced, so that it was not asked. The others share the time of those that are left out, for a
+    pass costs much the same without a few of its rows.
+    """
+    forced = [isinstance(draft, ForcedDraft) for draft in drafts]
+    planned = [event for event, is_forced in zip(events, forced, strict=True) if not (is_forced or event.error)]
+    if not any(forced):
+        return planned
+    if all(forced):
+        return None
+    scale = len(events) / (len(events) - sum(forced))
+    return [replace(event, times=_scaled(event.times, scale)) for event in planned]
+
+
+def _scaled(times: StepTimes, scale: float) -> StepTimes:
+    return StepTimes(draft=times.draft * scale, target=times.target * scale, rest=times.rest * scale)
+
+
+def _as_read(one: Seen) -> Seen:
+    assert one.logits is not None
+    last = one.num_committed - 1  # the node of the last row, for the draft is a chain and nothing was read before it
+    tokens = one.seq.tokens[one.start + last :]
+    return replace(
+        one, draft=chain(tokens[:1]), logits=one.logits[last : last + 1],
+        verdict=Verdict((), tokens[1], bonus=True),
+    )  # fmt: skip
