@@ -31,7 +31,7 @@ def line(method: str, clients: int, *, speed: float = 1.0, **changes: Any) -> di
 
 
 def test_every_key_that_is_read_is_written():
-    common = {"key", "when", "load", "model", "machine", "config", "sampling"}
+    common = {"key", "when", "load", "model", "machine", "config", "sampling", "engine"}
     assert {one.name for one in fields(LoadRow)} <= {one.name for one in fields(Written)} | common
 
 
@@ -61,12 +61,12 @@ def test_a_speed_up_is_of_its_own_round(tmp_path: Path):
 
 def test_setups_and_requests_are_not_mixed(tmp_path: Path):
     lines = [
-        line("none", 1, machine=MACHINE | {"cores": 64}), line("ngram", 1), line("none", 1),
-        line("none", 1, jobs="two"), line("none", 4),
+        line("none", 1, machine=MACHINE | {"cores": 64}), line("none", 4, engine={"max_num_seqs": 2}),
+        line("ngram", 1), line("none", 1), line("none", 1, jobs="two"), line("none", 4),
     ]  # fmt: skip
     records = read_load(write(tmp_path / "a.jsonl", lines))
     assert [(row.method, row.clients, row.jobs) for row in records.rows] == [("none", 1, "two"), ("none", 4, "one")]
-    assert records.num_others == 3
+    assert records.num_others == 4
 
 
 def test_failed_and_foreign_rows(tmp_path: Path):

@@ -127,6 +127,19 @@ def test_more_clients_than_seats_are_decoded_together(outdraft, tiny: Path, suit
     assert settings[0]["max_num_seqs"] == 70
 
 
+def test_a_bounded_engine_writes_the_same_and_is_a_setup_of_its_own(outdraft, tiny: Path, suite: Path, tmp_path: Path):
+    out = tmp_path / "a.jsonl"
+    words = ("bench", "--model", tiny, "--suite", suite, *WORDS, "--load", "4", "--method", "ngram:k=3", "--out", out)
+    assert outdraft(*words).code == 0
+    ran = outdraft(*words, "--max-num-seqs", 2, "--max-num-batched-tokens", 16, "--kv-cache-memory", "64KiB")
+    assert ran.code == 0 and "2 lines of the file are of another" in ran.out.replace("\n", " "), ran.err
+    rows = rows_of(out)
+    assert all(row["identical"] for row in rows) and rows[0]["engine"] == {"max_num_seqs": 64}
+    said = {"max_num_seqs": 2, "max_num_batched_tokens": 16, "kv_cache_memory": "64KiB"}
+    assert rows[2]["engine"] == rows[3]["engine"] == said
+    assert "max_num_seqs=2, max_num_batched_tokens=16" in out.with_name("a-load.md").read_text()
+
+
 def test_nothing_is_remembered_from_round_to_round(outdraft, tiny: Path, suite: Path, tmp_path: Path, monkeypatch):
     forgotten = []
     monkeypatch.setattr(LLM, "forget", lambda llm: forgotten.append(llm.config["drafter"]["name"]))
@@ -173,6 +186,9 @@ def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: 
         (("--peer", "a=http://127.0.0.1:9"), "--load"),
         (("--requests", 4), "--load"),
         (("--peer-field", "top_k=1"), "--load"),
+        (("--max-num-seqs", 8), "--max-num-seqs is for many requests at once"),
+        (("--load", "4", "--max-num-seqs", 0), "max_num_seqs=0"),
+        (("--load", "4", "--kv-cache-memory", "lots"), "kv_cache_memory"),
     ],
 )
 def test_what_is_refused_in_one_line(outdraft, tiny: Path, suite: Path, words: tuple, says: str):

@@ -1,7 +1,7 @@
 """The lines of a load's record and what they come to: throughput, waiting times and gaps by method and clients.
 
-A file may hold lines of several setups (model, machine, sampling): those of the last line, or of the line with the key
-that is given, are taken; and at each number of clients, those of the newest requests.
+A file may hold lines of several setups (model, machine, sampling, scheduling): those of the last line, or of the line
+with the key that is given, are taken; and at each number of clients, those of the newest requests.
 
 Data in: a path; data out: `LoadRecords`, `LoadCell`s.
 """
@@ -49,11 +49,12 @@ class LoadRow:
     machine: Mapping[str, Any]
     config: Mapping[str, Any]
     sampling: Mapping[str, Any]
+    engine: Mapping[str, Any] = field(default_factory=dict)  # how requests were scheduled, where that was said
 
     @property
     def setup(self) -> dict[str, Any]:
         """What must be equal for two lines to stand in one table."""
-        return {"model": self.model, "machine": self.machine, "sampling": self.sampling}
+        return {"model": self.model, "machine": self.machine, "sampling": self.sampling, "engine": self.engine}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,7 +117,7 @@ def read_load(path: Path, like: str | None = None) -> LoadRecords:
         try:
             data = json.loads(line)
             if data["kind"] == KIND:
-                rows.append(LoadRow(**{one.name: data[one.name] for one in fields(LoadRow)}))
+                rows.append(LoadRow(**{one.name: data[one.name] for one in fields(LoadRow) if one.name in data}))
         except (ValueError, KeyError, TypeError) as error:
             if number == len(lines):
                 break  # cut off while it was written

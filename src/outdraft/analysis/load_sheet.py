@@ -17,9 +17,11 @@ def load_title(records: LoadRecords, cells: Seq[LoadCell]) -> tuple[str, str, st
     row = records.rows[0]
     levels = ", ".join(map(str, records.levels))
     num_rounds = min(len(one.seconds) for one in records.rows)
+    told = [f"{name}={value}" for name, value in row.engine.items()]
     how = f"{levels} clients at once, each asks anew when its answer is whole; {sampling_words(row.sampling)}; "
     how += f"{row.sampling['max_tokens']} tokens an answer at most, half at least; median of {num_rounds} interleaved "
     how += f"round{'s' * (num_rounds != 1)}"
+    how += f"; {', '.join(told)}" if told else ""
     compared = [cell for cell in cells if cell.method != PLAIN and cell.identical is not None]
     if compared:
         bad = sum(cell.identical is False for cell in compared)

@@ -6,13 +6,13 @@ code.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, Rival
 from outdraft.cli.asked import Asked
-from outdraft.cli.options import flag
+from outdraft.cli.options import default_of, flag, flag_name
 from outdraft.core.errors import ConfigError, OutdraftError
 
 if TYPE_CHECKING:
@@ -41,6 +41,17 @@ class LoadFlags:
         "return_token_ids, return_tokens); null leaves one out"
     )  # fmt: skip
 
+    max_num_seqs: int | None = flag(None, "with --load: the most requests that are decoded together; all by default")
+    max_num_batched_tokens: int | None = flag(None, "with --load: the most prompt tokens that one pass reads")
+    kv_cache_memory: str | None = flag(None, "with --load: the most memory for keys and values, e.g. 256MiB; who finds "
+                                       "no room waits (docs/scheduling.md)", metavar="SIZE")  # fmt: skip
+
+    def settings(self) -> dict[str, Any]:
+        """What they say to `LLM`; in a record, how the requests were scheduled."""
+        seats = max(SEATS, *self.levels()) if self.max_num_seqs is None else self.max_num_seqs
+        given = {"max_num_batched_tokens": self.max_num_batched_tokens, "kv_cache_memory": self.kv_cache_memory}
+        return {"max_num_seqs": seats, **{name: value for name, value in given.items() if value is not None}}
+
     def levels(self) -> list[int]:
         """Numbers of clients, ascending. Raises `ConfigError` naming what is none."""
         words = [word.strip() for word in (self.load or "").split(",")]
@@ -61,10 +72,8 @@ class LoadFlags:
         """Without --load, raise `ConfigError` for what means nothing there. `peers`: of --peer."""
         from outdraft.bench.load.over_http import is_url_peer
 
-        given = {"--requests": self.requests, "--peer-field": self.peer_field}
-        words = [name for name, value in given.items() if value] + [
-            f"--peer {one}" for one in peers if is_url_peer(one)
-        ]
+        words = [f"--{flag_name(one.name)}" for one in fields(self) if getattr(self, one.name) != default_of(one)]
+        words += [f"--peer {one}" for one in peers if is_url_peer(one)]
         if words:
             raise ConfigError(f"{words[0]} is for many requests at once: add --load 1,4,16, or leave it out")
 
@@ -124,7 +133,7 @@ def _plan(
         taking_part[label] = HttpServer(label, url, plain.config, flags.peer_field)
     plan = LoadPlan(
         subject=asked.subject, servers=taking_part, jobs=jobs, params=params, levels=levels,
-        requests=flags.requests, rounds=asked.rounds, neighbours=neighbours,
+        requests=flags.requests, rounds=asked.rounds, engine=flags.settings(), neighbours=neighbours,
     )  # fmt: skip
     return plan, absent
 

@@ -39,6 +39,7 @@ class LoadPlan:
     levels: Seq[int]  # numbers of clients
     requests: int  # of each round; 0: twice the clients, at least `FEWEST_REQUESTS`
     rounds: int
+    engine: Mapping[str, Any] = field(default_factory=dict)  # how requests are scheduled: words of `LLM`
     neighbours: int = 0
 
     def jobs_at(self, clients: int) -> Seq[Job]:
@@ -129,7 +130,7 @@ class LoadBench:
             self.outcome.failed.append(f"{label} with {clients} clients: {row.difference}")
 
     def _common(self) -> dict[str, Any]:
-        return {"model": self.plan.subject.told, "machine": self.machine}
+        return {"model": self.plan.subject.told, "machine": self.machine, "engine": dict(self.plan.engine)}
 
     def _key(self, label: str, clients: int, jobs: Seq[Job]) -> str:
         config, sampling = self.plan.servers[label].config, asdict(self.plan.params)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
 from outdraft.cli.asked import Asked
 from outdraft.cli.flags import ROLES, SamplingFlags
-from outdraft.cli.load import SEATS, LoadFlags, measure_load, parse_server, report_load
+from outdraft.cli.load import LoadFlags, measure_load, parse_server, report_load
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.paths import user_path
@@ -80,7 +80,7 @@ class Options:
                                "decides; 0 is off; 0.001 by default in float32, else off", metavar="GAP")  # fmt: skip
     enforce_eager: bool = flag(False, "on a GPU, no CUDA graphs: every kernel is launched from Python")
     max_model_len: int | None = flag(None, "a shorter context than the model's own")
-    kv_cache: str = flag("static", "layout of the key/value cache: static, paged", metavar="NAME")
+    kv_cache: str | None = flag(None, "layout of the key/value cache: static (default), paged", metavar="NAME")
     kv_cache_dtype: str = flag(
         "auto",
         "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",
@@ -133,8 +133,8 @@ def _look(console: "Console", path: Path, options: Options) -> int:
 
 def _load(console: "Console", options: Options, path: Path) -> int:
     """Many requests at once."""
-    levels, servers = options.load.levels(), [parse_server(text) for text in options.peer]
-    asked = _read(options, peers=bool(servers), max_num_seqs=max(SEATS, *levels))
+    servers = [parse_server(text) for text in options.peer]
+    asked = _read(options, peers=bool(servers), **options.load.settings())
     try:
         return measure_load(
             console, asked, options.load, servers, path, neighbours=options.neighbours, plots=options.plots,
