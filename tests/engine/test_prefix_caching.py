@@ -35,3 +35,13 @@ def test_a_salt_is_a_cache_of_its_own():
 def test_blocks_of_their_own_cannot_be_shared():
     with pytest.raises(ConfigError, match="kv_cache='static' has a block for each sequence: enable_prefix_caching"):
         LLM("zoo:target", kv_cache="static", enable_prefix_caching=True)
+
+
+def test_forgetting_leaves_nothing_for_later_texts():
+    llm = LLM("zoo:target", draft_model="zoo:draft", enable_prefix_caching=True)
+    first = llm.generate(PROMPT, SETTINGS[0])
+    llm.forget()
+    again = llm.generate(PROMPT, SETTINGS[0])
+    assert again.num_cached_tokens == 0 and again.token_ids == first.token_ids
+    pool = llm.engine.parts.target.cache_config.pool
+    assert len(pool.page_bytes) == 2  # the draft's rows come out of the same memory

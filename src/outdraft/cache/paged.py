@@ -63,7 +63,7 @@ class PagedCache(SlotCache[Pages]):
             raise CapabilityError(f"cache: num_pages={num_pages} is out of range: it must be at least 1")
         self._pool = pool
         if pool is not None:
-            pool.join(self.page_bytes)
+            pool.join(self.page_bytes, self.forget)
         self._can_grow = num_pages is None and pool is None
         self._prefixes = PrefixTree()
         self._planes = self._allocate(num_pages or 0)

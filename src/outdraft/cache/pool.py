@@ -6,6 +6,7 @@ A row of text takes a row in every cache, so each gets the same number of pages.
 takes while the engine is put together; with the first page that is wanted the number is settled.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from outdraft.core.errors import CapabilityError
@@ -18,12 +19,22 @@ class PagePool:
     num_bytes: int | None = None
     num_pages: int | None = None
     page_bytes: list[int] = field(default_factory=list)  # of each cache
+    forgets: list[Callable[[], None]] = field(default_factory=list)  # of each cache
 
-    def join(self, page_bytes: int) -> None:
-        """One more cache, a page of which takes so many bytes. Raises `CapabilityError` where that comes too late."""
+    def join(self, page_bytes: int, forget: Callable[[], None]) -> None:
+        """One more cache, a page of which takes so many bytes. Raises `CapabilityError` where that comes too late.
+
+        `forget`: keep nothing for later texts.
+        """
         if self.num_pages is not None and self.num_bytes is not None:
             raise CapabilityError("cache: the pool is in use already: a cache has to join before the first request")
         self.page_bytes.append(page_bytes)
+        self.forgets.append(forget)
+
+    def forget(self) -> None:
+        """Have every cache keep nothing for later texts."""
+        for one in self.forgets:
+            one()
 
     @property
     def bytes_each(self) -> int:

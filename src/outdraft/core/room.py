@@ -41,6 +41,10 @@ class Room(Protocol):
         """Pages that are free once this running text has gone."""
         ...
 
+    def forget(self) -> None:
+        """Keep nothing of texts that are over, neither the target's rows nor drafters'."""
+        ...
+
 
 class Unbounded:
     """Memory grows as it is asked for."""
@@ -59,3 +63,6 @@ class Unbounded:
 
     def held(self, seq: Sequence) -> int:
         return 0
+
+    def forget(self) -> None:
+        """Nothing is kept."""

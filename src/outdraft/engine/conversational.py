@@ -10,6 +10,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import forget
 from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
+from outdraft.engine.loop import Engine
 from outdraft.engine.prompts import Prompt, PromptReader, one_of, read_settings
 from outdraft.engine.thread import EngineThread
 from outdraft.engine.writer import Result, all_whole
@@ -55,8 +56,13 @@ class Conversational:
         return results if many else all_whole(results)[0]
 
     def forget(self) -> None:
-        """Have the drafter drop what it learned from requests that are over: a repeated prompt begins as a new one."""
-        self._thread.ask(lambda engine: forget(engine.parts.drafter))
+        """Drop what is left of requests that are over, in drafters and in memory: a repeated prompt begins anew."""
+
+        def drop(engine: Engine) -> None:
+            forget(engine.parts.drafter)
+            engine.parts.room.forget()
+
+        self._thread.ask(drop)
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids of a prompt in any of its forms. Raises `RequestError` if it is none."""

@@ -36,3 +36,7 @@ class CacheRoom:
 
     def held(self, seq: Sequence) -> int:
         return self._cache.num_own(seq.id)
+
+    def forget(self) -> None:
+        if (pool := self._runner.cache_config.pool) is not None:
+            pool.forget()

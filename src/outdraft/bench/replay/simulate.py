@@ -99,6 +99,9 @@ class SimulatedTarget:
     def held(self, seq: Sequence) -> int:
         return _pages(self.rows[seq.id])
 
+    def forget(self) -> None:
+        """Nothing is kept."""
+
 
 @dataclass(slots=True, kw_only=True)
 class AsRecorded:

@@ -38,6 +38,7 @@ class Scheduler:
         self.settings = settings
         self.waiting = Queue()
         self.running: list[Sequence] = []
+        self.num_preempted = 0  # times that somebody gave back its memory
         self._clock = clock
         self._pace = Pace(settings.prompt_share)
         self._ends: dict[int, float] = {}  # of sequences with a deadline
@@ -72,6 +73,7 @@ class Scheduler:
         """It gave back its memory, and waits at its place."""
         self.running.remove(seq)
         self.waiting.put(seq)
+        self.num_preempted += 1
 
     def drop(self, seq: Sequence) -> bool:
         """It is over; true if it ran."""

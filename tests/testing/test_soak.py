@@ -1,0 +1,63 @@
+"""The soak in short, and that it notices a wrong text, a page that is not given back, and a fault without effect."""
+
+import asyncio
+import logging
+
+import pytest
+
+from outdraft import LLM
+from outdraft.testing.soak import Tally, full_at_times, kinds, left_over, soak
+
+
+@pytest.fixture
+def llm():
+    logging.getLogger("outdraft").setLevel(logging.CRITICAL)
+    with LLM("zoo:target", kv_cache_memory="3MiB", enable_prefix_caching=True, max_num_seqs=24) as made:
+        yield made
+    logging.getLogger("outdraft").setLevel(logging.NOTSET)
+
+
+def test_nobody_is_wronged(llm):
+    from random import Random
+
+    full_at_times(llm.engine.parts.target.cache, Random(0), 0.01)
+    tally = asyncio.run(soak(llm, 250, 1))
+    assert tally.wrong + llm._thread.ask(left_over) == []
+    assert {"cancelled", "whole", "error", "timeout"} <= set(tally.counts)
+    assert llm.engine.scheduler.num_preempted > 0
+
+
+def test_a_wrong_text_is_noticed(llm, monkeypatch):
+    """Rows that a preempted text reads again come from another position."""
+    monkeypatch.setattr("outdraft.testing.soak.LLM.with_drafter", lambda self, name: Liar(self))
+    assert any("wrote" in one for one in asyncio.run(soak(llm, 30, 1)).wrong)
+
+
+class Liar:
+    """Plain decoding that writes something else."""
+
+    def __init__(self, llm):
+        self.llm = llm
+
+    def generate(self, prompts, params):
+        return [type("R", (), {"token_ids": (1, 2, 3)}) for _ in prompts]
+
+    def close(self):
+        pass
+
+
+def test_a_page_that_is_not_given_back_is_noticed(llm):
+    engine = llm.engine
+    llm.generate("Once upon a time")
+    llm._thread.ask(lambda engine: engine.parts.target.cache.add(10**6))
+    llm._thread.ask(lambda engine: engine.parts.target.cache.reserve(10**6, 5))
+    assert any("pages are free" in one for one in llm._thread.ask(left_over))
+    assert not engine.has_work
+
+
+def test_kinds_share_beginnings_and_differ_in_settings():
+    from random import Random
+
+    found = kinds(Random(0), 4096)
+    starts = {tuple(prompt["prompt_token_ids"][:3]) for prompt, _ in found}
+    assert len(starts) == 1 and len({params.seed for _, params in found}) > 10 and Tally().wrong == []
