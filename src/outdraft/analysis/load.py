@@ -39,7 +39,7 @@ class LoadRow:
     plain_tokens: list[int]
     plain_seconds: list[float]
     work_seconds: list[float] | None
-    plain_work_seconds: list[float]
+    plain_work_seconds: list[float] | None
     first_token_seconds: list[list[float]]
     token_seconds: list[list[float]]
     gap_quantiles: list[Mapping[str, float]]
@@ -86,7 +86,7 @@ class LoadCell:
     tokens_per_second: float  # of all clients together, the median round's
     speedup: float | None  # over plain decoding's rate, the median over rounds; None: failed
     slowest: float | None  # the round with the least speed-up
-    by_work: float | None  # the same as `speedup` by the processors' seconds; None: failed, or another program
+    by_work: float | None  # the same as `speedup` by the processors' seconds; None: failed, or not told
     first_token: float  # median over the requests of all rounds
     first_token_p99: float
     gap: float | None  # between two pieces: the median over rounds of each round's median
@@ -169,7 +169,7 @@ def _cell(row: LoadRow) -> LoadCell:
 
 def _by_work(row: LoadRow) -> float | None:
     """Plain decoding's processor seconds of a token over this method's; the median over rounds."""
-    if row.work_seconds is None:
+    if row.work_seconds is None or row.plain_work_seconds is None:
         return None
     mine = [work / tokens for work, tokens in zip(row.work_seconds, row.tokens, strict=True)]
     plain = [work / tokens for work, tokens in zip(row.plain_work_seconds, row.plain_tokens, strict=True)]

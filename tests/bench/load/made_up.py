@@ -27,7 +27,8 @@ class Counting:
         self.config: dict[str, Any] = {}
         self.open = self.most = self.prepared = 0
         self.asked: list[int] = []
-        self.cancelled = 0
+        self.cancelled = self.rested = 0
+        self.worked = 0.0
         self.broken = broken
 
     def promises(self, params: SamplingParams) -> bool:
@@ -35,6 +36,13 @@ class Counting:
 
     def prepare(self) -> None:
         self.prepared += 1
+
+    def work_seconds(self) -> float | None:
+        self.worked += 1.5
+        return self.worked
+
+    def rest(self) -> None:
+        self.rested += 1
 
     async def ask(self, job: Job) -> Answer:
         self.open += 1

@@ -12,11 +12,8 @@ def test_so_many_at_once_and_each_job_once(clients: int):
     served = serve(server, jobs, clients)
     assert server.most == min(clients, 12) and server.prepared == 1
     assert server.asked == list(range(12)), "in the order of the list"
-    assert (
-        sorted(served.answers) == list(range(12))
-        and served.num_tokens == 48
-        and served.seconds > served.work_seconds / 64 > 0
-    )
+    assert sorted(served.answers) == list(range(12)) and served.num_tokens == 48 and served.seconds > 0
+    assert served.work_seconds == 1.5 and server.rested == 1, "one round's, and then the cores are free"
 
 
 def test_an_error_is_raised_and_nobody_is_left_waiting():

@@ -1,10 +1,12 @@
 """A server over HTTP: what it is asked, how its tokens are counted, and its failures in words."""
 
 import asyncio
+import os
 
 import pytest
 from bench.load.made_up import http_server, make_job
 
+from outdraft.bench.load import over_http
 from outdraft.bench.load.clients import serve
 from outdraft.bench.load.over_http import HttpServer, is_url_peer, parse_server
 from outdraft.bench.peers.process import PeerError
@@ -55,6 +57,19 @@ def test_failures_are_quoted(how: str, says: str):
         server = HttpServer("made", url, {}, {})
         with pytest.raises(PeerError, match=f"peer made at {url}: .*{says}"):
             serve(server, [make_job(1)], 1)
+
+
+def test_its_work_is_told_where_its_processes_are(monkeypatch):
+    with http_server("bare") as (url, _):
+        server = HttpServer("made", url, {}, {})
+        assert server.work_seconds() is None, "it is a thread of this process, so nothing is its own"
+        used = iter([10.0, 12.5])
+        monkeypatch.setattr(over_http, "find_processes", lambda url: [4, 5])
+        monkeypatch.setattr(over_http, "processor_seconds", lambda pids: next(used) if pids == [4, 5] else None)
+        waited = []
+        monkeypatch.setattr(over_http, "wait_until_idle", waited.append)
+        served = serve(HttpServer("made", url, {}, {}), [make_job(1)], 1)
+    assert served.work_seconds is not None and served.work_seconds >= 2.5 and waited == [[4, 5, os.getpid()]]
 
 
 def test_nobody_there():

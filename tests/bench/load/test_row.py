@@ -20,9 +20,8 @@ def row(rounds, plain=(ROUND, ROUND), *, promised=True, foreign=False):
 def test_figures():
     made = row([ROUND, replace(ROUND, seconds=4.0)])
     assert made.tokens == [8, 8] and made.seconds == [2.0, 4.0] and made.plain_seconds == [2.0, 2.0]
-    assert (
-        made.work_seconds == [1.5, 1.5] == made.plain_work_seconds and row([ROUND], foreign=True).work_seconds is None
-    )
+    assert made.work_seconds == [1.5, 1.5] == made.plain_work_seconds
+    assert row([ROUND, replace(ROUND, work_seconds=None)], foreign=True).work_seconds is None
     assert made.tau == 2.0 and (made.num_steps, made.num_tokens, made.num_draft_tokens) == (4, 8, 12)
     assert made.first_token_seconds == [[0.3, 0.1]] * 2, "by the number of the request"
     assert made.request_seconds == [[0.5, 0.5]] * 2
@@ -32,7 +31,7 @@ def test_figures():
 
 
 def test_another_text_in_any_round_is_told():
-    other = Served(answers={0: ANSWER, 1: replace(ANSWER, token_ids=(1, 2, 9, 4))}, seconds=2.0)
+    other = Served(answers={0: ANSWER, 1: replace(ANSWER, token_ids=(1, 2, 9, 4))}, seconds=2.0, work_seconds=None)
     made = row([ROUND, other])
     assert made.identical is False and made.difference == "round 2, request 1: token 2 is 9, plain decoding's is 3"
     assert row([ROUND, other], promised=False).identical is None
@@ -45,8 +44,8 @@ def test_another_program_agrees_or_not(ids: bool):
     far = replace(mine, text="abce", token_ids=(1, 2, 3, 5) if ids else None)
     made = row(
         [
-            Served(answers={0: mine, 1: mine}, seconds=1.0),
-            Served(answers={0: mine, 1: far}, seconds=1.0),
+            Served(answers={0: mine, 1: mine}, seconds=1.0, work_seconds=None),
+            Served(answers={0: mine, 1: far}, seconds=1.0, work_seconds=None),
         ],
         promised=False,
         foreign=True,
@@ -56,5 +55,5 @@ def test_another_program_agrees_or_not(ids: bool):
 
 def test_answers_of_one_piece_have_no_gaps():
     one = replace(ANSWER, arrivals=(0.1,), num_first=4)
-    made = row([Served(answers={0: one, 1: one}, seconds=1.0)])
+    made = row([Served(answers={0: one, 1: one}, seconds=1.0, work_seconds=None)])
     assert made.gap_quantiles == [{}] and made.token_seconds == [[]]

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from time import perf_counter, process_time
+from time import perf_counter
 from typing import Any, Protocol
 
 from outdraft.bench.load.jobs import Job
@@ -56,6 +56,12 @@ class Server(Protocol):
     def prepare(self) -> None:
         """Before a round: nothing of an earlier one may help."""
 
+    def work_seconds(self) -> float | None:
+        """Processors' seconds so far, of the engine and of the clients in this process; None where it is not told."""
+
+    def rest(self) -> None:
+        """After a round: return when its threads sleep, so that the next one has the cores."""
+
     async def ask(self, job: Job) -> Answer:
         """Send one request and read its answer to the end."""
 
@@ -63,14 +69,11 @@ class Server(Protocol):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Served:
     """One round: the answers by the numbers of their requests, and the seconds from the first request to the last
-    piece.
-
-    work_seconds: of processors, in this process: all that an engine of ours took, and next to nothing of a server's.
-    """
+    piece. `work_seconds`: of processors, of engine and clients; None where it is not told."""
 
     answers: dict[int, Answer]
     seconds: float
-    work_seconds: float = 0.0
+    work_seconds: float | None
 
     @property
     def num_tokens(self) -> int:
@@ -81,12 +84,17 @@ class Served:
 def serve(server: Server, jobs: Seq[Job], clients: int) -> Served:
     """Have `clients` of them work through the requests. The first error ends the round and is raised."""
     server.prepare()
-    return asyncio.run(_serve(server, jobs, clients))
+    before = server.work_seconds()
+    answers, seconds = asyncio.run(_serve(server, jobs, clients))
+    after = server.work_seconds()
+    work = None if before is None or after is None else after - before
+    server.rest()
+    return Served(answers=answers, seconds=seconds, work_seconds=work)
 
 
-async def _serve(server: Server, jobs: Seq[Job], clients: int) -> Served:
+async def _serve(server: Server, jobs: Seq[Job], clients: int) -> tuple[dict[int, Answer], float]:
     waiting, answers = iter(jobs), dict[int, Answer]()
-    began, worked = perf_counter(), process_time()
+    began = perf_counter()
     running = [asyncio.create_task(_client(server, waiting, answers)) for _ in range(min(clients, len(jobs)))]
     try:
         await asyncio.gather(*running)
@@ -94,7 +102,7 @@ async def _serve(server: Server, jobs: Seq[Job], clients: int) -> Served:
         for one in running:
             one.cancel()
         await asyncio.gather(*running, return_exceptions=True)
-    return Served(answers=answers, seconds=perf_counter() - began, work_seconds=process_time() - worked)
+    return answers, perf_counter() - began
 
 
 async def _client(server: Server, waiting: Iterator[Job], answers: dict[int, Answer]) -> None:

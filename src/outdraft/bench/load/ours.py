@@ -1,10 +1,12 @@
 """An engine of this process under load, through the stream that `LLM` gives to asyncio."""
 
-from time import perf_counter
+import os
+from time import perf_counter, process_time
 
 from outdraft.bench.entrant import Ours
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.jobs import Job
+from outdraft.bench.peers.quiet import wait_until_idle
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 
@@ -25,6 +27,14 @@ class OurServer:
     def prepare(self) -> None:
         """Its drafter remembers nothing of the same requests in an earlier round."""
         self.llm.forget()
+
+    def work_seconds(self) -> float:
+        """Of this process."""
+        return process_time()
+
+    def rest(self) -> None:
+        """Pools of threads poll for a while after their work."""
+        wait_until_idle([os.getpid()])
 
     async def ask(self, job: Job) -> Answer:
         """Raises what the engine raises for this request."""

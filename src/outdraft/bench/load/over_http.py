@@ -9,15 +9,18 @@ asked for. llama.cpp tells its draft tokens with the last piece (`timings`), so 
 
 import asyncio
 import json
+import os
 import re
 from collections.abc import Mapping
-from time import perf_counter
+from time import perf_counter, process_time, sleep
 from typing import Any
 
 from outdraft.bench.load.clients import Answer
 from outdraft.bench.load.http_stream import HttpError, read_events, read_json
 from outdraft.bench.load.jobs import Job
+from outdraft.bench.load.processes import find_processes, processor_seconds
 from outdraft.bench.peers.process import PeerError
+from outdraft.bench.peers.quiet import wait_until_idle
 from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.stats import RequestStats
@@ -28,6 +31,7 @@ FIELDS: Mapping[str, Any] = {  # beside OpenAI's own; a program that does not kn
     "return_token_ids": True,  # vLLM
     "return_tokens": True,  # llama.cpp
 }
+_PAUSE = 0.25  # seconds in which a server's threads fall asleep
 _URL = re.compile(r"([^=:,\s]+)=(https?://\S+)")
 
 
@@ -65,6 +69,7 @@ class HttpServer:
         self._model = str(listed[0].get("id", "default"))
         told = {"name": label, "url": url, "model": self._model, "owner": listed[0].get("owned_by"), **fields}
         self.config = {**config, "peer": told}
+        self._pids = find_processes(url)
 
     def promises(self, params: SamplingParams) -> bool:
         """It owes us nothing: another order of sums may choose otherwise where two tokens are nearly as likely."""
@@ -72,6 +77,18 @@ class HttpServer:
 
     def prepare(self) -> None:
         """Its cache of prompts is off, by the fields of the request."""
+
+    def work_seconds(self) -> float | None:
+        """Of its processes, where they run on this machine and are told, and of the clients."""
+        its_own = processor_seconds(self._pids)
+        return None if its_own is None else its_own + process_time()
+
+    def rest(self) -> None:
+        """Where its processes are not told, a pause must do."""
+        if self._pids:
+            wait_until_idle([*self._pids, os.getpid()])
+        else:
+            sleep(_PAUSE)
 
     async def ask(self, job: Job) -> Answer:
         """Raises `PeerError` that quotes what the server said."""

@@ -42,8 +42,8 @@ class LoadRow:
     seconds: list[float]
     plain_tokens: list[int]
     plain_seconds: list[float]
-    work_seconds: list[float] | None  # of processors, clients included; None: another program
-    plain_work_seconds: list[float]
+    work_seconds: list[float] | None  # of processors, clients included; None: it was not told in every round
+    plain_work_seconds: list[float] | None
     first_token_seconds: list[list[float]]  # of each request of the round
     request_seconds: list[list[float]]  # likewise, from asking to the last piece
     token_seconds: list[list[float]]  # likewise, of a token after the first piece
@@ -79,8 +79,8 @@ def make_row(
         seconds=[served.seconds for served in rounds],
         plain_tokens=[served.num_tokens for served in plain],
         plain_seconds=[served.seconds for served in plain],
-        work_seconds=None if foreign else [served.work_seconds for served in rounds],
-        plain_work_seconds=[served.work_seconds for served in plain],
+        work_seconds=_work(rounds),
+        plain_work_seconds=_work(plain),
         first_token_seconds=[[one.first_seconds for one in of] for of in answers],
         request_seconds=[[one.arrivals[-1] for one in of] for of in answers],
         token_seconds=[[one.token_seconds for one in of if one.token_seconds is not None] for of in answers],
@@ -111,6 +111,11 @@ def as_record(row: LoadRow, **more: Any) -> dict[str, Any]:
 
 def _same(mine: Answer, plain: Answer) -> bool:
     return mine.text == plain.text if mine.token_ids is None else mine.token_ids == plain.token_ids
+
+
+def _work(rounds: Seq[Served]) -> list[float] | None:
+    told = [served.work_seconds for served in rounds if served.work_seconds is not None]
+    return told if len(told) == len(rounds) else None
 
 
 def _quantiles(values: Seq[float]) -> dict[str, float]:

@@ -4,8 +4,6 @@ Plain decoding takes part in every round, because a speed-up is a ratio within o
 already is left out. Data in: a `LoadPlan` and a `Journal`; data out: lines in the journal, and a `LoadOutcome`.
 """
 
-import os
-import time
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import asdict, dataclass, field, replace
@@ -17,7 +15,6 @@ from outdraft.bench.load.jobs import Job
 from outdraft.bench.load.row import as_record, make_row
 from outdraft.bench.machine import describe
 from outdraft.bench.neighbours import busy_neighbours
-from outdraft.bench.peers.quiet import wait_until_idle
 from outdraft.bench.subject import Subject
 from outdraft.bench.trial import PLAIN, order
 from outdraft.bench.write import Journal
@@ -25,7 +22,6 @@ from outdraft.core.params import SamplingParams
 
 FEWEST_REQUESTS = 8  # of a round
 WARM_UP_TOKENS = 16
-_PAUSE = 0.25  # seconds in which a server's threads fall asleep
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,23 +93,15 @@ class LoadBench:
             return
         for label in takes_part:
             self.tell(f"{clients} clients, warming up: {label}", 0)
-            self._serve(plan.servers[label], _shorter(jobs[:clients]), clients)
+            serve(plan.servers[label], _shorter(jobs[:clients]), clients)
         rounds: dict[str, list[Served]] = {label: [] for label in takes_part}
         for number in range(plan.rounds):
             for label in order(takes_part, number):
                 self.tell(f"{clients} clients, round {number + 1}: {label}", 0)
-                rounds[label].append(self._serve(plan.servers[label], jobs, clients))
+                rounds[label].append(serve(plan.servers[label], jobs, clients))
                 self.tell("", len(jobs))
         for label in missing:
             self._write(label, clients, jobs, rounds, keys[label])
-
-    def _serve(self, server: Server, jobs: Seq[Job], clients: int) -> Served:
-        """One engine works at a time: whoever worked before must sleep."""
-        wait_until_idle([os.getpid()])
-        served = serve(server, jobs, clients)
-        if server.foreign:
-            time.sleep(_PAUSE)
-        return served
 
     def _write(
         self, label: str, clients: int, jobs: Seq[Job], rounds: Mapping[str, Seq[Served]], key: str
