@@ -27,6 +27,7 @@ from outdraft.verify.shared.case import Case, PerDraft
 
 PROMPT = (1, 2, 1, 2, 3, 1, 2)  # something to copy, so that look-up drafters draft
 LENGTH = 3
+ASKED = Request(prompt_token_ids=PROMPT, params=SamplingParams(temperature=1.0))
 CERTAIN = 0.2  # deterministic guesses a text: from so many on, a rule that keeps them all cannot go unnoticed
 
 
@@ -46,18 +47,23 @@ class Uncoupled:
 
 
 def sampled_distribution_is_the_targets(
-    subject: Subject, *, num_texts: int = 360, rule: Verifier | None = None, length: int = LENGTH
+    subject: Subject,
+    *,
+    num_texts: int = 360,
+    rule: Verifier | None = None,
+    length: int = LENGTH,
+    asked: Request = ASKED,
 ) -> None:
     """Chi-square and total variation of `num_texts` texts, and the power check. Wants a vocabulary of at most 8.
 
     Power: a rule that keeps every guess is noticed. Where guesses are drawn, it may change too little to be seen (their
     q may be nearly p); then a rule must be noticed that bends the extra token too.
 
-    `rule`: in place of `auto`; one that couples without a seed keeps its noise. `length`: tokens of a text.
+    `rule`: in place of `auto`; one that couples without a seed keeps its noise. `length`: tokens of a text. `asked`:
+    the request that every text answers, under a seed of its own.
     """
     rule = rule or Auto()
-    unseeded = Request(prompt_token_ids=PROMPT, params=SamplingParams(temperature=1.0))
-    honest = sample(subject, rule if rule.couples(unseeded) else Uncoupled(rule), num_texts, length)
+    honest = sample(subject, rule if rule.couples(asked) else Uncoupled(rule), num_texts, length, asked)
     require(
         honest.passes,
         f"{subject.row.name}: sampled texts do not have the target's distribution (p={honest.p_value:.2g}, "
@@ -72,21 +78,23 @@ def sampled_distribution_is_the_targets(
         return accept_all(case)
 
     name, few = subject.row.name, num_texts // 2
-    if sample(subject, PerDraft(keep_all), few, length).passes:
+    if sample(subject, PerDraft(keep_all), few, length, asked).passes:
         require(
             num_certain < CERTAIN * few,
             f"{name}: a rule that keeps every guess went unnoticed, so the test above says little; do guesses that "
             "were drawn come with their q?",
         )
-        bent = sample(subject, PerDraft(_bend), num_texts, length)
+        bent = sample(subject, PerDraft(_bend), num_texts, length, asked)
         require(not bent.passes, f"{name}: a biased rule went unnoticed, so the test above says little")
 
 
-def sample(subject: Subject, rule: Verifier, num_texts: int, length: int = LENGTH) -> SampledDistribution:
-    """Write texts under `rule`, and judge their distribution."""
+def sample(
+    subject: Subject, rule: Verifier, num_texts: int, length: int = LENGTH, asked: Request = ASKED
+) -> SampledDistribution:
+    """Write texts of one request under `rule`, and judge their distribution."""
     engine = subject.engine(verifier=rule, depth=length)
-    settings = [SamplingParams(max_tokens=length, temperature=1.0, seed=seed) for seed in range(num_texts)]
-    outcomes = run(engine, [Request(prompt_token_ids=PROMPT, params=params) for params in settings])
+    settings = [replace(asked.params, max_tokens=length, seed=seed) for seed in range(num_texts)]
+    outcomes = run(engine, [replace(asked, params=params) for params in settings])
     texts = [tuple(outcome.seq.output) for outcome in outcomes]
     contexts = sorted({text[:i] for text in texts for i in range(len(text))})
     rows = {context: i for i, context in enumerate(contexts)}
@@ -94,9 +102,13 @@ def sample(subject: Subject, rule: Verifier, num_texts: int, length: int = LENGT
     for text in texts:
         for i, token in enumerate(text):
             counts[rows[text[:i]], token] += 1
-    plain = outcomes[0].seq  # every text has the same settings but for its seed, and no warp reads that
+    start = engine.prepare(replace(asked, params=settings[0]))  # as all texts but for the seed, which no warp reads
+    prompt = asked.prompt_token_ids
     distributions = torch.stack(
-        [warp_nodes(plain, subject.next_logits([*PROMPT, *context])[None])[0].double() for context in contexts]
+        [
+            warp_nodes(start, subject.next_logits([*prompt, *context])[None], [list(context)])[0].double()
+            for context in contexts
+        ]
     )
     return judge_counts(counts, distributions, sum(outcome.stats.num_steps for outcome in outcomes))
 
