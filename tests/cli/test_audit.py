@@ -108,11 +108,15 @@ def test_a_crude_fault_stands_in_where_a_subtle_one_shows_nothing(plain: LLM, ti
     assert "'keep what is likely' changes so little" in check.detail
 
 
-def test_recomputed_distributions_are_those_of_the_engine(plain: LLM):
-    """Against the log probabilities that the engine reports, penalties and truncation included."""
-    params = SamplingParams(max_tokens=12, temperature=0.7, top_p=0.9, repetition_penalty=1.3, seed=5, logprobs=0)
-    result = plain.generate("abc", params)
-    distributions = text_distributions(plain, result.prompt_token_ids, result.token_ids, params)
+@pytest.mark.parametrize("negative", [None, (5, 6, 7)])
+def test_recomputed_distributions_are_those_of_the_engine(plain: LLM, negative: tuple[int, ...] | None):
+    """Against the log probabilities that the engine reports: penalties, truncation and guidance included."""
+    params = SamplingParams(
+        max_tokens=12, temperature=0.7, top_p=0.9, repetition_penalty=1.3, seed=5, logprobs=0,
+        guidance_scale=1.0 if negative is None else 1.7,
+    )  # fmt: skip
+    result = plain.generate("abc", params, negative_prompt=negative)
+    distributions = text_distributions(plain, result.prompt_token_ids, result.token_ids, params, negative)
     assert result.logprobs is not None
     for distribution, token, reported in zip(distributions, result.token_ids, result.logprobs, strict=True):
         assert float(distribution[token].log()) == pytest.approx(reported.warped, abs=1e-4)

@@ -7,7 +7,7 @@ import pytest
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import CapabilityError, ConfigError, RequestError
-from outdraft.engine.room import CacheRoom
+from outdraft.engine.guided_room import GuidedRoom
 
 SETTINGS = [SamplingParams(max_tokens=40), SamplingParams(max_tokens=40, temperature=0.9, seed=6)]
 POSITION = 9 * 2 * 2 * 64 * 2  # bytes of the zoo's target in bfloat16: layers, keys and values, heads, width
@@ -27,7 +27,7 @@ def test_memory_for_four_serves_many(words, params, prefixes):
     llm = LLM("zoo:target", kv_cache_memory=memory, enable_prefix_caching=prefixes, **words)
     assert [one.token_ids for one in llm.generate(asked, params)] == wanted
     room = llm.engine.parts.room
-    assert isinstance(room, CacheRoom) and room.free * 16 == room.capacity
+    assert isinstance(room, GuidedRoom) and room.capacity and room.free * 16 == room.capacity
 
 
 def test_what_never_fits_is_refused_at_once():

@@ -7,7 +7,7 @@ from outdraft import LLM, SamplingParams
 from outdraft.core.errors import ConfigError
 from outdraft.core.sizes import read_bytes
 from outdraft.decode.executor import Overlapped, Serial
-from outdraft.engine.assembly.variant import network_of
+from outdraft.engine.assembly.variant import network_of, runner_of
 from outdraft.kernels.library import library
 from outdraft.models.load import save_model
 from outdraft.models.streamed import StreamedDecoder
@@ -74,11 +74,11 @@ def test_the_text_is_the_resident_models(directory, streamed, params, tables):
 def test_texts_scored_aside_are_the_resident_models(directory, streamed, length):
     """Between passes of a text that lives: layers come and go, bits stay."""
     texts = torch.randint(0, 61, (9, length), generator=torch.Generator().manual_seed(1))
-    wanted = LLM(directory).engine.parts.target.port.layers.score(texts)
+    wanted = runner_of(LLM(directory).engine.parts).port.layers.score(texts)
     assert wanted.shape == (9, 61) and wanted.std() > 0
     streamed.generate(PROMPTS[:1], WAYS["greedy"])
     for _ in range(2):
-        assert torch.equal(streamed.engine.parts.target.port.layers.score(texts), wanted)
+        assert torch.equal(runner_of(streamed.engine.parts).port.layers.score(texts), wanted)
 
 
 @needs_kernels

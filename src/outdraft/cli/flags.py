@@ -155,6 +155,8 @@ class SamplingFlags:
     repetition_penalty: float = flag(1.0, "above 1 discourages tokens of prompt and output")
     presence_penalty: float = flag(0.0, "discourages tokens of the output")
     frequency_penalty: float = flag(0.0, "discourages tokens of the output, times how often they occur")
+    guidance_scale: float = flag(1.0, "classifier-free guidance: above 1 keeps closer to the prompt, for twice the "
+                                 "computing; 1 is off")  # fmt: skip
 
     def params(self, **changes: Any) -> SamplingParams:
         """As the engine takes them. Raises `RequestError` naming what is out of range."""

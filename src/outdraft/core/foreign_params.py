@@ -30,7 +30,12 @@ CALLED = {  # what other libraries call it
     "response_format": "structured_outputs ({'json': schema} or {'json_object': True})",
     "grammar": "structured_outputs ({'grammar': text})",
     "regex": "structured_outputs ({'regex': pattern})",
+    "cfg_scale": "guidance_scale",
+    "cfg": "guidance_scale",
 }
+
+_BESIDE = "it belongs to a prompt: generate(prompt, SamplingParams(guidance_scale=1.5), negative_prompt=...)"
+ELSEWHERE = dict.fromkeys(("negative_prompt", "negative_prompt_ids", "negative_prompt_token_ids"), _BESIDE)
 
 _BEAMS = (
     "beam search is not here, because it searches for a probable text and does not sample from the target's "

@@ -15,13 +15,14 @@ from typing import Any, Never
 
 from outdraft.core.checked import check_fields
 from outdraft.core.errors import RequestError
-from outdraft.core.foreign_params import CALLED, REFUSED
+from outdraft.core.foreign_params import CALLED, ELSEWHERE, REFUSED
 from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import LARGEST
 from outdraft.core.shown import shown
 from outdraft.core.structured import StructuredOutputsParams, read_structured
 
 _MOST_TEXTS = 1024  # of one request
+_MOST_GUIDANCE = 100.0  # papers use up to 10
 _COOL, _LARGE = 1e-5, 1e6  # numbers between which a temperature, a penalty and a bias leave logits finite
 
 
@@ -51,6 +52,7 @@ class SamplingParams:
     repetition_penalty: float  # > 1 discourages tokens of prompt and output
     presence_penalty: float  # of output only
     frequency_penalty: float  # of output only, times the count
+    guidance_scale: float  # 1: off; above 1 the text keeps closer to its prompt (`sampling/guidance.py`)
     n: int  # texts of the prompt, each a draw of its own; with a seed, text i is that of `seed_of_text(seed, i)`
     logprobs: int | None  # None: off; n: the chosen token's and the n best, of the raw and the warped distribution
     prompt_logprobs: int | None  # None: off; n: of every prompt token but the first, and of the n best in its place
@@ -78,6 +80,7 @@ class SamplingParams:
         repetition_penalty: float | None = 1.0,
         presence_penalty: float | None = 0.0,
         frequency_penalty: float | None = 0.0,
+        guidance_scale: float | None = 1.0,
         n: int | None = 1,
         logprobs: int | None = None,
         prompt_logprobs: int | None = None,
@@ -86,7 +89,7 @@ class SamplingParams:
     ) -> None:
         given = {name: value for name, value in locals().items() if name not in ("self", "unknown")}
         for name in unknown:
-            takes = "" if name in REFUSED else f"; it takes {', '.join(given)}"
+            takes = "" if name in REFUSED or name in ELSEWHERE else f"; it takes {', '.join(given)}"
             raise RequestError(f"SamplingParams takes no {shown(name)}{_hint(name)}{takes}")
         for name, value in given.items():
             if value is None and name != "max_tokens":
@@ -118,6 +121,8 @@ class SamplingParams:
         self._check("repetition_penalty", 1 / _LARGE <= penalty <= _LARGE, f"above 0, at most {_LARGE:g} (1: off)")
         for name in ("presence_penalty", "frequency_penalty"):
             self._check(name, abs(getattr(self, name)) <= _LARGE, f"at most {_LARGE:g}, or -{_LARGE:g} (0: off)")
+        scale = self.guidance_scale
+        self._check("guidance_scale", 0 <= scale <= _MOST_GUIDANCE, f"between 0 and {_MOST_GUIDANCE:g} (1: off)")
         self._check("n", 1 <= self.n <= _MOST_TEXTS, f"between 1 and {_MOST_TEXTS}")
         if self.n > 1 and self.greedy:
             raise RequestError(f"n={self.n} with temperature=0: greedy texts are all the same; set a temperature")
@@ -154,6 +159,11 @@ class SamplingParams:
     def greedy(self) -> bool:
         """Whether the distribution is one-hot."""
         return self.temperature == 0.0
+
+    @property
+    def guides(self) -> bool:
+        """Whether the text is written with classifier-free guidance."""
+        return self.guidance_scale != 1.0
 
     @property
     def edits_logits(self) -> bool:
@@ -215,5 +225,7 @@ def called_here(name: str) -> str | None:
 def _hint(name: str) -> str:
     if name in REFUSED:
         return f": {REFUSED[name]}"
+    if name in ELSEWHERE:
+        return f": {ELSEWHERE[name]}"
     meant = CALLED.get(name)
     return f"; here it is called {meant}" if meant else near_miss(name, list(_DEFAULTS))

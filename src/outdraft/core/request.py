@@ -20,6 +20,7 @@ class Request:
     prompt_positions: tuple[int, ...] | None = None  # what the model is told instead of each token's index (images)
     prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token
     constraint: Callable[[], Constraint] | None = None  # makes the constraint of one text: which tokens may follow
+    negative_prompt_token_ids: tuple[int, ...] | None = None  # what guidance leads away from; see `negative_ids`
     cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
     priority: int = 0  # who waits joins in this order, the lower first
     timeout: float | None = None  # seconds after its arrival in which it must end; then it ends with what it has
@@ -27,3 +28,10 @@ class Request:
     def singles(self) -> "list[Request]":
         """One request for each of the texts that are asked for."""
         return [self] if self.params.n == 1 else [replace(self, params=one) for one in self.params.singles()]
+
+    @property
+    def negative_ids(self) -> tuple[int, ...]:
+        """What stands in the prompt's place in the second half of guidance: without a negative prompt, the prompt's
+        last token alone (Sanchez et al. 2023)."""
+        given = self.negative_prompt_token_ids
+        return self.prompt_token_ids[-1:] if given is None else given

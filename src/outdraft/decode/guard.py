@@ -67,7 +67,7 @@ class GuardedTarget:
         while ahead:
             again = self.target.replay(packed, i, ahead[0][0])
             count += again.num_rows
-            own[ahead[0]] = again.logits
+            own[ahead[0]] = again.logits.to(own.dtype)
             ahead = _walk(seq, tree, own, ahead[0])[1:]
         return count
 

@@ -8,6 +8,7 @@ from collections.abc import Set
 from outdraft.core.errors import RequestError
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
+from outdraft.engine.guidance import most_rows
 from outdraft.engine.writable import require_known_tokens, require_writable
 
 
@@ -42,12 +43,13 @@ def most_held(request: Request, max_len: int, capacity: int | None) -> int:
     """
     if capacity is None:
         return max_len
-    most = capacity + 1  # no cache holds the last token
+    most = most_rows(request, capacity)
     num_prompt, wanted = len(request.prompt_token_ids), request.params.max_tokens
     if min(num_prompt + (wanted or 1), max_len) > most:
         asked = f"{num_prompt} tokens of prompt" + (f" and max_tokens={wanted}" if wanted else "")
+        twice = ", and a guided text stands there twice" if request.params.guides else ""
         raise RequestError(
-            f"{asked} never fit: the key/value cache holds {capacity} tokens in all; ask for less, or give more "
+            f"{asked} never fit: the key/value cache holds {capacity} tokens in all{twice}; ask for less, or give more "
             "kv_cache_memory"
         )
     return most

@@ -230,6 +230,8 @@ class LLM(Streaming):
         A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}, the latter two with "references": [...] if
         wanted: texts (or lists of token ids) that this answer may copy from, for drafters that look up; `references=`
         is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0: no speculation.
+        `negative_prompt=` (text or ids), also as a key of a prompt's mapping: what guidance leads away from, with
+        `SamplingParams(guidance_scale=1.5)`; without one it is the prompt's last token alone.
         `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone. `priority=`: the
         lower joins first. `timeout=`: seconds; then the text ends as it is, with finish_reason="timeout".
         `sampling_params` is `params`. `use_tqdm`: a progress bar; None, the default: at a terminal, for many prompts.

@@ -18,9 +18,11 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.core.watch import Nobody, Watch
 from outdraft.decode.apart import fail, step_apart
+from outdraft.decode.guidance import guides
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
 from outdraft.engine.checks import check_request, most_held
+from outdraft.engine.guidance import longest_guided
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Scheduler, Turn
 from outdraft.engine.scheduler.settings import SchedulerSettings
@@ -72,6 +74,7 @@ class Engine:
     def parts(self, parts: Parts) -> None:
         self._parts: Parts | None = parts
         self._used = parts
+        self._is_guided = guides(parts.target)
         if self.isolates:
             self._used = replace(parts, drafter=ShieldedDrafter(parts.drafter), policy=ShieldedPolicy(parts.policy))
 
@@ -113,6 +116,7 @@ class Engine:
         """
         shift = check_request(request, self._vocab_size, self._max_len, self.eos_token_ids)
         ids, params = request.prompt_token_ids, request.params
+        longest = longest_guided(request, self._vocab_size, self._max_len, is_possible=self._is_guided)
         capacity = None if self._parts is None else self._parts.room.capacity
         constraint = make_constraint(request, self._vocab_size)
         seq = Sequence(
@@ -120,7 +124,7 @@ class Engine:
             request=request,
             tokens=list(ids),
             prompt_len=len(ids),
-            max_len=min(self._max_len - shift, most_held(request, self._max_len, capacity)),
+            max_len=min(self._max_len - shift, longest, most_held(request, self._max_len, capacity)),
             seed=secrets.randbits(63) if params.seed is None else params.seed,
             coupled=self._verifier.couples(request),
             eos_token_ids=self.eos_token_ids,

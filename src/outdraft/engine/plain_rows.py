@@ -27,7 +27,7 @@ class PlainRows:
         self.decoder = decoder
         self.cache = cache
         self._plain: dict[int, int] = {}  # sequence -> first rows of its cache that are plain decoding's
-        self._alone = False  # the last pass had plain decoding's shape
+        self._alone: dict[int, bool] = {}  # sequence -> its last pass had plain decoding's shape
         self._starts: dict[int, int] = {}  # sequences replayed since the last pass -> rows cached before it
 
     def begin(self, seq: Sequence, num_there: int = 0) -> None:
@@ -36,6 +36,7 @@ class PlainRows:
 
     def end(self, seq: Sequence) -> None:
         del self._plain[seq.id]
+        self._alone.pop(seq.id, None)
         self._starts.pop(seq.id, None)
 
     def drifted(self, packed: PackedDrafts) -> frozenset[int]:
@@ -45,9 +46,10 @@ class PlainRows:
                 self.cache.truncate(seq.id, start)
                 self._plain[seq.id] = start
         draft = packed.drafts[0]
-        self._alone = len(packed.seqs) == 1 and (draft is None or (draft.num_nodes == 1 and draft.resume is None))
+        alone = len(packed.seqs) == 1 and (draft is None or (draft.num_nodes == 1 and draft.resume is None))
+        self._alone.update((seq.id, alone) for seq in packed.seqs)
         return frozenset(
-            i for i, seq in enumerate(packed.seqs) if not self._alone or self._plain[seq.id] < self.cache.length(seq.id)
+            i for i, seq in enumerate(packed.seqs) if not alone or self._plain[seq.id] < self.cache.length(seq.id)
         )
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
@@ -60,7 +62,7 @@ class PlainRows:
         length = self.cache.length(seq.id)
         # Behind the prompt plain decoding wrote row by row; a text that is read again is read in chunks there too.
         as_plain = len(keep) == 1 or length + len(keep) <= seq.prompt_len
-        if self._alone and as_plain and self._plain[seq.id] == length:
+        if self._alone[seq.id] and as_plain and self._plain[seq.id] == length:
             self._plain[seq.id] += len(keep)
         self.cache.commit(seq.id, keep)
 

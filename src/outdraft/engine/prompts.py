@@ -4,6 +4,7 @@
 {"prompt": "text"}                          the same
 {"prompt_token_ids": [1, 2, 3]}             ids as they are; needs no tokenizer
 {..., "references": ["text", [4, 5], ...]}  beside either: what the answer may copy from, for drafters that look up
+{..., "negative_prompt": "text" or [4, 5]}  beside either: what guidance leads away from (`guidance_scale`)
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,9 +27,10 @@ from outdraft.engine.spelled import spell_settings
 from outdraft.engine.writer import Result
 
 Prompt = str | Mapping[str, Any]
-_KEYS = ("prompt", "prompt_token_ids", "references")
+_KEYS = ("prompt", "prompt_token_ids", "references", "negative_prompt")
 _HINTS = get_type_hints(Request)
 _PER_REQUEST = [one.name for one in fields(Request) if one.name not in ("prompt_token_ids", "params")]
+_PER_REQUEST.append("negative_prompt")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,20 +61,22 @@ class PromptReader:
                     f"settings it takes {', '.join(_PER_REQUEST)}"
                 )
         for_all = self._references(others.pop("references", None))
+        negative = self._negative(others.pop("negative_prompt", None), others.pop("negative_prompt_token_ids", None))
         for name, value in others.items():
             others[name] = check_value(name, value, _HINTS[name], error=RequestError)
         wanted = others.get("num_speculative_tokens")
         if wanted is not None and wanted < 0:
             raise RequestError(f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (0 is plain)")
-        read = [(self.encode(prompt), self._own_references(prompt)) for prompt in each(prompts)]
+        read = [(self.encode(prompt), *self._beside(prompt)) for prompt in each(prompts)]
         settings = read_settings(params, len(read))
         spelled = {id(one): spell_settings(one, self.codec, self.name) for one in settings}  # one may be for many
         return [
             Request(
                 prompt_token_ids=ids, params=spelled[id(one)], references=references + for_all,
+                negative_prompt_token_ids=negative if own is None else own,
                 **{**others, **self._constraint(one, others)},
             )
-            for (ids, references), one in zip(read, settings, strict=True)
+            for (ids, references, own), one in zip(read, settings, strict=True)
         ]  # fmt: skip
 
     def chat(self, messages: Seq[Message], **variables: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
@@ -87,8 +91,8 @@ class PromptReader:
         if isinstance(prompt, Mapping):
             if len(set(prompt) & {"prompt", "prompt_token_ids"}) != 1 or set(prompt) - set(_KEYS):
                 raise RequestError(
-                    "a prompt mapping has one of the keys 'prompt' and 'prompt_token_ids', and 'references' if wanted; "
-                    f"got {shown(list(prompt))}"
+                    "a prompt mapping has one of the keys 'prompt' and 'prompt_token_ids', and 'references' and "
+                    f"'negative_prompt' if wanted; got {shown(list(prompt))}"
                 )
             if "prompt_token_ids" in prompt:
                 return _ids(prompt["prompt_token_ids"])
@@ -117,8 +121,19 @@ class PromptReader:
             )
         return {"constraint": self.grammars.constraint(params.structured_outputs, ignore_eos=params.ignore_eos)}
 
-    def _own_references(self, prompt: Prompt) -> tuple[tuple[int, ...], ...]:
-        return self._references(prompt.get("references")) if isinstance(prompt, Mapping) else ()
+    def _beside(self, prompt: Prompt) -> tuple[tuple[tuple[int, ...], ...], tuple[int, ...] | None]:
+        """A prompt's own references and its own negative prompt."""
+        given: Mapping[str, Any] = prompt if isinstance(prompt, Mapping) else {}
+        return self._references(given.get("references")), self._negative(given.get("negative_prompt"))
+
+    def _negative(self, text: Any, ids: Any = None) -> tuple[int, ...] | None:
+        """A negative prompt, given as a text (or as ids) or as ids; None: none."""
+        if text is not None and ids is not None:
+            raise RequestError("negative_prompt and negative_prompt_token_ids are the same thing: give one of them")
+        if isinstance(text, str):
+            return self.encode(text)
+        given = ids if text is None else text
+        return None if given is None else _ids(given)
 
     def _references(self, texts: Any) -> tuple[tuple[int, ...], ...]:
         """Texts, or lists of ids, as ids; None: none."""

@@ -6,7 +6,7 @@ stays the same however the row changes, as long as the difference of any two of 
     the winner leads every token that min-p, top-k, top-p and typical_p could let in by more than that, and
     they let the winner in whatever happens
 
-Penalties and temperature stretch a change of the logits; the bound is stretched with them.
+Guidance, penalties and temperature stretch a change of the logits; the bound is stretched with them.
 """
 
 from collections.abc import Sequence as Seq
@@ -17,6 +17,7 @@ from torch import Tensor
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.sampling.coins import target_key
+from outdraft.sampling.guidance import stretch
 from outdraft.sampling.noise import uniforms
 from outdraft.sampling.typical import typical_kept
 from outdraft.sampling.warp import adjust
@@ -26,7 +27,7 @@ def sure_decisions(seq: Sequence, logits: Tensor, paths: Seq[list[int]], bound: 
     """For rows `logits` [n, V], the raw ones: whether the token after `seq.tokens` and `paths[i]` is beyond doubt."""
     params = seq.request.params
     factor = params.repetition_penalty
-    bound *= max(factor, 1 / factor)
+    bound *= max(factor, 1 / factor) * stretch(params.guidance_scale)
     scores = adjust(seq, logits.double(), paths)  # [n, V]
     if params.greedy:
         best = scores.topk(min(2, scores.shape[-1]), -1).values

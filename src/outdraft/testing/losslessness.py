@@ -82,6 +82,7 @@ class Auditor:
     plain: LLM
     prompts: list[list[int]]
     distribution_prompts: list[list[int]]
+    negative: tuple[int, ...] | None = None  # the negative prompt of settings with guidance
     max_tokens: int = 128
     samples: int = 1000  # texts for each distribution prompt and side
     distribution_tokens: int = 6  # tokens of each such text
@@ -101,8 +102,8 @@ class Auditor:
             return Check(name=name, passed=True, detail=detail)
         key = (setting.name, seeded)
         if key not in self._texts:
-            self._texts[key] = _in_batches(self.plain, self.prompts, params, PLAIN_BATCH)
-        ours = _in_batches(spec, self.prompts, params, SPECULATIVE_BATCH)
+            self._texts[key] = self._in_batches(self.plain, self.prompts, params, PLAIN_BATCH)
+        ours = self._in_batches(spec, self.prompts, params, SPECULATIVE_BATCH)
         drafted = sum(result.stats.num_draft_tokens for result in ours)
         accepted = sum(result.stats.num_accepted_tokens for result in ours)
         for i, (theirs, mine) in enumerate(zip(self._texts[key], ours, strict=True)):
@@ -183,8 +184,8 @@ class Auditor:
     def _judge_tokens(self, spec: LLM, setting: Setting, effort: int) -> TokenDistribution:
         params = SamplingParams(**{**setting.sampling, "max_tokens": self.max_tokens})
         prompts = self.prompts * effort
-        results = _in_batches(spec, prompts, [params] * len(prompts), SPECULATIVE_BATCH)
-        return judge_tokens(self.plain, results, params)
+        results = self._in_batches(spec, prompts, [params] * len(prompts), SPECULATIVE_BATCH)
+        return judge_tokens(self.plain, results, params, negative=self.negative)
 
     @property
     def level(self) -> float:
@@ -209,8 +210,20 @@ class Auditor:
     def _sample(self, llm: LLM, setting: Setting) -> list[list[Result]]:
         """[prompt][i]: unseeded texts, so that the rule of highest acceptance is the one that is tested."""
         params = SamplingParams(**{**setting.sampling, "max_tokens": self.distribution_tokens})
-        prompts = [[{"prompt_token_ids": ids}] * self.samples for ids in self.distribution_prompts]
+        prompts = [[self._asked(ids)] * self.samples for ids in self.distribution_prompts]
         return [all_whole(llm.generate(same, params, use_tqdm=False)) for same in prompts]
+
+    def _in_batches(self, llm: LLM, prompts: Seq[list[int]], params: Seq[SamplingParams], size: int) -> list[Result]:
+        results: list[Result] = []
+        for start in range(0, len(prompts), size):
+            part = slice(start, start + size)
+            results += all_whole(
+                llm.generate([self._asked(ids) for ids in prompts[part]], params[part], use_tqdm=False)
+            )
+        return results
+
+    def _asked(self, ids: list[int]) -> dict[str, Any]:
+        return {"prompt_token_ids": ids, "negative_prompt": self.negative}
 
     def _difference(self, theirs: Result, mine: Result) -> str:
         at = next(
@@ -224,16 +237,6 @@ class Auditor:
             return f"the end ({result.finish_reason})"
         token, codec = result.token_ids[at], self.plain.codec
         return str(token) if codec is None else repr(codec.token_text(token))
-
-
-def _in_batches(llm: LLM, prompts: Seq[list[int]], params: Seq[SamplingParams], size: int) -> list[Result]:
-    results: list[Result] = []
-    for start in range(0, len(prompts), size):
-        part = slice(start, start + size)
-        results += all_whole(
-            llm.generate([{"prompt_token_ids": ids} for ids in prompts[part]], params[part], use_tqdm=False)
-        )
-    return results
 
 
 def _pairs(results: Seq[Result], position: int) -> list[tuple[int, ...]]:

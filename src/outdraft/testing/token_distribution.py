@@ -50,12 +50,20 @@ class TokenDistribution:
         return detectable_shift((self.num_tokens, 10**12), BINS - 1, alpha=alpha / 2, power=power)
 
 
-def judge_tokens(plain: LLM, results: Seq[Result], params: SamplingParams, *, seed: int = 0) -> TokenDistribution:
-    """Judge all tokens of `results`, which were sampled under `params` by whatever means."""
+def judge_tokens(
+    plain: LLM,
+    results: Seq[Result],
+    params: SamplingParams,
+    *,
+    negative: tuple[int, ...] | None = None,
+    seed: int = 0,
+) -> TokenDistribution:
+    """Judge all tokens of `results`, which were sampled under `params` by whatever means. `negative`: their negative
+    prompt, if they were guided by one."""
     rng = random.Random(seed)
     counts, forbidden, off = [0] * BINS, 0, 0.0
     for result in results:
-        distributions = text_distributions(plain, result.prompt_token_ids, result.token_ids, params)
+        distributions = text_distributions(plain, result.prompt_token_ids, result.token_ids, params, negative)
         tokens = torch.tensor(result.token_ids, device=distributions.device)[:, None]
         own = distributions.gather(1, tokens)  # [L, 1]
         above = torch.where(distributions > own, distributions, 0.0).sum(-1) + _earlier_ties(
@@ -86,12 +94,18 @@ def guessed_positions(sources: Seq[Source]) -> list[int]:
 
 
 @torch.inference_mode()
-def text_distributions(plain: LLM, prompt: Seq[int], text: Seq[int], params: SamplingParams) -> Tensor:
+def text_distributions(
+    plain: LLM, prompt: Seq[int], text: Seq[int], params: SamplingParams, negative: tuple[int, ...] | None = None
+) -> Tensor:
     """[L, V] in float64: the warped distribution before each of the L tokens of `text`, in one pass."""
     target = plain.engine.parts.target
     seq = Sequence(
         id=-1,
-        request=Request(prompt_token_ids=tuple(prompt), params=spell_settings(params, plain.codec, "the model")),
+        request=Request(
+            prompt_token_ids=tuple(prompt),
+            params=spell_settings(params, plain.codec, "the model"),
+            negative_prompt_token_ids=negative,
+        ),
         tokens=list(prompt),
         prompt_len=len(prompt),
         max_len=target.max_len,

@@ -92,7 +92,7 @@ def check_params(params: SamplingParams) -> None:
     plain = SamplingParams(max_tokens=params.max_tokens, ignore_eos=True)
     for name in ("temperature", "min_tokens", "stop", "stop_token_ids", "logit_bias", "repetition_penalty",
                  "presence_penalty", "frequency_penalty", "banned_token_ids", "bad_words", "allowed_token_ids",
-                 "forced_prefix"):  # fmt: skip
+                 "forced_prefix", "guidance_scale"):  # fmt: skip
         if getattr(params, name) != getattr(plain, name):
             raise ConfigError(f"--peer compares greedy texts of one length: leave {name}={getattr(params, name)} out")
 

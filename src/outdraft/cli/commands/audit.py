@@ -33,6 +33,9 @@ class Options:
     sampling: SamplingFlags = field(
         metadata={"title": "sampling (temperature 0 here means: greedy, and 0.8 for the sampled checks)"}
     )
+    negative_prompt: str | None = flag(
+        None, "with --guidance-scale, the text to keep away from; default: the prompt's last token", metavar="TEXT"
+    )
     prompts: int = flag(50, "prompts of the identity checks")
     tokens: int = flag(128, "tokens written for each of them")
     samples: int | None = flag(
@@ -115,6 +118,7 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
         plain=plain,
         prompts=identity_prompts(plain.codec, options.prompts, vocab_size=vocab_size, max_len=min(64, context // 4)),
         distribution_prompts=distribution_prompts(plain.codec, vocab_size=vocab_size),
+        negative=None if options.negative_prompt is None else plain.encode(options.negative_prompt),
         max_tokens=tokens,
         samples=samples,
         num_distributions=2 * len(suspects) * sum(not setting.greedy for setting in settings),

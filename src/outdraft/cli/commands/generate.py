@@ -32,6 +32,8 @@ class Options:
     form: FormFlags = field(metadata={"title": "form of the answer"})
     reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
                                       "be repeated", metavar="FILE")  # fmt: skip
+    negative_prompt: str | None = flag(None, "with --guidance-scale, the text to keep away from; default: the prompt's "
+                                       "last token", metavar="TEXT")  # fmt: skip
     color: bool = flag(False, "colour the text by the source of each token, with a legend")
     stats: bool = flag(False, "show tokens per target pass, acceptance and speed (on stderr)")
     json: bool = flag(False, "machine output: text, ids, sources, finish_reason, variant, lossless, metrics, config")
@@ -40,7 +42,11 @@ class Options:
 def run(options: Options) -> int:
     """Stream the text, or print one JSON object."""
     params = options.sampling.params(**options.form.changes())
-    prompt = {"prompt": read_prompt(options.prompt), "references": read_references(options.reference)}
+    prompt = {
+        "prompt": read_prompt(options.prompt),
+        "references": read_references(options.reference),
+        "negative_prompt": options.negative_prompt,
+    }
     llm = options.engine.load()
     if options.json:
         return _as_json(llm, prompt, params)

@@ -22,6 +22,7 @@ from outdraft.core.shown import shown
 from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
+from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.step import Parts
 from outdraft.engine.assembly.combination import Combination
 from outdraft.engine.assembly.default import fitting, without_found
@@ -32,6 +33,7 @@ from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.target import make_runner
 from outdraft.engine.assembly.variant import Variant
 from outdraft.engine.graphed import GraphedRunner
+from outdraft.engine.guided_room import GuidedRoom
 from outdraft.engine.loop import Engine
 from outdraft.engine.room import room_of
 from outdraft.engine.runner import Runner
@@ -152,14 +154,16 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
     runner.needs = drafter.needs
     verifier = rule.build(combination.rule_options)
+    is_guarded = guard > 0 and verifier.lossless
+    guided = GuidedTarget(runner, apart=is_guarded)
     return Parts(
-        target=GuardedTarget(runner, guard) if guard and verifier.lossless else runner,
+        target=GuardedTarget(guided, guard) if is_guarded else guided,
         drafter=drafter,
         verifier=verifier,
         policy=pacing.build(combination.policy_options, arms_of(method, drafter)),
         soft=rule.soft(combination.rule_options),
         executor=Serial() if drafter.traits.ahead is None else Overlapped(),
-        room=room_of(runner),
+        room=GuidedRoom(room_of(runner), guided),
     )
 
 

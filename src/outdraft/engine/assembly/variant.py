@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from outdraft.decode.guard import unguarded
+from outdraft.decode.guidance import unguided
 from outdraft.decode.step import Parts
 from outdraft.engine.runner import Runner
 from outdraft.models.network import Network
@@ -25,7 +26,7 @@ def network_of(parts: Parts) -> Network:
 
 
 def runner_of(parts: Parts) -> Runner:
-    """The target, without the guard around it."""
-    target = unguarded(parts.target)
+    """The target, without guard and guidance around it."""
+    target = unguided(unguarded(parts.target))
     assert isinstance(target, Runner)
     return target

@@ -18,6 +18,7 @@ from outdraft.testing.contract.crowds import crowds_write_the_same
 from outdraft.testing.contract.distribution import sampled_distribution_is_the_targets
 from outdraft.testing.contract.ends import context_end, ends_inside_a_run
 from outdraft.testing.contract.forced import forced_tokens_write_the_same
+from outdraft.testing.contract.guided import guided_requests_write_the_same
 from outdraft.testing.contract.identity import (
     alone_equals_batch,
     bits_do_not_depend_on_the_draft,
@@ -35,6 +36,7 @@ CHECKS: tuple[Callable[[Subject], None], ...] = (
     seeded_equals_reference,
     masked_requests_write_the_same,
     forced_tokens_write_the_same,
+    guided_requests_write_the_same,
     alone_equals_batch,
     bits_do_not_depend_on_the_draft,
     joins_and_cancels,

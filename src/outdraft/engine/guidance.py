@@ -1,0 +1,54 @@
+"""A request's guidance, checked before any work.
+
+Data in: a request and the size of the target; data out: how long the text may become, or an error.
+"""
+
+from outdraft.core.cache import PAGE
+from outdraft.core.errors import CapabilityError, RequestError
+from outdraft.core.request import Request
+from outdraft.core.shown import shown
+
+
+def longest_guided(request: Request, vocab_size: int, max_len: int, *, is_possible: bool) -> int:
+    """How many tokens, prompt included, the context leaves: the output must fit behind the negative prompt too.
+
+    `is_possible`: whether the target guides (`decode/guidance.py`). Raises `RequestError` for a negative prompt that is
+    not used, empty, too long or outside the vocabulary, and for a prompt of vectors; `CapabilityError` for a target
+    that cannot.
+    """
+    params, given = request.params, request.negative_prompt_token_ids
+    if not params.guides:
+        if given is not None:
+            raise RequestError(
+                "a negative prompt is given, but guidance_scale=1 turns guidance off: set "
+                "SamplingParams(guidance_scale=1.5), say, or leave the negative prompt out"
+            )
+        return max_len
+    asked = f"guidance_scale={params.guidance_scale:g}"
+    if not is_possible:
+        raise CapabilityError(f"{asked}: this engine's target does not guide; put GuidedTarget around it")
+    if request.prompt_embeds is not None:
+        raise RequestError(f"{asked} cannot be had with prompt_embeds: give a prompt of tokens, or leave it out")
+    ids = request.negative_ids
+    if not ids:
+        raise RequestError("the negative prompt is empty: give at least one token, or leave it out")
+    if len(ids) >= max_len:
+        raise RequestError(
+            f"the negative prompt has {len(ids)} tokens, the context holds {max_len} and at least one must be left for "
+            "the answer: shorten the negative prompt"
+        )
+    bad = next((i for i in ids if not 0 <= i < vocab_size), None)
+    if bad is not None:
+        raise RequestError(f"the negative prompt has token id {shown(bad)}, outside the vocabulary of {vocab_size}")
+    return max_len - len(ids) + len(request.prompt_token_ids)
+
+
+def most_rows(request: Request, capacity: int) -> int:
+    """The most tokens that a text may have where a cache of `capacity` rows holds it; a guided text stands there twice.
+
+    No cache holds the last token. Each of the two texts fills its pages but for the last one.
+    """
+    if not request.params.guides:
+        return capacity + 1
+    ahead = len(request.prompt_token_ids) - len(request.negative_ids)
+    return max(0, capacity - PAGE + ahead) // 2 + 1

@@ -1,0 +1,41 @@
+"""`Room` where guided texts stand in the cache twice: all that a text takes or gives back, its shadow does too."""
+
+from outdraft.core.room import Room
+from outdraft.core.sequence import Sequence
+from outdraft.decode.guidance import GuidedTarget, shadow_of
+
+
+class GuidedRoom:
+    """`room` counts the pages of one sequence of the target."""
+
+    def __init__(self, room: Room, target: GuidedTarget) -> None:
+        self._room = room
+        self._target = target
+
+    @property
+    def mixes(self) -> bool:
+        return self._room.mixes
+
+    @property
+    def capacity(self) -> int | None:
+        return self._room.capacity
+
+    @property
+    def free(self) -> int:
+        return self._room.free
+
+    def wanted(self, seq: Sequence) -> int:
+        own = self._room.wanted(seq)
+        return own + self._room.wanted(shadow_of(seq)) if seq.request.params.guides else own
+
+    def missing(self, seq: Sequence, num_rows: int) -> int:
+        own, shadow = self._room.missing(seq, num_rows), self._target.shadow(seq)
+        if shadow is None:
+            return own
+        # The shadow may read all of its prompt in this pass; drafts have as many rows there as in the text.
+        drafted = max(0, num_rows - (len(seq.tokens) - seq.num_cached))
+        return own + self._room.missing(shadow, len(shadow.tokens) - shadow.num_cached + drafted)
+
+    def held(self, seq: Sequence) -> int:
+        own, shadow = self._room.held(seq), self._target.shadow(seq)
+        return own if shadow is None else own + self._room.held(shadow)
