@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from torch import Tensor
 
 from outdraft.core.constraint import Constraint
+from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.params import SamplingParams
 
 
@@ -21,6 +22,7 @@ class Request:
     prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token
     constraint: Callable[[], Constraint] | None = None  # makes the constraint of one text: which tokens may follow
     negative_prompt_token_ids: tuple[int, ...] | None = None  # what guidance leads away from; see `negative_ids`
+    logprobs_mode: LogprobsMode = "raw_logprobs"  # what `TokenLogprobs.logprob` shows
     cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
     priority: int = 0  # who waits joins in this order, the lower first
     timeout: float | None = None  # seconds after its arrival in which it must end; then it ends with what it has

@@ -105,9 +105,8 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
     for node, token in zip((0, *verdict.path), run, strict=True):
         if tokens and seq.masks_by_history and not allows(seq, token, logits.shape[-1]):
             break  # drawn where nothing may follow: the next pass tells that of the tokens before it
-        num_top = seq.request.params.logprobs
-        if num_top is not None:
-            logprobs.append(token_logprobs(token, logits[first + node], p[first + node], num_top))
+        if seq.request.params.logprobs is not None:
+            logprobs.append(token_logprobs(seq, token, logits[first + node], p[first + node]))
         tokens.append(token)
         reason = seq.extend(token)
         if reason is not None:

@@ -26,6 +26,6 @@ def score_prompts(packed: PackedDrafts, scored: TargetOutput) -> list[tuple[Toke
             assert scored.logits_at is not None and num_top is not None
             first = seq.num_cached + some.start - packed.row_starts[i] + 1
             predicted = seq.tokens[first : first + len(some)]
-            told += prompt_token_logprobs(predicted, scored.logits_at(some), num_top)
+            told += prompt_token_logprobs(predicted, scored.logits_at(some), num_top, seq.request.logprobs_mode)
         found.append(tuple(told))
     return found

@@ -14,6 +14,7 @@ from outdraft.cache.config import CacheConfig
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_arguments
+from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.params import SamplingParams
 from outdraft.core.sizes import read_bytes
 from outdraft.engine.assembly.assemble import Assembled, engine_beside, make_engine
@@ -79,6 +80,7 @@ class LLM(Streaming):
         kv_cache_dtype: "auto", the model's own number format; "int8" changes the distribution, and `config["variant"]`
             names it.
         enable_prefix_caching: a prompt takes over what was read of an earlier text that began alike (docs/cache.md).
+        logprobs_mode: what `.logprob` of a record shows: "raw_logprobs", "processed_logits", ... (docs/quickstart.md)
         precision: precision of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the
             same text. "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of
             these that leaves memory free when a request is admitted. Results name their `variant`
@@ -123,6 +125,7 @@ class LLM(Streaming):
         kv_cache_memory: int | str | None = None,
         kv_cache_dtype: str = "auto",
         enable_prefix_caching: bool = False,
+        logprobs_mode: LogprobsMode = "raw_logprobs",
         precision: str = FULL,
         precision_options: Mapping[str, Any] | None = None,
         **unknown: Never,
@@ -151,6 +154,7 @@ class LLM(Streaming):
             scheduling=scheduling,
             weights_memory=None if weights_memory is None else read_bytes(weights_memory),
             model_impl=model_impl,
+            logprobs_mode=logprobs_mode,
             cache=cache,
             combination=combination,
         )
@@ -182,7 +186,9 @@ class LLM(Streaming):
         if setup.codec is not None:
             size = made.engine.parts.target.vocab_size
             grammars = Grammars(setup.codec, vocab_size=size, ends=made.engine.eos_token_ids)
-        self._prompts = PromptReader(name=setup.directory.name, codec=setup.codec, grammars=grammars)
+        self._prompts = PromptReader(
+            name=setup.directory.name, codec=setup.codec, grammars=grammars, logprobs_mode=setup.logprobs_mode
+        )
         self._thread = EngineThread(made.engine, setup.codec, native=made.native)
 
     @property
@@ -234,6 +240,7 @@ class LLM(Streaming):
         `SamplingParams(guidance_scale=1.5)`; without one it is the prompt's last token alone.
         `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone. `priority=`: the
         lower joins first. `timeout=`: seconds; then the text ends as it is, with finish_reason="timeout".
+        `logprobs_mode=` overrides the engine's.
         `sampling_params` is `params`. `use_tqdm`: a progress bar; None, the default: at a terminal, for many prompts.
 
         A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it

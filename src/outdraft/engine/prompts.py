@@ -18,6 +18,7 @@ from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_value
 from outdraft.core.errors import RequestError
+from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.near_miss import near_miss
 from outdraft.core.option_types import plain
 from outdraft.core.params import SamplingParams, called_here
@@ -40,6 +41,7 @@ class PromptReader:
     name: str
     codec: TextCodec | None
     grammars: Grammars | None = None  # compiles the forms that answers are to have
+    logprobs_mode: LogprobsMode = "raw_logprobs"  # of requests that name none
 
     def requests(
         self,
@@ -64,6 +66,7 @@ class PromptReader:
         negative = self._negative(others.pop("negative_prompt", None), others.pop("negative_prompt_token_ids", None))
         for name, value in others.items():
             others[name] = check_value(name, value, _HINTS[name], error=RequestError)
+        others.setdefault("logprobs_mode", self.logprobs_mode)
         wanted = others.get("num_speculative_tokens")
         if wanted is not None and wanted < 0:
             raise RequestError(f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (0 is plain)")

@@ -124,6 +124,22 @@ def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tenso
     return logits
 
 
+def processed_logits(seq: Sequence, logits: Tensor, distribution: Tensor) -> Tensor:
+    """[V] logits after all that was done to them: what `distribution` [V], of the token that comes next, is made of.
+
+    Tokens that masks, min-p, top-k, top-p and typical-p leave out have -inf; a greedy request has masks alone, and no
+    temperature.
+    """
+    params = seq.request.params
+    wide = logits.to(distribution.dtype)
+    edited = adjust(seq, wide[None], None)[0]
+    if params.greedy:
+        return edited
+    edited = edited / params.temperature
+    truncates = warp_of(params).truncates or params.typical_p < 1
+    return edited.masked_fill(distribution == 0, -torch.inf) if truncates else edited
+
+
 def _truncate(distribution: Tensor, warp: Warp) -> Tensor:
     """Zero what min-p, top-k and top-p leave out, and renormalise. Ties at the edge of top-k all stay."""
     if warp.min_p:

@@ -38,6 +38,7 @@ NOTED: Mapping[str, str] = {  # of LLM(...)
     "enable_chunked_prefill": "prompts are always read in chunks",
     "async_scheduling": "one thread plans and computes every step",
     "compilation_config": _OWN_KERNELS,
+    "max_logprobs": "any number of log probabilities may be asked for",
     "disable_log_stats": "statistics are in every result",
     "attn_implementation": _OWN_KERNELS,
     "attention_backend": _OWN_KERNELS,

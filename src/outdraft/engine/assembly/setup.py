@@ -5,6 +5,7 @@ from pathlib import Path
 
 from outdraft.cache.config import CacheConfig
 from outdraft.codecs.text import TextCodec
+from outdraft.core.logprobs import LogprobsMode
 from outdraft.engine.assembly.combination import Combination
 from outdraft.engine.scheduler.settings import SchedulerSettings
 
@@ -24,5 +25,6 @@ class Setup:
     scheduling: SchedulerSettings
     weights_memory: int | None = None  # bytes; None: all weights are held
     model_impl: str = "auto"  # who computes the target's layers
+    logprobs_mode: LogprobsMode = "raw_logprobs"
     cache: CacheConfig
     combination: Combination
