@@ -71,6 +71,8 @@ class Case:
     policy: str | None  # None: the fixed depth
     shape: str
     max_num_seqs: int
+    pages: int | None  # of memory, for the engine under test: hardly more than the longest text takes; None: no limit
+    prefixes: bool  # and whether texts take over rows of earlier ones
     shows_answers: bool  # datastores and references hold the plain texts of this case
     again: bool  # everything is asked a second time, of a drafter that has seen it
     asks: tuple[Ask, ...]
@@ -108,11 +110,15 @@ def plan_case(
     leavers = (
         tuple(ask(leaves=True) for _ in range(rng.choice((0, 0, 1, 2)))) if shape not in ("batch", "alone") else ()
     )
+    longest = max(len(one.prompt) + one.settings["max_tokens"] for one in (*asks, *leavers))
+    memory = Random(f"{seed}/{number}/memory")
+    is_tight = VARIANTS[variant].plain is None and variant != "streamed" and memory.random() < 0.4
     return Case(
         number=number, kind=kind, model=model, variant=variant, drafter=rng.choice(list(drafters)),
         row=rng.randrange(1 << 16), depth=rng.randint(1, 8),
         policy=rng.choice(list(policies)) if rng.random() < 0.3 else None, shape=shape,
         max_num_seqs=Random(f"{seed}/{model}/{variant}").choice((2, 64)), shows_answers=rng.random() < 0.4,
+        pages=-(-longest // 16) + memory.randrange(1, 5) if is_tight else None, prefixes=memory.random() < 0.6,
         again=rng.random() < 0.15, asks=asks,
         leavers=leavers,
     )  # fmt: skip

@@ -8,7 +8,7 @@ of the contract suite say; on the zoo it has its defaults.
 from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 from outdraft import LLM, SamplingParams
@@ -81,7 +81,7 @@ class Workshop:
     def _build(self, case: Case, plain: LLM, options: Mapping[str, Any], words: Mapping[str, Any]) -> LLM:
         own = VARIANTS[case.variant]
         if own.plain is None:
-            return plain.with_drafter(case.drafter, options, **words)
+            return _in_memory_of(case, plain).with_drafter(case.drafter, options, **words)
         given = _words(case, {**own.words, **words})
         llm = LLM(self.models.directory(case.model), drafter=case.drafter, drafter_options=options, **given)
         for _ in range(LEVELS):  # elastic precision takes one step down, if any, with every request
@@ -121,3 +121,14 @@ def _words(case: Case, words: Mapping[str, Any]) -> dict[str, Any]:
     """`words` for `LLM`, with what depends on the case."""
     streamed = {"weights_memory": STREAMED[case.model == ZOO]} if case.variant == "streamed" else {}
     return {**words, **streamed, "max_num_seqs": case.max_num_seqs}
+
+
+def _in_memory_of(case: Case, plain: LLM) -> LLM:
+    """The same weights; engines beside them get the case's pages of memory."""
+    if case.pages is None:
+        return plain
+    twin: LLM = object.__new__(LLM)
+    vars(twin).update(vars(plain))
+    cache = replace(plain._setup.cache, layout="paged", num_pages=case.pages, prefixes=case.prefixes)
+    twin._setup = replace(plain._setup, cache=cache)
+    return twin
