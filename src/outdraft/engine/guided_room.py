@@ -39,3 +39,6 @@ class GuidedRoom:
     def held(self, seq: Sequence) -> int:
         own, shadow = self._room.held(seq), self._target.shadow(seq)
         return own if shadow is None else own + self._room.held(shadow)
+
+    def forget(self) -> None:
+        self._room.forget()
