@@ -2,7 +2,7 @@
 
 Out go its file or folder, its recipes, its rows, its page and its own tests, and nothing else. Then, in the copy: every
 module is imported, the README's table is written anew, and the architecture's tests, every recipe and a quick part of
-the contract suite run.
+the contract suites of drafters and learners run.
 """
 
 import os
@@ -14,6 +14,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 KEPT = ("src", "tests", "docs", "recipes")
 QUICK = "greedy_equals_reference or counters_add_up or leaks_nothing"
+LEARNERS = "what_is_saved_guesses_the_same or how_its_draft_is_used"
 IMPORT_ALL = """
 import importlib, pkgutil, outdraft
 for module in pkgutil.walk_packages(outdraft.__path__, "outdraft."):
@@ -63,6 +64,7 @@ def check(tree: Path) -> str:
         [*pytest, "tests/test_architecture.py", "tests/test_no_method_names.py", "tests/test_readme.py"],
         [*pytest, "tests/contracts/test_recipes.py", "tests/core", "tests/engine/assembly/test_recipe.py"],
         [*pytest, "tests/contracts/test_drafters.py", "-k", QUICK],
+        [*pytest, "tests/contracts/test_learners.py", "-k", LEARNERS],
     ]
     for command in commands:
         done = subprocess.run(
