@@ -137,6 +137,13 @@ def test_typical_by_hand():
     assert torch.allclose(kept[1], torch.tensor([0, 0.25, 0.15, 0, 0.15]) / 0.55)
 
 
+def test_a_mass_that_is_just_reached_is_enough():
+    """In bits H = 1.75: off by 0.75, 0.25, 1.25 and 1.25."""
+    distribution = torch.tensor([[0.5, 0.25, 0.125, 0.125]])
+    assert typical_rows(distribution, 0.25)[0].tolist() == [0, 1, 0, 0]
+    assert torch.allclose(typical_rows(distribution, 0.26)[0], torch.tensor([2 / 3, 1 / 3, 0, 0]))
+
+
 def test_typical_comes_after_top_p():
     """Top-p leaves two tokens; of these the typical one is chosen, which is none of the whole distribution's."""
     logits = torch.log(torch.tensor([[0.55, 0.25, 0.1, 0.1]], dtype=torch.float64))

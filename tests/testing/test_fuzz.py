@@ -32,7 +32,7 @@ from outdraft.testing.fuzz.session import Session
 from outdraft.testing.subject import Subject
 
 pytest.importorskip("transformers")
-LANGUAGE = Language(vocab_size=61, stops=("a", "b", "ab", "cd"))
+LANGUAGE = Language(vocab_size=61, stops=("a", "b", "ab", "cd"), ends=(3,))
 
 
 @pytest.fixture(scope="module")

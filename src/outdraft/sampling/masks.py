@@ -63,7 +63,7 @@ def _mask(seq: Sequence, logits: Tensor, path: list[int]) -> None:
         logits.fill_(-inf)
         logits[forced] = kept
     never = [*params.stop_token_ids, *seq.eos_token_ids] if at < params.min_tokens else []
-    never += [word[-1] for word in params.bad_word_ids if _ends_with(seq, path, word[:-1])]
+    never += [word[-1] for word in params.bad_word_ids if len(word) > 1 and _ends_with(seq, path, word[:-1])]
     if never:
         logits[torch.tensor(never, dtype=torch.long, device=logits.device)] = -inf
     if seq.constraint is not None:
@@ -71,10 +71,7 @@ def _mask(seq: Sequence, logits: Tensor, path: list[int]) -> None:
 
 
 def _ends_with(seq: Sequence, path: list[int], tokens: Seq[int]) -> bool:
-    """Whether output and `path` end with these tokens."""
-    count = len(tokens)
-    if count > seq.num_output + len(path):
+    """Whether output and `path` end with these tokens, at least one."""
+    if len(tokens) > seq.num_output + len(path):
         return False
-    before = count - len(path)
-    written = [*(seq.tokens[-before:] if before > 0 else []), *path]
-    return written[len(written) - count :] == list(tokens)
+    return [*seq.tokens[-len(tokens) :], *path][-len(tokens) :] == list(tokens)

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from outdraft import SamplingParams
+from outdraft.sampling.masks import never_written
 from outdraft.testing.prompts import CODE, COPIES, PROSE, library_pieces
 
 
@@ -42,6 +43,7 @@ class Language:
     stops: tuple[str, ...]
     texts: tuple[tuple[int, ...], ...] = field(default=(), repr=False)  # to cut prompts from; none: random ids
     longest: int = 24  # tokens of an answer
+    ends: tuple[int, ...] = ()  # ids that end a text
     room: int = 620  # tokens of prompt and answer together
 
 
@@ -75,6 +77,8 @@ def draw_settings(rng: Random, language: Language, *, seeded: bool, edits: float
             settings["top_p"] = rng.choice((0.05, 0.5, 0.9, 0.99))
         if now_and_then():
             settings["min_p"] = rng.choice((0.01, 0.1, 0.4))
+        if now_and_then():
+            settings["typical_p"] = rng.choice((0.1, 0.5, 0.9, 0.99))
     if now_and_then():
         settings["repetition_penalty"] = rng.choice((0.8, 1.1, 1.5))
     if now_and_then():
@@ -90,10 +94,31 @@ def draw_settings(rng: Random, language: Language, *, seeded: bool, edits: float
         settings["stop"] = rng.sample(language.stops, rng.randint(1, 3))
     if now_and_then():
         settings["stop_token_ids"] = rng.sample(range(language.vocab_size), rng.randint(1, 3))
+    if now_and_then():
+        settings["banned_token_ids"] = rng.sample(range(language.vocab_size), rng.randint(1, 3))
+    if now_and_then():
+        few = rng.choice((5, language.vocab_size))  # words that come about, and words of any tokens
+        settings["bad_words"] = [
+            [rng.randrange(few) for _ in range(rng.randint(1, 3))] for _ in range(rng.randint(1, 4))
+        ]
+    if now_and_then():
+        settings["allowed_token_ids"] = rng.sample(range(language.vocab_size), language.vocab_size * 3 // 4)
+    if now_and_then() and edits:
+        settings["forced_prefix"] = _prefix(rng, language, settings)
     settings["ignore_eos"] = rng.random() < 0.5
     if logprobs and rng.random() < 0.3:
         settings["logprobs"] = rng.randint(0, 3)
     return settings
+
+
+def _prefix(rng: Random, language: Language, settings: dict[str, Any]) -> list[int]:
+    """Up to four tokens that the other settings leave; none of them ends a text."""
+    params = SamplingParams(**{name: value for name, value in settings.items() if name != "stop"})
+    never = never_written(params) | {*params.stop_token_ids, *language.ends}
+    may = [token for token in params.allowed_token_ids or range(language.vocab_size) if token not in never]
+    # A bad word of several tokens is avoided by tokens that are in none.
+    may = [token for token in may if all(token not in word for word in params.bad_word_ids)]
+    return [rng.choice(may) for _ in range(rng.randint(1, min(4, settings["max_tokens"])))] if may else []
 
 
 def draw_ask(

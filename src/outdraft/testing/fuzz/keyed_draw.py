@@ -39,18 +39,34 @@ def noise(seed: int, position: int, size: int) -> Row:
 
 
 def edited(logits: Row, params: Mapping[str, Any], prompt: Seq[int], output: Seq[int], ends: Collection[int]) -> Row:
-    """Bias, minimum length and penalties, in this order. `ends`: the ids that may end the text."""
+    """Bias, masks and penalties, in this order. `ends`: the ids that may end the text."""
     row = np.array(logits, dtype=np.float64)
     for token, bias in params.get("logit_bias", {}).items():
         row[int(token)] += bias
     if len(output) < params.get("min_tokens", 0):
         row[list({*ends, *params.get("stop_token_ids", ())})] = -np.inf
+    row[_masked(params, output, len(row))] = -np.inf
     factor = params.get("repetition_penalty", 1.0)
     for token in {*prompt, *output}:
         row[token] = row[token] / factor if row[token] > 0 else row[token] * factor
     for token, count in Counter(output).items():
         row[token] -= params.get("presence_penalty", 0.0) + params.get("frequency_penalty", 0.0) * count
     return row
+
+
+def _masked(params: Mapping[str, Any], output: Seq[int], size: int) -> list[int]:
+    """The tokens that may not follow the output, but for ends that come too early."""
+    masked = set(params.get("banned_token_ids", ()))
+    if params.get("allowed_token_ids") is not None:
+        masked |= set(range(size)) - set(params["allowed_token_ids"])
+    for word in params.get("bad_words", ()):
+        *before, last = word
+        if tuple(output[len(output) - len(before) :]) == tuple(before) and len(before) <= len(output):
+            masked.add(last)
+    forced = params.get("forced_prefix", ())
+    if len(output) < len(forced):
+        masked |= set(range(size)) - {forced[len(output)]}
+    return list(masked)
 
 
 def kept(scores: Row, params: Mapping[str, Any], slack: float) -> Kept:
@@ -76,7 +92,23 @@ def kept(scores: Row, params: Mapping[str, Any], slack: float) -> Kept:
             ranks = np.argsort(order, kind="stable")
         ahead = before[ranks] - (masses if slack < 0 else 0.0)
         inside &= ahead < params["top_p"] + slack
-    return inside
+    return _typical(scores, inside, params.get("typical_p", 1.0), slack)
+
+
+def _typical(scores: Row, inside: Kept, mass: float, slack: float) -> Kept:
+    """Of the tokens inside those nearest to the entropy that make up the mass.
+
+    With slack, how near a token is moves too: by what a score moves, twice, and by what the entropy does.
+    """
+    if mass >= 1:
+        return inside
+    chances = np.where(inside, np.exp(scores - scores.max()), 0.0)
+    chances /= max(chances.sum(), 1e-300)
+    logs = np.log(np.where(chances > 0, chances, 1.0))
+    off = np.where(chances > 0, np.abs(logs - chances @ logs), np.inf)
+    play = 8 * slack  # of the order of the entropy in nats, and more than two scores can move
+    before = np.array([chances[off < one - (play or 1e-12)].sum() for one in off])
+    return inside & (before < mass + slack)
 
 
 def judge(

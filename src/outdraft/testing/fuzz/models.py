@@ -72,11 +72,12 @@ class Models:
         """What requests to `name` are made of."""
         if not name.startswith(ZOO):
             spelling = Spelling()
-            return Language(vocab_size=VOCAB, stops=(*spelling.names, "ab", "cd", "aba"))
+            return Language(vocab_size=VOCAB, stops=(*spelling.names, "ab", "cd", "aba"), ends=(END,))
         codec = TextCodec.load(self.directory(ZOO))
         texts = tuple(tuple(codec.encode(text)) for text in zoo_texts())
         stops = (" the", "e", "\n", ". ", "self", ", and", "):", "tion")
-        return Language(vocab_size=codec.vocab_size, stops=stops, texts=texts, longest=16, room=300)
+        ends = tuple(sorted(codec.eos_token_ids))
+        return Language(vocab_size=codec.vocab_size, stops=stops, texts=texts, ends=ends, longest=16, room=300)
 
     def _write(self, place: Path, base: str, rounding: str) -> None:
         if rounding:
