@@ -41,7 +41,13 @@ def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path
         assert row["sampling"]["ignore_eos"] is True, "with servers and without, so that rows stand in one table"
     assert rows[0]["tau"] == 1.0 < rows[1]["tau"] and rows[1]["plain_seconds"] == rows[0]["seconds"]
     table = out.with_name("bench-load.md").read_text()
-    assert "1, 3 clients at once" in table and "all texts identical" in table and "| ngram k=3 |" in table
+    assert (
+        "1, 3 clients at once" in table
+        and "all our texts identical" in table
+        and "ignore_eos" not in table
+        and "max_num_seqs" not in table
+        and "| ngram k=3 |" in table
+    )
     assert out.with_name("bench-load.csv").read_text().startswith("clients,method,")
 
     more = outdraft(*words, "--load", "1,3", "--method", "ngram:k=3", "--method", "ngram:k=5", "--json")

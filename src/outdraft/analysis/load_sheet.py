@@ -9,6 +9,7 @@ from outdraft.analysis.words import machine_words, model_words, sampling_words
 
 COLUMNS = ["clients", "method", "tokens\n/s", "over\nplain", "slowest\nround", "by\nwork", "first\ntoken ms",
            "first\np99 ms", "gap\nms", "gap\np99 ms", "ms/token\nthen", "tokens\nper pass", "identical"]  # fmt: skip
+SEATS = 64  # requests that are decoded together unless something else was asked for
 FEWEST = 3  # rounds below which a median says little
 
 
@@ -17,8 +18,10 @@ def load_title(records: LoadRecords, cells: Seq[LoadCell]) -> tuple[str, str, st
     row = records.rows[0]
     levels = ", ".join(map(str, records.levels))
     num_rounds = min(len(one.seconds) for one in records.rows)
-    told = [f"{name}={value}" for name, value in row.engine.items()]
-    how = f"{levels} clients at once, each asks anew when its answer is whole; {sampling_words(row.sampling)}; "
+    bounds = {name: value for name, value in row.engine.items() if (name, value) != ("max_num_seqs", SEATS)}
+    told = [f"{name}={value}" for name, value in bounds.items()]
+    sampling = {**row.sampling, "ignore_eos": False}  # of every load, and said by the lengths
+    how = f"{levels} clients at once, each asks anew when its answer is whole; {sampling_words(sampling)}; "
     how += f"{row.sampling['max_tokens']} tokens an answer at most, half at least; median of {num_rounds} interleaved "
     how += f"round{'s' * (num_rounds != 1)}"
     how += f"; {', '.join(told)}" if told else ""
@@ -26,7 +29,9 @@ def load_title(records: LoadRecords, cells: Seq[LoadCell]) -> tuple[str, str, st
     if compared:
         bad = sum(cell.identical is False for cell in compared)
         how += (
-            f"; texts of {bad} of {len(compared)} rows DIFFER" if bad else "; all texts identical to plain decoding's"
+            f"; texts of {bad} of {len(compared)} rows DIFFER"
+            if bad
+            else "; all our texts identical to plain decoding's"
         )
     return f"outdraft bench --load: {model_words(row)}", how, machine_words(records.rows)
 

@@ -6,6 +6,7 @@ Data in: a load's records and cells; data out: one PNG.
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from pathlib import Path
+from textwrap import fill
 
 from matplotlib.axes import Axes
 from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, NullLocator
@@ -14,13 +15,14 @@ from outdraft.analysis.load import LoadCell, LoadRecords
 from outdraft.analysis.load_sheet import load_title
 from outdraft.analysis.plots.style import INK, QUIET, Colours, colours_of, marker_of, new_figure, short, tidy
 
+_WIDEST = 190  # characters of a caption's line
 Figure = Callable[[LoadCell], float | None]
 
 
 def draw_load(records: LoadRecords, cells: Seq[LoadCell], path: Path) -> None:
     """Write the picture to `path`. Failed rows have no point; dotted lines are the 99th percentiles."""
     figure = new_figure(12.5, 7.6)
-    grid = figure.add_gridspec(2, 2, left=0.06, right=0.985, top=0.83, bottom=0.1, hspace=0.42, wspace=0.16)
+    grid = figure.add_gridspec(2, 2, left=0.06, right=0.985, top=0.81, bottom=0.1, hspace=0.42, wspace=0.16)
     colours = colours_of(records.methods)
     shown = [cell for cell in cells if cell.identical is not False]
 
@@ -46,11 +48,11 @@ def draw_load(records: LoadRecords, cells: Seq[LoadCell], path: Path) -> None:
           lambda cell: _ms(cell.gap_p99))  # fmt: skip
     figure.legend(
         *first.get_legend_handles_labels(), fontsize=8.5, frameon=False, loc="upper left", ncols=6,
-        bbox_to_anchor=(0.052, 0.925),
+        bbox_to_anchor=(0.052, 0.905),
     )  # fmt: skip
     what, how, where = load_title(records, cells)
     figure.text(0.012, 0.98, what, fontsize=12.5, fontweight="bold", color=INK, va="top")
-    figure.text(0.012, 0.94, how, fontsize=8.5, color=QUIET, va="top")
+    figure.text(0.012, 0.94, fill(how, _WIDEST), fontsize=8.5, color=QUIET, va="top")
     figure.text(0.012, 0.015, where, fontsize=7.5, color=QUIET, va="bottom")
     figure.savefig(path)
 
