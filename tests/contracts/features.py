@@ -62,6 +62,8 @@ FEATURES = {
         Feature(name="presence_penalty", settings={"presence_penalty": 1.5}),
         Feature(name="frequency_penalty", settings={"frequency_penalty": 1.5}),
         Feature(name="logprobs", settings={"logprobs": 2}, shows=False),
+        Feature(name="prompt_logprobs", settings={"prompt_logprobs": 1}, shows=False),
+        Feature(name="logprobs_mode", request={"logprobs_mode": "processed_logits"}, needs=("logprobs",), shows=False),
         Feature(name="banned_token_ids", settings={"banned_token_ids": (265, 12, 14)}),
         Feature(name="bad_words", settings={"bad_words": ("the", "a little", (14, 10))}),
         Feature(name="allowed_token_ids", settings={"allowed_token_ids": (*COMMON, 0, 10, 12, 14)}),

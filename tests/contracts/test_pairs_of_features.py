@@ -54,7 +54,7 @@ def write(llm: LLM, combinations):
 
 
 def told(result):
-    return [(one.token_ids, one.text, one.finish_reason, one.logprobs) for one in result.outputs]
+    return [(one.token_ids, one.text, one.finish_reason, one.logprobs, one.prompt_logprobs) for one in result.outputs]
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
@@ -80,6 +80,10 @@ def test_every_feature_does_something(plain):
             ), name  # fmt: skip
         elif name == "logprobs":
             assert given.logprobs is not None and left.logprobs is None
+        elif name == "prompt_logprobs":
+            assert given.prompt_logprobs is not None and left.prompt_logprobs is None
+        elif name == "logprobs_mode":
+            assert [one.logprob for one in given.logprobs] != [one.logprob for one in left.logprobs]
 
 
 def test_all_pairs_are_there():

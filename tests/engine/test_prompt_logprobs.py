@@ -14,6 +14,7 @@ from outdraft.nn.context import CausalContext
 
 IDS = [(7 * i * i + i) % 250 + 3 for i in range(700)]  # two chunks
 LONG, SHORT = {"prompt_token_ids": IDS}, {"prompt_token_ids": IDS[:90]}
+ROW = 9 * 2 * 2 * 64 * 2  # bytes of zoo:target in bfloat16: layers, keys and values, heads, width
 ASKED = SamplingParams(max_tokens=12, prompt_logprobs=2, logprobs=2)
 KINDS = {
     "native": {},
@@ -113,6 +114,33 @@ def test_a_prompt_that_is_scored_takes_no_rows_over(words):
     assert before.token_ids == asked.token_ids == after.token_ids
     if llm.config["kernels"] != "pytorch":
         assert after.num_cached_tokens > 0
+
+
+@pytest.mark.parametrize("prefixes", [False, True])
+def test_who_gives_back_its_memory_tells_every_token_once(prefixes):
+    """Such a text is read again: with prefix caching perhaps from rows on that are there already."""
+    prompts = [{"prompt_token_ids": IDS[50 * i : 50 * i + 70]} for i in range(8)]
+    asked = replace(ASKED, max_tokens=120, ignore_eos=True)
+    plain = LLM("zoo:target", drafter="none")
+    wanted = [plain.generate(prompt, asked) for prompt in prompts]
+    llm = LLM(
+        "zoo:target", drafter="ngram", kv_cache_memory=300 * ROW, max_num_batched_tokens=40,
+        enable_prefix_caching=prefixes,
+    )  # fmt: skip
+    if llm.config["kernels"] == "pytorch":
+        pytest.skip("the room is measured for the native kernels' rows")
+    found = llm.generate(prompts, asked)
+    assert llm.engine.scheduler.num_preempted > 0
+    for one, ours in zip(wanted, found, strict=True):
+        assert one.token_ids == ours.token_ids and one.prompt_logprobs == ours.prompt_logprobs
+        assert one.logprobs == ours.logprobs
+
+
+def test_guidance_leaves_the_prompts_numbers_as_they_are(llm):
+    guided = replace(ASKED, guidance_scale=1.5)
+    plain, drafted = (one.generate(SHORT, guided) for one in (llm, llm.with_drafter("ngram", num_speculative_tokens=4)))
+    assert plain.prompt_logprobs == drafted.prompt_logprobs == llm.generate(SHORT, ASKED).prompt_logprobs
+    assert plain.token_ids == drafted.token_ids
 
 
 def test_numbers_that_cannot_be_are_refused(llm):
