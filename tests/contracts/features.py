@@ -68,6 +68,8 @@ FEATURES = {
         Feature(name="bad_words", settings={"bad_words": ("the", "a little", (14, 10))}),
         Feature(name="allowed_token_ids", settings={"allowed_token_ids": (*COMMON, 0, 10, 12, 14)}),
         Feature(name="forced_prefix", settings={"forced_prefix": (300, 310, 300)}),
+        Feature(name="guidance_scale", settings={"guidance_scale": 1.7}),
+        Feature(name="negative_prompt", request={"negative_prompt": "A merry tale:"}, needs=("guidance_scale",)),
         Feature(name="constraint", request={"constraint": Thirds}),
     )
 }  # fmt: skip

@@ -3,7 +3,8 @@
 import pytest
 
 from outdraft.core.errors import CapabilityError
-from outdraft.testing.contract import CHECKS, budgets, distribution, ends, identity, masked, upkeep
+from outdraft.sampling.guidance import guide
+from outdraft.testing.contract import CHECKS, budgets, distribution, ends, guided, identity, masked, upkeep
 from outdraft.testing.contract.masked import EveryOther
 from outdraft.testing.fakes import AuditError
 from outdraft.testing.reference_rule import ReferenceRule
@@ -59,6 +60,20 @@ def test_a_constraint_that_is_told_a_token_twice_is_noticed(tmp_path, monkeypatc
     row = DrafterRow(drafter="contracts.broken:SOUND")
     with pytest.raises(AuditError, match="masked"):
         masked.masked_requests_write_the_same(Subject(row, tmp_path))
+
+
+GUIDANCE_FAULTS = {
+    "the prompt alone": lambda c, u, scale: c,
+    "scaled twice": lambda c, u, scale: guide(c, u, scale * scale),
+    "the negative prompt alone": lambda c, u, scale: u,
+}
+
+
+@pytest.mark.parametrize("fault", GUIDANCE_FAULTS)
+def test_false_guidance_is_noticed(fault, tmp_path, monkeypatch):
+    monkeypatch.setattr("outdraft.decode.guidance.guide", GUIDANCE_FAULTS[fault])
+    with pytest.raises(AuditError, match="guided by"):
+        guided.guided_requests_write_the_same(Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path))
 
 
 class Deaf(ReferenceRule):

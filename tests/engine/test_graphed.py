@@ -16,6 +16,7 @@ from outdraft.engine.runner import Runner
 from outdraft.nn.capture import call_each_time
 from outdraft.testing.contract.ends import context_end, ends_inside_a_run
 from outdraft.testing.contract.ground import PROMPTS
+from outdraft.testing.contract.guided import guided, guided_requests_write_the_same, two_passes
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 from outdraft.testing.tiny import TINY_ARCHITECTURES, tiny_model
@@ -94,6 +95,19 @@ def test_a_large_pass_is_not_recorded(tmp_path):
     assert len(subject.runner.static.recordings) == 0
     engine.step()
     assert len(subject.runner.static.recordings) == 1
+
+
+@pytest.mark.parametrize("name", ["ngram-tree", "lookahead", "draft_verify", "eagle"])
+def test_guided_requests_write_the_same(name, tmp_path):
+    guided_requests_write_the_same(Called(ROW_OF[name], tmp_path), depths=(4,))
+
+
+def test_both_prompts_rows_are_in_one_recorded_pass(tmp_path):
+    subject = Graphed(ROW_OF["ngram-tree"], tmp_path)
+    asked = [*requests(8, guidance_scale=1.8)[1:3], requests(8)[3]]
+    wanted = [two_passes(subject, request) for request in asked]
+    assert [outcome.seq.output for outcome in run(guided(subject.engine()), asked)] == wanted
+    assert subject.runner.static.recordings.reason is None and len(subject.runner.static.recordings) > 0
 
 
 @pytest.mark.parametrize("name", ["ngram-tree", "eagle"])
