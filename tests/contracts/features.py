@@ -71,6 +71,12 @@ FEATURES = {
         Feature(name="guidance_scale", settings={"guidance_scale": 1.7}),
         Feature(name="negative_prompt", request={"negative_prompt": "A merry tale:"}, needs=("guidance_scale",)),
         Feature(name="constraint", request={"constraint": Thirds}),
+        Feature(
+            name="structured_outputs", settings={"structured_outputs": {"regex": "([a-z ,.]|\\n)*"}},
+            excludes=("constraint",),
+        ),
+        Feature(name="guidance_scale", settings={"guidance_scale": 1.7}),
+        Feature(name="prompt_logprobs", settings={"prompt_logprobs": 1}, shows=False),
     )
 }  # fmt: skip
 

@@ -115,9 +115,17 @@ class Wrong(Script):
         return self.answer
 
 
+class Failing(Script):
+    def allowed(self, path):
+        raise ValueError("no idea")
+
+
 @pytest.mark.parametrize(
     ("make", "said"),
     [
+        (lambda needed: needed, "the constraint could not be made: TypeError"),
+        (lambda: Wrong(None).allowed, "has no advance"),
+        (lambda: Failing(), "does not say what may come first: ValueError: no idea"),
         (lambda: 3, "constraint made 3, which has no advance"),
         (lambda: Wrong(torch.ones(VOCAB)), r"allowed\(\[\]\) is torch.float32 of shape \[7\]"),
         (lambda: Wrong(torch.ones(8, dtype=torch.bool)), r"of shape \[8\]: it must be a tensor \[7\] of bool"),

@@ -110,6 +110,16 @@ def test_the_constraint_may_not_forbid_the_prefix():
         make_constraint(replace(request, constraint=lambda: Only(4, 6)), VOCAB)
 
 
+@pytest.mark.parametrize("speculative", [None, 0])
+def test_a_forced_prefix_is_drafted_for_free(speculative):
+    """Twelve tokens in two passes, whatever the drafter knows; plain decoding takes a pass for each."""
+    llm = LLM("zoo:target", drafter="ngram", num_speculative_tokens=2)
+    settings = SamplingParams(max_tokens=12, forced_prefix=list(range(300, 312)))
+    result = llm.generate({"prompt_token_ids": [5, 6, 7]}, settings, num_speculative_tokens=speculative)
+    assert result.token_ids == tuple(range(300, 312))
+    assert result.stats.num_steps == (2 if speculative is None else 12)
+
+
 class Words:
     """A codec of one token a letter; as some do, it begins a text alone with a space."""
 

@@ -1,12 +1,12 @@
-"""What a constraint does for drafts: text without a choice is drafted for free, and what it forbids is not scored.
+"""What masks do for drafts: text without a choice is drafted for free, and what a constraint forbids is not scored.
 
     output   {"na        the schema leaves one continuation        me": "
     draft    P m e " :   its tokens, as a deterministic guess       judged like any guess, so nothing is assumed
 
-For such a round neither policy nor drafter is asked. Where one token alone is forced, the drafter is asked, for it may
-know more; if it does not, that token is drafted. Of a forced round the drafter sees rows that were read, as of a
-prompt: nothing looks like a guess of its own that was kept. The policy sees nothing, for it would learn how often a
-guess is right from guesses that cannot be wrong.
+So is the rest of a request's `forced_prefix`. For such a round neither policy nor drafter is asked. Where one token
+alone is forced, the drafter is asked, for it may know more; if it does not, that token is drafted. Of a forced round
+the drafter sees rows that were read, as of a prompt: nothing looks like a guess of its own that was kept. The policy
+sees nothing, for it would learn how often a guess is right from guesses that cannot be wrong.
 """
 
 from collections.abc import Sequence as Seq
@@ -32,13 +32,16 @@ class ForcedDraft(Draft):
 
 
 def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
-    """The only continuation that its constraint leaves, as a chain; None where it has less than `least` tokens, or no
-    guess is wanted. A constraint that fails says so in the pass, where it ends its own request alone."""
-    if not (seq.drafts and isinstance(seq.constraint, Form)) or (most := seq.request.num_speculative_tokens) == 0:
+    """The only continuation that its prefix or its constraint leaves, as a chain; None where it has less than `least`
+    tokens, or no guess is wanted. A constraint that fails says so in the pass, where it ends its own request alone."""
+    rest = seq.request.params.prefix_ids[seq.num_output :]
+    is_forced = rest or isinstance(seq.constraint, Form)
+    if not (seq.drafts and is_forced) or (most := seq.request.num_speculative_tokens) == 0:
         return None
     most = min(MOST_FORCED, seq.room - 1, MOST_FORCED if most is None else most)
     try:
-        tokens = list(seq.constraint.forced()[:most]) if most >= least else []
+        known = rest if rest or not isinstance(seq.constraint, Form) else seq.constraint.forced()
+        tokens = list(known[:most]) if most >= least else []
     except Exception:
         return None
     if len(tokens) < least:

@@ -11,10 +11,10 @@ import torch
 from torch import Tensor
 
 from outdraft.core.constraint import Constraint
-from outdraft.core.errors import RequestError
+from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.core.shown import shown
+from outdraft.core.shown import shown, told
 from outdraft.sampling.masks import never_written
 
 
@@ -114,16 +114,24 @@ def make_constraint(request: Request, vocab_size: int) -> Constraint | None:
         )
     if request.constraint is None:
         return None
-    constraint = request.constraint()
+    try:
+        constraint = request.constraint()
+    except OutdraftError:
+        raise
+    except Exception as error:  # a stranger's function
+        raise RequestError(f"the constraint could not be made: {told(error)}") from error
     if not (hasattr(constraint, "advance") and hasattr(constraint, "allowed")):
         raise RequestError(
             f"constraint made {shown(constraint)}, which has no advance and allowed (outdraft.core.constraint): give a "
             "function without arguments that makes one"
         )
-    allowed = constraint.allowed([])
+    try:
+        allowed = constraint.allowed([])
+    except Exception as error:
+        raise RequestError(f"the constraint does not say what may come first: {told(error)}") from error
     if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or allowed.shape != (vocab_size,):
-        told = f"{allowed.dtype} of shape {list(allowed.shape)}" if isinstance(allowed, Tensor) else shown(allowed)
-        raise RequestError(f"the constraint's allowed([]) is {told}: it must be a tensor [{vocab_size}] of bool")
+        found = f"{allowed.dtype} of shape {list(allowed.shape)}" if isinstance(allowed, Tensor) else shown(allowed)
+        raise RequestError(f"the constraint's allowed([]) is {found}: it must be a tensor [{vocab_size}] of bool")
     if not bool(allowed.any()):
         raise RequestError("the constraint allows no first token, so nothing can be written")
     prefix = request.params.prefix_ids
