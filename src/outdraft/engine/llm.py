@@ -5,38 +5,34 @@ What a prompt may be is in `engine/prompts.py`, how several callers share the en
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, Never, overload
 
-from outdraft.cache.config import CacheConfig
 from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_arguments
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.params import SamplingParams
 from outdraft.core.sizes import read_bytes
-from outdraft.engine.assembly.assemble import Assembled, engine_beside, make_engine
+from outdraft.engine.assembly.assemble import Assembled, make_engine
 from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.assembly.precision import FULL
 from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.assembly.setup import Setup
-from outdraft.engine.assembly.spelling import WORDS, read_beside, read_words
+from outdraft.engine.assembly.spelling import read_words
 from outdraft.engine.assembly.target import cache_config
-from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.progress import counted
 from outdraft.engine.prompts import Prompt, PromptReader, each, gathered, one_of
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.siblings import Siblings
 from outdraft.engine.streaming import Streaming
 from outdraft.engine.thread import EngineThread
 from outdraft.engine.writer import Result
 from outdraft.models.load_codec import load_codec, require_rows
-from outdraft.models.network import Network
 from outdraft.weights.hub import resolve
 
 
-class LLM(Streaming):
+class LLM(Streaming, Siblings):
     """A language model that decodes speculatively.
 
     In a `with` block its thread ends with the block. Arguments of other engines: docs/coming_from.md.
@@ -160,21 +156,6 @@ class LLM(Streaming):
         )
         self._run(setup, make_engine(setup, precision, precision_options))
 
-    @classmethod
-    def over(cls, model: Path, network: Network) -> "LLM":
-        """Plain decoding over weights that are in memory already, of the model in this directory.
-
-        `with_drafter` and its like put drafters beside them.
-        """
-        setup = Setup(
-            directory=model, codec=load_codec(model), dtype="auto", device=str(network.device), exact=network.exact,
-            guard=None, enforce_eager=False, max_len=None, scheduling=SchedulerSettings(), cache=CacheConfig(),
-            combination=read_beside({}, cls.__init__, dict, drafter="none"),
-        )  # fmt: skip
-        made = object.__new__(cls)
-        made._run(setup, engine_beside(setup, network, FULL))
-        return made
-
     def _run(self, setup: Setup, made: Assembled) -> None:
         if isinstance(setup.codec, TextCodec):  # beside a GGUF file it may be another model's
             require_rows(setup.codec, made.engine.parts.target.vocab_size, setup.directory)
@@ -200,27 +181,6 @@ class LLM(Streaming):
     def lossless(self) -> bool:
         """Whether what it writes has the target's distribution; a lossy verifier says no."""
         return self.engine.lossless
-
-    def with_drafter(self, drafter: str, drafter_options: Mapping[str, Any] | None = None, **others: Any) -> "LLM":
-        """Another engine over the same loaded weights, which it keeps: with elastic precision, those of this moment.
-
-        `others`: verifier, verifier_options, policy, policy_options, num_speculative_tokens, as for `LLM`.
-        """
-        return self.with_speculation(drafter=drafter, drafter_options=drafter_options, **others)
-
-    def with_recipe(self, recipe: str | Path, **others: Any) -> "LLM":
-        """Likewise with a recipe. `others` override it: drafter_options, verifier, policy, their options, ..."""
-        return self.with_speculation(recipe=recipe, **others)
-
-    def with_speculation(self, **words: Any) -> "LLM":
-        """Likewise, in any words by which `LLM` is told what drafts: speculative_config, draft_model, recipe, ..."""
-        unknown = {word: words.pop(word) for word in words.keys() - WORDS}
-        companions = partial(read_companions, self._setup.directory)
-        setup = replace(self._setup, combination=read_beside(unknown, LLM.__init__, companions, **words))
-        other = object.__new__(LLM)
-        network, precision = self._thread.ask(lambda engine: (network_of(engine.parts), self.config["precision"]))
-        other._run(setup, engine_beside(setup, network, precision.get("level", precision["name"])))
-        return other
 
     @overload
     def generate(self, prompts: Prompt, params: SamplingParams | None = None, **others: Any) -> Result: ...

@@ -1,0 +1,70 @@
+"""Further methods of `LLM`: other engines over the weights that it holds."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Self
+
+from outdraft.cache.config import CacheConfig
+from outdraft.engine.assembly.assemble import Assembled, engine_beside
+from outdraft.engine.assembly.precision import FULL
+from outdraft.engine.assembly.roles import read_companions
+from outdraft.engine.assembly.setup import Setup
+from outdraft.engine.assembly.spelling import WORDS, read_beside
+from outdraft.engine.assembly.variant import network_of
+from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.thread import EngineThread
+from outdraft.models.load_codec import load_codec
+from outdraft.models.network import Network
+
+
+class Siblings:
+    """A base of `LLM`, which sets its fields and is built of a setup and an engine by `_run`."""
+
+    _setup: Setup
+    _thread: EngineThread
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """What runs: see `LLM.config`."""
+        raise NotImplementedError
+
+    def _run(self, setup: Setup, made: Assembled) -> None:
+        raise NotImplementedError
+
+    @classmethod
+    def over(cls, model: Path, network: Network) -> Self:
+        """Plain decoding over weights that are in memory already, of the model in this directory.
+
+        `with_drafter` and its like put drafters beside them.
+        """
+        setup = Setup(
+            directory=model, codec=load_codec(model), dtype="auto", device=str(network.device), exact=network.exact,
+            guard=None, enforce_eager=False, max_len=None, scheduling=SchedulerSettings(), cache=CacheConfig(),
+            combination=read_beside({}, cls.__init__, dict, drafter="none"),
+        )  # fmt: skip
+        made = object.__new__(cls)
+        made._run(setup, engine_beside(setup, network, FULL))
+        return made
+
+    def with_drafter(self, drafter: str, drafter_options: Mapping[str, Any] | None = None, **others: Any) -> Self:
+        """Another engine over the same loaded weights, which it keeps: with elastic precision, those of this moment.
+
+        `others`: verifier, verifier_options, policy, policy_options, num_speculative_tokens, as for `LLM`.
+        """
+        return self.with_speculation(drafter=drafter, drafter_options=drafter_options, **others)
+
+    def with_recipe(self, recipe: str | Path, **others: Any) -> Self:
+        """Likewise with a recipe. `others` override it: drafter_options, verifier, policy, their options, ..."""
+        return self.with_speculation(recipe=recipe, **others)
+
+    def with_speculation(self, **words: Any) -> Self:
+        """Likewise, in any words by which `LLM` is told what drafts: speculative_config, draft_model, recipe, ..."""
+        unknown = {word: words.pop(word) for word in words.keys() - WORDS}
+        companions = partial(read_companions, self._setup.directory)
+        setup = replace(self._setup, combination=read_beside(unknown, type(self).__init__, companions, **words))
+        other = object.__new__(type(self))
+        network, precision = self._thread.ask(lambda engine: (network_of(engine.parts), self.config["precision"]))
+        other._run(setup, engine_beside(setup, network, precision.get("level", precision["name"])))
+        return other
