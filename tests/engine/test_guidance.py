@@ -11,8 +11,8 @@ from outdraft.core.request import Request
 from outdraft.decode.step import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.assembly.variant import runner_of
-from outdraft.engine.guidance import most_rows
 from outdraft.engine.loop import Engine
+from outdraft.engine.requests.guidance import most_rows
 from outdraft.testing.fakes import ConstantPolicy, TableTarget
 from outdraft.verify.auto import Auto
 

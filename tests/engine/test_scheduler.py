@@ -136,13 +136,13 @@ def test_beside_others_a_chunk_takes_its_share_of_a_quiet_round(free_rows):
     pace, quiet = Pace(0.3), 0.02
     pace.saw(0, 500, 0.5)
     lasts = []
-    for _ in range(100):
+    for _ in range(500):
         rows = pace.rows(4, 512)
         seconds = quiet + 0.001 * max(0, rows - free_rows)
         lasts.append(seconds)
         pace.saw(4, rows, seconds)
     assert max(lasts) <= 2 * quiet
-    assert sum(lasts[20:]) / 80 == pytest.approx(quiet * 1.4, rel=0.12)
+    assert sum(lasts[400:]) / 100 == pytest.approx(quiet * 1.4, rel=0.12)
 
 
 def test_admission_leaves_each_who_runs_a_page():

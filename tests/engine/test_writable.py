@@ -9,8 +9,8 @@ from outdraft import LLM
 from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
-from outdraft.engine.spelled import spell_settings
-from outdraft.engine.writable import make_constraint, require_known_tokens, require_writable
+from outdraft.engine.requests.spelled import spell_settings
+from outdraft.engine.requests.writable import make_constraint, require_known_tokens, require_writable
 
 VOCAB, ENDS = 10, frozenset({0})
 

@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from outdraft import LLM
-from outdraft.testing.soak import Tally, full_at_times, kinds, left_over, soak
+from outdraft.testing.soak import Tally, full_at_times, kinds, left_over, runner_of, soak
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def llm():
 def test_nobody_is_wronged(llm):
     from random import Random
 
-    full_at_times(llm.engine.parts.target.cache, Random(0), 0.01)
+    full_at_times(runner_of(llm.engine).cache, Random(0), 0.01)
     tally = asyncio.run(soak(llm, 250, 1))
     assert tally.wrong + llm._thread.ask(left_over) == []
     assert {"cancelled", "whole", "error", "timeout"} <= set(tally.counts)
@@ -49,8 +49,8 @@ class Liar:
 def test_a_page_that_is_not_given_back_is_noticed(llm):
     engine = llm.engine
     llm.generate("Once upon a time")
-    llm._thread.ask(lambda engine: engine.parts.target.cache.add(10**6))
-    llm._thread.ask(lambda engine: engine.parts.target.cache.reserve(10**6, 5))
+    llm._thread.ask(lambda engine: runner_of(engine).cache.add(10**6))
+    llm._thread.ask(lambda engine: runner_of(engine).cache.reserve(10**6, 5))
     assert any("pages are free" in one for one in llm._thread.ask(left_over))
     assert not engine.has_work
 

@@ -21,12 +21,12 @@ from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.guidance import guides
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
-from outdraft.engine.checks import check_request, most_held
-from outdraft.engine.guidance import longest_guided
+from outdraft.engine.requests.checks import check_request, most_held
+from outdraft.engine.requests.guidance import longest_guided
+from outdraft.engine.requests.writable import make_constraint
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Scheduler, Turn
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.engine.writable import make_constraint
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
 _log = logging.getLogger(__name__)

@@ -24,7 +24,7 @@ from outdraft.core.option_types import plain
 from outdraft.core.params import SamplingParams, called_here
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
-from outdraft.engine.spelled import spell_settings
+from outdraft.engine.requests.spelled import spell_settings
 from outdraft.engine.writer import Result
 
 Prompt = str | Mapping[str, Any]

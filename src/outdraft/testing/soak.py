@@ -31,6 +31,7 @@ from outdraft.core.errors import CacheFullError, OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.engine.loop import Engine
+from outdraft.engine.runner import Runner
 
 CALLERS = 64
 _KINDS = 48  # different requests; each has one right text
@@ -115,8 +116,7 @@ async def _one(llm: LLM, rng: Random, asked: Any, wanted: list[tuple[int, ...]],
         vocab, after = llm.engine.parts.target.vocab_size, rng.randrange(1, 5)
         return await _fails(llm, prompt, params, tally, "planted fault", constraint=lambda: Raises(vocab, after))
     if fate < 0.38:
-        runner: Any = llm.engine.parts.target
-        vectors = torch.full((len(prompt["prompt_token_ids"]), runner.hidden_size), torch.inf)
+        vectors = torch.full((len(prompt["prompt_token_ids"]), runner_of(llm.engine).hidden_size), torch.inf)
         return await _fails(llm, prompt, params, tally, "largest value", prompt_embeds=vectors)
     if fate < 0.39:
         return await _fails(llm, {"prompt_token_ids": [10**9]}, params, tally, "outside the vocabulary")
@@ -156,6 +156,14 @@ def full_at_times(cache: PagedCache, rng: Random, share: float) -> None:
     cache._take = take_or_not  # type: ignore[method-assign]
 
 
+def runner_of(engine: Engine) -> Runner:
+    """What stands behind guard and guidance."""
+    found: Any = engine.parts.target
+    while not isinstance(found, Runner):
+        found = found.target
+    return found
+
+
 def left_over(engine: Engine) -> list[str]:
     """What should not be there when no request is."""
     room, found = engine.parts.room, []
@@ -163,8 +171,7 @@ def left_over(engine: Engine) -> list[str]:
         found.append(f"{len(engine.running)} requests run and {len(engine.waiting)} wait")
     if room.capacity is not None and room.free * 16 != room.capacity:
         found.append(f"{room.free} pages are free of {room.capacity // 16}")
-    runner: Any = engine.parts.target
-    getattr(runner, "target", runner).cache.check()
+    runner_of(engine).cache.check()
     for one in inner(engine.parts.drafter):
         for name, value in vars(one).items() if hasattr(one, "__dict__") else ():
             if isinstance(value, dict) and value and all(isinstance(key, int) for key in value) and "text" in name:
@@ -176,6 +183,11 @@ def _own_memory() -> int:
     gc.collect()
     pages = int(Path("/proc/self/statm").read_text().split()[1])
     return pages * 4096
+
+
+def _tell(line: str) -> None:
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def main(words: list[str] | None = None) -> int:
@@ -192,10 +204,11 @@ def main(words: list[str] | None = None) -> int:
     logging.getLogger("outdraft").setLevel(logging.CRITICAL)  # it tells of every planted fault
     llm = LLM(asked.model, kv_cache_memory=asked.kv_cache_memory, enable_prefix_caching=True, max_num_seqs=24, **drafts)
     threads = threading.active_count()
-    runner: Any = llm.engine.parts.target
-    full_at_times(getattr(runner, "target", runner).cache, Random(asked.seed), asked.full)
+    cache = runner_of(llm.engine).cache
+    assert isinstance(cache, PagedCache)
+    full_at_times(cache, Random(asked.seed), asked.full)
     began = perf_counter()
-    tally = asyncio.run(soak(llm, asked.requests, asked.seed, lambda line: print(line, flush=True)))  # noqa: T201
+    tally = asyncio.run(soak(llm, asked.requests, asked.seed, _tell))
     wrong = tally.wrong + llm._thread.ask(left_over)
     llm.close()
     if threading.active_count() > threads:

@@ -27,7 +27,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.engine.llm import LLM
-from outdraft.engine.spelled import spell_settings
+from outdraft.engine.requests.spelled import spell_settings
 from outdraft.engine.writer import Result
 from outdraft.sampling.coins import draft_coins, verifier_coins
 from outdraft.sampling.warp import tree_paths, warp_nodes

@@ -5,9 +5,9 @@
 What counts, so that anybody can repeat it: `LLM()` in the thread that calls it, and then the engine's own thread until
 it enters the first step (`Engine.step`). A request of three ids sets that thread going; what its caller does for it is
 counted by `whole` alone. Every call is seen. Modules of the layer of the engine and of those above it are entered;
-whatever lies below is a leaf, with all that it calls, and so is the scheduler, which knows no part of the engine.
-Control *comes back* when a call from one entered module into
-another returns. The strict count has no leaves: every module of the package counts, and every return.
+whatever lies below is a leaf, with all that it calls, and so are the scheduler and what checks requests, which know no
+part of the engine. Control *comes back* when a call from one entered module into another returns. The strict count has
+no leaves: every module of the package counts, and every return.
 """
 
 import sys
@@ -20,7 +20,7 @@ import outdraft
 
 ROOT = Path(outdraft.__file__).parent
 UPPER = ("engine", "training", "bench", "cli", "tutorial", "server")
-LEAF = "engine.scheduler"
+LEAVES = ("engine.scheduler", "engine.requests")
 
 
 @dataclass
@@ -54,7 +54,7 @@ def record(model: str, *, whole: bool = False, strict: bool = False, **words: st
                     over.set()
                     return
                 is_leaf = None in stack[stack.index(shown[0]) :] if shown else False
-                upper = module.partition(".")[0] in UPPER and not module.startswith(LEAF)
+                upper = module.partition(".")[0] in UPPER and not module.startswith(LEAVES)
                 counts = strict or (upper and not is_leaf)
                 stack.append(module if counts else None)
                 if counts and module not in walk.modules:

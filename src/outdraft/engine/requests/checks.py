@@ -8,8 +8,8 @@ from collections.abc import Set
 from outdraft.core.errors import RequestError
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
-from outdraft.engine.guidance import most_rows
-from outdraft.engine.writable import require_known_tokens, require_writable
+from outdraft.engine.requests.guidance import most_rows
+from outdraft.engine.requests.writable import require_known_tokens, require_writable
 
 
 def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int]) -> int:
