@@ -13,6 +13,7 @@ _WEIGHT = 0.25  # of the newest measurement
 _FIRST = 32  # prompt rows beside decoding ones while nothing is known
 _SAVED = 1.0  # seconds for prompts that may be saved up
 _BURST = 0.85  # quiet rounds that a chunk may take while some are left
+_GROWTH = 1.3  # times the most rows so far that the next pass may have
 _REFRESH = 16  # every so many passes prompts wait, so that the quiet round is measured again
 
 
@@ -26,6 +27,7 @@ class Pace:
         self._saved = _SAVED
         self._owed = 0.0  # seconds of decoding before the next chunk, where chunks are read alone
         self._mixed = 0  # passes since the last quiet one
+        self._reach = _FIRST  # prompt rows beside others, at most: few of them may cost nothing, and many a lot
 
     def rows(self, num_decoding: int, most: int) -> int:
         """Prompt rows for a pass beside so many decoding sequences; 0: let them decode alone once."""
@@ -35,7 +37,7 @@ class Pace:
         if self._row is None:
             return min(_FIRST, most)
         seconds = min(max(self._ratio, _BURST) * quiet, self._ratio * quiet + self._saved)
-        return max(1, min(most, round(seconds / self._row)))
+        return max(1, min(most, self._reach, round(seconds / self._row)))
 
     @property
     def prompts_are_due(self) -> bool:
@@ -55,6 +57,7 @@ class Pace:
             self._owed = seconds / self._ratio
         else:
             self._mixed += 1
+            self._reach = max(self._reach, round(_GROWTH * num_rows))
             alone = self._row or seconds / num_rows
             beside = max(seconds - self._quiet.get(kind, seconds), 0.02 * alone * num_rows)
             self._row = _mean(self._row, beside / num_rows)
