@@ -91,6 +91,15 @@ def test_texts_are_those_of_transformers(llm, model_dir, negative):
         assert list(ours.token_ids) == theirs[0, len(ids) :].tolist(), scale
 
 
+def test_layers_of_transformers_write_the_same(llm, model_dir):
+    pytest.importorskip("transformers")
+    other = LLM(model_dir, model_impl="transformers", drafter="ngram", dtype="float32", num_speculative_tokens=4)
+    for params in (GUIDED, SEEDED):
+        results = other.generate(["abcabcabc", "hello"], params, negative_prompt="ab")
+        wanted = llm.generate(["abcabcabc", "hello"], params, negative_prompt="ab")
+        assert [one.token_ids for one in results] == [one.token_ids for one in wanted]
+
+
 @pytest.mark.parametrize("params", [GUIDED, SEEDED], ids=["greedy", "seeded"])
 def test_a_guarded_target_writes_plain_decodings_text(model_dir, params):
     words = {"exact": False, "guard": 0.01, "dtype": "float32"}

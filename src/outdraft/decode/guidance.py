@@ -120,7 +120,6 @@ class GuidedTarget:
     def _read(self, seq: Sequence, *, to_the_end: bool) -> None:
         """The shadow's next chunk, or all that stands before its pending token: in passes of their own."""
         shadow = self._shadows[seq.id]
-        _follow(shadow, seq)
         while not shadow.prefilled:
             chunk = pack([shadow], [None], max_chunk=seq.max_chunk)
             self.target.forward(chunk)

@@ -57,7 +57,7 @@ def _requests(stage: Stage) -> Iterator[Argument]:
     own = [one.name for one in fields(Request) if one.name not in ("prompt_token_ids", "params")]
     for call in (generate, stream, agenerate, astream):
         prompt = "prompts" if call is generate else "prompt"
-        for name in (prompt, "params", *own, "num_draft_tokens"):
+        for name in (prompt, "params", *own, "negative_prompt", "num_draft_tokens"):
             yield Argument(name=f"{call.__name__}({name})", use=keyword(call, name))
     shapes = {
         "{'prompt': .}": lambda v: {"prompt": v},
@@ -69,6 +69,7 @@ def _requests(stage: Stage) -> Iterator[Argument]:
     shapes |= {
         "references: .": lambda v: {**PROMPT, "references": v},
         "references: [.]": lambda v: {**PROMPT, "references": [v]},
+        "negative_prompt: .": lambda v: {**PROMPT, "negative_prompt": v},
     }
     for shape, make in shapes.items():
         yield Argument(name=f"generate({shape})", use=_shaped(lambda prompt: generate(prompts=prompt), make))
