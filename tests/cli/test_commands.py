@@ -35,6 +35,20 @@ def test_generate_json(outdraft, tiny: Path):
     assert "speculative_decoding" in made["metrics"]
 
 
+def test_generate_gives_the_answer_a_form(outdraft, tiny: Path, tmp_path: Path):
+    schema, grammar = tmp_path / "schema.json", tmp_path / "words.lark"
+    schema.write_text('{"type": "array", "items": {"enum": ["ä", 7]}, "minItems": 2, "maxItems": 2}', encoding="utf-8")
+    grammar.write_text('start: "<" ("b" | "bb") ">"')
+    for flags, whole in (
+        (("--regex", "[ab]{3}!"), r"[ab]{3}!"),
+        (("--choice", "yes", "--choice", "no"), "yes|no"),
+        (("--json-schema", schema), r'\[\s?("ä"|7)\s?,\s?("ä"|7)\s?\]'),
+        (("--grammar", grammar), "<bb?>"),
+    ):
+        made = json.loads(outdraft("generate", "--model", tiny, "ab", *flags, "--json").out)
+        assert re.fullmatch(whole, made["text"]) and made["finish_reason"] == "stop", (flags, made["text"])
+
+
 @pytest.mark.parametrize(
     "words, says",
     [
@@ -44,6 +58,10 @@ def test_generate_json(outdraft, tiny: Path):
         (("generate", "x", "--drafter", "ngram", "--drafter-options", "max_ngrm=2"), "did you mean 'max_ngram'"),
         (("generate", "x", "-k", "-1"), "num_speculative_tokens=-1"),
         (("generate", "x", "--logit-bias", "a=b"), "logit_bias"),
+        (("generate", "x", "--regex", "("), "regex of structured_outputs cannot be compiled"),
+        (("generate", "x", "--regex", "a", "--choice", "b"), "regex and choice are given"),
+        (("generate", "x", "--json-schema", "nowhere.json"), "json schema nowhere.json cannot be read"),
+        (("generate", "x", "--grammar", "nowhere.lark"), "grammar nowhere.lark cannot be read"),
         (("generate", "x", "--tempreature", "1"), "did you mean '--temperature'"),
         (("generate", "x", "y"), "unrecognized argument 'y'"),
         (("tune-skip", "--model", "x"), "give MODEL by its position, without a flag"),

@@ -112,6 +112,8 @@ def test_ends_that_are_ignored_are_never_allowed():
     form = grammars().constraint(Params(regex="a+"), ignore_eos=True)()
     form.advance(1)
     assert told(form.allowed([])) == {1}
+    anything = grammars().constraint(Params(regex=".+"), ignore_eos=True)()
+    assert told(anything.allowed([])) == told(anything.allowed([4])) == {1, 2, 3, 4, 5, 6, 7, 8}  # nor are they text
 
 
 def test_what_is_forced_stops_at_a_choice():
@@ -206,8 +208,10 @@ BAD = {
     "a long text": (Params(json='"' + "x" * 70_000 + '"'), "json of .* has 70002 characters: 65536 are the most"),
     "many properties": (
         Params(json={"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(1500)}}),
-        "json of .* cannot be compiled: grammar size",
+        "has an object with 1500 optional fields: 250 are the most",
     ),
+    "many tables": (Params(json={"anyOf": [{"type": "integer"}] * 900}), "json of .* has 901 tables: 600"),
+    "many symbols": (Params(grammar=" | ".join(["start: /ab/", *["/a+b/"] * 3000])), "cannot be compiled: .*size"),
     "joined patterns": (
         Params(json={"allOf": [{"type": "string", "pattern": f".*{i}.*{i}"} for i in range(15)]}),
         "joins 15 schemas by allOf and has 15 patterns",

@@ -4,7 +4,7 @@ import pytest
 
 from outdraft.core.errors import CapabilityError
 from outdraft.sampling.guidance import guide
-from outdraft.testing.contract import CHECKS, budgets, distribution, ends, guided, identity, masked, upkeep
+from outdraft.testing.contract import CHECKS, budgets, distribution, ends, forced, guided, identity, masked, upkeep
 from outdraft.testing.contract.masked import EveryOther
 from outdraft.testing.fakes import AuditError
 from outdraft.testing.reference_rule import ReferenceRule
@@ -74,6 +74,12 @@ def test_false_guidance_is_noticed(fault, tmp_path, monkeypatch):
     monkeypatch.setattr("outdraft.decode.guidance.guide", GUIDANCE_FAULTS[fault])
     with pytest.raises(AuditError, match="guided by"):
         guided.guided_requests_write_the_same(Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path))
+
+
+def test_an_engine_that_drafts_no_forced_tokens_is_noticed(tmp_path, monkeypatch):
+    monkeypatch.setattr("outdraft.decode.step.forced_draft", lambda seq, least: None)
+    with pytest.raises(AuditError, match="4 tokens were forced, and 1 were drafted"):
+        forced.forced_tokens_write_the_same(Subject(DrafterRow(drafter="contracts.broken:SOUND"), tmp_path))
 
 
 class Deaf(ReferenceRule):

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from outdraft.core.draft import Draft, Role, chain
+from outdraft.core.draft import Continuation, Draft, Role, chain
 from outdraft.core.drafter import Traits
 from outdraft.core.events import StepTimes
 from outdraft.core.params import SamplingParams
@@ -112,6 +112,24 @@ def test_the_drafter_sees_rows_that_were_read(ends):
     assert seq.output == [5, 6, 7, 8, *seq.output[4:]] and (seq.finish_reason == "stop") == ends
 
 
+def test_nobody_works_ahead_of_what_is_forced():
+    class Ahead(Listens):
+        def __init__(self):
+            super().__init__()
+            self.asked_ahead = []
+            self.traits = Traits(ahead=self.ahead)
+
+        def ahead(self, seqs, drafts, is_over):
+            self.asked_ahead += [(seq.id, draft.num_nodes) for seq, draft in zip(seqs, drafts, strict=True)]
+            return [Continuation(token=4)] * len(seqs)
+
+    engine, seqs = begin(Song([5, 6, 7, 8]), None, drafter=Ahead())
+    step(seqs, engine.parts)
+    assert engine.parts.drafter.asked_ahead == [(seqs[1].id, 3)]
+    forced, own = (seen.draft for seen in engine.parts.drafter.seen)
+    assert forced.continuation is None and own.continuation == Continuation(token=4)
+
+
 def test_others_are_asked_and_share_the_time(monkeypatch):
     engine, seqs = begin(Song([5, 6, 7, 8]), None, Song([4] * 5), None)
     clock = iter([0.0, 1.0, 3.0, 7.0, 15.0])
@@ -148,6 +166,12 @@ def test_how_much_is_drafted(others, count):
     assert (0 if guess is None else guess.num_nodes - 1) == count
     if guess is not None:
         assert guess.tokens.tolist() == [2] + [5] * count and guess.parents.tolist() == list(range(-1, count))
+
+
+def test_nothing_is_drafted_where_there_is_no_room():
+    _, (seq,) = begin(Song([5] * 5))
+    seq.drafts = False
+    assert forced_draft(seq, least=1) is None
 
 
 def test_a_draft_is_no_longer_than_a_pass_should_be():

@@ -9,6 +9,7 @@ import pytest
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import RequestError
 from outdraft.core.request import Request
+from outdraft.engine.loop import Engine
 
 PERSON = {
     "type": "object",
@@ -178,3 +179,19 @@ def test_a_model_without_a_tokenizer_says_so(model_dir, tmp_path):
         (tmp_path / name).write_bytes((model_dir / name).read_bytes())
     with pytest.raises(RequestError, match="structured_outputs needs a tokenizer"):
         LLM(tmp_path).generate({"prompt_token_ids": [1]}, SamplingParams(structured_outputs={"regex": "a"}))
+
+
+def test_a_text_that_is_read_again_goes_on_where_it_was(monkeypatch):
+    """Little memory: texts give theirs back and are read again, and the form is told nothing twice."""
+    given_back = []
+    honest = Engine._give_back
+    monkeypatch.setattr(Engine, "_give_back", lambda self, seq: (given_back.append(seq.num_output), honest(self, seq)))
+    names = [f"field number {i}" for i in range(9)]
+    schema = {"type": "object", "properties": {name: {"type": "integer", "maximum": 99} for name in names}}
+    params = SamplingParams(max_tokens=150, structured_outputs={"json": {**schema, "required": names}})
+    prompts = [f"Chapter {i}. " for i in range(6)]
+    wanted = [one.text for one in LLM("zoo:target", drafter="none").generate(prompts, params)]
+    little = LLM("zoo:target", drafter="ngram", kv_cache_memory=3 * 128 * 9 * 2 * 2 * 64 * 2)
+    results = little.generate(prompts, params)
+    assert [one.text for one in results] == wanted and max(given_back) > 0
+    assert all(set(json.loads(one.text)) >= set(names) for one in results if one.finish_reason == "stop")

@@ -28,7 +28,8 @@ from outdraft.verify.shared.case import PerDraft
 
 CODEC = TinyTokens(["<end>", "a", "b", "ab", "c", "d"], end=0)
 VOCAB = 7  # one id more than the tokenizer has
-TEXTS = [head + "cdc" + tail for head in ("a", "b", "ab", "ba") for tail in ("a", "b", "ab")]
+HEADS = [x + y + z for x in "abc" for y in "abc" for z in "abc" if x != y != z]  # what may follow changes at each token
+TEXTS = [head + "ddd" + tail for head in HEADS for tail in ("a", "b", "ab")]
 NUM_TEXTS = 1500
 TARGET = TableTarget(vocab_size=VOCAB, seed=1, sharpness=1.0)
 
@@ -57,7 +58,7 @@ class Copies(NoDrafter):
     traits = Traits(peeks=True)
 
     def propose(self, seqs, budgets):
-        return [chain([seq.pending, *(4, 5, 4, 1)[seq.num_output % 2 :]]) for seq in seqs]
+        return [chain([seq.pending, *(1, 2, 4, 2, 5)[seq.num_output % 2 :]]) for seq in seqs]
 
 
 def a_tree():
@@ -107,7 +108,7 @@ def distribution(context):
 def test_sampled_texts_have_the_masked_distribution(name):
     found, deepest = sample(DRAFTERS[name](), Uncoupled(Auto()))
     assert found.passes, found
-    assert deepest >= 2  # "dc" is forced, and drafted
+    assert deepest >= 2  # "ddd" is forced, and drafted
 
 
 def test_a_rule_that_bends_the_distribution_is_noticed():

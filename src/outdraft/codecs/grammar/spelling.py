@@ -16,6 +16,8 @@ from outdraft.core.structured import StructuredOutputsParams
 
 MOST_CHARACTERS = 1 << 16  # of a schema, a regex, a grammar, or all choices together
 MOST_LEVELS = 48  # of tables and lists inside each other
+MOST_TABLES = 600  # of a schema: about one for each field and each list
+MOST_OPTIONAL = 250  # fields of one object: compiling takes time quadratic in their number
 MOST_CASES = 1 << 8  # that allOf makes of the alternatives in its entries
 MOST_JOINED = 8  # patterns that one text must match at once: compiling takes time exponential in their number
 # Between the parts of JSON: a blank, or a line end and its indentation. Where any number of blanks may stand, a weak
@@ -60,7 +62,7 @@ def _read(schema: str | Mapping[str, Any]) -> Any:
 
 def _measure(schema: dict[str, Any]) -> None:
     """Raise `RequestError` for a schema beyond the limits; it is read no further than these."""
-    size = joined = 0
+    size = joined = tables = 0
     patterns: set[str] = set()
     todo: list[tuple[Any, int]] = [(schema, 1)]
     while todo:
@@ -71,6 +73,8 @@ def _measure(schema: dict[str, Any]) -> None:
         if size > MOST_CHARACTERS:
             break
         if isinstance(value, dict):
+            tables += 1
+            _check_fields(value)
             entries = value["allOf"] if isinstance(value.get("allOf"), list) else []
             joined += len(entries)
             if prod(map(_num_cases, entries[:MOST_CASES])) > MOST_CASES:
@@ -91,10 +95,24 @@ def _measure(schema: dict[str, Any]) -> None:
             raise RequestError(f"json of structured_outputs holds {type(value).__name__}, which JSON does not know")
     if size > MOST_CHARACTERS:
         raise RequestError(f"json of structured_outputs has more than {MOST_CHARACTERS} characters: shorten the schema")
+    if tables > MOST_TABLES:
+        raise RequestError(f"json of structured_outputs has {tables} tables: {MOST_TABLES} are the most")
     if min(joined, len(patterns)) > MOST_JOINED:
         raise RequestError(
             f"json of structured_outputs joins {joined} schemas by allOf and has {len(patterns)} patterns: a text that "
             f"must match more than {MOST_JOINED} patterns at once cannot be compiled; join them in one pattern"
+        )
+
+
+def _check_fields(schema: dict[str, Any]) -> None:
+    named, required = schema.get("properties"), schema.get("required")
+    if not isinstance(named, dict):
+        return
+    optional = len(named) - (len(required) if isinstance(required, list) else 0)
+    if optional > MOST_OPTIONAL:
+        raise RequestError(
+            f"json of structured_outputs has an object with {optional} optional fields: {MOST_OPTIONAL} are the most; "
+            "make those required that always come"
         )
 
 

@@ -5,11 +5,13 @@ depend on their pass, as they do not in float64.
 """
 
 from dataclasses import replace
+from functools import partial
 
 from outdraft.cache.config import CacheConfig
 from outdraft.core.request import Request
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.testing.audit import require
+from outdraft.testing.contract.forced import Lines
 from outdraft.testing.contract.ground import GREEDY, SEEDED, agrees, requests
 from outdraft.testing.contract.reuse import runner_of
 from outdraft.testing.subject import Outcome, Subject, collect, join
@@ -21,6 +23,8 @@ def crowds_write_the_same(subject: Subject) -> None:
     """Joins, a cancellation, preemptions, prefix hits and mixed passes at once, greedy and seeded requests together."""
     asked = [request for pair in zip(requests(SEEDED), requests(GREEDY), strict=True) for request in pair]
     asked.append(replace(asked[6], prompt_token_ids=(*asked[6].prompt_token_ids, 4)))
+    # Two more texts have a form, which is told every token once, however often they are read.
+    asked += [replace(asked[i], constraint=partial(Lines, subject.vocab_size)) for i in (4, 7)]
     for mixes, prefixes, some in ((True, True, asked), (False, False, asked[4:])):
         cache = CacheConfig(layout="paged", num_pages=_PAGES, prefixes=prefixes, poison=True)
         _run(subject, some, cache, mixes=mixes)
