@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from outdraft.cache.config import CacheConfig
+from outdraft.core.draft import chain
+from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
@@ -129,6 +131,18 @@ def test_logprobs_are_those_of_the_guided_distribution():
         before, token = outcome.seq.tokens[: len(PROMPT) + i], outcome.seq.output[i]
         expected = float(logits(before).log_softmax(-1)[token])
         assert event.logprobs[0].raw == pytest.approx(expected, abs=1e-9)
+
+
+def test_guided_logits_of_a_target_in_bfloat16_are_not_rounded_again():
+    target = TableTarget(vocab_size=VOCAB, order=6, dtype=torch.bfloat16)
+    running = engine(target)
+    seqs = [running.prepare(request) for request in (ask(), ask(negative=None, scale=1.0))]
+    for seq in seqs:
+        running.parts.target.begin(seq)
+    guided, free = running.parts.target.forward(pack(seqs, [chain([seq.pending]) for seq in seqs])).logits
+    wanted = guide(target.next_logits(PROMPT)[None], target.next_logits(NEGATIVE)[None], SCALE)[0]
+    assert torch.equal(guided, wanted) and not torch.equal(guided, guided.bfloat16().float())
+    assert torch.equal(free.bfloat16(), target.next_logits(PROMPT))
 
 
 # The formula
@@ -283,3 +297,19 @@ def test_a_shadow_takes_over_rows_of_an_earlier_one():
     running, negative = engine(runner), tuple(range(40))
     texts = [run(running, [ask(negative=negative, max_tokens=9)])[0].seq.output for _ in range(2)]
     assert begun == [0, 0, 0, 32] and texts[0] == texts[1]
+    run(running, [replace(ask(negative=negative, max_tokens=2), cache_salt="of another user")])
+    assert begun[4:] == [0, 0]
+
+
+@pytest.mark.parametrize("apart", [False, True])
+def test_states_are_those_of_the_texts_own_rows(apart):
+    """A table's tap is each row's token: those of the texts, and none of a shadow's."""
+    target = TableTarget(vocab_size=VOCAB)
+    running = engine(target, apart=apart)
+    seqs = [running.prepare(request) for request in (ask(), ask(negative=None, scale=1.0), ask(prompt=(2, 5)))]
+    for seq in seqs:
+        running.parts.target.begin(seq)
+    packed = pack(seqs, [chain([seq.pending, 0, 3]) for seq in seqs])
+    scored = running.parts.target.forward(packed, (1,))
+    assert scored.hidden[1].argmax(-1).tolist() == packed.tokens.tolist()
+    assert scored.logits.shape == (9, VOCAB)
