@@ -26,6 +26,15 @@ def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
     assert "target passes" in drafted.err and plain.err == ""
 
 
+def test_generate_under_masks(outdraft, tiny: Path):
+    """Letters that may be written, one that may not, and how the answer begins; drafted or not."""
+    words = ["generate", "--model", tiny, "abcabcabc", "--max-tokens", 12, "--forced-prefix", "ba", "--bad-words", "c"]
+    words += [word for letter in b"abc" for word in ("--allowed-token-ids", letter)]
+    texts = {outdraft(*words, "--drafter", drafter, "--typical-p", 0.9).out.strip() for drafter in ("none", "ngram")}
+    (text,) = texts
+    assert text.startswith("ba") and set(text) == {"a", "b"} and len(text) == 12
+
+
 def test_generate_json(outdraft, tiny: Path):
     ran = outdraft("generate", "--model", tiny, "--drafter", "ngram", "-k", 3, "abab", "--max-tokens", 9, "--json",
                    "--drafter-options", "max_ngram=2")  # fmt: skip
@@ -62,6 +71,9 @@ def test_generate_gives_the_answer_a_form(outdraft, tiny: Path, tmp_path: Path):
         (("generate", "x", "--regex", "a", "--choice", "b"), "regex and choice are given"),
         (("generate", "x", "--json-schema", "nowhere.json"), "json schema nowhere.json cannot be read"),
         (("generate", "x", "--grammar", "nowhere.lark"), "grammar nowhere.lark cannot be read"),
+        (("generate", "x", "--allowed-token-ids", "99999"), "allowed_token_ids names token 99999"),
+        (("generate", "x", "--forced-prefix", "ab", "--bad-words", "ab"), "forced_prefix"),
+        (("generate", "x", "--typical-p", "2"), "typical_p=2.0 is out of range"),
         (("generate", "x", "--tempreature", "1"), "did you mean '--temperature'"),
         (("generate", "x", "y"), "unrecognized argument 'y'"),
         (("tune-skip", "--model", "x"), "give MODEL by its position, without a flag"),

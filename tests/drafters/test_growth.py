@@ -188,3 +188,23 @@ def test_children_with_replacement_are_independent():
     likely = expected > 5
     assert pairs.diagonal().sum() > 0
     assert float(((pairs - expected) ** 2 / expected)[likely].sum()) < 130  # at most 80 degrees of freedom
+
+
+def test_a_deterministic_tree_guesses_nothing_that_is_masked():
+    """Beside an unmasked one, whose guesses stay as they are: allowed are the next even or the next odd tokens."""
+
+    class InTurn:
+        def advance(self, token):
+            pass
+
+        def allowed(self, path):
+            return torch.arange(9) % 2 == len(path) % 2
+
+    free, masked = sequence([1, 2]), sequence([3, 4])
+    masked.constraint = InTurn()
+    alone, drafted = grow([free])[0], grow([free, masked])
+    assert paths(drafted[0]) == paths(alone)
+    assert any(token % 2 != depth % 2 for path in paths(alone) for depth, token in enumerate(path))
+    found = paths(drafted[1])
+    assert found == paths(grow([masked])[0])
+    assert len(found) > 5 and all(token % 2 == depth % 2 for path in found for depth, token in enumerate(path))

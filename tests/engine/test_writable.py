@@ -141,6 +141,17 @@ def test_texts_are_spelled_as_they_stand_behind_other_text(adds_space):
     assert made.bad_words == (spell("ab"), spell(" ab"), (7,), spell(" ")) and made.forced_prefix == spell("Hi")
 
 
+def test_a_word_that_reads_otherwise_behind_a_line_is_spelled_as_it_stands_alone():
+    class Capital(Words):
+        """Begins every line with a capital letter, and every text with a space."""
+
+        def encode(self, text, *, add_special=True):
+            return super().encode(text[:1] + text[1:].capitalize() if text[:1] == "\n" else text)
+
+    made = spell_settings(SamplingParams(bad_words=["ab"]), Capital(adds_space=True), "m")
+    assert made.bad_words[0] == tuple(map(ord, " ab")) and made.prefix_ids == ()
+
+
 def test_a_prefix_that_has_no_spelling_is_refused():
     class Deaf(Words):
         def decode(self, ids, *, continues=False):

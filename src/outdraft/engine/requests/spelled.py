@@ -35,7 +35,7 @@ def spell_settings(params: SamplingParams, codec: TextualCodec | None, name: str
             words |= dict.fromkeys(_spell(text, codec) for text in ((bare, " " + bare) if bare else (word,)))
         else:
             words[word] = None
-    if isinstance(prefix, str):
+    if isinstance(prefix, str) and prefix:
         ids = _spell(prefix, codec)
         if (told := codec.decode(ids, continues=True)) != prefix:
             raise RequestError(

@@ -33,10 +33,15 @@ class EveryOther:
         return self._few & ((self._ids * 2 + last * 3 + before + len(self._output) + len(path)) % 5 < 3)
 
 
+MASKED = replace(
+    PENALISED_SEEDED, stop_token_ids=(), typical_p=0.9, banned_token_ids=(4,), bad_words=((6, 7), (8, 9), (1, 2, 3))
+)
+
+
 def masked_requests_write_the_same(subject: Subject, *, depths: Seq[int] = (2, 5)) -> None:
     """Under a constraint, greedy and seeded ids are plain decoding's, and every token is one that was allowed."""
     make = partial(EveryOther, subject.vocab_size)
-    for params in (GREEDY, SEEDED, replace(PENALISED_SEEDED, stop_token_ids=())):
+    for params in (GREEDY, SEEDED, MASKED):
         batch = [replace(request, constraint=make) for request in requests(params)]
         wanted = [subject.oracle(request) for request in batch]
         for depth in depths:
