@@ -93,7 +93,7 @@ EDITS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("edit", EDITS, ids=str)
+@pytest.mark.parametrize("edit", EDITS, ids=lambda edit: next(iter(edit)))
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 def test_nobody_chooses_from_raw_logits_what_is_edited(edit, temperature):
     """The kernels and the recorded passes know no edits."""
