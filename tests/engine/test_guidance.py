@@ -8,9 +8,12 @@ from outdraft.core.cache import PAGE
 from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
+from outdraft.core.room import Unbounded
+from outdraft.decode.guidance import GuidedTarget
 from outdraft.decode.step import Parts
 from outdraft.drafters.none import NoDrafter
 from outdraft.engine.assembly.variant import runner_of
+from outdraft.engine.guided_room import GuidedRoom
 from outdraft.engine.loop import Engine
 from outdraft.engine.requests.guidance import most_rows
 from outdraft.testing.fakes import ConstantPolicy, TableTarget
@@ -139,6 +142,34 @@ def test_guided_requests_go_through_little_memory(zoo, words):
     assert [one.token_ids for one in llm.generate(prompts, settings)] == wanted
     room = llm.engine.parts.room
     assert room.capacity is not None and room.free * PAGE == room.capacity
+
+
+class Counting(Unbounded):
+    """A page for each row."""
+
+    def wanted(self, seq):
+        return len(seq.tokens)
+
+    def missing(self, seq, num_rows):
+        return num_rows
+
+    def held(self, seq):
+        return seq.num_cached
+
+
+def test_a_shadow_takes_what_its_text_takes():
+    target = GuidedTarget(TableTarget(vocab_size=7))
+    room = GuidedRoom(Counting(), target)
+    engine = Engine(
+        Parts(target=target, drafter=NoDrafter(), verifier=Auto(), policy=ConstantPolicy(Budget(depth=0)), room=room)
+    )
+    asked = Request(prompt_token_ids=(1,) * 5, params=GUIDED, negative_prompt_token_ids=(2,) * 3)
+    waiting = engine.prepare(asked)
+    assert room.wanted(waiting) == 5 + 3 and room.wanted(engine.prepare(Request(prompt_token_ids=(1,) * 5))) == 5
+    seq = engine.add(asked)
+    engine.step()
+    assert room.held(seq) == 5 + 3
+    assert room.missing(seq, 1) == 1 + 1 and room.missing(seq, 5) == 5 + 5
 
 
 def test_a_guided_text_that_never_fits_is_refused():
