@@ -200,8 +200,8 @@ class LLM(Streaming, Siblings):
         `SamplingParams(guidance_scale=1.5)`; without one it is the prompt's last token alone.
         `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone. `priority=`: the
         lower joins first. `timeout=`: seconds; then the text ends as it is, with finish_reason="timeout".
-        `logprobs_mode=` overrides the engine's. `constraint=`: a function that makes an object which says, for one text,
-        which tokens may follow (`outdraft.core.constraint`).
+        `logprobs_mode=` overrides the engine's. `constraint=`: a function that makes an object which says, for one
+        text, which tokens may follow (`outdraft.core.constraint`).
         `sampling_params` is `params`. `use_tqdm`: a progress bar; None, the default: at a terminal, for many prompts.
 
         A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it
