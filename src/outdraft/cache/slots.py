@@ -39,6 +39,8 @@ S = TypeVar("S", bound=Slots)
 class SlotCache(ABC, Generic[S]):
     """`KVCache`, but for where the slots lie."""
 
+    can_trim = True
+
     def __init__(
         self,
         num_layers: int,

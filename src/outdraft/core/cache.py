@@ -1,5 +1,6 @@
-"""The contract of a key/value cache: slots for committed rows, and tentative rows beyond them."""
+"""The contracts of memory: slots for committed rows and tentative rows beyond them; and states, which cannot trim."""
 
+from collections.abc import Hashable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
@@ -26,6 +27,8 @@ class KVMemory:
 
 class KVCache(Protocol):
     """A pool keyed by sequence id. `length` counts committed rows; a pass writes tentative rows after them."""
+
+    can_trim: bool  # True: a row may be dropped and the others stay as they are; else see `StateCache`
 
     def add(self, seq: int) -> None:
         """A new, empty sequence."""
@@ -68,6 +71,55 @@ class KVCache(Protocol):
 
     def memory(self, seq: int) -> KVMemory:
         """Where all layers' rows stand."""
+        ...
+
+    def check(self) -> None:
+        """Raise if an invariant broke."""
+        ...
+
+
+class StateCache(Protocol):
+    """States of layers that fold every row into one: a row cannot be dropped, only an earlier state be restored.
+
+    No method keeps a tensor that it is given, and none shares a state between sequences.
+    """
+
+    can_trim: bool  # False
+
+    def add(self, seq: int) -> None:
+        """A new sequence, in the empty state."""
+        ...
+
+    def length(self, seq: int) -> int:
+        """How many rows its state has read."""
+        ...
+
+    def state(self, seq: int) -> Tensor:
+        """Its state, to be read; `advance` changes it."""
+        ...
+
+    def advance(self, seq: int, n: int, state: Tensor) -> None:
+        """`state` is that after n rows more."""
+        ...
+
+    def snapshot(self, seq: int) -> None:
+        """Keep a copy of the state as it is, for this sequence."""
+        ...
+
+    def restore(self, seq: int, length: int) -> None:
+        """Go back to the copy of exactly this length. Raises `CapabilityError` where there is none."""
+        ...
+
+    def publish(self, seq: int, salt: Hashable, tokens: Seq[int]) -> bool:
+        """Later texts that begin with these tokens, which are all that it has read, may begin from its state."""
+        ...
+
+    def adopt(self, seq: int, salt: Hashable, tokens: Seq[int]) -> int:
+        """Begin an empty sequence from what was published of this text; returns how many rows it has then read."""
+        ...
+
+    def free(self, seq: int) -> None:
+        """Forget the sequence."""
         ...
 
     def check(self) -> None:

@@ -1,7 +1,8 @@
-"""All test doubles in one module: a target without a network, scripted drafters, a rule, a policy, a byte codec."""
+"""All test doubles in one module: targets without a network, scripted drafters, a rule, a policy, a byte codec."""
 
 from outdraft.codecs.bytes import ByteCodec
 from outdraft.testing.audit import AuditedTarget, AuditError
+from outdraft.testing.recurrent_target import RecurrentTarget
 from outdraft.testing.reference_rule import ConstantPolicy, ReferenceRule
 from outdraft.testing.scripted import RandomTreeDrafter, ScriptedDrafter, alternating, liar, oracle
 from outdraft.testing.table_target import TableTarget
@@ -12,6 +13,7 @@ __all__ = [
     "ByteCodec",
     "ConstantPolicy",
     "RandomTreeDrafter",
+    "RecurrentTarget",
     "ReferenceRule",
     "ScriptedDrafter",
     "TableTarget",

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from outdraft.cache.state import refuse_over_states
 from outdraft.core.arms import arms_of
 from outdraft.core.drafter import Drafter, held_weights
 from outdraft.core.errors import CapabilityError, ConfigError, OutdraftError
@@ -152,6 +153,8 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
             )
     if not runner.port.facts.layers_apart:
         refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
+    if not runner.cache.can_trim:
+        refuse_over_states(method.name, drafter.needs)
     runner.needs = drafter.needs
     verifier = rule.build(combination.rule_options)
     is_guarded = guard > 0 and verifier.lossless
