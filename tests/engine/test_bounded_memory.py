@@ -64,3 +64,12 @@ def test_a_full_queue_refuses():
     refused = [one for one in results if one.error is not None]
     assert len(refused) == 2 and "max_num_waiting=2" in str(refused[0].error)
     assert all(isinstance(one.error, RequestError) for one in refused)
+
+
+def test_engines_beside_one_that_has_run_have_memory_of_their_own():
+    llm = LLM("zoo:target", drafter="none", kv_cache_memory="3MiB", enable_prefix_caching=True)
+    wanted = llm.generate(prompts(1), SETTINGS[0])[0].token_ids
+    beside = llm.with_drafter("draft_model", {"draft_model": "zoo:draft"})
+    assert beside.generate(prompts(1), SETTINGS[0])[0].token_ids == wanted
+    pools = [one.engine.parts.room for one in (llm, beside)]
+    assert pools[1].capacity < pools[0].capacity  # the draft's rows come out of the same size

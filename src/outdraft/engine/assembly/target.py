@@ -49,7 +49,7 @@ def _sized(cache: CacheConfig, device: torch.device) -> CacheConfig:
 
     The system gives a CPU's memory when it is written to, so what is never used costs nothing.
     """
-    if not cache.prefixes or cache.memory is not None:
+    if not cache.prefixes or cache.memory is not None or cache.num_pages is not None:
         return cache
     if device.type == "cuda":
         free = torch.cuda.mem_get_info(device)[0]
