@@ -69,7 +69,7 @@ def test_a_full_queue_refuses():
 def test_engines_beside_one_that_has_run_have_memory_of_their_own():
     llm = LLM("zoo:target", drafter="none", kv_cache_memory="3MiB", enable_prefix_caching=True)
     wanted = llm.generate(prompts(1), SETTINGS[0])[0].token_ids
-    beside = llm.with_drafter("draft_model", {"draft_model": "zoo:draft"})
+    beside = llm.with_speculation(draft_model="zoo:draft")
     assert beside.generate(prompts(1), SETTINGS[0])[0].token_ids == wanted
     pools = [one.engine.parts.room for one in (llm, beside)]
     assert pools[1].capacity < pools[0].capacity  # the draft's rows come out of the same size
