@@ -50,7 +50,7 @@ QUICK = settings(max_examples=12, stateful_step_count=14, deadline=None, phases=
 @st.composite
 def requests(draw):
     """A prompt and its answer fit into four pages."""
-    stem, length = draw(st.sampled_from(STEMS)), draw(st.sampled_from([2, 21, 36]))
+    stem, length = draw(st.sampled_from(STEMS)), draw(st.sampled_from([2, 22, 36, 36]))
     other = draw(st.lists(st.integers(0, 60), max_size=3))
     seed = draw(st.sampled_from([None, 3, 4]))
     params = SamplingParams(
@@ -58,7 +58,7 @@ def requests(draw):
     )
     return Request(
         prompt_token_ids=(*stem[: max(1, length - len(other))], *other), params=params,
-        priority=draw(st.integers(0, 2)), cache_salt=draw(st.sampled_from([None, None, "b"])),
+        priority=draw(st.integers(0, 2)), cache_salt=draw(st.sampled_from([None, "b"])),
         num_speculative_tokens=draw(st.sampled_from([None, None, 0, 7])),
     )  # fmt: skip
 
@@ -82,7 +82,7 @@ class Machine(RuleBasedStateMachine):
     drafter = "none"
     seen: Counter[str]
 
-    @initialize(pages=st.integers(4, 5), shares=st.sampled_from([True, True, False]), seats=st.integers(3, 6))
+    @initialize(pages=st.integers(4, 5), shares=st.sampled_from([True, True, False]), seats=st.integers(1, 4))
     def begin(self, pages, shares, seats):
         self.subject, self.num_pages = subject_of(self.drafter), pages
         self.engine = self.subject.engine(
@@ -112,12 +112,15 @@ class Machine(RuleBasedStateMachine):
             if not self.engine.has_work:
                 return
             ran, held = list(self.engine.running), self.progress()
+            waited = [(seq, seq.num_preempted) for seq in self.engine.waiting]
             self.engine.step()
             rank = self.engine.waiting.rank
             gave_back = [rank(seq) for seq in ran if any(seq is one for one in self.engine.waiting)]
             stayed = [rank(seq) for seq in self.engine.running]
             assert not gave_back or not stayed or min(gave_back) > max(stayed), "an earlier request gave way to a later"
             assert self.progress() != held, "a step in which nothing happened"
+            in_vain = [seq.id for seq, times in waited if seq.num_preempted > times]
+            assert not in_vain, f"{in_vain} joined and had to give way in the same step: there was no room for them"
 
     def progress(self):
         return [(len(one.seq.tokens), one.seq.num_cached, one.seq.num_preempted) for one in self.asked]
@@ -171,6 +174,14 @@ class Machine(RuleBasedStateMachine):
             assert one.seq.output == (one.wanted if over else one.wanted[: one.seq.num_output])
             assert (one.seq.finish_reason == "cancelled") == one.cancelled
 
+    @invariant()
+    def rows_are_taken_over_within_a_salt(self):
+        for one in self.asked:
+            taken, salt = one.seq.tokens[: one.seq.num_taken_over], one.seq.request.cache_salt
+            others = [other.seq for other in self.asked if other is not one or one.seq.num_preempted]
+            same = [seq for seq in others if seq.request.cache_salt == salt and seq.tokens[: len(taken)] == taken]
+            assert not taken or same, f"{len(taken)} rows that nobody of salt {salt!r} wrote were taken over"
+
     def teardown(self):
         if not hasattr(self, "engine"):
             return
@@ -179,6 +190,7 @@ class Machine(RuleBasedStateMachine):
         self.everything_has_one_place()
         self.every_page_is_accounted_for()
         self.what_is_written_is_the_beginning()
+        self.rows_are_taken_over_within_a_salt()
         assert all(one.num_free == self.num_pages for one in self.caches)
         self.seen["gave back"] += sum(one.seq.num_preempted for one in self.asked)
         self.seen["took over"] += sum(one.seq.num_taken_over for one in self.asked)
