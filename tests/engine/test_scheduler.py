@@ -178,6 +178,30 @@ def test_the_last_in_order_gives_back_its_memory_and_waits_before_later_ones():
     assert list(made.waiting) == [seqs[1], seqs[2]] and made.running == [seqs[0]]
 
 
+@pytest.mark.parametrize(("num_pages", "gone"), [(9, []), (8, [2]), (7, [2]), (6, [2])])
+def test_as_many_give_back_their_memory_as_it_takes(num_pages, gone):
+    """Three texts of two full pages want a third one each; who has given way wants nothing more, and left its two."""
+    made, room = scheduler(), Pages(num_pages)
+    for seq in some(3, length=33):
+        made.add(seq)
+        made.join(seq)
+        decodes(seq)
+        room.taken[seq.id] = 2
+    assert [seq.id for seq in made.choose(room).preempted] == gone
+
+
+def test_what_a_text_shares_is_not_free_when_it_has_gone():
+    """Who leaves one page of its own makes room for one, where two are wanted: another has to go too."""
+    made, room = scheduler(), Pages(6)
+    for seq in some(3, length=33):
+        made.add(seq)
+        made.join(seq)
+        decodes(seq)
+        room.taken[seq.id] = 2
+    room.held = lambda seq: 1 if seq.id == 2 else 2
+    assert [seq.id for seq in made.choose(room).preempted] == [2, 1]
+
+
 def test_a_guess_needs_room_beyond_what_every_round_needs():
     room = Pages(5)
     made = scheduler()
