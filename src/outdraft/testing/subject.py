@@ -6,6 +6,7 @@ row -> Subject -> engine(...) -> run(engine, requests) -> [Outcome]        oracl
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -53,7 +54,10 @@ class _Referring(Engine):
         self, parts: Parts, *, eos_token_ids: frozenset[int], scheduling: SchedulerSettings | None,
         references: tuple[tuple[int, ...], ...],
     ) -> None:  # fmt: skip
-        super().__init__(parts, eos_token_ids=eos_token_ids, scheduling=scheduling)
+        ticks = count()  # who runs beside whom follows from a clock, and is to be the same every time
+        super().__init__(
+            parts, eos_token_ids=eos_token_ids, scheduling=scheduling, clock=lambda: next(ticks) / 1000
+        )  # fmt: skip
         self._references = references
 
     def add(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
