@@ -10,7 +10,7 @@ import time
 import pytest
 from engine.test_thread import GREEDY, LONG, PROMPTS, is_empty, within
 
-from outdraft import LLM
+from outdraft import LLM, SamplingParams
 from outdraft.core.errors import CapabilityError, DecodingError
 from outdraft.core.request import Request
 
@@ -226,3 +226,18 @@ def test_requests_that_nobody_decodes_any_more_have_an_event_each(llm):
         with pytest.raises(CapabilityError, match="stopped"):
             call.raise_error()
     llm._thread.ask(lambda engine: engine.abandon())
+
+
+def test_who_cannot_be_queued_gets_an_answer_and_leaves_nothing():
+    """Whatever it is that breaks: the next request finds an engine that works."""
+    llm = LLM("zoo:target", drafter="none")
+
+    def breaks(seq, now):
+        raise OSError("planted")
+
+    llm.engine.watch.asked = breaks
+    with pytest.raises(DecodingError, match="planted"):
+        llm.generate("Once", SamplingParams(max_tokens=3))
+    del llm.engine.watch.asked
+    assert not llm.engine.has_work
+    assert len(llm.generate("Once", SamplingParams(max_tokens=3)).token_ids) == 3

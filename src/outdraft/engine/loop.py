@@ -117,7 +117,8 @@ class Engine:
         shift = check_request(request, self._vocab_size, self._max_len, self.eos_token_ids)
         ids, params = request.prompt_token_ids, request.params
         longest = longest_guided(request, self._vocab_size, self._max_len, is_possible=self._is_guided)
-        capacity = None if self._parts is None else self._parts.room.capacity
+        parts = self._parts  # another thread may be changing it
+        capacity = None if parts is None else parts.room.capacity
         constraint = make_constraint(request, self._vocab_size)
         seq = Sequence(
             id=next(self._ids),
@@ -164,6 +165,7 @@ class Engine:
         """A step broke in a way that nobody foresaw: drop every request, whatever else breaks on the way."""
         for seq in list(self.waiting):
             self.scheduler.drop(seq)
+            self.watch.ended(seq, self.clock())
         for seq in list(self.running):
             try:
                 self._retire(seq)
@@ -200,8 +202,8 @@ class Engine:
             except Exception as error:
                 if not self.isolates:
                     raise
-                self.scheduler.drop(seq)
                 events.append(fail(seq, error))
+                self._retire(seq)
         return events
 
     def _admit(self, seq: Sequence) -> None:

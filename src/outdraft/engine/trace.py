@@ -40,7 +40,9 @@ class TraceWriter:
     def __init__(self, file: IO[str], engine: Engine, config: Mapping[str, Any], began: float) -> None:
         self._file = file
         self._began = began
+        self.error: OSError | None = None  # why nothing more is written
         self._known: set[int] = set()
+        self._untold: set[int] = set()  # of them, those that no pass has had yet
         capacity = engine.parts.room.capacity
         self._write(
             {"outdraft_trace": 1, "model": config["model"], "drafter": config["drafter"]["name"]}
@@ -51,6 +53,7 @@ class TraceWriter:
     def asked(self, seq: Sequence, now: float) -> None:
         """A request arrived."""
         self._known.add(seq.id)
+        self._untold.add(seq.id)
         request = seq.request
         self._write(
             {"at": now - self._began, "asks": seq.id, "prompt": seq.prompt_len, "priority": request.priority,
@@ -65,17 +68,24 @@ class TraceWriter:
             if (event := own.get(seq.id)) is not None:
                 kept = event.num_certain + len(event.tokens)
                 rows.append([seq.id, event.num_certain, event.num_nodes, len(event.tokens), seq.num_cached - kept])
-        taken = {str(seq.id): seq.num_taken_over for seq in seqs if seq.num_taken_over and not seq.num_output}
+        taken = {str(seq.id): seq.num_taken_over for seq in seqs if seq.id in self._untold and seq.num_taken_over}
+        self._untold.difference_update(seq.id for seq in seqs)
         self._write({"at": now - self._began, "seconds": seconds, "cached": taken, "rows": rows})
 
     def ended(self, seq: Sequence, now: float) -> None:
         """A request is over, in whatever way."""
         if seq.id in self._known:
+            self._known.discard(seq.id)
+            self._untold.discard(seq.id)
             self._write({"at": now - self._began, "ends": seq.id, "reason": seq.finish_reason})
 
     def _write(self, line: Mapping[str, Any]) -> None:
         rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in line.items()}
-        self._file.write(json.dumps(rounded, separators=(",", ":")) + "\n")
+        if self.error is None:
+            try:
+                self._file.write(json.dumps(rounded, separators=(",", ":")) + "\n")
+            except OSError as error:  # requests go on; the `with` block says it
+                self.error = error
 
 
 @contextmanager
@@ -94,7 +104,9 @@ def record_trace(llm: "LLM", path: str | Path) -> Iterator[None]:
             engine.watch = TraceWriter(file, engine, llm.config, engine.clock())
 
         def end(engine: Engine) -> None:
-            engine.watch = Nobody()
+            watch, engine.watch = engine.watch, Nobody()
+            if isinstance(watch, TraceWriter) and watch.error is not None:
+                raise ConfigError(f"trace {path} is not whole: {watch.error}")
 
         llm._thread.ask(begin)
         try:

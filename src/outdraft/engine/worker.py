@@ -14,7 +14,7 @@ from weakref import ref
 
 import torch
 
-from outdraft.core.errors import CapabilityError, DecodingError, OutdraftError, RequestError
+from outdraft.core.errors import CapabilityError, DecodingError, OutdraftError
 from outdraft.decode.apart import fail
 from outdraft.engine.call import Leave, Outbox
 from outdraft.engine.loop import Engine
@@ -120,7 +120,8 @@ class Worker:
                 for outbox in message.outboxes:
                     try:
                         engine.enqueue(outbox.seq)
-                    except RequestError as error:  # too many wait
+                    except BaseException as error:  # too many wait, or who watches the engine broke
+                        engine.cancel(outbox.seq)
                         outbox.post(fail(outbox.seq, error))
                     else:
                         self._outboxes[outbox.seq.id] = outbox

@@ -20,6 +20,7 @@ from outdraft.core.errors import ConfigError
 _KNOTS = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048], dtype=float)
 _SMOOTH = 0.02  # of the weight of the passes
 _FEWEST = 20  # passes
+_NOISE = 0.3, 4.0  # of the expected seconds: what is further off was a pause of the machine
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,8 +56,9 @@ def learn_costs(passes: Seq[Pass]) -> Costs:
         np.concatenate([features, weight * bends]), np.concatenate([seconds, np.zeros(len(bends))]), rcond=None
     )[0]
     weights[-2:] = np.maximum(weights[-2:], 0.0)
-    expected = np.maximum(features @ weights, 1e-9)
-    noise = seconds / expected
+    weights[:-2] = np.maximum.accumulate(np.maximum(weights[:-2], 0.5 * seconds.min()))  # more rows take no less time
+    expected = features @ weights
+    noise = np.clip(seconds / expected, _NOISE[0], _NOISE[1])
     pauses = [one.before for one in passes if one.before is not None]
     return Costs(
         weights=weights * (seconds.sum() / expected.sum()), noise=noise / np.average(noise, weights=expected),
