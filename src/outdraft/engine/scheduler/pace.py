@@ -4,7 +4,7 @@
     a pass with prompt rows beside      quiet + share / (1 - share) * quiet
 
 So a pass lasts 1 / (1 - share) quiet rounds, however long the prompt. What prompts did not use of their share is saved
-up, to one second: while some is left a pass may last nearly two quiet rounds, so that short prompts are read at once.
+up, to one second: while some is left a pass may last some 1.7 quiet rounds, so that short prompts are read at once.
 What they took beyond it they owe: then they wait for a round.
 
 Rows beside others cost little at first and more later, so their number is found by small steps: a pass that took less
@@ -14,8 +14,9 @@ than it might is followed by a larger one, and one that took more by a smaller o
 _WEIGHT = 0.25  # of the newest measurement
 _FIRST = 32  # prompt rows beside decoding ones at first, at most
 _SAVED = 1.0  # seconds for prompts that may be saved up, or owed
-_BURST = 0.85  # quiet rounds that a chunk may take while some are left
-_LESS, _MORE = 0.6, 1.2  # steps from one pass to the next
+_BURST = 0.7  # quiet rounds that a chunk may take while some are left
+_LESS, _MORE = 1 / 1.2, 1.2  # steps from one pass to the next, as large down as up: noise cancels out
+_LEAST = 0.7  # of the rows that the budget would pay for alone
 _REFRESH = 16  # every so many passes prompts wait, so that the quiet round is measured again
 
 
@@ -42,6 +43,8 @@ class Pace:
             self._rows = min(_FIRST, budget / self._row) if self._row else _FIRST
         elif self._budget:
             self._rows *= max(_LESS, min(_MORE, budget / self._budget))
+        if self._row:  # beside others a row costs hardly more than alone, whatever a noisy machine says
+            self._rows = max(self._rows, _LEAST * budget / self._row)
         self._budget = budget
         return max(1, min(most, round(self._rows)))
 

@@ -15,7 +15,7 @@ class SchedulerSettings:
     max_num_seqs: int = 64  # requests that run together
     max_num_batched_tokens: int = 512  # rows of prompts in one pass
     max_num_waiting: int | None = None  # requests that wait; None: any number
-    prompt_share: float = 0.3
+    prompt_share: float = 0.22
 
     def __post_init__(self) -> None:
         check_range(self, "max_num_seqs", "max_num_batched_tokens", least=1)
