@@ -59,7 +59,7 @@ class LoadRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadRecords:
-    """The lines of one setup."""
+    """What a file of `outdraft bench --load` holds of one setup."""
 
     path: Path
     rows: list[LoadRow] = field(default_factory=list)
@@ -72,7 +72,7 @@ class LoadRecords:
 
     @property
     def levels(self) -> list[int]:
-        """Numbers of clients."""
+        """The numbers of clients that were measured, rising."""
         return sorted({row.clients for row in self.rows})
 
 

@@ -37,7 +37,7 @@ def load_title(records: LoadRecords, cells: Seq[LoadCell]) -> tuple[str, str, st
 
 
 def load_sheet(records: LoadRecords, cells: Seq[LoadCell]) -> Sheet:
-    """The whole table."""
+    """A line for each method at each number of clients, of every column that the page and the terminal show."""
     rows = [
         [
             str(cell.clients), cell.method, f"{cell.tokens_per_second:.0f}", _times(cell.speedup), _times(cell.slowest),

@@ -43,7 +43,7 @@ class Window:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """One run."""
+    """How the streaming texts fared before the long prompt came, and while it was read."""
 
     quiet: Window
     beside: Window

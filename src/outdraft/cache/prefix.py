@@ -24,7 +24,7 @@ Key = tuple[int | None, Hashable, tuple[int, ...]]  # the page before, or the sa
 
 @dataclass(slots=True)
 class _Node:
-    """A published page."""
+    """A published page in the tree of texts: texts with the same beginning share the pages of it."""
 
     key: Key
     num_children: int = 0

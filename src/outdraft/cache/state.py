@@ -62,7 +62,7 @@ class StateStore:
 
     @property
     def state_bytes(self) -> int:
-        """What one state takes."""
+        """Bytes of one state, that is, of one slot of the pool."""
         return self._empty.numel() * self._empty.element_size()
 
     @property

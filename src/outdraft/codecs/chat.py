@@ -34,7 +34,7 @@ class ChatPrompt:
 
 
 class ChatTemplate:
-    """One compiled template."""
+    """A chat template as Jinja source, compiled once."""
 
     def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
         self.source = source

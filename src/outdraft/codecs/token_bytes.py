@@ -21,7 +21,7 @@ _RAW_BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """How tokens spell bytes."""
+    """How a tokenizer's tokens spell bytes."""
 
     to_bytes: Callable[[str], bytes]
     strips_space: bool  # one leading space of the whole text is not part of it

@@ -45,7 +45,7 @@ class BranchPacingOptions(PolicyOptions):
 
 
 class BranchPacingPolicy:
-    """Theta of each sequence."""
+    """Keeps a threshold theta for each sequence, below which a branch is not continued."""
 
     def __init__(self, options: BranchPacingOptions) -> None:
         self._options = options

@@ -77,7 +77,7 @@ class EstimatorPolicy:
         return [self._plan(seq, len(seqs)) for seq in seqs]
 
     def update(self, events: Seq[StepEvent]) -> None:
-        """Learn costs and alphas."""
+        """Learn what passes cost, and how often each arm's tokens were accepted."""
         self.costs.add(events, self._chosen)
         for event in events:
             chosen = self._chosen.pop(event.seq_id, PLAIN)

@@ -47,7 +47,7 @@ class RocOptions(PolicyOptions):
 
 
 class RocPolicy:
-    """One threshold for all."""
+    """One threshold for all sequences, moved to the best point of the ROC curve of the last tokens."""
 
     def __init__(self, options: RocOptions) -> None:
         self._options = options

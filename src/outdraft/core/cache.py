@@ -119,7 +119,7 @@ class StateCache(Protocol):
         ...
 
     def free(self, seq: int) -> None:
-        """Forget the sequence."""
+        """Drop the sequence and give its memory back."""
         ...
 
     def check(self) -> None:

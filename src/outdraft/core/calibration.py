@@ -14,7 +14,7 @@ from outdraft.core.errors import ConfigError
 
 
 class Knot(NamedTuple):
-    """One point of the map."""
+    """A point through which the map from confidence to chance of acceptance goes."""
 
     said: float  # the drafter's probability of its token
     found: float  # share of such tokens that were accepted

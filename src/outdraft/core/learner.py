@@ -139,7 +139,7 @@ class TargetLearner(Learner, Protocol):
 
     @property
     def modifies_target(self) -> bool:
-        """True."""
+        """Always true; that the attribute is there tells it from a `Learner`."""
         ...
 
     @property

@@ -65,4 +65,4 @@ class Unbounded:
         return 0
 
     def forget(self) -> None:
-        """Nothing is kept."""
+        """No text's memory outlives it, so there is nothing to give up."""

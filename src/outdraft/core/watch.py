@@ -11,7 +11,7 @@ class Watch(Protocol):
     """`now` is the engine's clock. It is told in the engine's thread, and must not raise."""
 
     def asked(self, seq: Sequence, now: float) -> None:
-        """A request is queued."""
+        """A request was accepted, and waits."""
 
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
         """A pass over these sequences is over."""
@@ -21,7 +21,7 @@ class Watch(Protocol):
 
 
 class Nobody:
-    """The default."""
+    """What an engine has if no watch is given: it hears everything and keeps nothing."""
 
     def asked(self, seq: Sequence, now: float) -> None: ...
 

@@ -108,7 +108,7 @@ class GuidedTarget:
         return self._shadows.get(seq.id)
 
     def end(self, seq: Sequence) -> None:
-        """Forget both."""
+        """End the text and its shadow in the target, the shadow also if the text's own end raises."""
         self._certain.pop(seq.id, None)
         shadow = self._shadows.pop(seq.id, None)
         try:

@@ -114,7 +114,6 @@ class SamDrafter:
         return [next(guesses) if draft is None else draft for draft in drafts]
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """For the inner drafter."""
         self._inner.observe(seen)
 
     def end(self, seqs: Seq[Sequence]) -> None:

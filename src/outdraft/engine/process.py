@@ -22,7 +22,7 @@ class Door(Protocol):
         ...
 
     def settle(self) -> None:
-        """A fork is coming."""
+        """Before a fork: wait for the step under way, unless one of its callers still waits for it."""
         ...
 
     def renew(self, *, is_lost: bool) -> None:
@@ -31,7 +31,7 @@ class Door(Protocol):
 
 
 class Stoppable(Protocol):
-    """A thread that runs."""
+    """An engine's thread, as the end of the process sees it."""
 
     def stop(self) -> None:
         """End it, and wait a little until it has ended."""

@@ -16,7 +16,7 @@ def room_of(runner: Runner) -> Room:
 
 
 class CacheRoom:
-    """A pool of a hard size."""
+    """A paged pool that does not grow."""
 
     def __init__(self, runner: Runner, cache: PagedCache, num_pages: int) -> None:
         self.mixes = runner.mixes

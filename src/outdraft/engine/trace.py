@@ -51,7 +51,7 @@ class TraceWriter:
         )
 
     def asked(self, seq: Sequence, now: float) -> None:
-        """A request arrived."""
+        """A request arrived: its sizes and its limits are written, and nothing of its text."""
         self._known.add(seq.id)
         self._untold.add(seq.id)
         request = seq.request

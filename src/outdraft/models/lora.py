@@ -48,7 +48,7 @@ class Lora(nn.Module):
             )
 
     def pair(self, layer: int, name: str) -> Factors:
-        """The factors of a map."""
+        """The two low-rank factors of one map of a layer."""
         found = self.layers[layer][name]  # type: ignore[index]
         assert isinstance(found, Factors)
         return found

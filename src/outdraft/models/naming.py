@@ -90,7 +90,7 @@ def halves_apart(rows: Tensor, num_heads: int, turned: int) -> Tensor:
 
 
 def neighbours(rows: Tensor, num_heads: int, turned: int) -> Tensor:
-    """`halves_apart` undone."""
+    """`halves_apart` undone: [H * d, ...] -> [H * d, ...], rotary pairs next to each other again."""
     heads = rows.view(num_heads, -1, *rows.shape[1:])  # [H, d, ...]
     pairs = heads[:, :turned].view(num_heads, 2, turned // 2, *rows.shape[1:]).transpose(1, 2).flatten(1, 2)
     return torch.cat((pairs, heads[:, turned:]), 1).flatten(0, 1)

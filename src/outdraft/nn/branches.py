@@ -73,7 +73,7 @@ class BranchContext:
         return pieces[0] if len(pieces) == 1 else torch.cat(pieces)
 
     def spans(self) -> list[Span]:
-        """One for each sequence."""
+        """What the kernels' attention reads: one span for each sequence."""
         return [_span(self._cache, part) for part in self._parts]
 
 

@@ -92,7 +92,6 @@ class LinearMap(nn.Module, ABC):
         self.packed = pack_weight(self.matrix().detach())
 
     def unpack(self) -> None:
-        """Forget the packed copy."""
         self.packed = None
 
     def tiled(self, x: Tensor, tile: RowTile) -> Tensor:

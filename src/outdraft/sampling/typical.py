@@ -50,7 +50,7 @@ def typical_kept(scores: Tensor, sure: Tensor, possible: Tensor, mass: float, bo
 
 
 def _entropy(log_p: Tensor) -> Tensor:
-    """-p log p, 0 at p = 0."""
+    """-p log p of each token, in nats; 0 where p is 0."""
     return torch.where(log_p > -torch.inf, -log_p * log_p.exp(), 0.0)
 
 

@@ -71,7 +71,7 @@ def oracle(next_logits: NextLogits) -> ScriptedDrafter:
 
 
 def liar(next_logits: NextLogits) -> ScriptedDrafter:
-    """Always wrong: none is."""
+    """Always wrong: no draft token is accepted."""
     return ScriptedDrafter(next_logits, lambda _: 0)
 
 

@@ -43,7 +43,7 @@ class Accounts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Corpus:
-    """A stream of examples."""
+    """Examples behind each other in one stream of T tokens."""
 
     ids: Ids  # [T]
     counts: NDArray[np.bool_]  # [T]

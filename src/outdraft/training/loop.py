@@ -68,11 +68,10 @@ class Forgetful:
 
     @property
     def memory(self) -> dict[str, Tensor]:
-        """Nothing."""
         return {}
 
     def settle(self, add_up: Callable[[Tensor], Tensor]) -> None:
-        """Nothing to do."""
+        """There is no memory that a step could change."""
 
 
 class Batches(Protocol):

@@ -59,7 +59,7 @@ class Optimizer:
             part.step()
 
     def clear(self) -> None:
-        """Forget the gradients."""
+        """Drop all gradients, so that their memory is free until the next pass."""
         for part, _ in self._parts:
             part.zero_grad(set_to_none=True)
 

@@ -23,7 +23,7 @@ _LEAST = 4  # tokens of the shortest row, so that a network of any depth has som
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rows:
-    """Packed rows of a batch."""
+    """Rows of a batch, each filled with examples behind each other."""
 
     ids: Tensor  # [B, T + 1] int64
     documents: Tensor  # [B, T + 1] int64, rising from 0

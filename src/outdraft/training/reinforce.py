@@ -32,7 +32,7 @@ _PURPOSE = 0x5EED  # tells these coins from other noise of the same rows
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReinforceOptions:
-    """The loss `reinforce`."""
+    """What the loss `reinforce` rewards, and over how many written tokens."""
 
     reward: Literal["accepted", "bleu", "rouge"] = "accepted"
     window: int = 4  # tokens that the draft writes in each row
@@ -65,7 +65,7 @@ class Baseline:
 
     @property
     def mean(self) -> Tensor:
-        """[G]"""
+        """[G] mean reward to go at each place of the window, over the steps so far."""
         return self.state[:-1]
 
     def see(self, rewards: Tensor) -> None:

@@ -82,7 +82,7 @@ def read_trial(path: Path) -> Trial:
 
 
 def claims_of(trial: Trial) -> list[Claim]:
-    """The claims, checked."""
+    """The claims of a trial as options. Raises `ConfigError` for a key that a claim does not have."""
     return [read_options(Claim, dict(one), "a claim") for one in trial.claims]
 
 

@@ -78,11 +78,10 @@ class SpeculativeDecoding:
 
     @property
     def acceptance_rate(self) -> float:
-        """Over all texts so far."""
+        """Accepted over judged draft tokens, over all texts so far."""
         return self.statistics.acceptance_rate
 
     def get_acceptance_rate(self) -> float:
-        """The same, as a method."""
         return self.acceptance_rate
 
 

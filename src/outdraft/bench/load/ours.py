@@ -29,7 +29,7 @@ class OurServer:
         self.llm.forget()
 
     def work_seconds(self) -> float:
-        """Of this process."""
+        """Engine and clients share this process, so its processor time is all of theirs."""
         return process_time()
 
     def rest(self) -> None:

@@ -100,7 +100,7 @@ class SimulatedTarget:
         return _pages(self.rows[seq.id])
 
     def forget(self) -> None:
-        """Nothing is kept."""
+        """No text's pages outlive it here, so there is nothing to give up."""
 
 
 @dataclass(slots=True, kw_only=True)

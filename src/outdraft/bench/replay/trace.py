@@ -26,7 +26,7 @@ class Asked:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that it wrote."""
+        """Tokens that the request wrote in all its rounds."""
         return sum(tokens for _, tokens in self.rounds)
 
 

@@ -105,7 +105,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Measure, or only look."""
+    """Measure; with --compare or --report only read what was measured before."""
     from outdraft.cli.console import make_console
 
     console = make_console(stderr=options.json)
@@ -132,7 +132,7 @@ def _look(console: "Console", path: Path, options: Options) -> int:
 
 
 def _load(console: "Console", options: Options, path: Path) -> int:
-    """Many requests at once."""
+    """`--load`: requests of many clients at once, of ours and of other servers."""
     servers = [parse_server(text) for text in options.peer]
     asked = _read(options, peers=bool(servers), **options.load.settings())
     try:

@@ -19,7 +19,7 @@ EPILOG = """Examples:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Which shell."""
+    """The shell for which a script is written."""
 
     shell: str | None = argument(None, "bash, zsh or fish")
 
@@ -63,7 +63,7 @@ def bash(*, zsh: bool = False) -> str:
 
 
 def fish() -> str:
-    """For fish."""
+    """The script of fish, one `complete` line for each option."""
     head, flags, values = _words()
     lines = ["complete -c outdraft -n __fish_use_subcommand -f -a '" + " ".join(head) + "'"]
     for name, known in flags.items():

@@ -46,7 +46,7 @@ class BuildOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InfoOptions:
-    """Which file."""
+    """The datastore to look at, and how it is told."""
 
     file: str | None = argument(None, "the datastore")
     json: bool = flag(False, "machine output: the header")

@@ -29,7 +29,7 @@ LIVE: dict[str, Any] = {"temperature": 0.7, "top_p": 0.95, "seed": 1}  # greedy 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """Which model, how long."""
+    """The model, and how much is written and measured of it."""
 
     model: str = flag(ZOO_TARGET, "the target; drafters that need weights trained for another are left out")
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")

@@ -33,14 +33,14 @@ OPTIONAL = {  # package -> what needs it
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Options:
-    """What to tell about."""
+    """What to look at beside the machine itself."""
 
     model: str | None = flag(None, "also tell about this model: a directory, a cached name, a GGUF file, or zoo:NAME")
     json: bool = flag(False, "machine output: machine, kernels, memory, packages, models, model")
 
 
 def run(options: Options) -> int:
-    """Print it."""
+    """Look at the machine, and the model if one is named, and print what there is."""
     from outdraft.cli.console import make_console, write_json
 
     told = look(options.model)

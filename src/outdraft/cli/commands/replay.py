@@ -37,7 +37,7 @@ class Options:
 
 
 def run(options: Options) -> int:
-    """Print the table."""
+    """Run the trace through the scheduler under each setting, and print a line for each."""
     from outdraft.analysis.sheet import Sheet
     from outdraft.bench.replay.summary import summarise
     from outdraft.bench.replay.trace import read_trace

@@ -23,7 +23,7 @@ _CHUNK = 1 << 22  # logits that are held at once
 
 @dataclass(frozen=True, slots=True)
 class Examples:
-    """N drafted tokens."""
+    """N drafted tokens, each with what the head sees of it and whether it would have been accepted."""
 
     states: Tensor  # [N, W] behind each
     labels: Tensor  # [N] how likely it is accepted
@@ -32,7 +32,7 @@ class Examples:
 
     @property
     def columns(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """All of them."""
+        """The tensors, in the order of the fields."""
         return self.states, self.labels, self.told, self.rows
 
 

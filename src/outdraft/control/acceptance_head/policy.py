@@ -90,7 +90,7 @@ def build(options: AcceptanceHeadOptions, arms: Seq[Arm]) -> AcceptanceHeadPolic
 
 
 def _home(options: AcceptanceHeadOptions, arm: Arm) -> Path:
-    """Where the head lies."""
+    """The head's directory: the one named, or the draft's own folder of it. Raises `ConfigError` if neither is."""
     if options.model is not None:
         return user_path(options.model)
     if arm.home is None or not (arm.home / FOLDER).is_dir():

@@ -60,7 +60,7 @@ class Record:
 
 
 def keep_all(records: Mapping[str, Record]) -> dict[str, Any]:
-    """Arms by name."""
+    """What `recall_all` reads: each record as plain data, by the name of its arm."""
     return {name: record.kept() for name, record in records.items()}
 
 

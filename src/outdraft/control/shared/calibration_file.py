@@ -28,7 +28,7 @@ class CalibrationFile:
     shares: tuple[Share, ...]
 
     def write(self, path: Path) -> None:
-        """As JSON."""
+        """Write it as JSON, whole or not at all."""
         told = {"draft": self.draft, "temperatures": self.temperatures, "bins": [list(one) for one in self.shares]}
         with new_file(path) as beside:
             beside.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

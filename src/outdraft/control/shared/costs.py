@@ -138,7 +138,7 @@ class Costs:
 
 
 def _seconds(given: Any) -> float:
-    """A price in seconds."""
+    """A price from outside, as a float. Raises `ValueError` unless it can be seconds of a pass."""
     price = float(given)
     if not 0 <= price < 1e6:
         raise ValueError(f"{given!r} is no price in seconds")

@@ -71,7 +71,7 @@ class Reliability:
         return (sum(self._accepted) + 1) / (sum(self._count) + 2)
 
     def fit(self) -> Calibration:
-        """The map of the moment."""
+        """The calibration of all tokens judged so far: bins are pooled until none falls (isotonic regression)."""
         pools: list[tuple[float, float, float]] = []  # (weight, accepted, bins pooled), each share above the last one's
         said = []
         for total, accepted, count in zip(self._said, self._accepted, self._count, strict=True):

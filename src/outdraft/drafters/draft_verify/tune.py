@@ -18,7 +18,7 @@ _BEGIN_WITH = (0.0, 0.25, 0.45)  # plain sets that are tried first, by how much 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tuned:
-    """What came of a search."""
+    """The best set of parts to leave out that a search found."""
 
     skip: Skip
     score: float

@@ -124,7 +124,7 @@ class EagleNet(nn.Module):
         return out
 
     def carry(self, g: Tensor) -> Tensor:
-        """The output as it is."""
+        """The output itself stands in for the next feature."""
         return g
 
     def logits(self, g: Tensor) -> Tensor:

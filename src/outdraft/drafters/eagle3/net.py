@@ -111,7 +111,7 @@ class Eagle3Net(nn.Module):
 
     @property
     def shape(self) -> ModelConfig:
-        """Of its layers."""
+        """The sizes of its decoder layers."""
         return self.config.layers
 
     def native_parts(self, target: NativeDecoder) -> NativeParts:

@@ -50,7 +50,7 @@ def _learner(net: LastFeatureNet, target: Decoder, options: HassLearning) -> Fea
 
 
 def new(options: HassLearning, target: Decoder, seed: int) -> FeatureLearner:
-    """A fresh network."""
+    """A network to be trained, drawn from `seed`, with layers of the target's sizes where the options name none."""
     layers = like_target(
         target.config, num_heads=options.num_heads, num_kv_heads=options.num_kv_heads, head_dim=options.head_dim,
         intermediate_size=options.intermediate_size,

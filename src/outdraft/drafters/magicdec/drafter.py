@@ -66,12 +66,12 @@ class MagicDecDrafter:
         self._network = target_network(port)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """An empty view for each."""
+        """Give each sequence a view that sees nothing yet."""
         for seq in seqs:
             self.views.add(seq)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """A chain over the views."""
+        """Chains that the target's own network writes over the views, which are brought up to date first."""
         for seq, budget in zip(seqs, budgets, strict=True):
             if budget.depth > 0:
                 self._bring_up(seq)

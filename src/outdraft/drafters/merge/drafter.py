@@ -53,7 +53,7 @@ class MergeDrafter:
 
     @property
     def traits(self) -> Traits:
-        """All of them are asked."""
+        """It asks each of the drafters that it merges."""
         return Traits(inner=tuple(self.drafters))
 
     def begin(self, seqs: Seq[Sequence]) -> None:

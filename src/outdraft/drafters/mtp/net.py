@@ -52,7 +52,7 @@ _SPECULATORS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MtpConfig(BorrowedHeadConfig):
-    """Sizes."""
+    """The sizes of an MTP layer, whose head is the target's."""
 
     what: ClassVar[str] = "an MTP layer"
 
@@ -83,7 +83,7 @@ class MtpNet(BorrowedHeadNet):
         return self.through(embeds, self.pre_fc_norm_hidden(f), positions, ctx)
 
     def carry(self, g: Tensor) -> Tensor:
-        """The normed output."""
+        """The output behind the norm stands in for the next feature."""
         return self.norm(g)  # type: ignore[no-any-return]
 
     def logits(self, g: Tensor) -> Tensor:

@@ -74,11 +74,11 @@ class Static(Shape):
         self._ranks: dict[int, int] = {}  # node of the tree -> children so far
 
     def width(self, tree: Tree, node: int) -> int:
-        """As the topology has it."""
+        """As many children as the topology has at this node's place."""
         return len(self._topology[self._place[node]])
 
     def expand(self, tree: Tree, new: range) -> list[int]:
-        """Everyone with children."""
+        """Give each new node its place in the topology, and return those that have children there."""
         for node in new:
             parent = tree.parents[node]
             rank = self._ranks.get(parent, 0)

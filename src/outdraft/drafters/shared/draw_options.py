@@ -23,7 +23,7 @@ class SampleOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class DrawOptions(SampleOptions):
-    """And when a branch ends."""
+    """How tokens are drawn, and the probability below which a branch ends."""
 
     __slots__ = ()
 

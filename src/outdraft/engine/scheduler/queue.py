@@ -26,14 +26,14 @@ class Queue:
         return (seq for _, seq in self._waiting)
 
     def put(self, seq: Sequence) -> None:
-        """It waits, at its place."""
+        """Let it wait: at its rank, if it had one, and otherwise behind all of its priority."""
         if seq.id not in self._ranks:
             self._ranks[seq.id] = seq.request.priority, self._arrivals
             self._arrivals += 1
         insort(self._waiting, (self._ranks[seq.id], seq), key=lambda entry: entry[0])
 
     def first(self) -> Sequence:
-        """Who is next; somebody must wait."""
+        """The sequence that is next. Raises `IndexError` where none waits."""
         return self._waiting[0][1]
 
     def take(self, seq: Sequence) -> bool:
@@ -48,5 +48,5 @@ class Queue:
         return self._ranks[seq.id]
 
     def forget(self, seq: Sequence) -> None:
-        """It is over."""
+        """Drop the rank of a sequence that is over."""
         self._ranks.pop(seq.id, None)

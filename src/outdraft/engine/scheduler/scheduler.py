@@ -65,7 +65,7 @@ class Scheduler:
         return seq if room.wanted(seq) + promised <= room.free else None
 
     def join(self, seq: Sequence) -> None:
-        """It runs."""
+        """A waiting sequence begins to run."""
         self.waiting.take(seq)
         self.running.append(seq)
 
@@ -86,7 +86,7 @@ class Scheduler:
         return runs
 
     def expired(self) -> list[Sequence]:
-        """Whose time is over."""
+        """Unfinished sequences whose timeout has passed."""
         if not self._ends:
             return []
         now = self._clock()
@@ -106,7 +106,7 @@ class Scheduler:
         )  # fmt: skip
 
     def ran(self, turn: Turn, seconds: float) -> None:
-        """The pass took so long."""
+        """Learn from the pass of this turn, which took so many seconds."""
         self._pace.saw(turn.num_decoding, turn.num_prompt_rows, seconds)
 
     def _chunks(self, reading: list[Sequence], num_decoding: int, room: Room) -> list[Sequence]:

@@ -53,7 +53,7 @@ class Entrance:
     norms_carried: bool = False  # a state that stands in for a feature goes through the guesser's own norm first
 
     def describe(self) -> CEntrance:
-        """For the C interface."""
+        """The same for the C interface: pointers into these tensors, which must outlive it."""
         fusion, join = (CLinear() if one is None else one.describe() for one in (self.fusion, self.join))
         norms = [pointer(norm) for norm in (self.tap_norms, self.token_norm, self.feature_norm)]
         return CEntrance(

@@ -21,7 +21,7 @@ class _Result(dict[Any, Any]):
 
 
 class _HandOn(nn.Module):
-    """In a decoder's place."""
+    """Stands in a decoder's place and hands on the states that it is given."""
 
     def forward(self, *args: Any, inputs_embeds: Tensor, **others: Any) -> _Result:
         """[1, M, D] -> the same."""

@@ -22,7 +22,7 @@ RECORD = Path("build/conformance.jsonl")
 
 
 def main(words: list[str] | None = None) -> int:
-    """0 if every check holds."""
+    """The exit status: 0 if every check of every recipe holds."""
     parser = argparse.ArgumentParser(prog="python -m outdraft.testing.conformance", description=__doc__)
     parser.add_argument("recipes", nargs="*", help="only these; the page is then printed, unless --out names a file")
     parser.add_argument("--tests", type=Path, default=Path("tests"), help="the checkout's tests, which hold the rows")

@@ -43,7 +43,7 @@ class Kept(Protocol):
         """What it came to; None: it must be run."""
 
     def keep(self, line: Line) -> None:
-        """A row is finished."""
+        """Write down a finished row, so that an interrupted run goes on behind it."""
 
 
 def run_matrix(

@@ -24,7 +24,6 @@ class EveryOther:
         self._output: list[int] = []
 
     def advance(self, token: int) -> None:
-        """Go on by one token."""
         self._output.append(token)
 
     def allowed(self, path: Seq[int]) -> Tensor:

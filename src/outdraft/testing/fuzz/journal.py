@@ -39,7 +39,7 @@ class Journal:
         path.write_text("".join(line + "\n" for line in lines or [json.dumps(head)]), "utf-8")
 
     def add(self, record: Record) -> None:
-        """Write it down at once."""
+        """Append the record to the file at once, so that an interrupted run keeps it."""
         self.records[record.case] = record
         if self._path is not None:
             with self._path.open("a", encoding="utf-8") as file:

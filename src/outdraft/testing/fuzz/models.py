@@ -114,7 +114,7 @@ class Spelling:
 
     @property
     def tokenizer(self) -> Tokenizer:
-        """As `tokenizers` has it."""
+        """The same vocabulary and merges as a tokenizer of the package `tokenizers`."""
         names = {name: i for i, name in enumerate(self.names)}
         tokenizer = Tokenizer(models.BPE(vocab=names, merges=self.merges))
         tokenizer.decoder = decoders.ByteLevel()

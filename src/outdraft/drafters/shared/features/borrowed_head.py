@@ -34,7 +34,7 @@ _LAYERS = ("llama", "qwen2", "qwen3")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BorrowedHeadConfig:
-    """Sizes."""
+    """The sizes of a network that reads the target's last states and uses its head."""
 
     what: ClassVar[str]  # the network, in words, for errors
 

@@ -35,18 +35,18 @@ class FeatureForm:
 
 
 class FeatureNet(Protocol):
-    """The network."""
+    """A network that guesses the target's next features from features and tokens, whatever the method calls it."""
 
     exact: bool  # no row's bits depend on the rows beside it
 
     @property
     def form(self) -> FeatureForm:
-        """Sizes."""
+        """Which taps it reads, and the sizes of what its cache keeps."""
         ...
 
     @property
     def shape(self) -> ModelConfig:
-        """Of its layers."""
+        """The sizes of its decoder layers."""
         ...
 
     @property

@@ -49,7 +49,7 @@ class _Text:
 
     @property
     def num_read(self) -> int:
-        """Pairs in the cache."""
+        """Pairs that the draft's cache holds."""
         return len(self.ids)
 
     @property

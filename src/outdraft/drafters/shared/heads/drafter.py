@@ -44,7 +44,7 @@ class States(Protocol):
         ...
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """New texts."""
+        """Texts that joined; nothing is known of them yet."""
         ...
 
     def learn(self, one: Seen) -> None:
@@ -60,7 +60,7 @@ class States(Protocol):
         ...
 
     def forget(self, seqs: Seq[Sequence]) -> None:
-        """These texts are over."""
+        """Texts that are over: drop what is known of them."""
         ...
 
 

@@ -45,6 +45,5 @@ class LastStates:
         return self._norm(torch.stack([self._known[seq.id][1] for seq in seqs]))
 
     def forget(self, seqs: Seq[Sequence]) -> None:
-        """These texts are over."""
         for seq in seqs:
             self._known.pop(seq.id, None)

@@ -101,7 +101,7 @@ class Stem(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Of its weights."""
+        """The number format of its weights, in which it computes."""
         return next(self.parameters()).dtype
 
     def forward(self, h: Tensor, embeds: Tensor | None, positions: Tensor, ctx: AttentionContext) -> Tensor:

@@ -38,7 +38,7 @@ class _Text:
 
     @property
     def num_read(self) -> int:
-        """Rows in the cache."""
+        """Rows that the stem's cache holds."""
         return len(self.ids)
 
     @property
@@ -107,7 +107,7 @@ class TextStates:
         return torch.stack([one for one in found if one is not None])
 
     def forget(self, seqs: Seq[Sequence]) -> None:
-        """These texts are over."""
+        """Drop what is known of these texts, and free their rows of the stem's cache."""
         for seq in seqs:
             if self._texts.pop(seq.id, None) is not None:
                 self._cache.free(seq.id)

@@ -20,7 +20,7 @@ from outdraft.nn.context import AttentionContext
 
 
 class Forward(Protocol):
-    """A pass through PyTorch."""
+    """The layers that a guess goes through, in PyTorch; whole chains may run in the kernels instead."""
 
     def __call__(self, ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip, /) -> Tensor:
         """ids, places [N] -> hidden states [N, D] after the layers."""

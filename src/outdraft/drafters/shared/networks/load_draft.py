@@ -76,5 +76,5 @@ def module_weights(module: nn.Module, *, native: bool, grid: QuantConfig | None 
 
 
 def describe_network(network: Network) -> Mapping[str, Any]:
-    """The same as plain data."""
+    """`weights_of` as plain data, for a run's record."""
     return asdict(weights_of(network))

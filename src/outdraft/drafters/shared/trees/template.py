@@ -68,7 +68,7 @@ class TemplateFile:
     accuracies: tuple[tuple[float, ...], ...] = ()
 
     def write(self, path: Path) -> None:
-        """As JSON."""
+        """Write it as JSON, whole or not at all."""
         told = {"paths": [list(one) for one in self.paths], "accuracies": [list(row) for row in self.accuracies]}
         with new_file(path) as beside:
             beside.write_text(json.dumps(told) + "\n", encoding="utf-8")
