@@ -25,6 +25,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.features.network import FeatureNet, whole_logits
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
+from outdraft.drafters.shared.networks.paired_text import PairedText, Salt
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.guesser import Chains, Draw
 from outdraft.models.guess import NativeGuesser
@@ -34,28 +35,15 @@ from outdraft.nn.context import AttentionContext
 _MAX_WAITING = 512  # pairs that may wait for the next guess: bounds the memory of hidden states while a prompt is read
 
 
-class _Text:
-    """What is known of one sequence."""
+class _Text(PairedText):
+    """The pairs of one sequence, and the features of those that are still to be read."""
 
-    __slots__ = ("features", "first", "ids", "last", "salt", "tokens")
+    __slots__ = ("features", "last")
 
-    def __init__(self, first: int, salt: tuple[object, ...] | None = None) -> None:
-        self.first = first  # position of the first pair
-        self.salt = salt  # texts of one salt share rows; None: it shares none
-        self.ids: list[int] = []  # of the pairs in the cache
-        self.tokens: list[int] = []  # of the pairs that wait
+    def __init__(self, first: int, salt: Salt | None = None) -> None:
+        super().__init__(first, salt)
         self.features: list[Mapping[int, Tensor]] = []  # of the pairs that wait: tap -> [n, D]
         self.last: Mapping[int, Tensor] | None = None  # features of the last pair read: tap -> [1, D]
-
-    @property
-    def num_read(self) -> int:
-        """Pairs that the draft's cache holds."""
-        return len(self.ids)
-
-    @property
-    def end(self) -> int:
-        """Position after the last pair known."""
-        return self.first + self.num_read + len(self.tokens)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +86,9 @@ class Pairs:
 
     def add(self, seq: Sequence) -> None:
         """A new text. Where the target has taken rows over, their pairs may be there too."""
-        text = self._texts[seq.id] = _Text(0, (seq.request.cache_salt, seq.first_position, seq.tokens[0]))
-        self._cache.add(seq.id)
-        following = seq.tokens[1 : seq.num_cached + 1]
-        text.ids = following[: self._cache.adopt(seq.id, text.salt, following)]
+        salt, ids = self._cache.add_pairs(seq)
+        text = self._texts[seq.id] = _Text(0, salt)
+        text.ids = ids
 
     def free(self, seq: int) -> None:
         if self._texts.pop(seq, None) is not None:
@@ -191,7 +178,7 @@ class Pairs:
         known = [features for text in texts for features in text.features]
         return _Waiting(
             tokens=[token for text in texts for token in text.tokens],
-            places=[text.first + text.num_read + i for text in texts for i in range(len(text.tokens))],
+            places=[place for text in texts for place in text.waiting],
             counts=[len(text.tokens) for text in texts],
             taps=[known[0][tap] if len(known) == 1 else torch.cat([f[tap] for f in known])
                   for tap in self.net.form.taps],

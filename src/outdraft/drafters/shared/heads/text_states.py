@@ -18,33 +18,21 @@ from outdraft.core.drafter import Seen
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
+from outdraft.drafters.shared.networks.paired_text import PairedText, Salt
 from outdraft.models.port import TargetPort
 
 _MAX_WAITING = 512  # rows that may wait: bounds the memory of hidden states while a prompt is read
 
 
-class _Text:
-    """What is known of one sequence."""
+class _Text(PairedText):
+    """The rows of one sequence, the states of those that are still to be read, and the last output."""
 
-    __slots__ = ("first", "ids", "output", "salt", "states", "tokens")
+    __slots__ = ("output", "states")
 
-    def __init__(self, first: int, salt: tuple[object, ...] | None = None) -> None:
-        self.first = first  # position of the first row
-        self.salt = salt  # texts of one salt share rows; None: it shares none
-        self.ids: list[int] = []  # behind the rows in the cache
-        self.tokens: list[int] = []  # behind the rows that wait
+    def __init__(self, first: int, salt: Salt | None = None) -> None:
+        super().__init__(first, salt)
         self.states: list[Tensor] = []  # of the rows that wait, [n, D] a pass
         self.output: Tensor | None = None  # [D] of the last row read
-
-    @property
-    def num_read(self) -> int:
-        """Rows that the stem's cache holds."""
-        return len(self.ids)
-
-    @property
-    def end(self) -> int:
-        """Position after the last row known."""
-        return self.first + self.num_read + len(self.tokens)
 
 
 class TextStates:
@@ -76,10 +64,9 @@ class TextStates:
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A memory for each, empty but for what an earlier text of the same beginning left."""
         for seq in seqs:
-            text = self._texts[seq.id] = _Text(0, (seq.request.cache_salt, seq.first_position, seq.tokens[0]))
-            self._cache.add(seq.id)
-            following = seq.tokens[1 : seq.num_cached + 1]
-            text.ids = following[: self._cache.adopt(seq.id, text.salt, following)]
+            salt, ids = self._cache.add_pairs(seq)
+            text = self._texts[seq.id] = _Text(0, salt)
+            text.ids = ids
 
     def learn(self, one: Seen) -> None:
         """The committed rows, and the tokens that follow them."""
@@ -116,7 +103,7 @@ class TextStates:
         """All rows that wait, in one ragged pass."""
         texts, device = [self._texts[seq] for seq in seqs], self._port.facts.device
         counts = [len(text.tokens) for text in texts]
-        places = [text.first + text.num_read + i for text in texts for i in range(len(text.tokens))]
+        places = [place for text in texts for place in text.waiting]
         positions = torch.tensor(places, device=device)
         embeds = None
         if self._stem.reads_tokens:

@@ -15,7 +15,9 @@ import torch
 
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
+from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import MAX_NODES
+from outdraft.drafters.shared.networks.paired_text import Salt
 from outdraft.nn.branches import BranchContext, Branches
 from outdraft.nn.context import CachedContext
 from outdraft.nn.segment import chain_segments
@@ -46,6 +48,17 @@ class DraftCache:
     def add(self, seq: int) -> None:
         self.rows.add(seq)
         self._num_guessed[seq] = 0
+
+    def add_pairs(self, seq: Sequence) -> tuple[Salt, list[int]]:
+        """Add a text whose row i goes with token i + 1, and take over the rows that an earlier one left.
+
+        Only rows that the target has too are taken. Returns the salt under which the text is to be published, and the
+        tokens of the rows taken. The first token is in the salt, since it goes with no row.
+        """
+        salt = (seq.request.cache_salt, seq.first_position, seq.tokens[0])
+        following = seq.tokens[1 : seq.num_cached + 1]
+        self.add(seq.id)
+        return salt, following[: self.adopt(seq.id, salt, following)]
 
     def adopt(self, seq: int, salt: Hashable, tokens: Seq[int]) -> int:
         """Begin an empty text with the rows that an earlier one of this beginning left; returns how many.
