@@ -56,7 +56,7 @@ class Machine(RuleBasedStateMachine):
         if hasattr(self, "cache"):
             self.cache.forget()
             self.cache.check()
-            assert self.cache.num_kept == 0 and self.cache.num_free == len(self.cache._owners)
+            assert self.cache.num_kept == 0 and self.cache.num_free == self.cache.store.num_made
 
     def look(self):
         self.cache.check()

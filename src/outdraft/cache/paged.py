@@ -1,13 +1,12 @@
-"""One pool of pages for all sequences: keys and values `[layers, num_pages, Hkv, 16, d]`. Kwon et al. 2023,
+"""A table of pages for each sequence, over one store of pages for all. Kwon et al. 2023,
 https://arxiv.org/abs/2309.06180.
 
     table of A   3 0 7          slots 0..15 in page 3, 16..31 in page 0, 32.. in page 7
     table of B   3 0 2          forked from A: full pages are shared, the last one is a copy
 
 A page is taken when a slot of it is reserved and given back when nothing stands in it. Only pages full of committed
-rows are ever shared; whoever cuts into one gets a copy of it first. So no write ever meets a shared page. A page may
-be *published* with its text (`cache/prefix.py`): later texts that begin alike adopt it, and it is kept while there is
-room.
+rows are ever shared; whoever cuts into one gets a copy of it first. So no write ever meets a shared page. Who shares
+what is counted in the store (`cache/page_store.py`), which also keeps pages for later texts that begin alike.
 """
 
 from collections import Counter
@@ -18,14 +17,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
+from outdraft.cache.page_store import PageStore
 from outdraft.cache.planes import Planes
 from outdraft.cache.pool import PagePool
-from outdraft.cache.prefix import PrefixTree
 from outdraft.cache.slots import SlotCache, Slots
 from outdraft.core.cache import PAGE, KVMemory
-from outdraft.core.errors import CacheFullError, CapabilityError
-
-_FIRST = 8  # pages of a pool that grows
+from outdraft.core.errors import CapabilityError
 
 
 @dataclass(slots=True, kw_only=True)
@@ -61,14 +58,12 @@ class PagedCache(SlotCache[Pages]):
         super().__init__(num_layers, num_kv_heads, head_dim, dtype, device, max_len, int8=int8, poison=poison)
         if num_pages is not None and num_pages < 1:
             raise CapabilityError(f"cache: num_pages={num_pages} is out of range: it must be at least 1")
-        self._pool = pool
-        if pool is not None:
-            pool.join(self.page_bytes, self.forget)
-        self._can_grow = num_pages is None and pool is None
-        self._prefixes = PrefixTree()
-        self._planes = self._allocate(num_pages or 0)
-        self._free = list(reversed(range(num_pages or 0)))
-        self._owners = [0] * (num_pages or 0)  # how many tables name each page
+        self.store = PageStore(self.shape, self.format, num_pages=num_pages, pool=pool, poison=poison)
+
+    @property
+    def _planes(self) -> Planes:
+        """Where the rows stand; another object once the store has grown."""
+        return self.store.planes
 
     def pool(self) -> tuple[Tensor, Tensor]:
         """Keys and values of all pages, [L, num_pages, Hkv, 16, d]; valid until the pool grows."""
@@ -81,26 +76,22 @@ class PagedCache(SlotCache[Pages]):
     @property
     def num_pages(self) -> int | None:
         """How many there are; None where there will be as many as it takes."""
-        self._settle()
-        return None if self._can_grow else len(self._owners)
+        return self.store.num_pages
 
     @property
     def num_free(self) -> int:
         """Pages that nobody has, those kept for later texts among them."""
-        self._settle()
-        return len(self._free) + self._prefixes.num_kept
+        return self.store.num_free
 
     @property
     def num_kept(self) -> int:
         """Pages that nobody has, kept for later texts."""
-        return self._prefixes.num_kept
+        return self.store.num_kept
 
     @property
     def page_bytes(self) -> int:
-        """What a page takes."""
-        layers, heads, width = self.shape
-        row = width + 4 if self.format.int8 else width * self.format.dtype.itemsize
-        return 2 * layers * heads * PAGE * row
+        """Bytes of one page, with the scales of its rows where they are stored as int8."""
+        return self.store.page_bytes
 
     def num_missing(self, seq: int, n: int) -> int:
         """How many pages more the sequence needs for n tentative rows."""
@@ -109,17 +100,15 @@ class PagedCache(SlotCache[Pages]):
 
     def num_own(self, seq: int) -> int:
         """How many pages the sequence has alone: so many are there for others without it."""
-        return sum(self._owners[page] == 1 for page in self._entries[seq].pages)
+        return sum(self.store.owners(page) == 1 for page in self._entries[seq].pages)
 
     def adopt(self, seq: int, salt: Hashable, tokens: Seq[int]) -> int:
         """Let an empty sequence begin with the published rows of this text; returns how many there are."""
         entry = self._entries[seq]
         assert not entry.length, "a sequence adopts rows before it has any"
         self._drop(entry, 0)
-        for page in self._prefixes.find(salt, tokens):
-            entry.pages.append(page)
-            self._prefixes.take(page)
-            self._owners[page] += 1
+        entry.pages += self.store.find(salt, tokens)
+        self.store.share(entry.pages)
         entry.num_published = len(entry.pages)
         entry.length = len(entry.pages) * PAGE
         return entry.length
@@ -128,22 +117,18 @@ class PagedCache(SlotCache[Pages]):
         """The sequence's first rows are those of this text: let later ones adopt its full pages."""
         entry = self._entries[seq]
         for at in range(entry.num_published, min(len(tokens), entry.length) // PAGE):
-            own, before = entry.pages[at], entry.pages[at - 1] if at else None
-            page = self._prefixes.publish(salt, before, tokens[at * PAGE : (at + 1) * PAGE], own)
-            if page != own:  # written twice at the same time: one is enough
-                self._prefixes.take(page)
-                self._owners[page] += 1
-                entry.pages[at] = page
-                self._give_back([own])
+            before = entry.pages[at - 1] if at else None
+            tokens_of_page = tokens[at * PAGE : (at + 1) * PAGE]
+            entry.pages[at] = self.store.publish(salt, before, tokens_of_page, entry.pages[at])
             entry.num_published = at + 1
 
     def num_in_use(self, salt: Hashable, tokens: Seq[int]) -> int:
         """How many published pages of this text some sequence has now."""
-        return sum(self._owners[page] > 0 for page in self._prefixes.find(salt, tokens))
+        return sum(self.store.owners(page) > 0 for page in self.store.find(salt, tokens))
 
     def forget(self) -> None:
         """Keep nothing for later texts."""
-        self._free += self._emptied(self._prefixes.clear())
+        self.store.forget()
 
     def write(self, seq: int, layer: int, slot: int, k: Tensor, v: Tensor) -> None:
         """Rows k and v [n, Hkv, d] into reserved slots `slot`.. of one layer."""
@@ -153,7 +138,7 @@ class PagedCache(SlotCache[Pages]):
     def read(self, seq: int, layer: int, stop: int, start: int = 0) -> tuple[Tensor, Tensor]:
         """K and V of slots [start, stop), each [Hkv, stop - start, d]: copies."""
         before = start // PAGE
-        table = self._tensor(self._entries[seq].pages[before : -(-stop // PAGE)])
+        table = self.store.tensor(self._entries[seq].pages[before : -(-stop // PAGE)])
         k, v = self._planes.get((layer, table))  # [pages, Hkv, 16, d]
         wanted = slice(start - before * PAGE, stop - before * PAGE)
         return k.transpose(0, 1).flatten(1, 2)[:, wanted], v.transpose(0, 1).flatten(1, 2)[:, wanted]
@@ -168,31 +153,19 @@ class PagedCache(SlotCache[Pages]):
 
     def check(self) -> None:
         """Raise `AssertionError` if an invariant broke."""
-        named = Counter(page for entry in self._entries.values() for page in entry.pages)
-        free = Counter(self._free + self._prefixes.kept)
-        for page, count in enumerate(self._owners):
-            if named[page] != count or free[page] != (count == 0):
-                raise AssertionError(
-                    f"cache: page {page} has {count} owners, stands {named[page]} times in tables and {free[page]} "
-                    "times in the free list"
-                )
-        self._prefixes.check()
-        if any(self._prefixes.holds(page) for page in self._free):
-            raise AssertionError("cache: a free page is published")
+        self.store.check(Counter(page for entry in self._entries.values() for page in entry.pages))
         for seq, entry in self._entries.items():
             if not 0 <= entry.length <= entry.stop <= min(len(entry.pages) * PAGE, self.max_len):
                 raise AssertionError(
                     f"cache: sequence {seq} has length {entry.length}, {entry.reserved} reserved, "
                     f"{len(entry.pages)} pages"
                 )
-            if any(self._is_shared(page) for page in entry.pages[entry.length // PAGE :]):
+            if any(self.store.is_fixed(page) for page in entry.pages[entry.length // PAGE :]):
                 raise AssertionError(f"cache: sequence {seq} shares a page that is not full of committed rows")
-            if not all(self._prefixes.holds(page) for page in entry.pages[: entry.num_published]):
+            if not all(self.store.is_published(page) for page in entry.pages[: entry.num_published]):
                 raise AssertionError(f"cache: sequence {seq} counts pages as published that are not")
             if self.poison:
                 self._check_marks(seq, entry)
-        if self.poison and not self._planes.is_void((slice(None), self._tensor(self._free))):
-            raise AssertionError("cache: a free page was written")
 
     def _check_marks(self, seq: int, entry: Pages) -> None:
         everything = range(len(entry.pages) * PAGE)
@@ -205,7 +178,7 @@ class PagedCache(SlotCache[Pages]):
         return Pages()
 
     def _make_room(self, entry: Pages, stop: int) -> None:
-        entry.pages += self._take(-(-stop // PAGE) - len(entry.pages))
+        entry.pages += self.store.take(-(-stop // PAGE) - len(entry.pages))
 
     def _move(self, entry: Pages, sources: list[int], target: int) -> None:
         to = self._rows(entry, range(target, target + len(sources)))
@@ -213,102 +186,36 @@ class PagedCache(SlotCache[Pages]):
 
     def _drop(self, entry: Pages, length: int) -> None:
         whole, rest = divmod(length, PAGE)
-        if rest and self._is_shared(entry.pages[whole]):
+        if rest and self.store.is_fixed(entry.pages[whole]):
             self._replace(entry, whole, rest)
         entry.num_published = min(entry.num_published, whole)
         entry.length, entry.reserved = length, 0
         stale = entry.pages[-(-length // PAGE) :]
         del entry.pages[-(-length // PAGE) :]
-        self._give_back(stale)
+        self.store.give_back(stale)
         if self.poison and rest:
             self._planes.poison((slice(None), entry.pages[-1], slice(None), slice(rest, None)))
 
     def _copy(self, entry: Pages) -> Pages:
         whole, rest = divmod(entry.length, PAGE)
         copy = Pages(pages=entry.pages[:whole], num_published=min(entry.num_published, whole))
-        last = self._take(1) if rest else []
-        for page in copy.pages:
-            self._owners[page] += 1
+        last = self.store.take(1) if rest else []
+        self.store.share(copy.pages)
         copy.pages += last
         if rest:
-            self._copy_page(last[0], entry.pages[whole], rest)
+            self.store.copy(last[0], entry.pages[whole], rest)
         return copy
 
     def _release(self, entry: Pages) -> None:
-        self._give_back(entry.pages)
+        self.store.give_back(entry.pages)
 
     def _replace(self, entry: Pages, at: int, rows: int) -> None:
         """A page of its own for a sequence that will write into a shared one: its first rows are copied."""
-        (own,) = self._take(1)
+        (own,) = self.store.take(1)
         shared = entry.pages[at]
-        self._copy_page(own, shared, rows)
+        self.store.copy(own, shared, rows)
         entry.pages[at] = own
-        self._give_back([shared])
-
-    def _copy_page(self, to: int, source: int, rows: int) -> None:
-        first = slice(rows)
-        self._planes.copy(
-            (slice(None), to, slice(None), first), self._planes, (slice(None), source, slice(None), first)
-        )
-
-    def _is_shared(self, page: int) -> bool:
-        """Whether what stands in it must stay."""
-        return self._owners[page] > 1 or self._prefixes.holds(page)
-
-    def _settle(self) -> None:
-        """Make the pages of a pool whose size nobody could know before."""
-        if self._pool is not None and not self._owners:
-            num_pages = self._pool.settle()
-            self._planes, self._owners = self._allocate(num_pages), [0] * num_pages
-            self._free = list(reversed(range(num_pages)))
-
-    def _take(self, count: int) -> list[int]:
-        """Pages for a new owner; those kept for later texts go where no other is free, and then the pool may grow."""
-        self._settle()
-        missing = count - len(self._free)
-        if missing > self._prefixes.num_kept and not self._can_grow:
-            raise CacheFullError(
-                f"cache: {count} pages of {PAGE} positions are asked for, but {self.num_free} of the pool's "
-                f"{len(self._owners)} are free: run fewer sequences at once, or give the pool more num_pages"
-            )
-        evicted = min(max(0, missing), self._prefixes.num_kept)
-        self._free += self._emptied([self._prefixes.evict() for _ in range(evicted)])
-        if count > len(self._free):
-            self._grow(count - len(self._free))
-        taken = [self._free.pop() for _ in range(count)]
-        for page in taken:
-            self._owners[page] = 1
-        return taken
-
-    def _give_back(self, pages: list[int]) -> None:
-        for page in reversed(pages):
-            self._owners[page] -= 1
-            if self._owners[page]:
-                continue
-            if self._prefixes.holds(page):
-                self._prefixes.keep(page)
-            else:
-                self._free += self._emptied([page])
-
-    def _emptied(self, pages: list[int]) -> list[int]:
-        """Nothing stands in these pages any more."""
-        if self.poison and pages:
-            self._planes.poison((slice(None), self._tensor(pages)))
-        return pages
-
-    def _grow(self, missing: int) -> None:
-        before = len(self._owners)
-        after = max(_FIRST, 2 * before, before + missing)
-        grown = self._allocate(after)
-        old = (slice(None), slice(before))
-        grown.copy(old, self._planes, old)
-        self._planes = grown
-        self._free[:0] = reversed(range(before, after))
-        self._owners += [0] * (after - before)
-
-    def _allocate(self, num_pages: int) -> Planes:
-        layers, heads, width = self.shape
-        return Planes.allocate((layers, num_pages, heads, PAGE), width, self.format, self.poison)
+        self.store.give_back([shared])
 
     def _rows(self, entry: Pages, slots: Seq[int]) -> tuple[slice, Tensor, slice, Tensor]:
         """Index of these slots in every layer and head."""
@@ -318,7 +225,4 @@ class PagedCache(SlotCache[Pages]):
     def _places(self, entry: Pages, slots: Seq[int]) -> tuple[Tensor, Tensor]:
         """(page, place in it) of each slot."""
         pages = [entry.pages[slot // PAGE] for slot in slots]
-        return self._tensor(pages), self._tensor([slot % PAGE for slot in slots])
-
-    def _tensor(self, numbers: list[int]) -> Tensor:
-        return torch.tensor(numbers, dtype=torch.int64, device=self.format.device)
+        return self.store.tensor(pages), self.store.tensor([slot % PAGE for slot in slots])

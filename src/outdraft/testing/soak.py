@@ -146,14 +146,14 @@ def _compare(tally: Tally, what: str, written: list[int], right: list[int], kind
 
 def full_at_times(cache: PagedCache, rng: Random, share: float) -> None:
     """Have a pool say that it is full now and then, where a guess wants more pages."""
-    take = cache._take
+    take = cache.store.take
 
     def take_or_not(count: int) -> list[int]:
         if count > 0 and rng.random() < share and threading.current_thread().name == "outdraft-engine":
             raise CacheFullError("planted: the pool is full")
         return take(count)
 
-    cache._take = take_or_not  # type: ignore[method-assign]
+    cache.store.take = take_or_not  # type: ignore[method-assign]
 
 
 def runner_of(engine: Engine) -> Runner:
