@@ -42,7 +42,36 @@ def finish(drafter, output):
     seq = sequence([0])
     drafter.begin([seq])
     seq.tokens += output
+    seq.finish_reason = "length"
     drafter.end([seq])
+
+
+def counts_of(drafter):
+    """How often each span of an output has been entered."""
+    found, todo = {}, [((), outputs_of(drafter)._root)]
+    while todo:
+        span, node = todo.pop()
+        found[span] = node.count
+        todo += [((*span, token), child) for token, child in node.children.items()]
+    return found
+
+
+@pytest.mark.parametrize("times", [1, 2, 3])
+def test_a_text_that_begins_again_is_counted_once(times):
+    output = [1, 2, 3, 4, 5, 6, 7, 1, 2, 3]
+    whole, again = make("pia", branch=4, max_match=2), make("pia", branch=4, max_match=2)
+    finish(whole, output)
+    seq = sequence([0])
+    for at in range(times):
+        again.begin([seq])
+        seq.tokens += output[at * 3 : at * 3 + 3]
+        again.propose([seq], [Budget(depth=2)])
+        again.end([seq])
+    again.begin([seq])
+    seq.tokens += output[times * 3 :]
+    seq.finish_reason = "length"
+    again.end([seq])
+    assert counts_of(again) == counts_of(whole) and counts_of(whole)[1, 2, 3] == 2
 
 
 def test_prompt_and_outputs_are_merged_by_weight():

@@ -49,7 +49,23 @@ def finish(drafter, output):
     seq = sequence([0])
     drafter.begin([seq])
     seq.tokens += output
+    seq.finish_reason = "length"
     drafter.end([seq])
+
+
+def test_a_text_that_gives_back_its_memory_is_no_finished_one():
+    """It begins again with what it has written, which nobody else is told before it is over."""
+    drafter, seq = make("suffix"), sequence([0])
+    for written in ([1, 2, 3], [4, 5]):
+        drafter.begin([seq])
+        seq.tokens += written
+        drafter.end([seq])
+    assert guess(drafter, [9, 1]).num_nodes == 1
+    drafter.begin([seq])
+    seq.finish_reason = "stop"
+    drafter.end([seq])
+    assert guess(drafter, [9, 3]).tokens.tolist() == [3, 4]
+    assert drafter._earlier.of(seq).num_texts == 1
 
 
 def test_the_better_score_wins_and_the_request_wins_ties():

@@ -59,6 +59,11 @@ def scheduler(**settings):
     return made
 
 
+def add(made, *seqs, room=None):
+    for seq in seqs:
+        made.add(seq, room or Unbounded())
+
+
 def join_all(made, room):
     while (seq := made.next_to_join(room)) is not None:
         made.join(seq)
@@ -75,7 +80,7 @@ def test_the_lower_priority_number_joins_first_and_equals_by_arrival():
         for i, p in enumerate((1, -1, 0, 0))
     )
     for seq in (late, early, middle, other):
-        made.add(seq)
+        add(made, seq)
     join_all(made, Unbounded())
     assert made.running == [early, middle, other]
     assert list(made.waiting) == [late]
@@ -84,19 +89,46 @@ def test_the_lower_priority_number_joins_first_and_equals_by_arrival():
 def test_a_full_queue_refuses_and_an_empty_seat_does_not():
     made = scheduler(max_num_seqs=2, max_num_waiting=1)
     seqs = some(4)
-    made.add(seqs[0])
+    add(made, seqs[0])
     join_all(made, Unbounded())
-    made.add(seqs[1])
+    add(made, seqs[1])
     join_all(made, Unbounded())
-    made.add(seqs[2])
+    add(made, seqs[2])
     with pytest.raises(RequestError, match="1 requests are waiting, and max_num_waiting=1"):
-        made.add(seqs[3])
+        add(made, seqs[3])
+
+
+def test_where_memory_is_short_no_seat_counts_as_free():
+    """One who runs leaves two pages of five, and each of the others wants two and a page to go on."""
+    made, room = scheduler(max_num_seqs=64, max_num_waiting=1), Pages(5)
+    seqs = some(4)
+    add(made, seqs[0], room=room)
+    join_all(made, room)
+    room.taken[0] = 2
+    decodes(seqs[0])
+    add(made, seqs[1], room=room)  # two pages, and one more for the first: there is room
+    add(made, seqs[2], room=room)  # it is the one that may wait
+    with pytest.raises(RequestError, match="2 requests are waiting, and max_num_waiting=1"):
+        add(made, seqs[3], room=room)
+    assert list(made.waiting) == seqs[1:3]
+    join_all(made, room)
+    assert made.running == seqs[:2]
+
+
+def test_who_would_join_an_empty_engine_does_not_wait():
+    made, room = scheduler(max_num_seqs=64, max_num_waiting=0), Pages(7)
+    seqs = some(4)
+    add(made, *seqs[:2], room=room)  # two pages and a page to go on with for each, and one is left
+    with pytest.raises(RequestError, match="2 requests are waiting, and max_num_waiting=0"):
+        add(made, seqs[2], room=room)
+    join_all(made, room)
+    assert made.running == seqs[:2]
 
 
 def test_prompts_beside_others_share_the_rows_in_order():
     made = scheduler(max_num_batched_tokens=30)
     for seq in some(3):
-        made.add(seq)
+        add(made, seq)
     join_all(made, Unbounded(mixes=True))
     turn = made.choose(Unbounded(mixes=True))
     assert [(seq.id, seq.max_chunk) for seq in turn.seqs] == [(0, 30), (1, 10)]
@@ -106,7 +138,7 @@ def test_prompts_beside_others_share_the_rows_in_order():
 def test_where_bits_depend_on_the_pass_a_prompt_is_read_alone_in_fixed_chunks():
     made = scheduler()
     for seq in some(3):
-        made.add(seq)
+        add(made, seq)
     join_all(made, Unbounded())
     turn = made.choose(Unbounded())
     assert [seq.id for seq in turn.seqs] == [0] and turn.seqs[0].max_chunk == CHUNK
@@ -116,7 +148,7 @@ def test_chunks_alone_leave_the_others_their_share_of_the_time():
     made = scheduler(prompt_share=0.25)
     one, prompt = some(2, length=5000)
     for seq in (one, prompt):
-        made.add(seq)
+        add(made, seq)
     join_all(made, Unbounded())
     decodes(one)
     spent = {True: 0.0, False: 0.0}
@@ -150,7 +182,7 @@ def test_admission_leaves_each_who_runs_a_page():
     made = scheduler()
     seqs = some(3)
     for seq in seqs:
-        made.add(seq)
+        add(made, seq)
     made.join(made.next_to_join(room))
     room.taken[0] = 2
     decodes(seqs[0])
@@ -166,12 +198,12 @@ def test_the_last_in_order_gives_back_its_memory_and_waits_before_later_ones():
     made = scheduler()
     seqs = some(3, length=32)
     for seq in seqs[:2]:
-        made.add(seq)
+        add(made, seq)
         made.join(seq)
         room.taken[seq.id] = 2
         seq.num_cached = 32
         seq.tokens.append(7)
-    made.add(seqs[2])
+    add(made, seqs[2])
     turn = made.choose(room)
     assert turn.preempted == (seqs[1],) and turn.seqs == (seqs[0],)
     made.put_back(seqs[1])
@@ -183,7 +215,7 @@ def test_as_many_give_back_their_memory_as_it_takes(num_pages, gone):
     """Three texts of two full pages want a third one each; who has given way wants nothing more, and left its two."""
     made, room = scheduler(), Pages(num_pages)
     for seq in some(3, length=33):
-        made.add(seq)
+        add(made, seq)
         made.join(seq)
         decodes(seq)
         room.taken[seq.id] = 2
@@ -194,7 +226,7 @@ def test_what_a_text_shares_is_not_free_when_it_has_gone():
     """Who leaves one page of its own makes room for one, where two are wanted: another has to go too."""
     made, room = scheduler(), Pages(6)
     for seq in some(3, length=33):
-        made.add(seq)
+        add(made, seq)
         made.join(seq)
         decodes(seq)
         room.taken[seq.id] = 2
@@ -207,7 +239,7 @@ def test_a_guess_needs_room_beyond_what_every_round_needs():
     made = scheduler()
     seqs = some(2, length=30)
     for seq in seqs:
-        made.add(seq)
+        add(made, seq)
         made.join(seq)
         room.taken[seq.id] = 2
         decodes(seq)
@@ -216,13 +248,23 @@ def test_a_guess_needs_room_beyond_what_every_round_needs():
     assert [seq.drafts for seq in seqs] == [True, False]
 
 
+def test_deadlines_count_from_when_it_was_asked_for():
+    made = scheduler()
+    seq = sequence([1, 2], id=0, request=Request(prompt_token_ids=(1, 2), timeout=3.0))
+    seq.asked_at, made.clock.now = 1.0, 3.9
+    add(made, seq)
+    assert made.expired() == []
+    made.clock.now = 4.1
+    assert made.expired() == [seq]
+
+
 def test_deadlines_count_from_arrival_waiting_or_running():
     made = scheduler(max_num_seqs=1)
     ask = Request(prompt_token_ids=(1, 2), timeout=3.0)
     runs, waits, patient = (sequence([1, 2], id=i, request=ask) for i in range(3))
     patient.request = Request(prompt_token_ids=(1, 2))
     for seq in (runs, waits, patient):
-        made.add(seq)
+        add(made, seq)
     join_all(made, Unbounded())
     made.clock.now = 2.9
     assert made.expired() == []

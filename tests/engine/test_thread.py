@@ -9,6 +9,7 @@ import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from queue import SimpleQueue
 
 import pytest
 import torch
@@ -18,6 +19,8 @@ from outdraft.core.errors import CapabilityError, DecodingError, NumericsError, 
 from outdraft.core.request import Request
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.call import Call
+from outdraft.engine.prompts import PromptReader
+from outdraft.engine.worker import Ask
 
 GREEDY = SamplingParams(max_tokens=24, ignore_eos=True)
 LONG = SamplingParams(max_tokens=400, ignore_eos=True)
@@ -60,6 +63,27 @@ def test_requests_of_a_group_share_every_step(llm, monkeypatch):
     monkeypatch.setattr(llm.engine, "step", lambda: sizes.append(len(events := step())) or events)
     llm.generate([{"prompt_token_ids": [5, 6]}] * 3, GREEDY)
     assert sizes[:3] == [1, 1, 1] and sizes.count(3) > 3  # the prompts, then rounds of all
+
+
+DOORS = {
+    "generate": lambda llm, **words: llm.generate("abc", LONG, **words),
+    "stream": lambda llm, **words: list(llm.stream("abc", LONG, **words))[-1],
+    "agenerate": lambda llm, **words: asyncio.run(llm.agenerate("abc", LONG, **words)),
+}
+
+
+@pytest.mark.parametrize("door", DOORS)
+@pytest.mark.parametrize("late", ["engine", "prompt"])
+def test_a_timeout_counts_from_the_call(llm, monkeypatch, door, late):
+    """The engine's thread is busy, or reading the prompt lasts: nothing is left of the time, so nothing is written."""
+    free, read = threading.Event(), PromptReader.requests
+    if late == "engine":
+        llm._thread._start().send(Ask(lambda engine: free.wait(30), SimpleQueue()))
+        threading.Timer(0.2, free.set).start()
+    else:
+        monkeypatch.setattr(PromptReader, "requests", lambda *given: time.sleep(0.2) or read(*given))
+    result = within(60, lambda: DOORS[door](llm, timeout=0.02))
+    assert result.finish_reason == "timeout" and result.token_ids == () and is_empty(llm)
 
 
 def test_one_refused_request_keeps_all_out(llm):

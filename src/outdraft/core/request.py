@@ -25,7 +25,7 @@ class Request:
     logprobs_mode: LogprobsMode = "raw_logprobs"  # what `TokenLogprobs.logprob` shows
     cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
     priority: int = 0  # who waits joins in this order, the lower first
-    timeout: float | None = None  # seconds after its arrival in which it must end; then it ends with what it has
+    timeout: float | None = None  # seconds after it was asked for; then it ends with what it has
 
     def singles(self) -> "list[Request]":
         """One request for each of the texts that are asked for."""

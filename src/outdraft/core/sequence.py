@@ -32,6 +32,7 @@ class Sequence:
     eos_token_ids: frozenset[int]
     coins: "Callable[[Sequence], Coins]"  # the verifier's coins of the coming round
     draft_coins: "Callable[[Sequence], DraftCoins]"
+    asked_at: float | None = None  # seconds by the engine's clock when it was asked for, from which a timeout counts
     find_stop: Callable[[int], bool] = field(default=lambda token: False)  # told each emitted token, in order
     num_cached: int = 0
     num_taken_over: int = 0  # rows of its prompt that an earlier text had left

@@ -160,6 +160,7 @@ class PiaDrafter:
         size = self._options.branch
         for seq in seqs:
             own = self._own[seq.id] = BranchIndex(self._options, self._outputs.of(seq))
+            own.entered = max(0, seq.num_output - size + 1)  # a text that begins again had entered its whole branches
             for text in (*seq.request.references, seq.tokens[: seq.prompt_len]):
                 for start in range(len(text)):
                     own.prompt.put(text[start : start + size])
@@ -172,15 +173,19 @@ class PiaDrafter:
         """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """The prompt's branches go, the output's last ones come in."""
+        """The prompt's branches go, the output's last ones come in; whole ones only of a text that will begin again."""
         for seq in seqs:
             if (own := self._own.pop(seq.id, None)) is not None:
-                self._enter(seq, own, len(seq.tokens))
+                self._enter(seq, own, self._whole(seq) if seq.finish_reason is None else len(seq.tokens))
 
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         own = self._own[seq.id]
-        self._enter(seq, own, len(seq.tokens) - self._options.branch + 1)
+        self._enter(seq, own, self._whole(seq))
         return look_up(own, seq, budget, max_nodes=self._options.nodes)
+
+    def _whole(self, seq: Sequence) -> int:
+        """Where branches no longer have all of their tokens."""
+        return len(seq.tokens) - self._options.branch + 1
 
     def _enter(self, seq: Sequence, own: BranchIndex, stop: int) -> None:
         """A branch from each output token before `stop`."""

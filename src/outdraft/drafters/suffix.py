@@ -86,9 +86,13 @@ class SuffixDrafter:
         """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Each tree goes; what the request wrote joins those of its salt, whose oldest leaves if they are too many."""
+        """Each tree goes; what the request wrote joins those of its salt, whose oldest leaves if they are too many.
+
+        A text that only gives back its memory is not over: it begins again, and is remembered when it ends.
+        """
         for seq in seqs:
-            if self._own.pop(seq.id, None) is None or not seq.num_output or not self._options.max_sequences:
+            is_new = self._own.pop(seq.id, None) is not None and seq.finish_reason is not None
+            if not is_new or not seq.num_output or not self._options.max_sequences:
                 continue
             earlier = self._earlier.of(seq)
             earlier.extend(seq.output)

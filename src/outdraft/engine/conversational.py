@@ -20,6 +20,7 @@ class Conversational:
     """The base of `LLM`, which sets its fields and writes the texts."""
 
     codec: TextCodec | None
+    engine: Engine
     _prompts: PromptReader
     _thread: EngineThread
 

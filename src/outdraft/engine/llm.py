@@ -199,7 +199,8 @@ class LLM(Streaming, Siblings):
         `negative_prompt=` (text or ids), also as a key of a prompt's mapping: what guidance leads away from, with
         `SamplingParams(guidance_scale=1.5)`; without one it is the prompt's last token alone.
         `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone. `priority=`: the
-        lower joins first. `timeout=`: seconds; then the text ends as it is, with finish_reason="timeout".
+        lower joins first. `timeout=`: seconds from this call on; then the text ends as it is, with
+        finish_reason="timeout".
         `logprobs_mode=` overrides the engine's. `constraint=`: a function that makes an object which says, for one
         text, which tokens may follow (`outdraft.core.constraint`).
         `sampling_params` is `params`. `use_tqdm`: a progress bar; None, the default: at a terminal, for many prompts.
@@ -207,11 +208,12 @@ class LLM(Streaming, Siblings):
         A request that fails costs no other: in a list its result has finish_reason="error" and the `error`, and what it
         had written. A single prompt's error is raised.
         """
-        alone = isinstance(prompts, str | Mapping)
+        asked_at, alone = self.engine.clock(), isinstance(prompts, str | Mapping)
         listed = [prompts] if alone else list(each(prompts))
         settings = params if sampling_params is None else one_of(params, sampling_params)
         asked = self._prompts.requests(listed, settings, per_request)
-        calls = self._thread.submit([single for request in asked for single in request.singles()])
+        singles = [single for request in asked for single in request.singles()]
+        calls = self._thread.submit(singles, asked_at=asked_at)
         try:
             for call in calls if alone and not use_tqdm else counted(calls, len(calls), wanted=use_tqdm):
                 while not call.finished:

@@ -15,6 +15,7 @@ from time import perf_counter
 from outdraft.core.errors import CapabilityError
 from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
+from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
 from outdraft.core.watch import Nobody, Watch
 from outdraft.decode.apart import fail, step_apart
@@ -109,11 +110,15 @@ class Engine:
         self.enqueue(seq)
         return seq
 
-    def prepare(self, request: Request, find_stop: Callable[[int], bool] | None = None) -> Sequence:
+    def prepare(
+        self, request: Request, find_stop: Callable[[int], bool] | None = None, *, asked_at: float | None = None
+    ) -> Sequence:
         """Check a request; nothing is queued. `find_stop` is told each emitted token: does the text end with it?
 
+        `asked_at`: seconds by the engine's clock from which its timeout counts; None: from now on.
         Raises `RequestError` before any work is done: empty prompt, prompt too long, ids outside the vocabulary.
         """
+        asked_at = self.clock() if asked_at is None else asked_at
         shift = check_request(request, self._vocab_size, self._max_len, self.eos_token_ids)
         ids, params = request.prompt_token_ids, request.params
         longest = longest_guided(request, self._vocab_size, self._max_len, is_possible=self._is_guided)
@@ -131,6 +136,7 @@ class Engine:
             eos_token_ids=self.eos_token_ids,
             coins=verifier_coins,
             draft_coins=draft_coins,
+            asked_at=asked_at,
             prompt_ids=frozenset(ids),
             constraint=constraint,
         )
@@ -140,7 +146,7 @@ class Engine:
 
     def enqueue(self, seq: Sequence) -> None:
         """It joins when there is room. Raises `RequestError` where too many wait already."""
-        self.scheduler.add(seq)
+        self.scheduler.add(seq, Unbounded() if self._parts is None else self._parts.room)
         self.watch.asked(seq, self.clock())
 
     def step(self) -> list[StepEvent]:
@@ -196,7 +202,10 @@ class Engine:
         while len(self.waiting):
             seq = self.waiting.first()
             try:
-                if not self.admits() or self.scheduler.next_to_join(self._used.room) is not seq:
+                if not self.admits():
+                    break
+                self._bound(seq)
+                if self.scheduler.next_to_join(self._used.room) is not seq:
                     break
                 self._admit(seq)
             except Exception as error:
@@ -205,6 +214,13 @@ class Engine:
                 events.append(fail(seq, error))
                 self._retire(seq)
         return events
+
+    def _bound(self, seq: Sequence) -> None:
+        """Its text ends where memory does. Raises `RequestError` where it never fits.
+
+        `prepare` has asked the same, but while weights are changed there is no memory to be asked about, or another.
+        """
+        seq.max_len = min(seq.max_len, most_held(seq.request, self._max_len, self._used.room.capacity))
 
     def _admit(self, seq: Sequence) -> None:
         seq.variant = self.variant

@@ -25,8 +25,9 @@ class Streaming(Conversational):
 
         With `n` above 1: the pieces of all texts, in turn; `chunk.index` says whose each is.
         """
+        asked_at = self.engine.clock()
         (request,) = self._prompts.requests([prompt], params, per_request)
-        calls = self._thread.submit(request.singles(), streams=True)
+        calls = self._thread.submit(request.singles(), streams=True, asked_at=asked_at)
         try:
             while unfinished := _unfinished(calls):
                 for index, call in unfinished:
@@ -68,8 +69,10 @@ class Streaming(Conversational):
         self, prompt: Prompt, params: Any, per_request: Mapping[str, Any], *, streams: bool
     ) -> tuple[Request, list[Call]]:
         """Tokenizing a long prompt must not hold up the loop. Nothing is awaited once the request is queued."""
+        asked_at = self.engine.clock()
         (request,) = await asyncio.to_thread(self._prompts.requests, [prompt], params, per_request)
-        return request, self._thread.submit(request.singles(), streams=streams, loop=asyncio.get_running_loop())
+        loop = asyncio.get_running_loop()
+        return request, self._thread.submit(request.singles(), streams=streams, loop=loop, asked_at=asked_at)
 
 
 def _unfinished(calls: Seq[Call]) -> list[tuple[int, Call]]:

@@ -57,10 +57,21 @@ class EngineThread:
         this_process().doors.add(self)
 
     def submit(
-        self, requests: Seq[Request], *, streams: bool = False, loop: asyncio.AbstractEventLoop | None = None
+        self,
+        requests: Seq[Request],
+        *,
+        streams: bool = False,
+        loop: asyncio.AbstractEventLoop | None = None,
+        asked_at: float | None = None,
     ) -> list[Call]:
-        """Queue them all; none, if one is refused. `streams`: events are wanted step by step."""
-        seqs = [self.engine.prepare(request, find_stops(request, self._codec)) for request in requests]
+        """Queue them all; none, if one is refused. `streams`: events are wanted step by step.
+
+        `asked_at`: when their caller asked, by the engine's clock; their timeouts count from there. None: now.
+        """
+        asked_at = self.engine.clock() if asked_at is None else asked_at
+        seqs = [
+            self.engine.prepare(request, find_stops(request, self._codec), asked_at=asked_at) for request in requests
+        ]
         writers = [Writer(seq, self._codec, lossless=self.engine.lossless) for seq in seqs]
         worker = self._start()
         if current_thread() is worker.thread:

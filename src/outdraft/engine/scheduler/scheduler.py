@@ -11,6 +11,7 @@ Chunks of prompts beside decoding rows: Agrawal et al., "Sarathi-Serve", 2024, h
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import islice
 
 from outdraft.core.cache import PAGE
 from outdraft.core.errors import RequestError
@@ -43,16 +44,17 @@ class Scheduler:
         self._pace = Pace(settings.prompt_share)
         self._ends: dict[int, float] = {}  # of sequences with a deadline
 
-    def add(self, seq: Sequence) -> None:
-        """It waits. Raises `RequestError` where too many do already."""
-        most, seats = self.settings.max_num_waiting, self.settings.max_num_seqs - len(self.running)
-        if most is not None and len(self.waiting) >= most + seats:
+    def add(self, seq: Sequence, room: Room) -> None:
+        """It waits. Raises `RequestError` where too many would, those not counted that join before the next pass."""
+        self.waiting.put(seq)
+        most = self.settings.max_num_waiting
+        if most is not None and len(self.waiting) > most and len(self.waiting) - self._num_joining(room) > most:
+            self.drop(seq)
             raise RequestError(
                 f"{len(self.waiting)} requests are waiting, and max_num_waiting={most}: ask again later, or give more"
             )
         if (timeout := seq.request.timeout) is not None:
-            self._ends[seq.id] = self._clock() + timeout
-        self.waiting.put(seq)
+            self._ends[seq.id] = (self._clock() if seq.asked_at is None else seq.asked_at) + timeout
 
     def next_to_join(self, room: Room) -> Sequence | None:
         """The first who waits, if there is a seat for it and room for its prompt; the running ones get a page each."""
@@ -61,8 +63,25 @@ class Scheduler:
         seq = self.waiting.first()
         if not self.running or room.capacity is None:
             return seq
-        promised = sum(room.missing(one, len(one.tokens) - one.num_cached + PAGE) for one in self.running)
-        return seq if room.wanted(seq) + promised <= room.free else None
+        return seq if room.wanted(seq) + self._promised(room) <= room.free else None
+
+    def _promised(self, room: Room) -> int:
+        """Pages that those who run will have: for their whole prompts, and one page more for each."""
+        return sum(room.missing(one, len(one.tokens) - one.num_cached + PAGE) for one in self.running)
+
+    def _num_joining(self, room: Room) -> int:
+        """How many of those who wait will join before the next pass: as `next_to_join` lets them, one after another."""
+        seats = self.settings.max_num_seqs - len(self.running)
+        first = list(islice(self.waiting, max(0, seats)))
+        if room.capacity is None:
+            return len(first)
+        promised, free = self._promised(room), room.free
+        for num_joining, seq in enumerate(first):
+            wanted = room.wanted(seq)
+            if wanted + promised > free and (self.running or num_joining):  # alone each of them fits
+                return num_joining
+            promised += wanted + 1
+        return len(first)
 
     def join(self, seq: Sequence) -> None:
         """A waiting sequence begins to run."""
