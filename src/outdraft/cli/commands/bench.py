@@ -6,7 +6,7 @@ file), `--compare` (two files).
 
 from collections.abc import Sequence as Seq
 from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import RIVALS, ZOO_TARGET, Rival, fill_roles, parse_rival
 from outdraft.cli.asked import Asked
+from outdraft.cli.bench_report import compare_files, report_file, report_rows
 from outdraft.cli.flags import ROLES, SamplingFlags
-from outdraft.cli.load import LoadFlags, measure_load, parse_server, report_load
+from outdraft.cli.load import LoadFlags, measure_load, parse_server
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.paths import user_path
@@ -110,25 +111,14 @@ def run(options: Options) -> int:
 
     console = make_console(stderr=options.json)
     if options.compare:
-        return _compare(console, options)
+        earlier, later = map(user_path, options.compare)
+        return compare_files(console, earlier, later, as_json=options.json)
     if options.report is not None:
-        return _look(console, user_path(options.report), options)
+        file = user_path(options.report)
+        return report_file(console, file, by=options.by, plots=options.plots, as_json=options.json)
     _check(options)
     path = user_path(options.out or f"bench-{datetime.now():%Y%m%d-%H%M%S}/bench.jsonl")
     return _measure(console, options, path) if options.load.load is None else _load(console, options, path)
-
-
-def _look(console: "Console", path: Path, options: Options) -> int:
-    """Show what a file holds: texts one by one, many at once, or both."""
-    from outdraft.analysis.load import holds_load
-    from outdraft.analysis.records import holds_rows
-
-    code = 0
-    if holds_load(path):
-        code = report_load(console, path, plots=options.plots, as_json=options.json)
-        if not holds_rows(path):
-            return code
-    return max(code, _report(console, path, options))
 
 
 def _load(console: "Console", options: Options, path: Path) -> int:
@@ -182,7 +172,9 @@ def _measure(console: "Console", options: Options, path: Path) -> int:
     for note in _notes(outcome):
         console.print(note, style="dim", markup=False)
     more = {"absent": absent, "too_long": outcome.too_long}
-    return _report(console, path, options, like=outcome.key, more=more)
+    return report_rows(
+        console, path, by=options.by, plots=options.plots, as_json=options.json, like=outcome.key, more=more
+    )  # fmt: skip
 
 
 def _forecast(plan: "Plan") -> list[str]:
@@ -268,58 +260,6 @@ def _join(asked: Asked, lineup: Seq[Rival]) -> "tuple[dict[str, Entrant], dict[s
                 raise
             absent[rival.label] = str(error)
     return entrants, absent
-
-
-def _report(
-    console: "Console", path: Path, options: Options, *, like: str | None = None, more: dict[str, Any] | None = None
-) -> int:
-    from outdraft.analysis.records import read_records
-    from outdraft.analysis.summary import summarise
-    from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
-    from outdraft.analysis.words import how_measured, what_measured, where_measured
-    from outdraft.cli.console import write_json
-    from outdraft.cli.sheets import show_sheet, write_sheets
-
-    records = read_records(path, like)
-    cells = summarise(records, options.by)
-    title = f"{what_measured(records)}\n{how_measured(records, cells)}\n{where_measured(records)}"
-    bars = console.encoding.startswith("utf")
-    sheets = [speed_sheet(cells, title), time_sheet(cells, bars=bars)]
-    sheets += [curve_sheet(records.curve)] if records.curve is not None else []
-    for sheet in sheets:
-        show_sheet(console, sheet)
-    if records.num_others:
-        others = f"{records.num_others} rows of the file are of another model, machine or sampling, and left out"
-        console.print(others, style="dim", markup=False)
-    written = write_sheets(path.with_suffix(""), sheets)
-    if options.plots:
-        try:
-            from outdraft.analysis.plots.pictures import draw_pictures
-        except ImportError:
-            console.print("no pictures: they need matplotlib, pip install 'outdraft[bench]'", markup=False)
-        else:
-            written += draw_pictures(records, cells, path.with_suffix(""))
-    for one in [path, *written]:
-        console.print(str(one), style="dim", markup=False, soft_wrap=True)
-    failed = [f"{row.method} on {row.suite} {row.prompt}" for row in records.rows if row.identical is False]
-    if options.json:
-        made = {"records": str(path), "written": [str(one) for one in written], "failed": failed}
-        write_json(made | {"cells": [asdict(cell) for cell in cells]} | (more or {}))
-    return 1 if failed else 0
-
-
-def _compare(console: "Console", options: Options) -> int:
-    from outdraft.analysis.compare import compare, compare_sheet
-    from outdraft.analysis.records import read_records
-    from outdraft.cli.console import write_json
-    from outdraft.cli.sheets import show_sheet
-
-    before, after = (read_records(user_path(path)) for path in options.compare)
-    changes = compare(before, after)
-    show_sheet(console, compare_sheet(before, after))
-    if options.json:
-        write_json([asdict(change) | {"verdict": change.verdict} for change in changes])
-    return 1 if any(change.failed for change in changes) else 0
 
 
 def _notes(outcome: "Outcome") -> list[str]:
