@@ -54,6 +54,26 @@ def test_every_word_of_other_engines_is_on_the_page():
             assert f"| `{word}` | {said} |" in page, f"docs/coming_from.md does not say what becomes of {word}"
 
 
+def cells(row: str) -> int:
+    """How many cells a table's row has, where code hosts see them: a bar ends a cell also in code, unless escaped."""
+    return len(re.findall(r"(?<!\\)\|", row.strip())) - 1
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
+def test_no_row_of_a_table_loses_a_cell(page: Path):
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(), flags=re.DOTALL | re.MULTILINE)
+    for table in re.findall(r"(?:^\|.*\n)+", text + "\n", re.MULTILINE):
+        head, *rows = table.splitlines()
+        for row in rows:
+            assert cells(row) == cells(head), (
+                f"{page.relative_to(ROOT)}: {row[:80]} has {cells(row)} cells, not {cells(head)}"
+            )
+
+
+def test_cells_are_counted_as_they_are_shown():
+    assert cells("| a | b |") == 2 and cells(r"| a | `x|y` |") == 3 and cells(r"| a | x\|y |") == 2
+
+
 FENCED = re.compile(r"^( *)```(?:bash|sh|console|text)?\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
 
 

@@ -1,7 +1,7 @@
 """Records to cells, tables and verdicts, on made-up files whose answers are known."""
 
 import json
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import numpy as np
@@ -206,6 +206,49 @@ def test_pictures(record_file: Path):
     said = [text.get_text() for text in pictures._overview(records, cells).texts]
     assert any("Made-up CPU" in text and "2026-11-21" in text for text in said)
     assert json.loads(record_file.read_text().splitlines()[0])["machine"]["cpu"] == "Made-up CPU, AVX2"
+
+
+def test_an_interval_that_noise_stretched_is_cut(record_file: Path):
+    """All dots stay apart, and an arrow stands where an interval goes on."""
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from outdraft.analysis.plots.speedup import draw_speedup, speedup_limits
+
+    cells = [cell for cell in summarise(read_records(record_file)) if cell.group == ALL]
+    best = max(cell.speedup.value for cell in cells)
+    _, quiet = speedup_limits(cells)
+    noisy = [replace(cell, speedup=replace(cell.speedup, high=30.0)) for cell in cells[:2]] + cells[2:]
+    low, high = speedup_limits(noisy)
+    assert quiet < high < 2.5 * best
+    arrows = {}
+    for name, drawn in (("quiet", cells), ("noisy", noisy)):
+        axes = Figure().subplots()
+        methods = [cell.method for cell in drawn]
+        draw_speedup(axes, drawn, methods, dict.fromkeys(methods, "black"), (low, high))
+        arrows[name] = sum(line.get_marker() == ">" for line in axes.lines)
+        assert axes.get_xlim() == (low, high)
+    assert arrows == {"quiet": 0, "noisy": 2}
+
+
+def test_the_cost_curve_is_named_where_it_is_seen(record_file: Path):
+    pytest.importorskip("matplotlib")
+    from matplotlib.figure import Figure
+
+    from outdraft.analysis.plots.cost import draw_cost
+
+    curve = read_records(record_file).curve
+    assert curve is not None
+    for steepness in (1, 50):  # 50: as noise makes it, far above all gains
+        axes = Figure().subplots()
+        seconds = [curve.seconds[0], *(steepness * one for one in curve.seconds[1:])]
+        draw_cost(axes, replace(curve, seconds=seconds))
+        (named,) = [text for text in axes.texts if text.get_text() == "cost of a pass"]
+        x, y = named.xy
+        assert y <= axes.get_ylim()[1] and y == pytest.approx(seconds[curve.rows.index(x)] / seconds[0])
+        assert [text.get_ha() for text in axes.texts if "right" in text.get_text() and text.xy[0] == 1] == (
+            [] if steepness == 1 else ["left"] * 3
+        )
 
 
 def test_a_lossy_rule_is_named_in_its_row(tmp_path):

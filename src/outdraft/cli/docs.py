@@ -49,7 +49,8 @@ def _tables(options: type, title: str) -> Iterator[str]:
     for one in own:
         default = default_of(one)
         shown = "" if default in (None, (), {}) else f"`{json.dumps(default)}`"
-        yield f"| {_names(one)} | {shown} | {one.metadata['help']} |\n".replace("|  |", "| |")
+        told = one.metadata["help"].replace("|", "\\|")  # else a cell ends there
+        yield f"| {_names(one)} | {shown} | {told} |\n".replace("|  |", "| |")
     for one in fields(options):
         if is_dataclass(hints[one.name]):
             yield from _tables(hints[one.name], one.metadata["title"])  # type: ignore[arg-type]

@@ -18,10 +18,6 @@ def draw_cost(axes: Axes, curve: Curve) -> None:
     """Both in units of plain decoding: a pass of one row, tokens a second."""
     cost = [seconds / curve.seconds[0] for seconds in curve.seconds]
     axes.plot(curve.rows, cost, "-o", color=INK, markersize=4.5, linewidth=1.8)
-    axes.annotate(
-        "cost of a pass", (curve.rows[-1], cost[-1]), xytext=(-4, 5), textcoords="offset points", ha="right",
-        va="bottom", fontsize=8, color=INK, path_effects=HALO,
-    )  # fmt: skip
     lengths = range(0, curve.rows[-1])
     top = 2.0
     for alpha, colour in ALPHAS.items():
@@ -32,7 +28,7 @@ def draw_cost(axes: Axes, curve: Curve) -> None:
         axes.plot([best + 1], [gains[best]], "o", color=colour, markersize=4.5)
         axes.annotate(
             f"{alpha:.0%} right: {gains[best]:.1f}x", (best + 1, gains[best]), xytext=(0, 5),
-            textcoords="offset points", ha="center", fontsize=7.5, color=colour, path_effects=HALO,
+            textcoords="offset points", ha="center" if best else "left", fontsize=7.5, color=colour, path_effects=HALO,
         )  # fmt: skip
     axes.axhline(1, color=QUIET, linewidth=0.8)
     axes.set_xscale("log", base=2)
@@ -40,7 +36,13 @@ def draw_cost(axes: Axes, curve: Curve) -> None:
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticklabels([str(rows) for rows in ticks])
-    axes.set_ylim(0, 1.15 * max(top, min(cost[-1], 2 * top)))
+    top = 1.15 * max(top, min(cost[-1], 2 * top))
+    axes.set_ylim(0, top)
+    last = max(i for i, one in enumerate(cost) if one <= top)  # the last point that is seen
+    axes.annotate(
+        "cost of a pass", (curve.rows[last], cost[last]), xytext=(-4, 5), textcoords="offset points", ha="right",
+        va="bottom", fontsize=8, color=INK, path_effects=HALO,
+    )  # fmt: skip
     tidy(axes, "Cost of a pass; gain if drafts were free", grid="y")
     axes.set_xlabel("rows of a target pass (draft tokens + 1)")
     axes.set_ylabel("times plain decoding")

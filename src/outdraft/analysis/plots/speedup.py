@@ -26,6 +26,8 @@ def draw_speedup(
             continue
         found, colour = cell.speedup, colours[method]
         axes.plot([found.low, found.high], [y, y], color=colour, linewidth=2.4, alpha=0.45, solid_capstyle="round")
+        if found.high > high:  # goes on beyond the panel
+            axes.plot([high], [y], ">", color=colour, markersize=5, clip_on=False)
         axes.plot([found.value], [y], "o", color=colour, markersize=7, markeredgecolor="white", markeredgewidth=0.8)
         axes.annotate(
             f"{found.value:.2f}x", (found.value, y), xytext=(0, 7), textcoords="offset points", ha="center",
@@ -46,9 +48,13 @@ def _title(cells: Seq[Cell]) -> str:
 
 
 def speedup_limits(cells: Seq[Cell]) -> tuple[float, float]:
-    """From a little below the slowest to a little above the fastest, 1.0 well inside."""
+    """From a little below the slowest to a little above the fastest, 1.0 well inside.
+
+    An interval of more than twice the best speed-up, as noise makes it, is cut there, so that the dots stay apart.
+    """
     found = [cell.speedup for cell in cells if cell.speedup is not None]
     low = min([0.75, *(one.low for one in found)])
-    high = max([1.25, *(one.high for one in found)])
+    most = 2 * max((one.value for one in found), default=1.0)
+    high = max([1.25, *(min(one.high, most) for one in found)])
     room = 0.09 * (high - low)
     return max(0.0, low - room), high + room
