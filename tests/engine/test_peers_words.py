@@ -206,7 +206,7 @@ def test_several_texts_come_piece_by_piece_and_from_asyncio(llm: LLM):
     for chunks in (list(llm.stream("abc", params)), pieces):
         texts = ["".join(chunk.text for chunk in chunks if chunk.index == i) for i in range(3)]
         assert texts == wanted and len(set(wanted)) == 3
-        assert {chunk.index for chunk in chunks[:6]} == {0, 1, 2}
+        assert {chunk.index for chunk in chunks[: len(chunks) // 2]} == {0, 1, 2}
         assert sum(chunk.finish_reason is not None for chunk in chunks) == 3
 
 

@@ -9,6 +9,7 @@ import time
 import weakref
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from queue import SimpleQueue
 
 import pytest
@@ -163,7 +164,8 @@ def test_a_stream_that_a_coroutine_forgets_leaves(llm):
 
 def test_a_loop_that_is_closed_hurts_nobody(llm):
     loop = asyncio.new_event_loop()
-    (call,) = llm._thread.submit([Request(prompt_token_ids=(5,), params=GREEDY)], streams=True, loop=loop)
+    wake = partial(loop.call_soon_threadsafe, lambda: None)
+    (call,) = llm._thread.submit([Request(prompt_token_ids=(5,), params=GREEDY)], streams=True, wake=wake)
     loop.close()
     assert within(60, lambda: llm.generate("xyz", GREEDY)).finish_reason == "length"
     call.leave()
@@ -299,13 +301,13 @@ def test_forgetting_waits_for_its_turn_and_tells_its_error(llm, monkeypatch):
 
 
 def test_a_coroutine_is_woken_for_every_step_of_a_stream_and_once_for_a_whole_text(llm, monkeypatch):
-    arrived, arrival = [], Call.arrival
+    arrived, read = [], Call._read
 
-    async def counted(call):
+    def counted(call, events):
         arrived.append(call)
-        await arrival(call)
+        read(call, events)
 
-    monkeypatch.setattr(Call, "arrival", counted)
+    monkeypatch.setattr(Call, "_read", counted)
     whole = within(60, lambda: asyncio.run(llm.agenerate("abc", GREEDY)))
     assert len(arrived) == 1 and whole.stats.num_steps > 1
     within(60, lambda: asyncio.run(_drain(llm.astream("abc", GREEDY))))

@@ -29,6 +29,10 @@ class RequestError(OutdraftError):
     """One request is invalid: empty prompt, prompt too long, a sampling parameter out of range."""
 
 
+class BusyError(RequestError):
+    """Too much is waiting already: the same request may be taken later."""
+
+
 class NumericsError(OutdraftError):
     """The target or the drafter produced numbers that are no distribution (NaN or infinite logits)."""
 

@@ -8,11 +8,9 @@ The engine never holds a `Call`, and one that nobody holds has left. Leaving tak
 it wherever the garbage collector runs, inside another request's step too.
 """
 
-import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar
 
@@ -65,15 +63,13 @@ class Leave:
 
 
 class Call:
-    """The caller's end. `loop`: where its caller waits, if that is a coroutine."""
+    """The caller's end. `wake`: called after every list of events, from the engine's thread."""
 
     def __init__(
-        self, writer: Writer, inbox: "SimpleQueue[Any]", *, streams: bool, loop: asyncio.AbstractEventLoop | None
+        self, writer: Writer, inbox: "SimpleQueue[Any]", *, streams: bool, wake: Callable[[], object] | None = None
     ) -> None:
         self.writer = writer
         self._inbox = inbox
-        self._arrived = asyncio.Event()
-        wake = None if loop is None else partial(loop.call_soon_threadsafe, self._arrived.set)
         self.outbox = Outbox(seq=writer.seq, streams=streams, wake=wake)
         self._has_left = False
 
@@ -95,12 +91,11 @@ class Call:
         """Block until there are events, and read them."""
         self._read(take_from(self.outbox.queue))
 
-    async def arrival(self) -> None:
-        """The same without blocking the loop."""
-        while self.outbox.queue.empty():
-            self._arrived.clear()
-            await self._arrived.wait()
-        self._read(self.outbox.queue.get())
+    def read(self) -> None:
+        """Read the events that are there, without waiting for any."""
+        with suppress(Empty):
+            while True:
+                self._read(self.outbox.queue.get_nowait())
 
     def take(self) -> list[Chunk]:
         """The pieces of text that were read and not taken yet."""

@@ -4,16 +4,16 @@ Of several texts of one prompt (`SamplingParams(n=3)`) the pieces come as they a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Any
 
 from outdraft.core.params import SamplingParams
-from outdraft.core.request import Request
+from outdraft.engine.answers import Answers
 from outdraft.engine.call import Call
 from outdraft.engine.conversational import Conversational
-from outdraft.engine.prompts import Prompt, gathered
+from outdraft.engine.prompts import Prompt
 from outdraft.engine.writer import Chunk, Result
 
 
@@ -37,42 +37,39 @@ class Streaming(Conversational):
         finally:
             _leave(calls)
 
+    async def open(
+        self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, *,
+        streams: bool = True, **per_request: Any,
+    ) -> Answers:  # fmt: skip
+        """Ask for all of these prompts at once, from asyncio; what comes back is `Answers`, to be read and to be left.
+
+        `streams=False`: nobody is woken before a text is whole. Raises `RequestError` for what is refused.
+        """
+        asked_at = self.engine.clock()
+        requests = await asyncio.to_thread(self._prompts.requests, prompts, params, per_request)  # tokenizing may last
+        return Answers(self._thread, requests, prompts, streams=streams, asked_at=asked_at)
+
     async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
         """`generate` for one prompt; concurrent calls share the batch."""
-        request, calls = await self._asubmit(prompt, params, per_request, streams=False)
+        answers = await self.open([prompt], params, streams=False, **per_request)
         try:
-            for call in calls:
-                while not call.finished:
-                    await call.arrival()
+            await answers.end()
         finally:
-            _leave(calls)
-        _raise_errors(calls)
-        (result,) = gathered([request], [call.writer.result() for call in calls], [prompt])
-        return result
+            answers.leave()
+        answers.raise_error()
+        return answers.results()[0]
 
     async def astream(
         self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any
     ) -> AsyncIterator[Chunk]:
         """`stream`; concurrent calls share the batch."""
-        _, calls = await self._asubmit(prompt, params, per_request, streams=True)
+        answers = await self.open([prompt], params, **per_request)
         try:
-            while unfinished := _unfinished(calls):
-                for index, call in unfinished:
-                    await call.arrival()
-                    for chunk in _pieces(call, index):
-                        yield chunk
-            _raise_errors(calls)
+            async for _, chunk in answers:
+                yield chunk
+            answers.raise_error()
         finally:
-            _leave(calls)
-
-    async def _asubmit(
-        self, prompt: Prompt, params: Any, per_request: Mapping[str, Any], *, streams: bool
-    ) -> tuple[Request, list[Call]]:
-        """Tokenizing a long prompt must not hold up the loop. Nothing is awaited once the request is queued."""
-        asked_at = self.engine.clock()
-        (request,) = await asyncio.to_thread(self._prompts.requests, [prompt], params, per_request)
-        loop = asyncio.get_running_loop()
-        return request, self._thread.submit(request.singles(), streams=streams, loop=loop, asked_at=asked_at)
+            answers.leave()
 
 
 def _unfinished(calls: Seq[Call]) -> list[tuple[int, Call]]:

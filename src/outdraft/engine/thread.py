@@ -12,7 +12,6 @@ A forked process has none of its parent's threads. Where no request ran at the f
 where one did, nobody knows what the half of a step has left behind, and every request is refused.
 """
 
-import asyncio
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from contextlib import suppress
@@ -61,10 +60,10 @@ class EngineThread:
         requests: Seq[Request],
         *,
         streams: bool = False,
-        loop: asyncio.AbstractEventLoop | None = None,
+        wake: Callable[[], object] | None = None,
         asked_at: float | None = None,
     ) -> list[Call]:
-        """Queue them all; none, if one is refused. `streams`: events are wanted step by step.
+        """Queue them all; none, if one is refused. `streams`: events are wanted step by step; `wake`: see `Call`.
 
         `asked_at`: when their caller asked, by the engine's clock; their timeouts count from there. None: now.
         """
@@ -76,7 +75,7 @@ class EngineThread:
         worker = self._start()
         if current_thread() is worker.thread:
             raise CapabilityError(_ITSELF)
-        calls = [Call(writer, worker.inbox, streams=streams, loop=loop) for writer in writers]
+        calls = [Call(writer, worker.inbox, streams=streams, wake=wake) for writer in writers]
         with self._lock:
             self._calls.update(calls)
         worker.send(Join([call.outbox for call in calls], 1 if self._native else num_threads()))

@@ -29,6 +29,7 @@ class Chunk:
     sources: tuple[Source, ...] = ()
     logprobs: tuple[TokenLogprobs, ...] = ()
     finish_reason: str | None = None
+    stop_reason: str | int | None = None  # the stop string or the stop token id that ended it
     stats: RequestStats | None = field(default=None, repr=False)  # of the whole text, on its last chunk
     index: int = 0  # which of the texts that were asked for (`SamplingParams(n=3)`)
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None  # on the text's first chunk, as in `Result`
@@ -48,7 +49,8 @@ class Result:
     sources: tuple[Source, ...]
     logprobs: tuple[TokenLogprobs, ...] | None  # None unless asked for
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None  # the prompt's, None for its first token
-    finish_reason: str | None  # "stop", "length" or "error"
+    finish_reason: str | None  # "stop", "length", "timeout" or "error"
+    stop_reason: str | int | None = None  # the stop string or the stop token id that ended it
     error: OutdraftError | None = None  # what ended the request, if anything went wrong; the rest is what was written
     variant: str  # how the weights were rounded that wrote it: "", "int4-g32-mixed", ...
     lossless: bool  # whether its distribution is the target's: False under a lossy verifier
@@ -132,6 +134,7 @@ class Writer:
                 Chunk(
                     text=self._new_text(final=event.finish_reason is not None), token_ids=event.tokens,
                     sources=event.sources, logprobs=event.logprobs, finish_reason=event.finish_reason,
+                    stop_reason=self._stop_reason(),
                     stats=self.stats if event.finish_reason is not None else None,
                     prompt_logprobs=self._of_prompt() if is_first else None,
                 )
@@ -148,12 +151,22 @@ class Writer:
             logprobs=tuple(self._logprobs) if request.params.logprobs is not None else None,
             prompt_logprobs=self._of_prompt(),
             finish_reason=self.finish_reason,
+            stop_reason=self._stop_reason(),
             error=self.error,
             variant=self._variant,
             lossless=self.lossless,
             stats=self.stats,
             num_cached_tokens=self.seq.num_taken_over,
         )
+
+    def _stop_reason(self) -> str | int | None:
+        """What ended the text, where that is neither an end token nor a form that is complete."""
+        if self.finish_reason != "stop":
+            return None
+        if self._stops.stop is not None:
+            return self._stops.stop.text
+        last = self._ids[-1]
+        return last if last in self.seq.request.params.stop_token_ids else None
 
     def _of_prompt(self) -> tuple[TokenLogprobs | None, ...] | None:
         return tuple(self._prompt_logprobs) if self.seq.request.params.prompt_logprobs is not None else None

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import RequestError
+from outdraft.core.errors import BusyError
 from outdraft.core.room import Room
 from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.engine.scheduler.pace import Pace
@@ -45,12 +45,12 @@ class Scheduler:
         self._ends: dict[int, float] = {}  # of sequences with a deadline
 
     def add(self, seq: Sequence, room: Room) -> None:
-        """It waits. Raises `RequestError` where too many would, those not counted that join before the next pass."""
+        """It waits. Raises `BusyError` where too many would, those not counted that join before the next pass."""
         self.waiting.put(seq)
         most = self.settings.max_num_waiting
         if most is not None and len(self.waiting) > most and len(self.waiting) - self._num_joining(room) > most:
             self.drop(seq)
-            raise RequestError(
+            raise BusyError(
                 f"{len(self.waiting)} requests are waiting, and max_num_waiting={most}: ask again later, or give more"
             )
         if (timeout := seq.request.timeout) is not None:

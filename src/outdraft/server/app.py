@@ -1,0 +1,74 @@
+"""The application: endpoints, and what stands before all of them (`doors`)."""
+
+import logging
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from outdraft import __version__
+from outdraft.core.errors import OutdraftError
+from outdraft.server.doors.auth import Auth
+from outdraft.server.doors.body_limit import BodyLimit
+from outdraft.server.doors.origins import add_origins
+from outdraft.server.doors.rate_limit import RateLimit
+from outdraft.server.endpoints import chat, completions, health, models
+from outdraft.server.errors import ApiError, told
+from outdraft.server.replies import error_reply
+from outdraft.server.schema.base import refuse
+from outdraft.server.service import Service
+
+_ENDPOINTS = (completions, chat, models, health)
+_log = logging.getLogger("outdraft.server")
+
+
+def make_app(service: Service) -> FastAPI:
+    """The ASGI application of a service."""
+    app = FastAPI(title="outdraft", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    for endpoint in _ENDPOINTS:
+        endpoint.add(app, service)
+    for kind in (ApiError, OutdraftError, Exception):
+        app.add_exception_handler(kind, _answer_error)
+    app.add_exception_handler(RequestValidationError, _answer_invalid)
+    app.add_exception_handler(HTTPException, _answer_http)
+    app.add_exception_handler(ClientDisconnect, _answer_nobody)
+    settings = service.settings  # the last one added is met first
+    app.add_middleware(BodyLimit, most=settings.max_body_bytes)
+    app.add_middleware(RateLimit, a_minute=settings.rate_limit)
+    app.add_middleware(Auth, keys=settings.api_keys)
+    add_origins(app, settings.allow_origins)
+    return app
+
+
+async def _answer_error(request: Request, error: Exception) -> Response:
+    found = told(error)
+    if found.status >= 500 and not isinstance(error, ApiError):
+        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
+    return error_reply(found)
+
+
+async def _answer_invalid(request: Request, error: Exception) -> Response:
+    assert isinstance(error, RequestValidationError)
+    if isinstance(error.body, bytes) and error.body:  # it was not taken for JSON: a form of another page's may ask too
+        return error_reply(ApiError(415, "send the header Content-Type: application/json, and the body as JSON"))
+    field = getattr(request.scope.get("route"), "body_field", None)
+    return error_reply(refuse(None if field is None else field.field_info.annotation, error.errors()))
+
+
+async def _answer_http(request: Request, error: Exception) -> Response:
+    """What the router refuses: no such path, or no such method on it."""
+    assert isinstance(error, HTTPException)
+    if error.status_code == 404:
+        return error_reply(ApiError(404, f"there is no {request.url.path:.100} here; GET /openapi.json lists what is"))
+    if error.status_code == 405:
+        allowed = dict(error.headers or {}).get("Allow", "")
+        message = f"{request.method} is not for {request.url.path:.100}; it takes {allowed}"
+        return error_reply(ApiError(405, message, headers=error.headers))
+    message = "the body could not be read as JSON" if error.status_code == 400 else str(error.detail)
+    return error_reply(ApiError(error.status_code, message, headers=error.headers))
+
+
+async def _answer_nobody(request: Request, error: Exception) -> Response:
+    return error_reply(ApiError(499, "the client has hung up"))

@@ -1,0 +1,113 @@
+"""The client's end of a request: replies as a stream of server-sent events, and what to do when it hangs up.
+
+    data: {...}          one for each piece
+    : keep-alive         after some seconds of silence, so that nothing between us closes the connection
+    data: [DONE]
+
+A client that goes away cancels its request: the task that makes the reply is cancelled, and its `finally` leaves the
+engine. One task waits for the next event all the time; a comment that is due never cancels it.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import Any, TypeVar
+
+import orjson
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from outdraft.server.errors import told
+
+T = TypeVar("T")
+DONE = b"data: [DONE]\n\n"
+_COMMENT = b": keep-alive\n\n"
+
+
+def event(data: Any, name: str | None = None) -> bytes:
+    """One event; the Responses API gives its events names."""
+    head = b"" if name is None else b"event: " + name.encode() + b"\n"
+    return head + b"data: " + orjson.dumps(data, option=orjson.OPT_NON_STR_KEYS) + b"\n\n"
+
+
+async def unless_gone(request: Request, work: Awaitable[T]) -> T:
+    """The result of `work`, which is cancelled if the client hangs up meanwhile. Raises `ClientDisconnect` then."""
+    task = asyncio.ensure_future(work)
+    gone = asyncio.ensure_future(_hung_up(request.receive))
+    try:
+        await asyncio.wait((task, gone), return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            raise ClientDisconnect
+        return task.result()
+    finally:
+        await _cancel(task, gone)
+
+
+class EventStream(Response):
+    """Sends what `events` yields; an error in it becomes the stream's last event, because the status has been sent.
+
+    `close` is called when it is over, in whatever way, even if nothing was ever sent.
+    """
+
+    media_type = "text/event-stream"
+
+    def __init__(self, events: AsyncIterator[bytes], *, close: Callable[[], object], keep_alive: float) -> None:
+        super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
+        del self.headers["content-length"]
+        self._events, self._close, self._keep_alive = events, close, keep_alive
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        gone = asyncio.ensure_future(_hung_up(receive))
+        sending = asyncio.ensure_future(self._send(send))
+        try:
+            await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done():
+                sending.result()
+        finally:
+            self._close()
+            await _cancel(sending, gone)
+
+    async def _send(self, send: Send) -> None:
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        async for piece in self._with_comments():
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+    async def _with_comments(self) -> AsyncIterator[bytes]:
+        following: asyncio.Future[bytes] | None = None
+        try:
+            while True:
+                following = following or asyncio.ensure_future(anext(self._events))  # type: ignore[arg-type]
+                await asyncio.wait((following,), timeout=self._keep_alive or None)
+                if not following.done():
+                    yield _COMMENT
+                    continue
+                ready, following = following, None
+                try:
+                    yield ready.result()
+                except StopAsyncIteration:
+                    return
+                except Exception as error:
+                    yield event(told(error).body)
+                    yield DONE
+                    return
+        finally:
+            if following is not None:
+                await _cancel(following)
+            closing: Callable[[], Awaitable[None]] | None = getattr(self._events, "aclose", None)
+            if closing is not None:
+                await closing()
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _cancel(*tasks: "asyncio.Future[Any]") -> None:
+    for task in tasks:
+        if not task.done():
+            task.cancel()
+            with suppress(asyncio.CancelledError, Exception):
+                await task

@@ -1,0 +1,104 @@
+"""`POST /v1/chat/completions`, as OpenAI's API has it: https://platform.openai.com/docs/api-reference/chat"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from outdraft.engine.answers import Answers
+from outdraft.engine.writer import Chunk, Result
+from outdraft.server.connection import DONE, event
+from outdraft.server.endpoints.answering import Heading, answer, reason
+from outdraft.server.schema.chat import ChatRequest
+from outdraft.server.service import Service
+from outdraft.server.wire.logprobs import of_chat, of_ids
+
+_KIND, _PIECE = "chat.completion", "chat.completion.chunk"
+
+
+def add(app: FastAPI, service: Service) -> None:
+    """The route."""
+
+    @app.post("/v1/chat/completions", tags=["text"], summary="Answer a conversation")
+    async def chat(body: ChatRequest, request: Request) -> Response:
+        prompt, stop = service.render(body)
+        params = body.params(stop)
+        return await answer(request, service, body, [prompt], params, Chat(service, body))
+
+
+class Chat:
+    """The shape of its replies."""
+
+    def __init__(self, service: Service, body: ChatRequest) -> None:
+        self._service, self._body = service, body
+        self._heading = Heading(service, body, "chatcmpl-")
+
+    def whole(self, results: list[Result]) -> dict[str, Any]:
+        choices = [self._choice(text) for text in results[0].outputs]
+        return {
+            **self._heading.head(_KIND),
+            "choices": choices,
+            **self._of_prompt(results[0]),
+            **self._heading.foot(results),
+        }
+
+    async def events(self, answers: Answers) -> AsyncIterator[bytes]:
+        for index in range(answers.requests[0].params.n):
+            first = {
+                "index": index,
+                "delta": {"role": "assistant", "content": ""},
+                "logprobs": None,
+                "finish_reason": None,
+            }
+            yield self._event([first], answers, Chunk(text=""))
+        async for _, chunk in answers:
+            yield self._event([self._piece(chunk)], answers, chunk)
+        answers.raise_error()
+        if (last := self._heading.last(_PIECE, answers)) is not None:
+            yield event(last)
+        yield DONE
+
+    def _event(self, choices: list[dict[str, Any]], answers: Answers, chunk: Chunk) -> bytes:
+        return event({**self._heading.head(_PIECE), "choices": choices, **self._heading.piece_usage(answers, chunk)})
+
+    def _choice(self, text: Result) -> dict[str, Any]:
+        ended, stopped = reason(text)
+        return {
+            "index": text.index,
+            "message": {"role": "assistant", "content": text.text, "refusal": None},
+            "logprobs": self._logprobs(text.logprobs or ()),
+            "finish_reason": ended,
+            "stop_reason": stopped,
+            **self._ids(text),
+        }
+
+    def _piece(self, chunk: Chunk) -> dict[str, Any]:
+        ended, stopped = reason(chunk)
+        made = {
+            "index": chunk.index,
+            "delta": {"content": chunk.text},
+            "logprobs": self._logprobs(chunk.logprobs),
+            "finish_reason": ended,
+            **self._ids(chunk),
+        }
+        return made if ended is None else {**made, "stop_reason": stopped}
+
+    def _ids(self, text: Chunk | Result) -> dict[str, Any]:
+        if not self._body.return_token_ids:
+            return {}
+        return {"token_ids": list(text.token_ids), "token_sources": list(text.sources)}
+
+    def _of_prompt(self, result: Result) -> dict[str, Any]:
+        told: dict[str, Any] = {}
+        if self._body.prompt_logprobs is not None and result.prompt_logprobs is not None:
+            told["prompt_logprobs"] = of_ids(result.prompt_logprobs)
+        if self._body.return_token_ids:
+            told["prompt_token_ids"] = list(result.prompt_token_ids)
+        return told
+
+    def _logprobs(self, tokens: Any) -> dict[str, Any] | None:
+        if not self._body.logprobs:
+            return None
+        return of_chat(tokens, self._service.codec.token_bytes, self._body.top_logprobs or 0)

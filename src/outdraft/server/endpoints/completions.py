@@ -1,0 +1,87 @@
+"""`POST /v1/completions`, as OpenAI's API has it: https://platform.openai.com/docs/api-reference/completions"""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from outdraft.engine.answers import Answers
+from outdraft.engine.writer import Chunk, Result
+from outdraft.server.connection import DONE, event
+from outdraft.server.endpoints.answering import Heading, answer, reason
+from outdraft.server.schema.completions import CompletionRequest
+from outdraft.server.service import Service
+from outdraft.server.wire.logprobs import of_completion, of_ids
+
+_KIND = "text_completion"
+
+
+def add(app: FastAPI, service: Service) -> None:
+    """The route."""
+
+    @app.post("/v1/completions", tags=["text"], summary="Continue a text, or several")
+    async def complete(body: CompletionRequest, request: Request) -> Response:
+        params = body.params()
+        return await answer(request, service, body, body.prompts(), params, Completion(service, body))
+
+
+class Completion:
+    """The shape of its replies."""
+
+    def __init__(self, service: Service, body: CompletionRequest) -> None:
+        self._service, self._body = service, body
+        self._heading = Heading(service, body, "cmpl-")
+        self._shown: dict[int, int] = {}  # characters of each text that earlier chunks have shown
+
+    def whole(self, results: list[Result]) -> dict[str, Any]:
+        choices = [self._choice(text, i) for i, text in enumerate(text for one in results for text in one.outputs)]
+        return {**self._heading.head(_KIND), "choices": choices, **self._heading.foot(results)}
+
+    async def events(self, answers: Answers) -> AsyncIterator[bytes]:
+        count = answers.requests[0].params.n
+        async for place, chunk in answers:
+            at = place.prompt * count + place.index
+            choice = self._piece(chunk, at, answers.requests[place.prompt].prompt_token_ids)
+            yield event({**self._heading.head(_KIND), "choices": [choice], **self._heading.piece_usage(answers, chunk)})
+        answers.raise_error()
+        if (last := self._heading.last(_KIND, answers)) is not None:
+            yield event(last)
+        yield DONE
+
+    def _choice(self, text: Result, index: int) -> dict[str, Any]:
+        chunk = Chunk(
+            text=text.text, token_ids=text.token_ids, sources=text.sources, logprobs=text.logprobs or (),
+            finish_reason=text.finish_reason, stop_reason=text.stop_reason, prompt_logprobs=text.prompt_logprobs,
+        )  # fmt: skip
+        return self._piece(chunk, index, text.prompt_token_ids)
+
+    def _piece(self, chunk: Chunk, index: int, prompt: tuple[int, ...]) -> dict[str, Any]:
+        """One piece of a text, or all of it; the prompt before the first where it is to be echoed."""
+        body, begins = self._body, index not in self._shown
+        before = self._service.codec.decode(prompt) if body.echo and begins else ""
+        writes = body.max_tokens != 0
+        written = chunk.text if writes else ""
+        ended, stopped = reason(chunk)
+        choice: dict[str, Any] = {
+            "index": index,
+            "text": before + written,
+            "logprobs": self._logprobs(chunk, index, bool(before), writes=writes),
+            "finish_reason": ended,
+            "stop_reason": stopped,
+        }
+        if body.prompt_logprobs is not None and chunk.prompt_logprobs is not None:
+            choice["prompt_logprobs"] = of_ids(chunk.prompt_logprobs)
+        if body.return_token_ids:
+            choice |= {"token_ids": list(chunk.token_ids), "token_sources": list(chunk.sources)}
+            choice |= {"prompt_token_ids": list(prompt)} if begins else {}
+        self._shown[index] = self._shown.get(index, 0) + len(choice["text"])
+        return choice
+
+    def _logprobs(self, chunk: Chunk, index: int, echoes: bool, *, writes: bool) -> dict[str, Any] | None:
+        if self._body.logprobs is None:
+            return None
+        tokens = [*(chunk.prompt_logprobs or () if echoes else ()), *(chunk.logprobs if writes else ())]
+        spell = self._service.codec.token_bytes
+        return of_completion(tokens, spell, self._body.logprobs, self._shown.get(index, 0))

@@ -1,0 +1,28 @@
+"""Is it alive, is it ready, how much is it doing: what balancers and orchestrators ask, without a key.
+
+/live     200 as long as the engine can work, also while it drains
+/ready    200 while new requests are taken       /health   the same
+/load     requests that run and that wait, the share of the key/value cache that is in use
+"""
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from outdraft.server.replies import JsonReply
+from outdraft.server.service import Service
+
+
+def add(app: FastAPI, service: Service) -> None:
+    """The routes."""
+
+    @app.get("/live", tags=["health"], summary="Whether the engine can work")
+    async def live() -> Response:
+        return JsonReply({"status": service.state}, status_code=503 if service.state == "dead" else 200)
+
+    @app.get("/ready", tags=["health"], summary="Whether new requests are taken")
+    async def ready() -> Response:
+        return JsonReply({"status": service.state}, status_code=200 if service.state == "ready" else 503)
+
+    @app.get("/health", tags=["health"], summary="The same as /ready")
+    async def health() -> Response:
+        return await ready()

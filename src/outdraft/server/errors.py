@@ -1,0 +1,75 @@
+"""What goes wrong, in OpenAI's shape: {"error": {"message", "type", "param", "code"}}, with the status that fits.
+
+Messages name the thing and the cure. No path, address or traceback of this machine leaves it: `clean` takes them out,
+and what nobody foresaw is told by its kind alone.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from outdraft.core.errors import BusyError, NumericsError, OutdraftError, RequestError
+
+_PLACES = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:\\|/)(?:[\w.@+-]+[/\\])+[\w.@+-]*|0x[0-9a-fA-F]{6,}")
+_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    405: "invalid_request_error",
+    408: "timeout_error",
+    413: "invalid_request_error",
+    415: "invalid_request_error",
+    429: "rate_limit_error",
+    501: "not_supported_error",
+    503: "unavailable_error",
+}
+
+
+class ApiError(Exception):
+    """An answer that is an error. `headers`: such as Retry-After."""
+
+    def __init__(
+        self,
+        status: int,
+        message: str,
+        *,
+        param: str | None = None,
+        code: str | None = None,
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.status, self.param, self.code, self.headers = status, param, code, dict(headers or {})
+
+    @property
+    def body(self) -> dict[str, Any]:
+        """What is sent."""
+        kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
+        return {"error": {"message": " ".join(str(self).split()), "type": kind, "param": self.param, "code": self.code}}
+
+
+def clean(error: BaseException) -> str:
+    """What an error of the engine says, on one line and without the places of this machine."""
+    return _PLACES.sub("...", " ".join(str(error).split())) or "the request failed"
+
+
+def told(error: BaseException) -> ApiError:
+    """The answer to an error of any kind."""
+    match error:
+        case ApiError():
+            return error
+        case BusyError():
+            return ApiError(503, clean(error), code="overloaded", headers={"Retry-After": "1"})
+        case RequestError():
+            return ApiError(400, clean(error), param=_named(str(error)))
+        case NumericsError():
+            return ApiError(500, "the model produced numbers that are no distribution; ask again", code="numerics")
+        case OutdraftError():
+            return ApiError(500, f"the answer broke off: {clean(error)}", code="decoding")
+    return ApiError(500, f"the server met an unexpected {type(error).__name__}; its log has the details", code="defect")
+
+
+def _named(message: str) -> str | None:
+    """The parameter that a message of ours begins with: "top_p=2 is out of range: ..."."""
+    found = re.match(r"([a-z_]+)(?==|: )", message)
+    return found[1] if found else None

@@ -1,0 +1,117 @@
+"""`POST /v1/chat/completions`: a conversation, and the answer to it."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from outdraft.core.params import SamplingParams
+from outdraft.server.schema.base import Table
+from outdraft.server.schema.sampling import SamplingFields
+
+
+class TextPart(Table):
+    """A piece of a message."""
+
+    type: Literal["text"]
+    text: str
+
+
+class Called(Table):
+    """A function that an earlier answer called, with its arguments as JSON in a text."""
+
+    name: str
+    arguments: str
+
+
+class ToolCall(Table):
+    """A call in an earlier answer."""
+
+    id: str
+    type: Literal["function"] = "function"
+    function: Called
+
+
+class Message(Table):
+    """One message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool"]
+    content: str | list[TextPart] | None = None
+    name: str | None = None
+    tool_calls: list[ToolCall] | None = None
+    tool_call_id: str | None = None
+    reasoning_content: str | None = None
+    refusal: None = None
+
+    def told(self) -> dict[str, Any]:
+        """As chat templates read it: the parts of a text joined, and nothing that was not sent."""
+        sent = self.model_dump(exclude_none=True)
+        if isinstance(self.content, list):
+            sent["content"] = "".join(part.text for part in self.content)
+        return sent
+
+
+class Function(Table):
+    """What a tool is called, what it does, and the schema of its arguments."""
+
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+    description: str | None = None
+    parameters: dict[str, Any] | None = None
+    strict: bool | None = None
+
+
+class Tool(Table):
+    """A function that the model may call."""
+
+    type: Literal["function"]
+    function: Function
+
+
+class NamedFunction(Table):
+    """A function by its name."""
+
+    name: str
+
+
+class ToolChoice(Table):
+    """The function that must be called."""
+
+    type: Literal["function"]
+    function: NamedFunction
+
+
+class Prediction(Table):
+    """What the answer will probably be: a text that drafters may copy from."""
+
+    type: Literal["content"]
+    content: str | list[TextPart]
+
+    def text(self) -> str:
+        """All of it."""
+        return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
+
+
+class ChatRequest(SamplingFields):
+    """A conversation."""
+
+    messages: Annotated[list[Message], Field(min_length=1)]
+    max_tokens: Annotated[int, Field(ge=1)] | None = None
+    max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
+    logprobs: bool | None = False
+    top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    tools: list[Tool] | None = None
+    tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
+    parallel_tool_calls: bool | None = None
+    prediction: Prediction | None = None
+    reasoning_effort: str | None = None
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    store: Literal[False] | None = None
+
+    def params(self, stop: tuple[str, ...], **more: Any) -> SamplingParams:
+        """`stop`: what ends an answer by the chat template."""
+        asked = [self.stop] if isinstance(self.stop, str) else self.stop or []
+        limit = self.max_completion_tokens or self.max_tokens
+        logprobs = (self.top_logprobs or 0) if self.logprobs else None
+        return self.sampling(max_tokens=limit, logprobs=logprobs, **{"stop": (*asked, *stop), **more})

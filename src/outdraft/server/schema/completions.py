@@ -1,0 +1,45 @@
+"""`POST /v1/completions`: a text, or token ids, and how it may go on."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from outdraft.core.params import SamplingParams
+from outdraft.engine.prompts import Prompt
+from outdraft.server.errors import ApiError
+from outdraft.server.schema.sampling import SamplingFields
+
+_Ids = Annotated[list[Annotated[int, Field(ge=0)]], Field(min_length=1)]
+
+
+class CompletionRequest(SamplingFields):
+    """One prompt or several, as texts or as token ids."""
+
+    prompt: str | _Ids | list[str] | list[_Ids]
+    max_tokens: Annotated[int, Field(ge=0)] | None = 16
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+    echo: bool = False
+    best_of: int | None = None
+
+    def prompts(self) -> list[Prompt]:
+        """Each in the form that the engine reads."""
+        match self.prompt:
+            case str():
+                return [self.prompt]
+            case [int(), *_]:
+                return [{"prompt_token_ids": self.prompt}]
+            case []:
+                raise ApiError(400, "prompt=[] is empty: send a text, token ids, or several of either", param="prompt")
+        return [one if isinstance(one, str) else {"prompt_token_ids": one} for one in self.prompt]
+
+    def params(self) -> SamplingParams:
+        """Raises `ApiError` or `RequestError` for what does not go together."""
+        if self.best_of is not None and self.best_of != (self.n or 1):
+            raise ApiError(400, f"best_of={self.best_of} differs from n: every text that is written is sent, so leave "
+                           "best_of out", param="best_of")  # fmt: skip
+        if self.max_tokens == 0 and not self.echo:
+            raise ApiError(
+                400, "max_tokens=0 writes nothing: ask for one token at least, or set echo", param="max_tokens"
+            )
+        wanted = self.logprobs if self.echo and self.prompt_logprobs is None else self.prompt_logprobs
+        return self.sampling(max_tokens=self.max_tokens or 1, logprobs=self.logprobs, prompt_logprobs=wanted)

@@ -1,0 +1,20 @@
+"""What a request may say of speculation, and what an answer tells of it."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from outdraft.core.ranges import MOST_NODES
+from outdraft.server.schema.base import Table
+
+
+class Speculative(Table):
+    """How one request is drafted. What is left out is the server's own choice; the text is the same either way."""
+
+    method: str | None = None  # one of the methods that this server holds
+    num_speculative_tokens: Annotated[int, Field(ge=0, le=MOST_NODES)] | None = None  # the most of a round; 0: plain
+    verifier: str | None = None  # the acceptance rule
+    policy: Literal["auto", "fixed"] | None = None  # fixed: always as many as num_speculative_tokens says
+
+
+SpeculativeField = Speculative | Literal[False] | None  # False: plain decoding

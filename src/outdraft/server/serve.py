@@ -1,0 +1,57 @@
+"""uvicorn around the application, and how a server ends.
+
+SIGTERM or Ctrl-C       /ready says 503, new requests get 503, those under way have `drain_timeout` seconds
+a second one            ends at once
+"""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+
+import uvicorn
+
+from outdraft.core.errors import ConfigError
+from outdraft.server.app import make_app
+from outdraft.server.service import Service
+
+
+def serve(
+    service: Service, *, host: str, port: int, ssl_certfile: Path | None, ssl_keyfile: Path | None,
+    ready: Callable[[str], None],
+) -> None:  # fmt: skip
+    """Serve until a signal ends it. `ready`: told the address when requests are taken."""
+    config = uvicorn.Config(
+        make_app(service), host=host, port=port, ssl_certfile=ssl_certfile, ssl_keyfile=ssl_keyfile,
+        log_level="warning", access_log=False, server_header=False, lifespan="off", timeout_keep_alive=30,
+    )  # fmt: skip
+    asyncio.run(_Server(config, service, ready).serve())
+
+
+class _Server(uvicorn.Server):
+    """It listens while it drains, so that new requests are told why they are refused."""
+
+    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[str], None]) -> None:
+        super().__init__(config)
+        self._service, self._ready = service, ready
+        self._draining: asyncio.Task[None] | None = None
+
+    async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        await super().startup(sockets)  # type: ignore[arg-type]
+        if self.should_exit:
+            raise ConfigError(
+                f"port {self.config.port} of {self.config.host} cannot be listened to: choose another one"
+            )
+        port = self.servers[0].sockets[0].getsockname()[1]
+        kind = "https" if self.config.is_ssl else "http"
+        self._ready(f"{kind}://{self.config.host}:{port}")
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        if self._draining is not None:
+            self.force_exit = self.should_exit = True
+            return
+        self._draining = asyncio.get_running_loop().create_task(self._drain())
+
+    async def _drain(self) -> None:
+        await self._service.drain()
+        self.should_exit = True

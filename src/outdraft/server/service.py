@@ -1,0 +1,151 @@
+"""The engine as the endpoints see it: it takes a request while the server is ready, within the operator's limits, and
+knows what is under way.
+
+One key's requests leave nothing for another key's: the cache salt of a request is its key's, with its own behind it.
+"""
+
+import asyncio
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from time import time
+from typing import Any, Literal
+from uuid import uuid4
+
+from outdraft.codecs.text import TextCodec
+from outdraft.core.params import SamplingParams
+from outdraft.engine.answers import Answers
+from outdraft.engine.llm import LLM
+from outdraft.engine.prompts import Prompt
+from outdraft.server.errors import ApiError
+from outdraft.server.schema.chat import ChatRequest
+from outdraft.server.schema.sampling import SamplingFields
+from outdraft.server.settings import ServerSettings
+
+
+class Service:
+    """One for a server."""
+
+    def __init__(self, llm: LLM, settings: ServerSettings) -> None:
+        self.llm, self.settings = llm, settings
+        self.state: Literal["ready", "draining", "dead"] = "ready"
+        self.started = int(time())
+        self._under_way = 0
+        self._idle = asyncio.Event()
+        self._idle.set()
+
+    @property
+    def name(self) -> str:
+        """What answers call the model."""
+        return self.settings.served_model_name[0]
+
+    @property
+    def num_under_way(self) -> int:
+        """Requests that are being answered."""
+        return self._under_way
+
+    @property
+    def codec(self) -> TextCodec:
+        """The model's tokenizer. Raises `RequestError` where it has none."""
+        return self.llm.get_tokenizer()
+
+    def check_model(self, name: str | None) -> None:
+        """Raise `ApiError` for a model that is not served here."""
+        if name is not None and name not in self.settings.served_model_name:
+            known = ", ".join(self.settings.served_model_name)
+            raise ApiError(404, f"the model {name!r:.100} is not served here; served: {known}", param="model",
+                           code="model_not_found")  # fmt: skip
+
+    def render(self, body: ChatRequest) -> tuple[Prompt, tuple[str, ...]]:
+        """A conversation as a prompt, and what ends its answer by the chat template."""
+        if body.chat_template is not None and not self.settings.trust_request_chat_template:
+            raise ApiError(400, "chat_template: this server takes no template from a request, unless its operator "
+                           "allows it with --trust-request-chat-template", param="chat_template")  # fmt: skip
+        variables = dict(body.chat_template_kwargs or {})
+        variables["reasoning_effort"] = body.reasoning_effort
+        variables["tools"] = [tool.model_dump(exclude_none=True) for tool in body.tools] if body.tools else None
+        return self.llm.chat_prompt([message.told() for message in body.messages], **variables)
+
+    async def open(
+        self, body: SamplingFields, prompts: Seq[Prompt], params: SamplingParams, salt: str, **more: Any
+    ) -> Answers:
+        """Queue the request. Whoever opened it calls `close` when nothing more is wanted."""
+        if self.state != "ready":
+            raise ApiError(503, f"the server is {self.state} and takes no new request", code=self.state,
+                           headers={"Retry-After": "5"})  # fmt: skip
+        self.check_model(body.model)
+        self._check_size(prompts, params)
+        self._begin()
+        try:
+            asked = {**body.beside(), **more}
+            asked["cache_salt"] = _joined(salt, asked["cache_salt"])
+            asked["timeout"] = _least(self.settings.timeout, asked["timeout"])
+            return await self.llm.open(prompts, self._limited(params), streams=bool(body.stream), **asked)
+        except BaseException:
+            self._end()
+            raise
+
+    def close(self, answers: Answers) -> None:
+        """Nothing more is wanted of it."""
+        answers.leave()
+        self._end()
+
+    async def drain(self) -> None:
+        """Take nothing new, and wait for what is under way; cancel it when its time is over."""
+        self.state = "draining"
+        try:
+            await asyncio.wait_for(self._idle.wait(), self.settings.drain_timeout)
+        except TimeoutError:
+            self.llm.close()
+
+    @property
+    def speculation(self) -> dict[str, Any]:
+        """Who drafts, which rule judges, who decides how much: names, and no places of this machine."""
+        config = self.llm.config
+        drafter, policy = config["drafter"], config["policy"]
+        return {
+            "method": drafter["name"],
+            "methods": [*drafter.get("arms", {drafter["name"]: None})],
+            "num_speculative_tokens": policy.get("num_speculative_tokens"),
+            "verifier": config["verifier"]["name"],
+            "policy": policy["name"],
+        }
+
+    def _limited(self, params: SamplingParams) -> SamplingParams:
+        most = self.settings.max_tokens
+        return params if most is None else replace(params, max_tokens=_least(most, params.max_tokens))
+
+    def _check_size(self, prompts: Seq[Prompt], params: SamplingParams) -> None:
+        settings = self.settings
+        if len(prompts) > settings.max_prompts:
+            raise ApiError(400, f"{len(prompts)} prompts are more than the {settings.max_prompts} of one request: send "
+                           "several requests", param="prompt")  # fmt: skip
+        if len(prompts) * params.n > settings.max_texts:
+            raise ApiError(400, f"n={params.n} for {len(prompts)} prompts is more than {settings.max_texts} texts of "
+                           "one request: send several requests", param="n")  # fmt: skip
+        form = params.structured_outputs
+        if form is not None and len(str(getattr(form, form.kind))) > settings.max_schema_bytes:
+            raise ApiError(400, f"the {form.kind} of structured_outputs is longer than {settings.max_schema_bytes} "
+                           "bytes: send a smaller one", param="structured_outputs")  # fmt: skip
+
+    def _begin(self) -> None:
+        self._under_way += 1
+        self._idle.clear()
+
+    def _end(self) -> None:
+        self._under_way -= 1
+        if not self._under_way:
+            self._idle.set()
+
+
+def new_id(prefix: str) -> str:
+    """An id that nobody else has."""
+    return f"{prefix}{uuid4().hex}"
+
+
+def _joined(salt: str, own: str | None) -> str | None:
+    return f"{salt}/{own or ''}" if salt or own else None
+
+
+def _least(*limits: Any) -> Any:
+    given = [one for one in limits if one is not None]
+    return min(given) if given else None

@@ -1,0 +1,39 @@
+"""What the operator of a server decides: names, keys, limits, and how long things may take."""
+
+from dataclasses import dataclass
+
+from outdraft.core.checked import check_fields
+from outdraft.core.errors import ConfigError
+from outdraft.core.ranges import check_range
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerSettings:
+    """Raises `ConfigError` naming the setting that is out of range."""
+
+    served_model_name: tuple[str, ...]  # the first one stands in answers; a request may name any of them
+    api_keys: tuple[str, ...] = ()  # empty: everybody may ask
+    max_body_bytes: int = 4 * MIB  # of a request
+    max_schema_bytes: int = 64 * 1024  # of a JSON schema, a grammar or a pattern in a request
+    max_prompts: int = 64  # of one request
+    max_texts: int = 64  # of one request: prompts times n
+    max_tokens: int | None = None  # of one answer; None: what the context holds
+    timeout: float | None = None  # seconds that one request may take; it then ends with what it has
+    rate_limit: int | None = None  # requests a minute for each key (or address, where there are no keys)
+    keep_alive: float = 15.0  # seconds of silence after which a stream sends a comment
+    drain_timeout: float = 30.0  # seconds that running requests have after SIGTERM
+    allow_origins: tuple[str, ...] = ()  # web pages of other origins that may ask
+    trust_request_chat_template: bool = False  # a request may bring a chat template of its own
+    log_requests: bool = False  # prompts and answers in the log; otherwise only their sizes
+
+    def __post_init__(self) -> None:
+        check_fields(self)
+        check_range(self, "max_body_bytes", "max_schema_bytes", least=1024)
+        check_range(self, "max_prompts", "max_texts", "max_tokens", "rate_limit", least=1)
+        check_range(self, "timeout", "keep_alive", "drain_timeout", least=0)
+        if not self.served_model_name or not all(self.served_model_name):
+            raise ConfigError("served_model_name is empty: give the model a name that requests can use")
+        if not all(self.api_keys):
+            raise ConfigError("one of the api_keys is empty: leave it out, or give it at least one character")

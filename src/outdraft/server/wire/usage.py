@@ -1,0 +1,53 @@
+"""How many tokens a request took, and how they were drafted.
+
+`speculation` is the shape that vLLM gives and that load tools read (`metrics.speculative_decoding`): its histogram has
+K + 1 whole numbers, K being the most that a round may draft, so that a tool can tell a round that accepted all.
+"""
+
+from collections.abc import Iterable
+from collections.abc import Sequence as Seq
+from typing import Any
+
+from outdraft.engine.stats import RequestStats
+from outdraft.engine.writer import Result
+
+
+def usage(results: Iterable[Result]) -> dict[str, Any]:
+    """Of all texts of a request; a prompt counts once, however many texts it has."""
+    listed = list(results)
+    texts = [text for one in listed for text in one.outputs]
+    return count_usage(
+        sum(len(one.prompt_token_ids) for one in listed),
+        sum(len(one.token_ids) for one in texts),
+        sum(one.num_cached_tokens for one in listed),
+        sum(one.stats.num_accepted_tokens for one in texts),
+        sum(one.stats.num_draft_tokens - one.stats.num_accepted_tokens for one in texts),
+    )
+
+
+def count_usage(prompt: int, written: int, cached: int, accepted: int, rejected: int) -> dict[str, Any]:
+    """The numbers under OpenAI's names."""
+    return {
+        "prompt_tokens": prompt,
+        "completion_tokens": written,
+        "total_tokens": prompt + written,
+        "prompt_tokens_details": {"cached_tokens": cached},
+        "completion_tokens_details": {
+            "accepted_prediction_tokens": accepted,
+            "rejected_prediction_tokens": rejected,
+            "reasoning_tokens": 0,
+        },
+    }
+
+
+def metrics(texts: Seq[Result], num_spec_tokens: int) -> dict[str, Any] | None:
+    """Statistics of a request for one text; None for several, as tools expect."""
+    return {"speculative_decoding": speculation(texts[0].stats, num_spec_tokens)} if len(texts) == 1 else None
+
+
+def speculation(stats: RequestStats, num_spec_tokens: int) -> dict[str, Any]:
+    """`num_spec_tokens`: the most that a round may draft."""
+    told: dict[str, Any] = stats.as_metrics()["speculative_decoding"]
+    longest = max(num_spec_tokens, len(told["acceptance_histogram"]) - 1)
+    counts = [stats.accepted_lengths[i] for i in range(longest + 1)]
+    return {**told, "num_spec_tokens": longest, "acceptance_histogram": counts}

@@ -1,0 +1,69 @@
+"""The texts of several prompts as they are written, from asyncio."""
+
+import asyncio
+
+import pytest
+
+from outdraft import LLM, SamplingParams
+from outdraft.core.errors import RequestError
+
+PARAMS = SamplingParams(max_tokens=12, temperature=1.0, seed=3, n=2)
+PROMPTS = ["It was late when", "The house"]
+
+
+def test_pieces_join_to_what_generate_writes() -> None:
+    async def pieces(llm: LLM) -> dict[tuple[int, int], str]:
+        texts: dict[tuple[int, int], str] = {}
+        answers = await llm.open(PROMPTS, PARAMS)
+        async for place, chunk in answers:
+            assert chunk.index == place.index
+            texts[place.prompt, place.index] = texts.get((place.prompt, place.index), "") + chunk.text
+        assert [[text.text for text in one.outputs] for one in answers.results()] == [
+            [texts[i, 0], texts[i, 1]] for i in range(2)
+        ]
+        return texts
+
+    with LLM("zoo:target") as llm:
+        found = asyncio.run(pieces(llm))
+        whole = llm.generate(PROMPTS, PARAMS)
+    assert found == {(i, j): text.text for i, one in enumerate(whole) for j, text in enumerate(one.outputs)}
+
+
+def test_no_text_waits_for_one_that_has_not_begun() -> None:
+    async def order(llm: LLM) -> list[int]:
+        return [place.prompt async for place, _ in await llm.open(PROMPTS, SamplingParams(max_tokens=6))]
+
+    with LLM("zoo:target", drafter="none", max_num_seqs=1) as llm:
+        assert asyncio.run(order(llm)) == [0] * 6 + [1] * 6
+
+
+def test_one_refused_prompt_refuses_all() -> None:
+    async def ask(llm: LLM) -> None:
+        await llm.open(["fine", {"prompt_token_ids": []}], PARAMS)
+
+    with LLM("zoo:target") as llm:
+        with pytest.raises(RequestError, match="empty"):
+            asyncio.run(ask(llm))
+        assert not llm.engine.running and not len(llm.engine.waiting)
+
+
+def test_leaving_cancels() -> None:
+    async def leave(llm: LLM) -> None:
+        answers = await llm.open(PROMPTS, SamplingParams(max_tokens=None))
+        async for _ in answers:
+            break
+        answers.leave()
+
+    with LLM("zoo:target") as llm:
+        asyncio.run(leave(llm))
+        assert llm.generate("x", SamplingParams(max_tokens=2)).token_ids  # the engine has looked at its messages
+        assert not llm.engine.running
+
+
+def test_what_stopped_a_text_is_told() -> None:
+    with LLM("zoo:target", drafter="ngram", num_speculative_tokens=4) as llm:
+        whole = llm.generate(PROMPTS[0], SamplingParams(max_tokens=12))
+        word, token = whole.text.split()[3], whole.token_ids[5]
+        assert whole.stop_reason is None
+        assert llm.generate(PROMPTS[0], SamplingParams(max_tokens=12, stop=word)).stop_reason == word
+        assert llm.generate(PROMPTS[0], SamplingParams(max_tokens=12, stop_token_ids=[token])).stop_reason == token

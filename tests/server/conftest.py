@@ -1,0 +1,42 @@
+"""A server over the zoo's target, in a thread of this process, for all tests of a worker."""
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import httpx
+import pytest
+import uvicorn
+
+from outdraft import LLM
+from outdraft.server.app import make_app
+from outdraft.server.service import Service
+from outdraft.server.settings import ServerSettings
+
+NAME = "target"
+
+
+@pytest.fixture(scope="session")
+def llm() -> Iterator[LLM]:
+    with LLM("zoo:target", drafter="ngram", num_speculative_tokens=4) as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def address(llm: LLM) -> Iterator[str]:
+    """Where it listens."""
+    app = make_app(Service(llm, ServerSettings(served_model_name=(NAME,))))
+    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
+    thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
+    thread.start()
+    while not server.started:
+        thread.join(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+
+
+@pytest.fixture
+def client(address: str) -> Iterator[httpx.Client]:
+    with httpx.Client(base_url=address, timeout=60) as made:
+        yield made
