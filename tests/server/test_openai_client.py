@@ -48,7 +48,9 @@ def test_chat_with_log_probabilities(official: openai.OpenAI, llm: LLM) -> None:
     reply = official.chat.completions.create(
         model="target", messages=messages, max_tokens=8, seed=5, logprobs=True, top_logprobs=2
     )
-    plain = llm.chat(messages, SamplingParams(max_tokens=8, seed=5, temperature=1.0, logprobs=2), num_speculative_tokens=0)
+    plain = llm.chat(
+        messages, SamplingParams(max_tokens=8, seed=5, temperature=1.0, logprobs=2), num_speculative_tokens=0
+    )
     choice = reply.choices[0]
     assert choice.message.content == plain.text
     assert choice.logprobs is not None and choice.logprobs.content is not None and plain.logprobs is not None
