@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.checkpoint import load_state
+from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
-from outdraft.training.train import prepare
 
 LOOP = ("seq_len=24", "batch_tokens=96", "micro_tokens=48", "eval_every=3", "save_every=1", "steps=8")
 VOCAB = 257

@@ -22,13 +22,14 @@ from outdraft.training.checkpoint import load_state
 from outdraft.training.computing import choose_format, open_target
 from outdraft.training.config import DataConfig, LoopConfig, TextSource, TrainingRecipe
 from outdraft.training.costs import served
+from outdraft.training.course import prepare
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.plan import make_plan
 from outdraft.training.pretrain import NextToken
 from outdraft.training.record import fingerprint
 from outdraft.training.run import run_recipe
-from outdraft.training.train import prepare, train
+from outdraft.training.train import train
 from outdraft.training.tree import measure_tree
 from tests.training.toys import toy_decoder, toy_loop
 

@@ -18,7 +18,7 @@ from outdraft.testing.tiny import tiny_model
 from outdraft.training.board import open_board
 from outdraft.training.costs import Costs, measure_costs, served
 from outdraft.training.lessons import Teacher
-from outdraft.training.loop import Evaluation
+from outdraft.training.objective import Evaluation
 from outdraft.training.packing import Rows
 from outdraft.training.pretrain import NextToken
 from tests.training.toys import toy_decoder, toy_loop
@@ -74,7 +74,7 @@ def scripted():
 def test_pace_and_time_left_stand_in_the_log_and_on_the_board(tmp_path):
     shown, told = [], []
     loop = toy_loop(NextToken(toy_decoder()), tmp_path, evaluate=scripted, eval_every=4, steps=8, decay_share=1.0)
-    loop._board, loop.report = (lambda step, numbers: shown.append((step, numbers))), told.append
+    loop.journal.board, loop.journal.report = (lambda step, numbers: shown.append((step, numbers))), told.append
     loop.evaluate()
     loop.run()
     lines = [json.loads(line) for line in (tmp_path / "log.jsonl").read_text().splitlines()]

@@ -9,7 +9,8 @@ import torch
 from outdraft.core.errors import ConfigError, DecodingError
 from outdraft.drafters.early_exit.learn import EarlyExitLearning, new
 from outdraft.training.checkpoint import load_state
-from outdraft.training.loop import BEST, CHECKPOINT, Evaluation
+from outdraft.training.loop import BEST, CHECKPOINT
+from outdraft.training.objective import Evaluation
 from outdraft.training.pretrain import NextToken
 from outdraft.training.schedule import Schedule
 from tests.training.toys import (

@@ -8,9 +8,9 @@ import torch
 from outdraft.core.learner import Moment
 from outdraft.drafters.shared.learning.noise import with_noise
 from outdraft.training.corpus import Corpus
+from outdraft.training.course import _Batches
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Packing
-from outdraft.training.train import _Batches
 from tests.training.toys import lesson_rows, rows, toy_decoder, toy_ids
 
 

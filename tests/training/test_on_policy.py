@@ -12,11 +12,11 @@ from outdraft.drafters.draft_model import learn as draft_model
 from outdraft.drafters.early_exit import learn as early_exit
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
+from outdraft.training.course import prepare
 from outdraft.training.on_policy import OnPolicy
 from outdraft.training.packing import Rows
 from outdraft.training.plan import make_plan
 from outdraft.training.team import Team
-from outdraft.training.train import prepare
 from outdraft.training.writing import require_writer
 from tests.training.toys import (
     VOCAB,

@@ -10,9 +10,9 @@ from safetensors.torch import load_file, save_file
 from outdraft.core.errors import ConfigError
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
+from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 from outdraft.training.states import StateCache, States
-from outdraft.training.train import prepare
 from tests.training.toys import lesson_rows, rows
 
 

@@ -11,8 +11,8 @@ from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training import corpus
 from outdraft.training.corpus import Corpus
+from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
-from outdraft.training.train import prepare
 
 
 def test_only_what_is_to_be_guessed_counts(monkeypatch):

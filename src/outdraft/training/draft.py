@@ -13,8 +13,8 @@ from outdraft.core.learner import AssessedLearner, Learner
 from outdraft.training.compare import Compared, accepted, compare
 from outdraft.training.costs import Costs
 from outdraft.training.lessons import Teacher
-from outdraft.training.loop import Evaluation
 from outdraft.training.losses import Loss
+from outdraft.training.objective import Evaluation
 from outdraft.training.packing import Rows
 from outdraft.training.reinforce import Reinforcement
 from outdraft.training.walk import Walk, walk

@@ -7,14 +7,13 @@ A file named `finish` in the run's folder, or SIGUSR1, starts the decay; Ctrl-C 
 any moment, a run that is resumed from its last checkpoint ends with the same bits.
 """
 
-import json
 import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -27,68 +26,16 @@ from outdraft.training.board import Board
 from outdraft.training.checkpoint import Progress, State, load_state, save_state
 from outdraft.training.computing import computing, format_of_loop, name_of, require_format
 from outdraft.training.config import LoopConfig
+from outdraft.training.journal import Journal, Report
+from outdraft.training.objective import Batches, Evaluation, Objective
 from outdraft.training.optim import Optimizer
 from outdraft.training.schedule import Schedule
 from outdraft.training.sharded import forget_others, gather, load_parts, save_parts, shard, whole
 from outdraft.training.signals import Signals
 from outdraft.training.team import Team
 
-Report = Callable[[str], None]
 CHECKPOINT, BEST = "checkpoint.pt", "best.pt"
 _MOST_SKIPPED = 20  # steps in a row without a finite gradient
-
-
-class Objective(Protocol):
-    """What is learned: a module and its loss."""
-
-    @property
-    def module(self) -> nn.Module:
-        """Its parameters that require a gradient are trained."""
-        ...
-
-    def total(self, rows: Any) -> Tensor:
-        """Rows -> [2 + k]: the loss to minimise, summed, and over how much; then k numbers to watch.
-
-        A step minimises the sum of its passes' losses over all workers, divided by the sum of their weights.
-        """
-        ...
-
-    @property
-    def memory(self) -> dict[str, Tensor]:
-        """What it keeps from step to step beside parameters: it goes into checkpoints, and is set in place."""
-        ...
-
-    def settle(self, add_up: Callable[[Tensor], Tensor]) -> None:
-        """A step is over. `add_up`: the sum of a tensor over all workers, in place."""
-        ...
-
-
-class Forgetful:
-    """An objective that keeps nothing from step to step."""
-
-    @property
-    def memory(self) -> dict[str, Tensor]:
-        return {}
-
-    def settle(self, add_up: Callable[[Tensor], Tensor]) -> None:
-        """There is no memory that a step could change."""
-
-
-class Batches(Protocol):
-    """Training data: a pure function of the step."""
-
-    def rows(self, step: int, first: int, count: int, length: int) -> Any:
-        """Rows first..first + count of the batch of this step, each of `length` tokens."""
-        ...
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Evaluation:
-    """How good it is now. The higher the score, the better."""
-
-    score: float
-    line: str  # for the progress report
-    numbers: Mapping[str, Any] = field(default_factory=dict)  # for the log
 
 
 class _Loss(nn.Module):
@@ -124,7 +71,10 @@ class Loop:
         rates: Mapping[nn.Parameter, float] | None = None,
     ) -> None:
         self.objective, self.data, self.config = objective, data, config
-        self.run_dir, self.report, self.team = run_dir, report, team or Team()
+        self.run_dir, self.team = run_dir, team or Team()
+        self.journal = Journal(
+            run_dir, report, leads=self.team.leads, batch_tokens=config.batch_tokens, board=board
+        )  # fmt: skip
         self.device = next(p.device for p in objective.module.parameters() if p.requires_grad)
         loss: nn.Module = _Loss(objective, config.compile)
         self._twin = twin
@@ -137,8 +87,7 @@ class Loop:
         self._stopped, self._skipped, self._judged_at = False, 0, -1
         self.schedule = Schedule(config)
         self.progress = Progress(step=0, decay_at=self.schedule.decay_at, end=self.schedule.end, seconds=0.0)
-        self._evaluate, self._signals, self._board = evaluate, Signals(listens), board
-        self._pace, self._losses = [0.0, 0.0], [0.0, 0.0]  # tokens, seconds here; losses, steps since they were told
+        self._evaluate, self._signals = evaluate, Signals(listens)
         replicated = self.team.size > 1 and twin is None
         self._loss = DistributedDataParallel(loss, find_unused_parameters=True) if replicated else loss
         run_dir.mkdir(parents=True, exist_ok=True)
@@ -196,20 +145,16 @@ class Loop:
             while self.step < (self.schedule.end if until is None else min(until, self.schedule.end)):
                 began = time.monotonic()
                 if self.config.patience and self.progress.since_best >= self.config.patience:
-                    self._say(f"no better than {self.progress.best:.4f} for {self.config.patience} evaluations: done")
+                    best, patience = self.progress.best, self.config.patience
+                    self.journal.say(f"no better than {best:.4f} for {patience} evaluations: done")
                     break
                 if self._agree():
                     break
                 loss, took = self._one_step(), time.monotonic() - began
-                self._losses = [self._losses[0] + loss, self._losses[1] + 1]
-                self._pace = [self._pace[0] + self.config.batch_tokens, self._pace[1] + took]
+                self.journal.add(loss, took)
                 self.progress = replace(self.progress, step=self.step + 1, seconds=self.progress.seconds + took)
                 if time.monotonic() - told > 30 or self.step % 50 == 0:
-                    now = self._running()
-                    self._say(
-                        f"step {self.step}/{self.schedule.end} loss {self._losses[0] / self._losses[1]:.4f}; "
-                        f"{now['tokens_a_second']:.0f} tokens/s, {now['seconds_left'] / 60:.1f} min left"
-                    )
+                    self.journal.say_step(self.step, self.schedule.end)
                     told = time.monotonic()
                 if self.step % self.config.eval_every == 0:
                     self.evaluate()
@@ -284,24 +229,10 @@ class Loop:
                 save_state(self.run_dir / BEST, State(weights=self._weights(), optimizer=[], progress=self.progress))
         else:
             self.progress = replace(self.progress, since_best=self.progress.since_best + 1)
-        now = self._running()
-        left = f"; {now['seconds_left'] / 60:.1f} min left" if "seconds_left" in now else ""
-        self._say(f"step {self.step} {found.line}{left}")
-        tokens = self.step * self.config.batch_tokens
-        seconds = round(self.progress.seconds)
-        told = {"step": self.step, "tokens": tokens, "seconds": seconds, "score": found.score, **found.numbers, **now}
-        self._write(told)
-        self._losses = [0.0, 0.0]
+        tokens, seconds = self.step * self.config.batch_tokens, round(self.progress.seconds)
+        numbers = {"step": self.step, "tokens": tokens, "seconds": seconds, "score": found.score, **found.numbers}
+        self.journal.evaluated(self.step, self.schedule.end, found.line, numbers)
         return found
-
-    def _running(self) -> dict[str, float]:
-        """Loss since the last evaluation, tokens a second and seconds left, where a step has been taken."""
-        tokens, seconds = self._pace
-        if not self._losses[1]:
-            return {}
-        rate = tokens / max(seconds, 1e-9)
-        left = (self.schedule.end - self.step) * self.config.batch_tokens / rate
-        return {"loss": self._losses[0] / self._losses[1], "tokens_a_second": rate, "seconds_left": left}
 
     def take_best(self) -> None:
         """Go back to the weights of the best evaluation, if there was one."""
@@ -337,17 +268,6 @@ class Loop:
         flags = self.team.add_up(torch.tensor([float(finish), float(self._signals.stop)]))
         if flags[0] > 0 and not self.schedule.decaying(self.step):
             self.schedule.begin_decay(self.step)
-            self._say(f"decay from step {self.step} to {self.schedule.end}")
+            self.journal.say(f"decay from step {self.step} to {self.schedule.end}")
         self._stopped = bool(flags[1] > 0)
         return self._stopped
-
-    def _say(self, line: str) -> None:
-        if self.team.leads:
-            self.report(line)
-
-    def _write(self, record: dict[str, Any]) -> None:
-        if self.team.leads:
-            with (self.run_dir / "log.jsonl").open("a", encoding="utf-8") as out:
-                out.write(json.dumps(record) + "\n")
-            if self._board is not None:
-                self._board(self.step, record)

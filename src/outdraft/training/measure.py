@@ -14,7 +14,7 @@ from outdraft.training.computing import open_target
 from outdraft.training.config import TrainingRecipe, build
 from outdraft.training.data import Sampler, open_streams
 from outdraft.training.evaluate import EvaluateOptions, evaluate_losses, write_report
-from outdraft.training.loop import Report
+from outdraft.training.journal import Report
 from outdraft.training.repeats import share_that_loops
 from outdraft.training.samples import samples_page
 

@@ -18,7 +18,7 @@ from outdraft.models.config import llama_config
 from outdraft.models.load import load_model
 from outdraft.nn.packed import PackedContext
 from outdraft.training.compilable import make_compilable
-from outdraft.training.loop import Forgetful
+from outdraft.training.objective import Forgetful
 from outdraft.training.tokenizer import END_ID
 
 

@@ -20,8 +20,10 @@ from outdraft.training.computing import format_of_loop
 from outdraft.training.config import TARGETS_TOKENIZER, TrainingRecipe, build
 from outdraft.training.data import MixtureOptions, Sampler, open_streams, prepare
 from outdraft.training.export import export_decoder
-from outdraft.training.loop import Evaluation, Loop, Report
+from outdraft.training.journal import Report
+from outdraft.training.loop import Loop
 from outdraft.training.measure import measure_zoo
+from outdraft.training.objective import Evaluation
 from outdraft.training.pretrain import NextToken, PretrainOptions, new_decoder, trainable
 from outdraft.training.team import join_team
 from outdraft.training.tokenizer import sample_texts, save_tokenizer, train_tokenizer

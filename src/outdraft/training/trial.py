@@ -36,12 +36,13 @@ from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.models.load_codec import load_codec
 from outdraft.training.alone import mine
 from outdraft.training.corpus import Corpus, open_corpus
+from outdraft.training.course import Course, prepare
 from outdraft.training.draft import Exam
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.packing import example_rows
 from outdraft.training.plan import make_plan, read_plan
 from outdraft.training.record import write_record
-from outdraft.training.train import Course, make_record, prepare, promises, save_draft
+from outdraft.training.train import make_record, promises, save_draft
 from outdraft.training.trial_forecast import forecast
 from outdraft.training.trial_plot import plot_trial
 from outdraft.training.trial_table import TAU, Claim, Run, chosen, tables

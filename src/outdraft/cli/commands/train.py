@@ -118,9 +118,10 @@ def run(options: Options) -> int:
 
 def _train(options: Options) -> int:
     from outdraft.cli.console import make_console, write_json
+    from outdraft.training.course import prepare
     from outdraft.training.plan import PLAN_FIELDS, make_plan, merged, read_plan
     from outdraft.training.team import join_team
-    from outdraft.training.train import dry_run, prepare, train
+    from outdraft.training.train import dry_run, train
 
     if options.directory is not None:
         raise ConfigError(f"{options.directory}: a kind takes no second word; did you mean --target or --out?")

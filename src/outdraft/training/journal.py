@@ -1,0 +1,70 @@
+"""What a run tells while it goes on: lines for people, a log in JSON lines, a board. A team's first worker tells.
+
+every step     its loss and its seconds are added up
+now and then   a line: mean loss, tokens a second, time left
+an evaluation  a line, and its numbers beside these in the log; then the mean begins anew
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from outdraft.training.board import Board
+
+Report = Callable[[str], None]
+LOG = "log.jsonl"
+
+
+class Journal:
+    """The journal of one run. `leads`: whether this worker tells; `batch_tokens`: of a step, over all workers."""
+
+    def __init__(
+        self, run_dir: Path, report: Report, *, leads: bool, batch_tokens: int, board: Board | None = None
+    ) -> None:
+        self.report, self.board = report, board
+        self._file, self._leads, self._batch_tokens = run_dir / LOG, leads, batch_tokens
+        self._tokens = self._seconds = 0.0  # of the steps that this process did
+        self._loss, self._steps = 0.0, 0  # sum of losses, and of how many steps, since the last evaluation
+
+    def add(self, loss: float, seconds: float) -> None:
+        """A step is done."""
+        self._loss, self._steps = self._loss + loss, self._steps + 1
+        self._tokens, self._seconds = self._tokens + self._batch_tokens, self._seconds + seconds
+
+    def running(self, steps_left: int) -> dict[str, float]:
+        """Loss since the last evaluation, tokens a second and seconds left; nothing where no step was done since."""
+        if not self._steps:
+            return {}
+        rate = self._tokens / max(self._seconds, 1e-9)
+        left = steps_left * self._batch_tokens / rate
+        return {"loss": self._loss / self._steps, "tokens_a_second": rate, "seconds_left": left}
+
+    def say(self, line: str) -> None:
+        """Tell people."""
+        if self._leads:
+            self.report(line)
+
+    def say_step(self, step: int, end: int) -> None:
+        """Tell people how far it is. At least one step has been added since the last evaluation."""
+        now = self.running(end - step)
+        self.say(
+            f"step {step}/{end} loss {now['loss']:.4f}; "
+            f"{now['tokens_a_second']:.0f} tokens/s, {now['seconds_left'] / 60:.1f} min left"
+        )
+
+    def evaluated(self, step: int, end: int, line: str, numbers: Mapping[str, Any]) -> None:
+        """Tell people the line, and write the numbers; the mean loss begins anew."""
+        now = self.running(end - step)
+        left = f"; {now['seconds_left'] / 60:.1f} min left" if now else ""
+        self.say(f"step {step} {line}{left}")
+        self._write(step, {**numbers, **now})
+        self._loss, self._steps = 0.0, 0
+
+    def _write(self, step: int, record: Mapping[str, Any]) -> None:
+        if not self._leads:
+            return
+        with self._file.open("a", encoding="utf-8") as out:
+            out.write(json.dumps(record) + "\n")
+        if self.board is not None:
+            self.board(step, record)
