@@ -49,7 +49,8 @@ def test_every_page_is_in_the_menu_of_the_site():
 
 def test_every_word_of_other_engines_is_on_the_page():
     page = (ROOT / "docs/coming_from.md").read_text()
-    for table in (foreign.NOTED, foreign.REFUSED, foreign.CONFIG_NOTED, foreign.CONFIG_REFUSED, foreign.OFF_ONLY):
+    keys = (foreign.NOTED, foreign.REFUSED, foreign.CONFIG_NOTED, foreign.CONFIG_REFUSED, foreign.OFF_ONLY)
+    for table in (*keys, foreign.METHODS):
         for word, said in table.items():
             assert f"| `{word}` | {said} |" in page, f"docs/coming_from.md does not say what becomes of {word}"
 

@@ -48,8 +48,26 @@ def recognise(directory: Path) -> tuple[str, HeadFormat[Any, Any, Any] | None] |
     for kind, one in all_formats():
         if one.matches(directory):
             return kind, one
-    told = read_config(directory)
-    return next(((kind, None) for kind in learner_names() if find_learner(kind).is_named(told)), None)
+    named = named_kind(read_config(directory))
+    return None if named is None else (named, None)
+
+
+def named_kind(config: Mapping[str, Any]) -> str | None:
+    """The kind of draft that a config.json names; None: none, and so of a whole model."""
+    return next((kind for kind in learner_names() if find_learner(kind).is_named(config)), None)
+
+
+def drafter_of(kind: str) -> str:
+    """The method that drafts with a draft of this kind."""
+    return find_learner(kind).drafter or kind
+
+
+def instead(directory: Path, *, but: Iterable[HeadFormat[Any, Any, Any]] = ()) -> str:
+    """For an error: which method reads what lies there; nothing where none does. `but`: layouts that it is not of."""
+    found = recognise(directory)
+    if found is None or any(one in find_learner(found[0]).formats for one in but):
+        return ""
+    return f"; what lies there is for the method {drafter_of(found[0])!r}"
 
 
 def tensor_names(directory: Path) -> frozenset[str]:
@@ -130,4 +148,6 @@ def read_head(
         if one.matches(directory):
             return one.read(directory, target, dtype)
     known = "; ".join(f"{one.name}: {one.summary}" for one in formats)
-    raise ModelLoadError(f"{directory} holds no {what} in a layout that outdraft reads ({known})")
+    raise ModelLoadError(
+        f"{directory} holds no {what} in a layout that outdraft reads ({known}){instead(directory, but=formats)}"
+    )

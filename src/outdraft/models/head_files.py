@@ -18,6 +18,7 @@ from outdraft.core.errors import ModelLoadError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
 from outdraft.models.fields import MOST_CHANNELS
+from outdraft.models.foreign_heads import instead
 from outdraft.models.load import read_json
 from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 
@@ -49,7 +50,9 @@ def load_head(
     """
     raw = read_json(directory / "config.json")
     if raw.pop("model_type", None) != model_type:
-        raise ModelLoadError(f"{directory} holds no {what} (config.json: model_type must be {model_type!r})")
+        raise ModelLoadError(
+            f"{directory} holds no {what} (config.json: model_type must be {model_type!r}){instead(directory)}"
+        )
     config = _read_config(raw, config_type, f"{what} in {directory}")
     store = TensorStore(directory)
     try:

@@ -18,6 +18,7 @@ METHOD = DrafterMethod(
         year=2025,
         link="https://arxiv.org/abs/2503.01840",
     ),
+    also_called=("eagle3",),
     shape_of=lambda options: "chain" if options.width == 1 else "tree",
     forms={"chain": {"width": 1}, "tree": {"width": 4}},
 )

@@ -24,6 +24,7 @@ from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.shared.learning.vocab import read_vocab
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.fields import MOST_CHANNELS, Fields
+from outdraft.models.foreign_heads import instead
 from outdraft.models.load import find_architecture, read_json
 from outdraft.weights.renamed import NamedTensors, open_tensors
 from outdraft.weights.source import TensorSource
@@ -56,11 +57,11 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
     whole = raw.get("transformer_layer_config")
     is_ours = told == MODEL_TYPE and isinstance(whole, dict)
     if told is not None and not is_ours:
-        raise ModelLoadError(f"{directory} holds a {shown(told)}, no EAGLE-3 network")
+        raise ModelLoadError(f"{directory} holds a {shown(told)}, no EAGLE-3 network{instead(directory)}")
     if not (is_ours or "draft_vocab_size" in raw or ORIGINAL in str(raw.get("architectures"))):
         raise ModelLoadError(
             f"{directory} holds no EAGLE-3 network: its config.json names neither speculators_model_type, "
-            f"draft_vocab_size nor {ORIGINAL}"
+            f"draft_vocab_size nor {ORIGINAL}{instead(directory)}"
         )
     source = open_tensors(directory)
     tensors = NamedTensors(source, _names(source))

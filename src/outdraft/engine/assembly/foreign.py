@@ -19,6 +19,9 @@ _OWN_MEMORY = "memory is taken as it is needed"
 _OWN_KERNELS = "kernels are chosen by what the machine has"
 _FORCED = "acceptance cannot be forced; `outdraft theory` says what a rate would bring"
 _A_REQUESTS = "it belongs to a request: SamplingParams(...)"
+_A_BLOCK = (
+    "drafts that write several tokens in one pass are not here yet: docs/convert.md lists the drafts that are read"
+)
 _A_RULE = "rejection_sample_method= names the rule: `outdraft methods --kind verifier` lists them"
 
 NOTED: Mapping[str, str] = {  # of LLM(...)
@@ -71,6 +74,7 @@ CONFIG_NOTED: Mapping[str, str] = {  # of speculative_config
     "disable_by_batch_size": "leave num_speculative_tokens out, and the policy chooses by measured cost",
     "use_local_argmax_reduction": _ONE_DEVICE,
     "draft_lm_head_quantization": "the draft's option quantization= covers its head",
+    "adaptive_verification": "leave num_speculative_tokens out, and the policy chooses by measured cost",
     "enable_adaptive_verification": "leave num_speculative_tokens out, and the policy chooses by measured cost",
     "suffix_decoding_corpus_tokens": "finished answers are counted in texts, not in tokens",
     "dspark_draft_topk": "it is of a method that is not here",
@@ -99,6 +103,13 @@ CONFIG_REFUSED: Mapping[str, str] = {
 OFF_ONLY: Mapping[str, str] = {  # of speculative_config: nothing where false, refused where true
     "parallel_drafting": "drafts that write several tokens in one pass are not supported: leave it out",
     "use_heterogeneous_vocab": "with this method drafts have the target's vocabulary: leave it out",
+}
+METHODS: Mapping[str, str] = {  # of vLLM, and not here
+    "dflash": _A_BLOCK,
+    "dspark": _A_BLOCK,
+    "mlp_speculator": "such networks are not read: docs/convert.md lists the drafts that are",
+    "extract_hidden_states": "it drafts nothing; `outdraft train` reads the target's states by itself",
+    "custom_class": "name a drafter of yours as the method, 'package.module:METHOD' (docs/add_a_method.md)",
 }
 RULES: Mapping[str, str] = {  # rejection_sample_method
     "fly": "it is lossy and not here; docs/verification.md lists the lossy rules that are",

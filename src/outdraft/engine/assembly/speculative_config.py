@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from outdraft import zoo
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.paths import user_path
-from outdraft.core.registry import find, find_learner, names, option_names
+from outdraft.core.registry import find, names, option_names
 from outdraft.core.shown import shown
-from outdraft.engine.assembly.foreign import EXACT, RULES, settle_config
-from outdraft.models.foreign_heads import recognise
+from outdraft.engine.assembly.foreign import EXACT, METHODS, RULES, settle_config
+from outdraft.models.foreign_heads import drafter_of, recognise
+from outdraft.weights.hub import resolve
 
 _OURS = ("method", "num_speculative_tokens", "rejection_sample_method", "policy")
 _NAMING = ("use_heterogeneous_vocab",)  # where true, such a key is a part of the method's name: "name+key"
@@ -78,6 +78,8 @@ def _meant(config: Mapping[str, Any]) -> str:
             "'model', a directory that says what it is"
         )
     known = names("drafter")
+    if isinstance(word, str) and word in METHODS:
+        raise ConfigError(f"speculative_config: method={word!r}: {METHODS[word]}")
     word = _full_name(word, model, config)
     others = [name for name in known if word in find("drafter", name).also_called] if isinstance(word, str) else []
     if word is not None and not others:
@@ -89,7 +91,8 @@ def _meant(config: Mapping[str, Any]) -> str:
         return str(word) if word in known else others[0]
     if word is None:
         raise ConfigError(
-            f"speculative_config: {shown(model)} does not say what it is: name the 'method' (`outdraft methods`)"
+            f"speculative_config: {shown(model)} does not say which drafter it is for: name the 'method' "
+            "(`outdraft methods`); docs/convert.md lists the drafts that are read"
         )
     raise ConfigError(
         f"method {shown(word)} may be {', '.join(others)} here, and {shown(model)} is none of them: name one"
@@ -124,9 +127,10 @@ def _drawn(options: Mapping[str, Any], known: list[str]) -> dict[str, Any]:
 
 
 def _lies_in(model: Any) -> str | None:
-    """The drafter of what lies in a directory; None for another place, and for what nobody knows."""
+    """The drafter of what lies in a directory, or on the hub; None for another place, and for what nobody knows."""
     if not isinstance(model, str):
         return None
-    place = zoo.path(model.removeprefix("zoo:")) if model.startswith("zoo:") else user_path(model)
+    on_hub = model.count("/") == 1 and not model.startswith((".", "/", "~")) and not user_path(model).exists()
+    place = resolve(model) if on_hub or model.startswith("zoo:") else user_path(model)
     found = recognise(place) if place.is_dir() else None
-    return None if found is None else find_learner(found[0]).drafter or found[0]
+    return None if found is None else drafter_of(found[0])

@@ -12,6 +12,7 @@ from outdraft.core.errors import ModelLoadError
 from outdraft.models.adapter.choose import text_kind
 from outdraft.models.adapter.library import first_line, require_transformers
 from outdraft.models.adapter.refuse import refuse_class, refuse_config
+from outdraft.models.foreign_heads import drafter_of, named_kind
 from outdraft.models.load import read_generation, read_json
 from outdraft.models.wrapper import all_ends, is_wrapper
 
@@ -49,6 +50,12 @@ def read_plan(path: Path) -> Plan:
         )
     text: Any = raw["text_config"] if is_wrapper(raw) else raw
     refuse_config(raw, text, kind)
+    head = named_kind(raw)
+    if head is not None:
+        raise ModelLoadError(
+            f"{path} holds a draft for the method {drafter_of(head)!r} and no model of its own: name the model that it "
+            "was trained for, and give this directory to that method"
+        )
     library = require_transformers(kind)
     named, known = f"config.json: model_type={kind!r}", f"transformers {library.__version__}"
     try:

@@ -143,5 +143,8 @@ def draft_with(
 def chosen_model(options: FeatureOptions, kind: str) -> Path:
     """Where the network lies. Raises `ConfigError` where none was named."""
     if options.model is None:
-        raise ConfigError(f"{kind} needs the network of its target: model=DIR, made by `outdraft train {kind}`")
+        raise ConfigError(
+            f"{kind} needs the network of its target: model=DIR, made by `outdraft train {kind}` or published "
+            "(docs/convert.md)"
+        )
     return resolve(options.model, also=[PICKLED])
