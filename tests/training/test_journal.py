@@ -1,0 +1,40 @@
+"""What a run tells: the first worker alone, means since the last evaluation, a pace over all steps."""
+
+import json
+
+from outdraft.training.journal import LOG, Journal
+
+
+def new(place, *, leads=True):
+    said, shown = [], []
+    journal = Journal(
+        place, said.append, leads=leads, batch_tokens=100, board=lambda step, record: shown.append((step, record))
+    )
+    return journal, said, shown
+
+
+def test_the_mean_loss_begins_anew_with_every_evaluation_and_the_pace_does_not(tmp_path):
+    journal, said, shown = new(tmp_path)
+    journal.evaluated(0, 10, "untrained", {"step": 0})
+    journal.add(4.0, 1.0)
+    journal.add(2.0, 1.0)
+    journal.say_step(2, 10)
+    journal.evaluated(2, 10, "better", {"step": 2, "score": 1.5})
+    assert journal.running(8) == {}
+    journal.add(1.0, 2.0)
+    assert journal.running(7) == {"loss": 1.0, "tokens_a_second": 75.0, "seconds_left": 700 / 75}
+    assert said == [
+        "step 0 untrained", "step 2/10 loss 3.0000; 100 tokens/s, 0.1 min left", "step 2 better; 0.1 min left",
+    ]  # fmt: skip
+    lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    first, second = {"step": 0}, {"step": 2, "score": 1.5, "loss": 3.0, "tokens_a_second": 100.0, "seconds_left": 8.0}
+    assert lines == [first, second] and shown == [(0, first), (2, second)]
+
+
+def test_only_the_first_worker_tells(tmp_path):
+    journal, said, shown = new(tmp_path, leads=False)
+    journal.add(4.0, 1.0)
+    journal.say_step(1, 10)
+    journal.evaluated(1, 10, "better", {"step": 1})
+    assert not said and not shown and not (tmp_path / LOG).exists()
+    assert journal.running(9) == {}
