@@ -1,0 +1,108 @@
+"""The saved time that `auto` spends on choices whose worth it does not know: one sequence does otherwise for one round.
+
+    credit   a share of all time, up to a few passes; what a probe wins or loses against the plan comes on top
+    in turn  each arm that is out of use and not watched, and plain decoding; for each sequence in turn
+    made     when its likely loss has been saved up, and the last one is some rounds ago
+
+So a probe that pays earns credit for the next one, and an arm that never pays is looked at ever less than the saved
+time allows. Data in: what the plan is and what rounds cost; data out: one probe.
+"""
+
+from collections.abc import Collection, Mapping
+from collections.abc import Sequence as Seq
+from typing import NamedTuple
+
+from outdraft.control.auto.record import Record
+from outdraft.control.auto.sequence import SequenceRecord
+from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
+from outdraft.control.shared.limits import allowed
+from outdraft.control.shared.speedup import best_depth
+from outdraft.core.sequence import Sequence
+
+PROBE_DEPTH = 4
+_APART = 4  # rounds between two probes, at least
+_SAVED = 8.0  # passes of one row that may be saved up for probes
+_NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off needs no probe
+_PLAIN = -1  # among the arms
+
+
+class Probe(NamedTuple):
+    """What one sequence is to do instead of the plan."""
+
+    seq_id: int
+    choice: ArmDepth
+    loss: float  # likely seconds lost against the plan
+
+
+class Probes:
+    """The next probe, and the time saved for it. `share`: of all time, for probes."""
+
+    def __init__(self, share: float) -> None:
+        self._share = share
+        self._credit = 0.0  # seconds
+        self._since = 0  # rounds since the last probe
+        self._turn = 0
+        self._next: Probe | None = None
+
+    def take(self) -> Probe | None:
+        """The probe that was prepared, if its time has come; it is to be made in this round."""
+        probe = self._next
+        if probe is None or self._since < _APART or self._credit < probe.loss:
+            return None
+        self._since, self._next = 0, None
+        return probe
+
+    def drop(self, seq_id: int) -> None:
+        """The sequence is over."""
+        if self._next is not None and self._next.seq_id == seq_id:
+            self._next = None
+
+    def save(self, rounds: int, seconds: float, costs: Costs, *, won: float = 0.0) -> None:
+        """So many rounds, of so many seconds each, are over. `won`: by the probe among them; below 0, it lost."""
+        self._since += rounds
+        self._credit += self._share * rounds * seconds
+        self._credit += won
+        most = _SAVED * costs.passes(1)
+        self._credit = max(-most, min(self._credit, most))
+
+    def prepare(
+        self,
+        seqs: Seq[Sequence],
+        texts: Mapping[int, SequenceRecord],
+        arms: Seq[Record],
+        costs: Costs,
+        *,
+        rate: float,
+        watched: Collection[int],
+    ) -> None:
+        """Choose what is tried next. `rate`: tokens a second of the plan; `watched`: arms that need no probe."""
+        self._turn += 1
+        self._next = None
+        seq = seqs[self._turn % len(seqs)]
+        text = texts[seq.id]
+        used = text.choice
+        others = sorted(set(range(len(arms))) - {*watched, *text.resting, used.arm if used.depth else _PLAIN})
+        if used.depth and len(seqs) / costs.passes(len(seqs)) > _NEAR * rate:
+            others.append(_PLAIN)
+        if not others:
+            return
+        index = others[self._turn % len(others)]
+        planned = [texts[one.id].choice for one in seqs]
+        # the rows of the pass without this sequence's guess
+        rows = sum(1 + arms[choice.arm].nodes(choice.depth) for choice in planned) - arms[used.arm].nodes(used.depth)
+        if index == _PLAIN:
+            tokens, seconds, choice = 1.0, costs.passes(rows), PLAIN
+        else:
+            survivals = text.outlooks[index].survivals(allowed(seq, PROBE_DEPTH))
+            if not survivals:
+                return
+            draft, arm = costs.drafts[index], arms[index]
+            depth, _ = best_depth(survivals, draft_cost=draft, pass_cost=costs.passes, nodes=arm.nodes)
+            choice = ArmDepth(index, max(1, depth))
+            tokens = 1 + sum(survivals[: choice.depth])
+            passing = costs.passes(rows + arm.nodes(choice.depth))
+            seconds = draft(choice.depth) + passing + costs.catch_up(seq.id, index)
+        usual = 1 + sum(text.outlooks[used.arm].survivals(used.depth))
+        drafting = costs.drafts[used.arm](used.depth) if used.depth else 0.0
+        before = drafting + costs.passes(rows + arms[used.arm].nodes(used.depth))
+        self._next = Probe(seq.id, choice, (seconds - before) - (tokens - usual) / rate)
