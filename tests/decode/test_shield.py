@@ -6,6 +6,7 @@ import pytest
 
 from outdraft.core.draft import Continuation, chain
 from outdraft.core.drafter import Seen, Traits
+from outdraft.core.errors import CacheFullError
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
@@ -160,3 +161,83 @@ def test_another_number_of_budgets_means_plain_decoding(seqs, number, caplog):
 
 def test_the_right_number_of_budgets_is_taken(seqs):
     assert ShieldedPolicy(Planner(3)).plan(seqs) == BUDGETS
+
+
+class Crowded(Recording):
+    """Says that its cache is full: at so many calls of a verb, or for a sequence as long as it is in `full`."""
+
+    def __init__(self, **times: int) -> None:
+        super().__init__()
+        self.times, self.full = times, set()
+
+    def _meet(self, verb, ids):
+        super()._meet(verb, ids)
+        if self.times.get(verb, 0) > 0 or (verb == "begin" and self.full & set(ids)):
+            self.times[verb] = self.times.get(verb, 0) - 1
+            raise CacheFullError("no page is left")
+
+
+def begun(drafter):
+    """What is begun and not ended, in order."""
+    held = []
+    for verb, ids in drafter.asked:
+        if verb == "begin":
+            held += ids
+        elif verb == "end":
+            held = [one for one in held if one not in ids]
+    return held
+
+
+def test_who_finds_no_room_to_begin_begins_when_there_is(seqs, caplog):
+    drafter = Crowded()
+    drafter.full = {1}
+    shield = ShieldedDrafter(drafter)
+    with caplog.at_level(logging.WARNING, logger="outdraft"):
+        shield.begin(seqs)
+        assert begun(drafter) == [0, 2] and all(seq.speculates for seq in seqs)
+        assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [2, 1, 2]
+        assert shield.traits.ahead(seqs, [chain([1])] * 3, lambda: True)[1] is None
+        shield.observe([seen(seq) for seq in seqs])
+        drafter.full.clear()
+        assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [2, 2, 2]
+    assert [ids for verb, ids in drafter.asked if verb in ("propose", "ahead", "observe")] == [
+        [0, 2], [0, 2], [0, 2], [0, 1, 2],
+    ]  # fmt: skip
+    assert begun(drafter) == [0, 2, 1] and not caplog.records
+    shield.end(seqs)
+    assert begun(drafter) == []
+
+
+def test_who_is_over_before_there_is_room_was_never_begun(seqs):
+    drafter = Crowded()
+    drafter.full = {1}
+    shield = ShieldedDrafter(drafter)
+    shield.begin(seqs)
+    ends = len([verb for verb, _ in drafter.asked if verb == "end"])
+    shield.end(seqs[1:2])
+    assert not shield._late
+    shield.give_up(seqs[1:2], OSError())
+    assert len([verb for verb, _ in drafter.asked if verb == "end"]) == ends + 1  # of `give_up`, which asks anyway
+    drafter.full.clear()
+    assert [one.num_nodes for one in shield.propose([seqs[0], seqs[2]], BUDGETS[:2])] == [2, 2]
+    assert begun(drafter) == [0, 2]
+
+
+def test_a_cache_that_is_full_while_it_learns_costs_a_round_and_no_drafter(seqs, caplog):
+    drafter = Crowded(observe=1)
+    shield = ShieldedDrafter(drafter)
+    with caplog.at_level(logging.WARNING, logger="outdraft"):
+        shield.begin(seqs)
+        shield.observe([seen(seq) for seq in seqs])
+        assert begun(drafter) == [], "nobody knows of whom it has learned"
+        assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [2, 2, 2]
+    assert begun(drafter) == [0, 1, 2] and all(seq.speculates for seq in seqs) and not caplog.records
+
+
+def test_all_may_have_no_room(seqs):
+    drafter = Crowded()
+    drafter.full = {0, 1, 2}
+    shield = ShieldedDrafter(drafter)
+    shield.begin(seqs)
+    assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [1, 1, 1]
+    assert not [verb for verb, _ in drafter.asked if verb == "propose"]

@@ -33,6 +33,7 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.testing.contract.reuse import runner_of
+from outdraft.testing.own_caches import own_caches
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
 from outdraft.verify.auto import Auto
@@ -93,8 +94,9 @@ class Machine(RuleBasedStateMachine):
         self.runner = runner_of(self.engine)
         if shares:  # as native kernels do; in float64 reading in other pieces changes no id
             self.runner.unit, self.engine.parts.room.mixes = PAGE, True
-        pool = self.runner.cache_config.pool
-        self.caches: list[PagedCache] = [forget.__self__ for forget in pool.forgets]  # the target's, then drafters'
+        rows = self.runner.cache
+        self.caches: list[PagedCache] = [rows, *own_caches(self.engine.parts.drafter, rows)]
+        assert len(self.caches) == len(self.runner.cache_config.pool.forgets)
         self.asked: list[Asked] = []
 
     @precondition(lambda self: len(self.asked) < 12)

@@ -16,10 +16,11 @@ from time import perf_counter
 import torch
 
 from outdraft.core.draft import Draft, chain
-from outdraft.core.errors import DecodingError, OutdraftError
+from outdraft.core.errors import CacheFullError, DecodingError, OutdraftError
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 from outdraft.core.shown import told
+from outdraft.decode.fit import what_fits
 from outdraft.decode.shield import ShieldedDrafter
 from outdraft.decode.step import Parts, draft, guesses_for, judge, judge_what_fits, keep
 
@@ -36,7 +37,8 @@ def step_apart(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     except Exception as error:
         if len(seqs) == 1:
             return [_without_guess(seqs[0], parts, error)]
-        return [_alone(seq, guess, parts) for seq, guess in zip(seqs, guesses, strict=True)]
+        fitting = _fitting(seqs, guesses, parts)
+        return [_alone(seq, guess, parts) for seq, guess in zip(seqs, fitting, strict=True)]
     return keep(judged, parts, fail)
 
 
@@ -64,6 +66,14 @@ def _drop_frames(error: BaseException) -> None:
             links += [link.__cause__, link.__context__]
 
 
+def _fitting(seqs: Seq[Sequence], guesses: list[Draft], parts: Parts) -> list[Draft]:
+    """What has room together, so that each leaves the others theirs. Some may be no guesses at all."""
+    try:
+        return what_fits(seqs, guesses, parts.room)
+    except Exception:
+        return guesses
+
+
 def _alone(seq: Sequence, guess: Draft, parts: Parts) -> StepEvent:
     try:
         judged = judge([seq], [guess], parts, perf_counter(), ahead=False)
@@ -81,5 +91,6 @@ def _without_guess(seq: Sequence, parts: Parts, error: Exception) -> StepEvent:
     except Exception as still:
         return fail(seq, still)
     assert isinstance(parts.drafter, ShieldedDrafter)
-    parts.drafter.give_up([seq], error)
+    if not isinstance(error, CacheFullError):  # which is no fault of the guess: later there is room again
+        parts.drafter.give_up([seq], error)
     return keep(judged, parts, fail)[0]

@@ -4,6 +4,9 @@ If a drafter raises, the sequences that it was asked about are ended in the draf
 (`Sequence.speculates`). Where one of several made `propose` raise, the others are asked for once more, each by
 itself. Other sequences keep their drafter. A policy that raises means plain decoding for that round.
 
+A drafter whose own cache is full has no fault: what did not fit while it began or learned is begun again before the
+sequence's next guess, and until there is room for it the sequence has none.
+
 The first error of each is logged, with its traceback.
 """
 
@@ -46,6 +49,7 @@ class ShieldedDrafter:
         self.inner = inner
         self._tell = _LogsFirstError(f"the drafter {type(inner).__name__}")
         self._failed_ahead: tuple[Seq[Sequence], Exception] | None = None
+        self._late: set[int] = set()  # sequences that the drafter has yet to begin, for want of room
         traits = inner.traits
         self._inner_ahead, self._inner_guesses = traits.ahead, traits.guesses
 
@@ -63,10 +67,43 @@ class ShieldedDrafter:
         """One after the other, so that an error has an owner."""
         for seq in seqs:
             if seq.speculates:  # it may have failed before the sequence had to begin anew
-                self._ask([seq], lambda one=seq: self.inner.begin([one]))  # type: ignore[misc]
+                self._begin(seq)
+
+    def _begin(self, seq: Sequence) -> None:
+        try:
+            self.inner.begin([seq])
+            self._late.discard(seq.id)
+        except CacheFullError:
+            self._start_over(seq)
+        except Exception as error:
+            self.give_up([seq], error)
+
+    def _start_over(self, seq: Sequence) -> None:
+        """Nothing is held of it until there is room."""
+        self._late.add(seq.id)
+        self._forget(seq)
+
+    def _forget(self, seq: Sequence) -> None:
+        try:
+            self.inner.end([seq])
+        except Exception:
+            _log.debug("a drafter that failed could not end a sequence", exc_info=True)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """A guess for each; the pending token alone where the drafter failed."""
+        """A guess for each; the pending token alone where the drafter failed, or has no room."""
+        if not self._late:
+            return self._ask_for_guesses(seqs, budgets)
+        for seq in seqs:
+            if seq.id in self._late:
+                self._begin(seq)
+        ready = [i for i, seq in enumerate(seqs) if seq.speculates and seq.id not in self._late]
+        guesses = [chain([seq.pending]) for seq in seqs]
+        found = self._ask_for_guesses([seqs[i] for i in ready], [budgets[i] for i in ready]) if ready else []
+        for i, guess in zip(ready, found, strict=True):
+            guesses[i] = guess
+        return guesses
+
+    def _ask_for_guesses(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         try:
             return self._propose(seqs, budgets)
         except CacheFullError:  # no fault of the drafter: later there is room again
@@ -75,7 +112,7 @@ class ShieldedDrafter:
             if len(seqs) == 1:
                 self.give_up(seqs, error)
                 return [chain([seqs[0].pending])]
-        return [self.propose([seq], [budget])[0] for seq, budget in zip(seqs, budgets, strict=True)]
+        return [self._ask_for_guesses([seq], [budget])[0] for seq, budget in zip(seqs, budgets, strict=True)]
 
     def _propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         drafts = self.inner.propose(seqs, budgets)
@@ -92,15 +129,27 @@ class ShieldedDrafter:
             seqs, error = self._failed_ahead
             self._failed_ahead = None
             self.give_up(seqs, error)
-        followed = [one for one in seen if one.seq.speculates]
-        if followed:
-            self._ask([one.seq for one in followed], lambda: self.inner.observe(followed))
+        followed = [one for one in seen if one.seq.speculates and one.seq.id not in self._late]
+        if not followed:
+            return
+        try:
+            self.inner.observe(followed)
+        except CacheFullError:  # nobody knows of which of them it has learned
+            for one in followed:
+                self._start_over(one.seq)
+        except Exception as error:
+            self.give_up([one.seq for one in followed], error)
 
     def end(self, seqs: Seq[Sequence]) -> None:
-        """Those that failed have ended already."""
+        """Those that failed have ended already, and so have those that are to begin again."""
         for seq in seqs:
-            if seq.speculates:
-                self._ask([seq], lambda one=seq: self.inner.end([one]), ends=True)  # type: ignore[misc]
+            is_late = seq.id in self._late
+            self._late.discard(seq.id)
+            if seq.speculates and not is_late:
+                try:
+                    self.inner.end([seq])
+                except Exception as error:
+                    self._tell(error)
 
     def give_up(self, seqs: Seq[Sequence], error: Exception) -> None:
         """These go on with plain decoding. What the drafter holds of them is let go, if it can be."""
@@ -108,15 +157,13 @@ class ShieldedDrafter:
         for seq in seqs:
             if seq.speculates:
                 seq.speculates = False
-                try:
-                    self.inner.end([seq])
-                except Exception:
-                    _log.debug("a drafter that failed could not end a sequence", exc_info=True)
+                self._late.discard(seq.id)
+                self._forget(seq)
 
     def _ahead(self, seqs: Seq[Sequence], drafts: Seq[Draft], is_over: Callable[[], bool]) -> list[Continuation | None]:
         """Perhaps in a thread beside the pass, so what went wrong is settled by the next `observe`."""
         assert self._inner_ahead is not None
-        asked = [i for i, seq in enumerate(seqs) if seq.speculates]
+        asked = [i for i, seq in enumerate(seqs) if seq.speculates and seq.id not in self._late]
         found: list[Continuation | None] = [None] * len(seqs)
         if not asked:
             return found
@@ -130,12 +177,6 @@ class ShieldedDrafter:
             self._failed_ahead = [seqs[i] for i in asked], error
             return [None] * len(seqs)
         return found
-
-    def _ask(self, seqs: Seq[Sequence], verb: Callable[[], None], *, ends: bool = False) -> None:
-        try:
-            verb()
-        except Exception as error:
-            self._tell(error) if ends else self.give_up(seqs, error)
 
 
 class ShieldedPolicy:

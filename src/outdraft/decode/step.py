@@ -24,6 +24,7 @@ from outdraft.core.verifier import Verifier
 from outdraft.decode.commit import Fail, Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import Executor, RunAhead, Serial
+from outdraft.decode.fit import what_fits
 from outdraft.decode.forced import LEAST_BESIDE_LOOK_UPS, LEAST_FORCED, as_planned, as_read, fitted, forced_draft
 from outdraft.decode.prompt_logprobs import score_prompts
 
@@ -87,14 +88,16 @@ def guesses_for(seq: Sequence) -> bool:
 
 
 def judge_what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float) -> Judged:
-    """`judge`, once more with the pending tokens alone where there is no room for the guesses.
+    """`judge`, of the guesses what memory has room for (`decode/fit.py`).
 
-    Whether there is room depends on how many rows all guesses have, and on no drawn token; so no distribution changes.
+    Once more with the pending tokens alone, should memory be full all the same.
     """
+    fitting = what_fits(seqs, guesses, parts.room)
+    is_whole = all(fits is guess for fits, guess in zip(fitting, guesses, strict=True))
     try:
-        return judge(seqs, guesses, parts, began)
+        return judge(seqs, fitting, parts, began, ahead=is_whole)  # nobody goes on behind a guess that was cut
     except CacheFullError:
-        if all(guess.num_nodes == 1 for guess in guesses):
+        if all(guess.num_nodes == 1 for guess in fitting):
             raise
         return judge(seqs, [chain([seq.pending]) for seq in seqs], parts, began, ahead=False)
 

@@ -72,11 +72,12 @@ class FeatureDrafter:
             for seq, budget in zip(seqs, budgets, strict=True)
         ]
         grow = self._chains if self._options.width == 1 else self._trees
-        drafts = grow(seqs, depths, budgets, cutoffs_of(budgets, self._options.confidence_threshold))
-        for seq, depth in zip(seqs, depths, strict=True):
-            if depth > 1:
-                self._pairs.drop_guess(seq.id)
-        return drafts
+        try:
+            return grow(seqs, depths, budgets, cutoffs_of(budgets, self._options.confidence_threshold))
+        finally:  # also where the cache became full on the way
+            for seq, depth in zip(seqs, depths, strict=True):
+                if depth > 1:
+                    self._pairs.drop_guess(seq.id)
 
     def observe(self, seen: Seq[Seen]) -> None:
         """Learn the committed rows' true features."""

@@ -14,6 +14,7 @@ Data in: what a pass showed, then draft tokens; data out: the network's outputs 
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.drafter import Seen
+from outdraft.core.errors import CacheFullError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.features.network import FeatureNet, whole_logits
@@ -108,7 +110,8 @@ class Pairs:
         text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
         text.features.append(one.hidden)
         if len(text.tokens) >= _MAX_WAITING:
-            self.read([seq.id])
+            with suppress(CacheFullError):  # they wait on: later there is room again
+                self.read([seq.id])
 
     def read(self, seqs: Seq[int]) -> tuple[Tensor, Tensor]:
         """Read the pairs that wait, in one ragged pass: outputs [B, D] of each text's last pair, logits [B, V]."""

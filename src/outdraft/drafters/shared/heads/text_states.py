@@ -9,12 +9,14 @@ sequence. A sequence whose prompt is not read has none.
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from contextlib import suppress
 from itertools import accumulate
 
 import torch
 from torch import Tensor
 
 from outdraft.core.drafter import Seen
+from outdraft.core.errors import CacheFullError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.heads.stem import Stem, StemConfig
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
@@ -77,7 +79,8 @@ class TextStates:
         text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
         text.states.append(one.hidden[self._tap])
         if len(text.tokens) >= _MAX_WAITING:
-            self._read([seq.id])
+            with suppress(CacheFullError):  # they wait on: later there is room again
+                self._read([seq.id])
 
     def knows(self, seq: Sequence) -> bool:
         """Whether the rows reach up to the pending token."""

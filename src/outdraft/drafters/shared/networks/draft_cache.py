@@ -15,6 +15,7 @@ import torch
 
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
+from outdraft.core.errors import CacheFullError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.limits import MAX_NODES
 from outdraft.drafters.shared.networks.paired_text import Salt
@@ -78,18 +79,22 @@ class DraftCache:
         del self._num_guessed[seq]
 
     def extend(self, seqs: Seq[int], counts: Seq[int]) -> CachedContext:
-        """A pass of `counts[i]` rows that continue sequence i, each seeing all before it."""
-        bases = [self.grow(seq, count) for seq, count in zip(seqs, counts, strict=True)]
+        """A pass of `counts[i]` rows that continue sequence i, each seeing all before it.
+
+        Raises `CacheFullError` where there is no room for all of them; then all of these guesses are forgotten.
+        """
+        bases = self._grow_all(seqs, counts)
         return CachedContext(self.rows, chain_segments(seqs, counts, bases), self._exact)
 
     def branch(self, seqs: Seq[int], sees: Seq[list[list[int]]]) -> BranchContext:
-        """A pass of tree rows: `sees[i][j]` are the guess rows that row j of sequence i sees, topmost first."""
+        """A pass of tree rows: `sees[i][j]` are the guess rows that row j of sequence i sees, topmost first.
+
+        Raises `CacheFullError` as `extend` does.
+        """
         parts, start = [], 0
-        for seq, above in zip(seqs, sees, strict=True):
-            count = len(above)
-            base = self.grow(seq, count)
+        for seq, above, base in zip(seqs, sees, self._grow_all(seqs, [len(above) for above in sees]), strict=True):
             parts.append(Branches(seq=seq, start=start, text=self.rows.length(seq), first=base, above=above))
-            start += count
+            start += len(above)
         return BranchContext(self.rows, parts)
 
     def keep(self, seq: int, rows: Seq[int]) -> None:
@@ -103,9 +108,18 @@ class DraftCache:
         self._num_guessed[seq] = 0
         return length
 
+    def _grow_all(self, seqs: Seq[int], counts: Seq[int]) -> list[int]:
+        """`grow` for each. Where the room does not do, what they have of it is there for others."""
+        try:
+            return [self.grow(seq, count) for seq, count in zip(seqs, counts, strict=True)]
+        except CacheFullError:
+            for seq in seqs:
+                self.keep(seq, ())
+            raise
+
     def grow(self, seq: int, count: int) -> int:
-        """Room for `count` more rows; returns the slot of the first."""
+        """Room for `count` more rows; returns the slot of the first. Raises `CacheFullError` with nothing changed."""
         guessed = self._num_guessed[seq]
-        self._num_guessed[seq] = guessed + count
         self.rows.reserve(seq, guessed + count)
+        self._num_guessed[seq] = guessed + count
         return self.rows.length(seq) + guessed

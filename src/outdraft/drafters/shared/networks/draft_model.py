@@ -11,14 +11,16 @@ Leviathan, Kalman and Matias, "Fast inference from transformers via speculative 
 https://arxiv.org/abs/2211.17192. Data in: texts and draft tokens; data out: logits of what follows.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
+from outdraft.core.errors import CacheFullError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
@@ -27,7 +29,9 @@ from outdraft.drafters.shared.networks.streaming_cache import Stream, StreamingC
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.kernels.decoder.guesser import Chains, Draw
 from outdraft.models.network import Network
+from outdraft.nn.context import CachedContext
 
+C = TypeVar("C")
 _ENDLESS = 1 << 30  # tokens of a text, where the cache drops what is old
 
 
@@ -195,10 +199,10 @@ class DraftModel:
     def guess(self, seqs: Seq[int], tokens: list[int], step: int) -> Tensor:
         """Feed one more token of each chain, `step` places after the pending one: logits [n, V]."""
         positions = [self._texts[seq].position(-1) + step for seq in seqs]
+        context = self._extend(seqs, [1] * len(seqs))
         for seq, token in zip(seqs, tokens, strict=True):
             guess = self._texts[seq].guess
             guess.append((len(guess) - 1, token))
-        context = self._cache.extend(seqs, [1] * len(seqs))
         self._states, logits = self._network.feed(tokens, positions, context, range(len(tokens)))
         return logits
 
@@ -222,8 +226,8 @@ class DraftModel:
     ) -> Chains:
         """Read, and guess `depths[i]` tokens of each text, in one call; all rows stay guesses until the next."""
         todo, ids = self._unread(texts), [text.id for text in texts]
-        context = self._cache.extend(ids, [len(new) for new in todo])
-        self._cache.extend(ids, [depth - 1 for depth in depths])  # room for the steps
+        context = self._extend(ids, [len(new) for new in todo])
+        self._extend(ids, [depth - 1 for depth in depths])  # room for the steps
         starts = [self._texts[seq].position(0) for seq in ids]
         positions = [start + i for start, new in zip(starts, todo, strict=True) for i in range(len(new))]
         tokens = [token for new in todo for token in new]
@@ -249,8 +253,21 @@ class DraftModel:
                 tokens.append(tree.tokens[node])
                 positions.append(text.position(-1) + tree.depths[node])
             sees.append(visible)
-        context = self._cache.branch([tree.seq.id for tree in trees], sees)
+        ids = [tree.seq.id for tree in trees]
+        context = self._or_forget(ids, lambda: self._cache.branch(ids, sees))
         return self._network.logits(tokens, positions, context, range(len(tokens)))
+
+    def _extend(self, seqs: Seq[int], counts: Seq[int]) -> CachedContext:
+        return self._or_forget(seqs, lambda: self._cache.extend(seqs, counts))
+
+    def _or_forget(self, seqs: Seq[int], grow: Callable[[], C]) -> C:
+        """Where the cache is full it has forgotten these guesses, and so do we."""
+        try:
+            return grow()
+        except CacheFullError:
+            for seq in seqs:
+                self._texts[seq].guess = []
+            raise
 
     def _read(self, seqs: Seq[int], todo: list[list[int]], *, every_row: bool = False) -> Tensor:
         """Feed committed tokens, several a sequence: logits [B, V] at each one's last, or at every row."""
@@ -264,7 +281,7 @@ class DraftModel:
             last.append(len(tokens) - 1)
         counts = [len(new) for new in todo]
         wanted = range(len(tokens)) if every_row else last
-        logits = self._network.logits(tokens, positions, self._cache.extend(seqs, counts), wanted)
+        logits = self._network.logits(tokens, positions, self._extend(seqs, counts), wanted)
         for seq, new in zip(seqs, todo, strict=True):
             self._cache.keep(seq, range(len(new)))
             self._texts[seq].ids += new

@@ -1,0 +1,72 @@
+"""Guesses for which memory has no room are cut, those of the last in order first.
+
+    rows   P d d d d d | P d d d | P d d d d      pages that all of it wants beyond those that are there: 4, free: 3
+    fits   P d d d d d | P d d d | P d d          the last gets what is left, in the pages that it has and those free
+
+A guess is cut behind a number of nodes which is known before any of them is looked at, and a parent precedes its
+children: so whether a node stays does not depend on what was drawn for it, and no distribution changes. Dropping a
+whole guess for its length would change one where a drafter stops early after some tokens and not after others. A guess
+whose nodes see others than their ancestors, or bring vectors, cannot be cut and is dropped: its size does not depend on
+its tokens.
+"""
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+
+from torch import Tensor
+
+from outdraft.core.draft import Draft, chain
+from outdraft.core.room import Room
+from outdraft.core.sequence import Sequence
+
+
+def what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], room: Room) -> list[Draft]:
+    """The guesses, for each sequence of a pass in its order, or what memory has room for. Rows without them do fit."""
+    if room.capacity is None or all(guess.num_nodes == 1 for guess in guesses):
+        return list(guesses)
+    spare = room.free
+    if (
+        sum(room.missing(seq, _num_rows(seq, guess.num_nodes)) for seq, guess in zip(seqs, guesses, strict=True))
+        <= spare
+    ):
+        return list(guesses)
+    least = [room.missing(seq, _num_rows(seq, 1)) for seq in seqs]
+    spare -= sum(least)
+    found: list[Draft] = []
+    for seq, guess, own in zip(seqs, guesses, least, strict=True):
+        num_nodes = guess.num_nodes
+        while num_nodes > 1 and room.missing(seq, _num_rows(seq, num_nodes)) - own > spare:
+            num_nodes -= 1
+        found.append(_cut(guess, num_nodes))
+        spare -= room.missing(seq, _num_rows(seq, found[-1].num_nodes)) - own
+    return found
+
+
+def _num_rows(seq: Sequence, num_nodes: int) -> int:
+    """Of a sequence in the pass, whose guess has so many nodes."""
+    unread = len(seq.tokens) - 1 - seq.num_cached
+    return min(unread, seq.max_chunk) + num_nodes * (unread <= seq.max_chunk)
+
+
+def _cut(guess: Draft, num_nodes: int) -> Draft:
+    """Its first nodes."""
+    if num_nodes == guess.num_nodes:
+        return guess
+    if num_nodes == 1 or guess.mask is not None or guess.embeds is not None:
+        return chain(guess.tokens[:1])
+    resume = guess.resume
+    return replace(
+        guess,
+        tokens=guess.tokens[:num_nodes],
+        parents=guess.parents[:num_nodes],
+        q=_first(guess.q, num_nodes) if guess.drawn_from is None else guess.q,  # whose further rows stand below the N
+        drawn_from=_first(guess.drawn_from, num_nodes),
+        roles=_first(guess.roles, num_nodes),
+        resume=None if resume is None else replace(resume, hidden=resume.hidden[:num_nodes]),
+        confidence=_first(guess.confidence, num_nodes),
+        continuation=None,
+    )
+
+
+def _first(rows: Tensor | None, count: int) -> Tensor | None:
+    return None if rows is None else rows[:count]
