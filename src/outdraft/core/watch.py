@@ -1,4 +1,4 @@
-"""Who hears what an engine does: the trace of `outdraft replay` (`engine/trace.py`) is one. By default nobody does."""
+"""Who hears what an engine does: the trace of `outdraft replay` (`engine/trace.py`) and a server's metrics do."""
 
 from collections.abc import Sequence as Seq
 from typing import Protocol
@@ -20,11 +20,28 @@ class Watch(Protocol):
         """A request is over, in whatever way."""
 
 
-class Nobody:
-    """What an engine has if no watch is given: it hears everything and keeps nothing."""
+class Watches:
+    """Those who hear one engine, in the order in which they came; they come and go in the engine's thread."""
 
-    def asked(self, seq: Sequence, now: float) -> None: ...
+    def __init__(self) -> None:
+        self.each: tuple[Watch, ...] = ()
 
-    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None: ...
+    def add(self, watch: Watch) -> None:
+        """From now on it hears everything."""
+        self.each = (*self.each, watch)
 
-    def ended(self, seq: Sequence, now: float) -> None: ...
+    def remove(self, watch: Watch) -> None:
+        """It hears nothing more."""
+        self.each = tuple(one for one in self.each if one is not watch)
+
+    def asked(self, seq: Sequence, now: float) -> None:
+        for one in self.each:
+            one.asked(seq, now)
+
+    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
+        for one in self.each:
+            one.passed(seqs, events, now, seconds)
+
+    def ended(self, seq: Sequence, now: float) -> None:
+        for one in self.each:
+            one.ended(seq, now)

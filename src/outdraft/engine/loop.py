@@ -17,7 +17,7 @@ from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
-from outdraft.core.watch import Nobody, Watch
+from outdraft.core.watch import Watches
 from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.guidance import guides
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
@@ -57,7 +57,7 @@ class Engine:
         self.eos_token_ids = eos_token_ids
         self.scheduler = Scheduler(scheduling or SchedulerSettings(), clock)
         self.clock = clock
-        self.watch: Watch = Nobody()
+        self.watch = Watches()
         self._ids = count()
         self._verifier = parts.verifier
         self._vocab_size, self._max_len = parts.target.vocab_size, parts.target.max_len

@@ -27,7 +27,6 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.paths import user_path
 from outdraft.core.sequence import Sequence
-from outdraft.core.watch import Nobody
 from outdraft.engine.loop import Engine
 
 if TYPE_CHECKING:
@@ -99,14 +98,15 @@ def record_trace(llm: "LLM", path: str | Path) -> Iterator[None]:
     with file:
 
         def begin(engine: Engine) -> None:
-            if not isinstance(engine.watch, Nobody):
+            if any(isinstance(one, TraceWriter) for one in engine.watch.each):
                 raise ConfigError("this LLM is being recorded already: end the other recording first")
-            engine.watch = TraceWriter(file, engine, llm.config, engine.clock())
+            engine.watch.add(TraceWriter(file, engine, llm.config, engine.clock()))
 
         def end(engine: Engine) -> None:
-            watch, engine.watch = engine.watch, Nobody()
-            if isinstance(watch, TraceWriter) and watch.error is not None:
-                raise ConfigError(f"trace {path} is not whole: {watch.error}")
+            (writer,) = (one for one in engine.watch.each if isinstance(one, TraceWriter))
+            engine.watch.remove(writer)
+            if writer.error is not None:
+                raise ConfigError(f"trace {path} is not whole: {writer.error}")
 
         llm._thread.ask(begin)
         try:

@@ -16,7 +16,10 @@ from outdraft.core.params import SamplingParams
 from outdraft.engine.answers import Answers
 from outdraft.engine.llm import LLM
 from outdraft.engine.prompts import Prompt
+from outdraft.engine.watching import listen
 from outdraft.server.errors import ApiError
+from outdraft.server.metrics.instruments import Instruments
+from outdraft.server.metrics.watch import EngineWatch
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.settings import ServerSettings
@@ -29,6 +32,8 @@ class Service:
         self.llm, self.settings = llm, settings
         self.state: Literal["ready", "draining", "dead"] = "ready"
         self.started = int(time())
+        self.instruments = Instruments(self.name)
+        self.stop_listening = listen(llm, lambda engine: EngineWatch(self.instruments, engine))
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -42,6 +47,16 @@ class Service:
     def num_under_way(self) -> int:
         """Requests that are being answered."""
         return self._under_way
+
+    @property
+    def load(self) -> dict[str, float]:
+        """Texts that run, texts that wait, and the share of the key/value cache that is in use."""
+        gauges = {
+            "num_requests_running": self.instruments.running,
+            "num_requests_waiting": self.instruments.waiting,
+            "kv_cache_usage_perc": self.instruments.cache_usage,
+        }
+        return {name: next(iter(gauge.collect())).samples[0].value for name, gauge in gauges.items()}
 
     @property
     def codec(self) -> TextCodec:

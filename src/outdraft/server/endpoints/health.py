@@ -1,8 +1,7 @@
-"""Is it alive, is it ready, how much is it doing: what balancers and orchestrators ask, without a key.
+"""Is it alive, is it ready: what balancers and orchestrators ask, without a key.
 
 /live     200 as long as the engine can work, also while it drains
 /ready    200 while new requests are taken       /health   the same
-/load     requests that run and that wait, the share of the key/value cache that is in use
 """
 
 from fastapi import FastAPI
