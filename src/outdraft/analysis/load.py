@@ -6,54 +6,39 @@ with the key that is given, are taken; and at each number of clients, those of t
 Data in: a path; data out: `LoadRecords`, `LoadCell`s.
 """
 
-import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from outdraft.analysis.records import PLAIN, holds_kind
+from outdraft.analysis.lines import PLAIN, Line, from_line, holds_kind, of_one_setup, read_lines
 from outdraft.core.errors import ConfigError
 
 KIND = "load"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadRow:
-    """One method at one number of clients; lists are by round. `bench.load.row` says what the fields mean."""
+class LoadRow(Line):
+    """One method at one number of clients. `bench.load.row` says what the fields mean."""
 
-    key: str
-    method: str
     clients: int
     jobs: str  # a fingerprint of the requests of a round
     num_requests: int
-    identical: bool | None
-    difference: str | None
     num_agreeing: int | None
     tau: float | None
-    tokens: list[int]
-    seconds: list[float]
-    plain_tokens: list[int]
-    plain_seconds: list[float]
     work_seconds: list[float] | None
     plain_work_seconds: list[float] | None
     first_token_seconds: list[list[float]]
     token_seconds: list[list[float]]
     gap_quantiles: list[Mapping[str, float]]
-    when: str
-    load: float | None
-    model: Mapping[str, Any]
-    machine: Mapping[str, Any]
-    config: Mapping[str, Any]
-    sampling: Mapping[str, Any]
     engine: Mapping[str, Any] = field(default_factory=dict)  # how requests were scheduled, where that was said
 
     @property
     def setup(self) -> dict[str, Any]:
-        """What must be equal for two lines to stand in one table."""
+        """What must be equal for two lines to stand in one table: how requests are scheduled, too."""
         return {"model": self.model, "machine": self.machine, "sampling": self.sampling, "engine": self.engine}
 
 
@@ -108,26 +93,12 @@ def read_load(path: Path, like: str | None = None) -> LoadRecords:
 
     Raises `ConfigError` naming the line that is no record, or that there is none.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"records {path} cannot be read: {error}; give a file that `outdraft bench` wrote") from error
-    rows: list[LoadRow] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            data = json.loads(line)
-            if data["kind"] == KIND:
-                rows.append(LoadRow(**{one.name: data[one.name] for one in fields(LoadRow) if one.name in data}))
-        except (ValueError, KeyError, TypeError) as error:
-            if number == len(lines):
-                break  # cut off while it was written
-            raise ConfigError(f"{path}, line {number} is no record of `outdraft bench`: {error!r}") from error
+    rows = read_lines(path, lambda data: from_line(LoadRow, data) if data["kind"] == KIND else None)
     if not rows:
         raise ConfigError(
             f"{path} holds no finished load; measure one with `outdraft bench --load 1,4,16 --out {path}`"
         )
-    setup = next((row.setup for row in rows if row.key == like), rows[-1].setup)
-    alike = [row for row in rows if row.setup == setup]
+    alike = of_one_setup(rows, like)
     asked = {row.clients: row.jobs for row in alike}  # of the newest line
     alike = [row for row in alike if row.jobs == asked[row.clients]]
     chosen = {(row.method, row.clients): row for row in alike}

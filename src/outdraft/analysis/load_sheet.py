@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence as Seq
 
+from outdraft.analysis.lines import PLAIN
 from outdraft.analysis.load import LoadCell, LoadRecords
-from outdraft.analysis.records import PLAIN
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.words import machine_words, model_words, sampling_words
 

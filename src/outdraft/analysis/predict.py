@@ -8,7 +8,8 @@ Seconds become units of one plain target pass. Left out of the formulas: reading
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
-from outdraft.analysis.records import PLAIN, Records, Row
+from outdraft.analysis.lines import PLAIN
+from outdraft.analysis.records import Records, Row
 from outdraft.analysis.summary import ALL, Cell, summarise
 from outdraft.analysis.theory import estimate_alpha, expected_tokens
 

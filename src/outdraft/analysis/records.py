@@ -5,29 +5,23 @@ rows that stand there twice, the newer.
 Data in: a path; data out: `Records`: rows (one method on one prompt each), and the cost curve if it was measured.
 """
 
-import json
 from bisect import bisect_left
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from outdraft.analysis.lines import Line, from_line, holds_kind, of_one_setup, read_lines
 from outdraft.core.errors import ConfigError
-
-PLAIN = "none"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Row:
-    """One method on one prompt; lists by round, and by position in the draft (from 1)."""
+class Row(Line):
+    """One method on one prompt; `reached` and `rejected` are by position in the draft (from 1)."""
 
-    key: str
     suite: str
     category: str
     prompt: str
-    method: str
-    identical: bool | None
-    difference: str | None
     num_tokens: int
     num_steps: int
     num_draft_tokens: int
@@ -35,20 +29,10 @@ class Row:
     num_rejections: int
     reached: list[int]
     rejected: list[int]
-    tokens: list[int]
-    seconds: list[float]
     first_token_seconds: list[float]
-    plain_tokens: list[int]
-    plain_seconds: list[float]
     joules: list[float] | None
     split: Mapping[str, float]
     peak_bytes: Mapping[str, int]
-    when: str
-    load: float | None
-    model: Mapping[str, Any]
-    machine: Mapping[str, Any]
-    config: Mapping[str, Any]
-    sampling: Mapping[str, Any]
     agreement: int | None = None  # of another program: tokens before its first difference from plain decoding
     num_first_tokens: list[int] | None = None  # by round; older files: one each
 
@@ -113,45 +97,36 @@ def holds_rows(path: Path) -> bool:
     return holds_kind(path, "row")
 
 
-def holds_kind(path: Path, kind: str) -> bool:
-    """Whether a record file has lines of this kind; False where it cannot be read."""
-    try:
-        with path.open(encoding="utf-8") as file:
-            return any(line.startswith(f'{{"kind": "{kind}"') for line in file)
-    except (OSError, UnicodeDecodeError):
-        return False
-
-
 def read_records(path: Path, like: str | None = None) -> Records:
     """Read a file: the rows whose setup is that of the row with key `like`, or of the last row.
 
     Raises `ConfigError` naming the line that is no record, or that the file is empty.
     """
-    try:
-        lines = path.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"records {path} cannot be read: {error}; give a file that `outdraft bench` wrote") from error
-    rows: list[Row] = []
-    curves: list[tuple[Any, Curve]] = []
-    for number, line in enumerate(lines, 1):
-        try:
-            data = json.loads(line)
-            if data["kind"] == "row":
-                rows.append(Row(**{one.name: data[one.name] for one in fields(Row) if one.name in data}))
-            elif data["kind"] == "curve":
-                curve = Curve(**{one.name: data[one.name] for one in fields(Curve)})
-                curves.append((data.get("model"), curve))
-        except (ValueError, KeyError, TypeError) as error:
-            if number == len(lines):
-                break  # cut off while it was written
-            raise ConfigError(f"{path}, line {number} is no record of `outdraft bench`: {error!r}") from error
+    lines = read_lines(path, _made)
+    rows = [line for line in lines if isinstance(line, Row)]
     if not rows:
         raise ConfigError(f"{path} holds no finished row; measure some with `outdraft bench --out {path}`")
-    setup = next((row.setup for row in rows if row.key == like), rows[-1].setup)
-    chosen = {(row.method, row.suite, row.prompt): row for row in rows if row.setup == setup}
+    alike = of_one_setup(rows, like)
+    model = alike[-1].model
+    curves = [line.curve for line in lines if isinstance(line, _CurveLine) and line.model == model]
+    chosen = {(row.method, row.suite, row.prompt): row for row in alike}
     return Records(
         path=path,
         rows=list(chosen.values()),
-        curve=next((curve for model, curve in reversed(curves) if model == setup["model"]), None),
-        num_others=sum(row.setup != setup for row in rows),
+        curve=curves[-1] if curves else None,
+        num_others=len(rows) - len(alike),
     )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _CurveLine:
+    model: Any  # None in older files
+    curve: Curve
+
+
+def _made(data: Mapping[str, Any]) -> Row | _CurveLine | None:
+    if data["kind"] == "row":
+        return from_line(Row, data)
+    if data["kind"] == "curve":
+        return _CurveLine(model=data.get("model"), curve=from_line(Curve, data))
+    return None

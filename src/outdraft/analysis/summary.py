@@ -12,7 +12,8 @@ from statistics import median
 import numpy as np
 
 from outdraft.analysis.bootstrap import Interval, Table, paired_ratio
-from outdraft.analysis.records import PLAIN, Records, Row
+from outdraft.analysis.lines import PLAIN
+from outdraft.analysis.records import Records, Row
 
 ALL = "all"
 GROUPINGS: dict[str, Callable[[Row], str]] = {"suite": lambda row: row.suite, "category": lambda row: row.category}

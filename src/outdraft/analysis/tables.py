@@ -3,7 +3,8 @@
 from collections.abc import Sequence as Seq
 
 from outdraft.analysis.bootstrap import Interval
-from outdraft.analysis.records import PLAIN, Curve
+from outdraft.analysis.lines import PLAIN
+from outdraft.analysis.records import Curve
 from outdraft.analysis.sheet import Sheet
 from outdraft.analysis.summary import ALL, Cell
 

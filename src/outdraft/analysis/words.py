@@ -5,7 +5,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import asdict
 from typing import Any, Protocol
 
-from outdraft.analysis.records import PLAIN, Records
+from outdraft.analysis.lines import PLAIN
+from outdraft.analysis.records import Records
 from outdraft.analysis.summary import ALL, Cell
 from outdraft.core.params import SamplingParams
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence as Seq
 
 from matplotlib.axes import Axes
 
+from outdraft.analysis.lines import PLAIN
 from outdraft.analysis.plots.style import HALO, INK, PARTS, short, tidy
-from outdraft.analysis.records import PLAIN
 from outdraft.analysis.summary import Cell
 
 

@@ -9,7 +9,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patheffects import withStroke
 
-from outdraft.analysis.records import PLAIN
+from outdraft.analysis.lines import PLAIN
 
 INK, QUIET, FAINT = "#222222", "#6b6b6b", "#dddddd"
 GAIN, LOSS = "#eef6ee", "#fbf0ee"
