@@ -9,15 +9,13 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
-import torch
 from analysis.made_records import make_row, write
 
 from outdraft.bench.lineup import parse_rival
-from outdraft.models.load import save_model
 from outdraft.training import trial as trials
 from outdraft.training.trial import RECORD, Trial, read_trial
 from outdraft.training.trial_table import Run
-from tests.training.toys import toy_decoder, toy_ids
+from tests.training.toys import write_trial
 
 RECIPES = Path(__file__).parents[2] / "recipes/zoo"
 
@@ -121,22 +119,14 @@ def test_a_draft_is_spelt_as_the_bench_reads_and_records_it(script, tmp_path):
 @pytest.fixture
 def toy_trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """One arm on a toy target, trained for a moment."""
-    target = toy_decoder()
-    with torch.no_grad():
-        target.embedding.mul_(3)
-    save_model(target, tmp_path / "target")
     monkeypatch.chdir(tmp_path)
-    for name, seed in (("train", 1), ("tune", 2), ("test", 3)):
-        ids = toy_ids(seed, 1600)[:1600].reshape(40, 40).tolist()
-        lines = [json.dumps({"prompt_token_ids": row[:2], "token_ids": row[2:]}) for row in ids]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
-    (tmp_path / "trial.toml").write_text(
-        'target = "target"\ndata = ["train.jsonl"]\ntune = ["tune.jsonl"]\ntest = ["test.jsonl"]\ntokens = 512\n'
+    trial = write_trial(
+        tmp_path,
         "depth = 2\npromises = 4\n[loop]\nbatch_tokens = 128\nmicro_tokens = 64\nseq_len = 32\neval_every = 2\n"
-        '[arms.first]\nkind = "eagle1"\n[arms.later]\nkind = "eagle1"\n'
+        '[arms.first]\nkind = "eagle1"\n[arms.later]\nkind = "eagle1"\n',
     )
-    assert trials.main([str(tmp_path / "trial.toml"), "--out", "out", "--only", "first"]) == 0
-    return tmp_path / "trial.toml"
+    assert trials.main([str(trial), "--out", "out", "--only", "first"]) == 0
+    return trial
 
 
 def test_what_is_lacking_is_measured_once_and_printed(script, toy_trial, tmp_path, monkeypatch, capsys):

@@ -6,7 +6,6 @@ from math import sqrt
 from pathlib import Path
 
 import pytest
-import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.models.load import save_model
@@ -17,7 +16,7 @@ from outdraft.training.trial import RECORD, lacking, main, read_runs, read_trial
 from outdraft.training.trial_forecast import forecast
 from outdraft.training.trial_table import TAU, Claim, Run, chosen, difference, tables, verdict
 
-from .toys import toy_decoder, toy_ids
+from .toys import toy_decoder, write_trial
 
 
 def run(arm: str, rate: float, seed: int, tune: float, test: float) -> Run:
@@ -70,21 +69,10 @@ def test_tables_show_claims_and_arms():
 
 @pytest.fixture
 def trial(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    target = toy_decoder()
-    with torch.no_grad():
-        target.embedding.mul_(3)
-    save_model(target, tmp_path / "target")
     monkeypatch.chdir(tmp_path)
-    for name, seed in (("train", 1), ("tune", 2), ("test", 3)):
-        ids = toy_ids(seed, 1600).reshape(-1)[:1600].reshape(40, 40).tolist()
-        lines = [json.dumps({"prompt_token_ids": row[:2], "token_ids": row[2:]}) for row in ids]
-        (tmp_path / f"{name}.jsonl").write_text("\n".join(lines))
-    (tmp_path / "trial.toml").write_text("""
-target = "target"
-data = ["train.jsonl"]
-tune = ["tune.jsonl"]
-test = ["test.jsonl"]
-tokens = 512
+    return write_trial(
+        tmp_path,
+        """
 rates = [1, 2]
 seeds = [0, 1]
 depth = 2
@@ -105,8 +93,8 @@ says = "Unrolled over one step"
 better = "unrolled"
 worse = "one_step"
 measure = "depth 2"
-""")
-    return tmp_path / "trial.toml"
+""",
+    )
 
 
 def test_a_trial_runs_each_arm_once(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -1,5 +1,6 @@
 """A toy language, toy models and a toy loop for the training tests."""
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -7,6 +8,7 @@ import torch
 
 from outdraft.models.base import Decoder, initialise
 from outdraft.models.config import llama_config
+from outdraft.models.load import save_model
 from outdraft.training.config import LoopConfig
 from outdraft.training.data import Sampler, Stream
 from outdraft.training.draft import DraftObjective
@@ -68,6 +70,25 @@ def trained_target(tmp_path: Path, steps: int = 80) -> Decoder:
     target = toy_decoder(1)
     toy_loop(NextToken(target), tmp_path / "target", steps=steps).run()
     return target.requires_grad_(False)
+
+
+def write_trial(place: Path, plan: str) -> Path:
+    """A toy target, toy texts of three parts, and a trial of them: `plan` goes on behind the top of its file.
+
+    Its paths are relative to `place`.
+    """
+    target = toy_decoder()
+    with torch.no_grad():
+        target.embedding.mul_(3)
+    save_model(target, place / "target")
+    parts = {"data": "train", "tune": "tune", "test": "test"}
+    for seed, name in enumerate(parts.values(), 1):
+        ids = toy_ids(seed, 1600)[:1600].reshape(40, 40).tolist()
+        lines = [json.dumps({"prompt_token_ids": row[:2], "token_ids": row[2:]}) for row in ids]
+        (place / f"{name}.jsonl").write_text("\n".join(lines))
+    top = ['target = "target"', *(f'{part} = ["{name}.jsonl"]' for part, name in parts.items()), "tokens = 512"]
+    (place / "trial.toml").write_text("\n".join([*top, plan]))
+    return place / "trial.toml"
 
 
 def rows(count: int = 8, length: int = 17) -> torch.Tensor:

@@ -9,6 +9,7 @@ from outdraft.core.errors import RequestError
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
 from outdraft.engine.requests.guidance import most_rows
+from outdraft.engine.requests.ids import require_ids
 from outdraft.engine.requests.writable import require_known_tokens, require_writable
 
 
@@ -18,16 +19,9 @@ def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int
     `max_len`: tokens that the context holds. `ends`: the model's end tokens.
     """
     ids = request.prompt_token_ids
-    if not ids:
-        raise RequestError("the prompt is empty: give at least one token (a start token, if the model has one)")
-    if len(ids) >= max_len:
-        raise RequestError(
-            f"the prompt has {len(ids)} tokens, the context holds {max_len} and at least one must be left "
-            "for the answer: shorten the prompt"
-        )
-    if not 0 <= min(ids) <= max(ids) < vocab_size:
-        bad = next(i for i in ids if not 0 <= i < vocab_size)
-        raise RequestError(f"token id {shown(bad)} is outside the vocabulary of {vocab_size}")
+    require_ids(
+        ids, of="prompt", if_empty=" (a start token, if the model has one)", vocab_size=vocab_size, max_len=max_len
+    )
     if request.timeout is not None and not request.timeout > 0:
         raise RequestError(f"timeout={shown(request.timeout)} must be more than 0 seconds; None is no limit")
     shift = _check_positions(request, max_len)

@@ -6,7 +6,7 @@ Data in: a request and the size of the target; data out: how long the text may b
 from outdraft.core.cache import PAGE
 from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.request import Request
-from outdraft.core.shown import shown
+from outdraft.engine.requests.ids import require_ids
 
 
 def longest_guided(request: Request, vocab_size: int, max_len: int, *, is_possible: bool) -> int:
@@ -30,16 +30,7 @@ def longest_guided(request: Request, vocab_size: int, max_len: int, *, is_possib
     if request.prompt_embeds is not None:
         raise RequestError(f"{asked} cannot be had with prompt_embeds: give a prompt of tokens, or leave it out")
     ids = request.negative_ids
-    if not ids:
-        raise RequestError("the negative prompt is empty: give at least one token, or leave it out")
-    if len(ids) >= max_len:
-        raise RequestError(
-            f"the negative prompt has {len(ids)} tokens, the context holds {max_len} and at least one must be left for "
-            "the answer: shorten the negative prompt"
-        )
-    bad = next((i for i in ids if not 0 <= i < vocab_size), None)
-    if bad is not None:
-        raise RequestError(f"the negative prompt has token id {shown(bad)}, outside the vocabulary of {vocab_size}")
+    require_ids(ids, of="negative prompt", if_empty=", or leave it out", vocab_size=vocab_size, max_len=max_len)
     return max_len - len(ids) + len(request.prompt_token_ids)
 
 
