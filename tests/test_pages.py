@@ -47,6 +47,13 @@ def test_every_page_is_in_the_menu_of_the_site():
     assert listed == pages
 
 
+def test_every_page_is_on_the_first_page():
+    first = ROOT / "docs/index.md"
+    linked = {path for path, _ in LINK.findall(first.read_text())}
+    pages = {page.name for page in first.parent.glob("*.md")} - {first.name}
+    assert pages <= linked, f"docs/index.md does not name {', '.join(sorted(pages - linked))}"
+
+
 def test_every_word_of_other_engines_is_on_the_page():
     page = (ROOT / "docs/coming_from.md").read_text()
     keys = (foreign.NOTED, foreign.REFUSED, foreign.CONFIG_NOTED, foreign.CONFIG_REFUSED, foreign.OFF_ONLY)
