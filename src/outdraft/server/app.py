@@ -14,13 +14,13 @@ from outdraft.server.doors.auth import Auth
 from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.doors.origins import add_origins
 from outdraft.server.doors.rate_limit import RateLimit
-from outdraft.server.endpoints import chat, completions, health, metrics, models
+from outdraft.server.endpoints import chat, completions, generate, health, metrics, models, tokenize
 from outdraft.server.errors import ApiError, told
 from outdraft.server.replies import error_reply
 from outdraft.server.schema.base import refuse
 from outdraft.server.service import Service
 
-_ENDPOINTS = (completions, chat, models, health, metrics)
+_ENDPOINTS = (completions, chat, generate, tokenize, models, health, metrics)
 _log = logging.getLogger("outdraft.server")
 
 

@@ -31,9 +31,9 @@ def of_completion(tokens: Seq[TokenLogprobs | None], spell: Bytes, count: int, o
         ids.append(one)
     return {
         "tokens": texts,
-        "token_logprobs": [None if one is None else _number(one.logprob) for one in ids],
+        "token_logprobs": [None if one is None else number(one.logprob) for one in ids],
         "top_logprobs": [
-            None if one is None else {_text(spell(token)): _number(value) for token, value in one.top[:count]}
+            None if one is None else {_text(spell(token)): number(value) for token, value in one.top[:count]}
             for one in ids
         ],
         "text_offset": offsets,
@@ -43,7 +43,7 @@ def of_completion(tokens: Seq[TokenLogprobs | None], spell: Bytes, count: int, o
 def of_ids(tokens: Seq[TokenLogprobs | None]) -> list[dict[str, float | None] | None]:
     """By token id, as vLLM shows those of a prompt: the token itself and the best in its place."""
     return [
-        None if one is None else {str(token): _number(value) for token, value in ((one.token, one.logprob), *one.top)}
+        None if one is None else {str(token): number(value) for token, value in ((one.token, one.logprob), *one.top)}
         for one in tokens
     ]
 
@@ -55,12 +55,13 @@ def _entry(one: TokenLogprobs, spell: Bytes, count: int) -> dict[str, Any]:
 
 def _told(token: int, value: float, spell: Bytes) -> dict[str, Any]:
     data = spell(token)
-    return {"token": _text(data), "logprob": _number(value), "bytes": list(data)}
+    return {"token": _text(data), "logprob": number(value), "bytes": list(data)}
 
 
 def _text(data: bytes) -> str:
     return data.decode("utf-8", "replace")
 
 
-def _number(value: float) -> float | None:
+def number(value: float) -> float | None:
+    """As JSON has it: null in place of minus infinity."""
     return value if isfinite(value) else None

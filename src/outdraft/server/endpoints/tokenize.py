@@ -1,0 +1,59 @@
+"""`POST /tokenize` and `POST /detokenize`: the model's tokenizer on its own, with vLLM's fields.
+
+They run beside the event loop, because a long text takes a while to read.
+"""
+
+from itertools import groupby
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.responses import Response
+
+from outdraft.codecs.text import TextCodec
+from outdraft.server.errors import ApiError
+from outdraft.server.replies import JsonReply
+from outdraft.server.schema.tokens import DetokenizeRequest, TokenizeRequest
+from outdraft.server.service import Service
+
+
+def add(app: FastAPI, service: Service) -> None:
+    """The routes."""
+
+    @app.post("/tokenize", tags=["tokens"], summary="A text, or a conversation, as token ids")
+    def tokenize(body: TokenizeRequest) -> Response:
+        service.check_model(body.model)
+        ids, codec = _read(service, body), service.codec
+        told: dict[str, Any] = {
+            "count": len(ids), "max_model_len": service.llm.config["max_model_len"], "tokens": ids,
+            "token_strs": [codec.token_text(one) for one in ids] if body.return_token_strs else None,
+        }  # fmt: skip
+        return JsonReply(told)
+
+    @app.post("/detokenize", tags=["tokens"], summary="Token ids as text")
+    def detokenize(body: DetokenizeRequest) -> Response:
+        service.check_model(body.model)
+        codec = service.codec
+        for one in body.tokens:
+            if one >= codec.num_ids:
+                raise ApiError(400, f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}",
+                               param="tokens")  # fmt: skip
+        return JsonReply({"prompt": _spell(codec, body.tokens, skips=body.skip_special_tokens)})
+
+
+def _read(service: Service, body: TokenizeRequest) -> list[int]:
+    chat = body.conversation()
+    if chat is not None:
+        return list(service.llm.encode(service.render(chat)[0]))
+    return service.codec.encode(body.prompt or "", add_special=body.add_special_tokens is not False)
+
+
+def _spell(codec: TextCodec, ids: list[int], *, skips: bool) -> str:
+    """Special tokens stand by their names, or are left out."""
+    text, begins = "", True
+    for special, run in groupby(ids, lambda one: one in codec.special_ids):
+        if not special:
+            text += codec.decode(run, continues=not begins)
+            begins = False
+        elif not skips:
+            text += "".join(codec.token_text(one) for one in run)
+    return text

@@ -1,0 +1,93 @@
+"""`POST /tokenize`, `/detokenize` and `/inference/v1/generate`: token ids in place of text, as vLLM has them.
+
+https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html
+"""
+
+from typing import Annotated, Any
+
+from pydantic import Field
+
+from outdraft.core.params import SamplingParams
+from outdraft.server.errors import ApiError
+from outdraft.server.schema.base import Body, Table
+from outdraft.server.schema.chat import ChatRequest, Message, Tool
+from outdraft.server.schema.sampling import SamplingFields, StreamOptions
+from outdraft.server.schema.speculative import SpeculativeField
+
+_Ids = list[Annotated[int, Field(ge=0)]]
+_BESIDE = ("model", "request_id", "stream", "stream_options", "cache_salt", "priority", "timeout", "references",
+           "speculative", *Body.model_fields)  # fmt: skip
+
+
+class TokenizeRequest(Table):
+    """A text, or a conversation."""
+
+    model: str | None = None
+    prompt: str | None = None
+    messages: Annotated[list[Message], Field(min_length=1)] | None = None
+    add_special_tokens: bool | None = None  # the model's start token; by default with a text, where it has one
+    add_generation_prompt: bool = True
+    continue_final_message: bool = False
+    chat_template: str | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    tools: list[Tool] | None = None
+    return_token_strs: bool = False
+
+    def conversation(self) -> ChatRequest | None:
+        """The conversation, if it is one. Raises `ApiError` where both are given, or neither."""
+        if (self.prompt is None) == (self.messages is None):
+            raise ApiError(400, "send one of prompt and messages: the text, or the conversation, to be read",
+                           param="prompt")  # fmt: skip
+        names = ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs", "tools")
+        given = {name: getattr(self, name) for name in names if name in self.model_fields_set}
+        wrong = next(iter(given if self.messages is None else {"add_special_tokens"} & self.model_fields_set), None)
+        if wrong is not None:
+            raise ApiError(400, f"{wrong} is for {'messages' if self.messages is None else 'a prompt'}: leave it out",
+                           param=wrong)  # fmt: skip
+        return None if self.messages is None else ChatRequest(messages=self.messages, **given)
+
+
+class DetokenizeRequest(Table):
+    """Token ids."""
+
+    model: str | None = None
+    tokens: _Ids
+    skip_special_tokens: bool = False
+
+
+class TokenSampling(SamplingFields):
+    """How the tokens are chosen: the settings of /v1/completions."""
+
+    max_tokens: Annotated[int, Field(ge=1)] | None = 16
+    logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
+
+
+class GenerateRequest(Table):
+    """A prompt of token ids, and how it goes on."""
+
+    model: str | None = None
+    request_id: str | None = None
+    token_ids: Annotated[_Ids, Field(min_length=1)]
+    sampling_params: TokenSampling = Field(default_factory=TokenSampling)
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    cache_salt: str | None = None
+    priority: int = 0
+    timeout: Annotated[float, Field(gt=0)] | None = None
+    references: list[str] | None = None
+    speculative: SpeculativeField = None
+
+    def sampling(self) -> TokenSampling:
+        """All settings in one. Raises `ApiError` for what stands in the wrong table."""
+        inner = self.sampling_params
+        for name in _BESIDE:
+            if name in inner.model_fields_set:
+                raise ApiError(400, f"sampling_params.{name} is no sampling setting: send it beside sampling_params, "
+                               "or leave it out", param=f"sampling_params.{name}")  # fmt: skip
+        outer = {name: getattr(self, name) for name in _BESIDE if name in self.model_fields_set}
+        return inner.model_copy(update=outer)
+
+    def params(self) -> SamplingParams:
+        """Raises `ApiError` or `RequestError` for what does not go together."""
+        asked = self.sampling()
+        return asked.sampling(max_tokens=asked.max_tokens, logprobs=asked.logprobs)
