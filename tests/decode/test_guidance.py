@@ -235,23 +235,6 @@ def test_a_shadow_alone_in_its_pass_makes_nobody_elses_rows_plain_decodings():
     assert running.parts.target.forward(alone).drifted == {0}
 
 
-def test_a_long_negative_prompt_is_read_in_chunks_of_its_own():
-    target = AuditedTarget(Runner(tiny_model("llama", vocab=61, dtype=torch.float64, seed=1, max_len=2048)))
-    sizes, forward = [], target.forward
-
-    def watched(packed, taps=()):
-        sizes.append([packed.row_starts[i + 1] - packed.row_starts[i] for i in range(len(packed.seqs))])
-        return forward(packed, taps)
-
-    target.forward = watched
-    negative = tuple(i % 61 for i in range(1200))
-    running = engine(Runner(tiny_model("llama", vocab=61, seed=1)))
-    running.parts = replace(running.parts, target=GuidedTarget(target))
-    running._max_len = 2048
-    run(running, [ask(negative=negative, max_tokens=2)])
-    assert sizes[:4] == [[512], [512], [175], [4, 1]] and sizes[4] == [1, 1]
-
-
 # What it leaves behind
 
 

@@ -170,6 +170,10 @@ def test_a_shadow_takes_what_its_text_takes():
     engine.step()
     assert room.held(seq) == 5 + 3
     assert room.missing(seq, 1) == 1 + 1 and room.missing(seq, 5) == 5 + 5
+    seq.beside.num_cached -= 3
+    assert room.missing(seq, 0) == 0 + 3 and room.missing(seq, 2) == 2 + 3 + 2
+    seq.max_chunk = 2
+    assert room.missing(seq, 0) == 0 + 2
 
 
 def test_a_guided_text_that_never_fits_is_refused():

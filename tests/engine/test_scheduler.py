@@ -135,6 +135,25 @@ def test_prompts_beside_others_share_the_rows_in_order():
     assert turn.num_prompt_rows == 30
 
 
+def test_what_is_read_beside_a_prompt_counts_as_prompt_rows():
+    """Both prompts of a guided request share its rows; the text that is read first waits without a row."""
+    made, room = scheduler(max_num_batched_tokens=40), Unbounded(mixes=True)
+    guided, other = some(2, length=61)
+    guided.beside = sequence(range(100), id=-1)
+    add(made, guided, other)
+    join_all(made, room)
+    turn = made.choose(room)
+    assert turn.seqs == (guided,) and guided.max_chunk == 20 and turn.num_prompt_rows == 40
+    guided.num_cached, guided.beside.num_cached = 60, 50
+    turn = made.choose(room)
+    assert turn.seqs == (guided,) and guided.max_chunk == 40 and turn.num_prompt_rows == 40
+    guided.beside.num_cached = 90
+    turn = made.choose(room)
+    assert turn.seqs == (guided, other) and other.max_chunk == 30 and turn.num_decoding == 0
+    guided.beside.num_cached = 99
+    assert made.choose(room).num_decoding == 1
+
+
 def test_where_bits_depend_on_the_pass_a_prompt_is_read_alone_in_fixed_chunks():
     made = scheduler()
     for seq in some(3):

@@ -38,7 +38,7 @@ class StepEvent:
     finish_reason: str | None = None
     error: OutdraftError | None = None  # what ended the request, with the finish reason "error"
     variant: str = ""  # the rounding of the weights that wrote the tokens, by name
-    num_certain: int = 0  # prompt rows read
+    num_certain: int = 0  # prompt rows read, or, in a pass that reads none of its own, those of its negative prompt
     num_draft_tokens: int = 0  # acceptable nodes offered
     draft_depth: int = 0  # longest acceptable path offered
     num_nodes: int = 0  # rows of the pass that belong to the draft: pending, acceptable and probes

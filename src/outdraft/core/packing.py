@@ -4,7 +4,8 @@
     nodes  [       0 1 2   3 4 5 6           ]     the rows whose logits are wanted: the drafts, pending included
 
 A prompt chunk is a chain of certain rows before the pending node, so that reading a prompt and verifying a guess are
-one code path. A chunk that ends before the pending token has no nodes (`drafts[i] is None`).
+one code path. A chunk that ends before the pending token has no nodes (`drafts[i] is None`). A sequence that waits for
+what is read beside it may have no row at all.
 """
 
 from collections.abc import Sequence as Seq
@@ -32,6 +33,7 @@ class PackedDrafts:
     num_certain: tuple[int, ...]  # [B] rows before the pending one
     node_starts: tuple[int, ...]  # [B + 1]
     embeds: tuple[Tensor | None, ...]  # [B] of each sequence's rows [r, D]: vectors; NaN rows: use the token
+    num_beside: tuple[int, ...] = ()  # [B] tokens that are to be read of what stands beside each (`Sequence.beside`)
     prompt_rows: tuple[range, ...] = ()  # [B] rows that predict prompt tokens whose log probabilities are asked for
 
     @property
@@ -56,16 +58,16 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
     tokens: list[int] = []
     positions: list[int] = []
     nodes: list[int] = []
-    row_starts, node_starts, num_certain = [0], [0], []
+    row_starts, node_starts, num_certain, num_beside = [0], [0], list[int](), list[int]()
     embeds: list[Tensor | None] = []
     prompt_rows: list[range] = []
     packed_drafts: list[Draft | None] = []
     trees: list[HostTree | None] = []
     for seq, draft in zip(seqs, drafts, strict=True):
         pending_at = len(seq.tokens) - 1
-        certain = min(pending_at - seq.num_cached, seq.max_chunk if max_chunk is None else max_chunk)
-        reaches = seq.num_cached + certain == pending_at
-        draft = draft if reaches else None
+        chunk = seq.max_chunk if max_chunk is None else max_chunk
+        certain = min(seq.num_unread, chunk)
+        draft = draft if seq.reaches(chunk) else None
         tree = host_tree(draft) if draft is not None else None
         tokens += seq.tokens[seq.num_cached : seq.num_cached + certain]
         positions += map(seq.position, range(seq.num_cached, seq.num_cached + certain))
@@ -82,6 +84,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
         row_starts.append(len(tokens))
         node_starts.append(len(nodes))
         num_certain.append(certain)
+        num_beside.append(0 if seq.beside is None else min(seq.beside.num_unread, chunk))
         embeds.append(_embeds(seq, certain, draft))
         packed_drafts.append(draft)
         trees.append(tree)
@@ -94,6 +97,7 @@ def pack(seqs: Seq[Sequence], drafts: Seq[Draft | None], *, max_chunk: int | Non
         nodes=torch.tensor(nodes, dtype=torch.long),
         row_starts=tuple(row_starts),
         num_certain=tuple(num_certain),
+        num_beside=tuple(num_beside),
         node_starts=tuple(node_starts),
         embeds=tuple(embeds),
         prompt_rows=tuple(prompt_rows),

@@ -50,6 +50,7 @@ class Sequence:
     )
     constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
+    beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
 
     @property
     def pending(self) -> int:
@@ -67,9 +68,18 @@ class Sequence:
         return self.tokens[self.prompt_len :]
 
     @property
+    def num_unread(self) -> int:
+        """Tokens before the pending one that no cache holds yet."""
+        return len(self.tokens) - 1 - self.num_cached
+
+    @property
     def prefilled(self) -> bool:
-        """Whether the whole prompt but the pending token is cached."""
-        return self.num_cached == len(self.tokens) - 1
+        """Whether the whole prompt but the pending token is cached, and what is read beside it."""
+        return not self.num_unread and (self.beside is None or not self.beside.num_unread)
+
+    def reaches(self, chunk: int) -> bool:
+        """Whether a pass that reads so many tokens of it, and of what is beside it, may judge its pending token."""
+        return self.num_unread <= chunk and (self.beside is None or self.beside.num_unread <= chunk)
 
     @property
     def scores_prompt(self) -> bool:

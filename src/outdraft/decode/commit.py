@@ -58,7 +58,8 @@ def commit(judged: Judged, target: Target, fail: Fail | None = None) -> tuple[li
             events.append(fail(seq, error))
         else:
             events.append(event)
-            seen.append(one)
+            if one.num_committed:
+                seen.append(one)
     return events, seen
 
 
@@ -67,7 +68,7 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
     packed, scored = judged.packed, judged.scored
     seq, draft, start, certain = packed.seqs[i], packed.drafts[i], packed.seqs[i].num_cached, packed.num_certain[i]
     keep = list(range(certain))
-    event = StepEvent(seq_id=seq.id, num_certain=certain, variant=seq.variant)
+    event = StepEvent(seq_id=seq.id, num_certain=certain or packed.num_beside[i], variant=seq.variant)
     if verdict is not None:
         event = _emit(i, packed, scored.logits, judged.p, verdict)
         nodes = (0, *verdict.path)[: len(event.tokens)]
@@ -124,7 +125,7 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         logprobs=tuple(logprobs),
         finish_reason=reason,
         variant=seq.variant,
-        num_certain=packed.num_certain[i],
+        num_certain=packed.num_certain[i] or packed.num_beside[i],
         num_draft_tokens=len(offered),
         draft_depth=max((tree.depths[node] for node in offered), default=0),
         num_nodes=draft.num_nodes,

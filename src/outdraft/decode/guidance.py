@@ -5,9 +5,10 @@
 
 The shadow's rows score the same tree, so every node has guided logits, and every drafter and every rule works on them
 as on any target's (`sampling/guidance.py` has the formula and the paper). A shadow is a sequence of the target beneath,
-with a cache of its own there. It reads its prompt in its own chunks, while the text reads the text's, and is in step
-from the pending token on: what is kept of the text's nodes is kept of the shadow's. Text that is not guided passes
-through. Hidden states, for drafters that read them, are those of the text's own rows.
+with a cache of its own there. It reads its prompt in its own chunks, one in a pass, while the text reads the text's; a
+text that is read first waits without rows (`Sequence.beside`). From the pending token on both are in step: what is kept
+of the text's nodes is kept of the shadow's. Text that is not guided passes through. Hidden states, for drafters that
+read them, are those of the text's own rows.
 """
 
 from collections.abc import Sequence as Seq
@@ -53,7 +54,7 @@ class GuidedTarget:
             except BaseException:
                 self.target.end(seq)
                 raise
-            self._shadows[seq.id] = shadow
+            self._shadows[seq.id] = seq.beside = shadow
         return num_there
 
     def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
@@ -62,21 +63,23 @@ class GuidedTarget:
         self._certain.clear()
         guided = [i for i, seq in enumerate(packed.seqs) if seq.id in self._shadows]
         for i in guided:
-            self._read(packed.seqs[i], to_the_end=packed.drafts[i] is not None)
+            self._read(packed.seqs[i], packed.num_beside[i])
         judged = [i for i in guided if packed.drafts[i] is not None]
+        own = _with_rows(packed)
         if not judged:
-            return self.target.forward(packed, taps)
+            return self._own(packed, own, taps)
         beside = self._scored = self._beside(packed, judged)
         if self.apart:
-            scored, shadows = self.target.forward(packed, taps), self.target.forward(beside)
+            scored, shadows = self._own(packed, own, taps), self.target.forward(beside)
         else:
-            both = self.target.forward(_joined(packed, beside), taps)
-            scored, shadows = _parted(both, packed)
+            both = self.target.forward(_joined(own, beside), taps)
+            scored, shadows = _parted(both, own)
+            scored = _of_all(scored, packed)
         logits = scored.logits if scored.logits.dtype == torch.float64 else scored.logits.float()
         for j, i in enumerate(judged):
-            own = packed.node_slice(i)
+            nodes = packed.node_slice(i)
             scale = packed.seqs[i].request.params.guidance_scale
-            logits[own] = guide(logits[own], shadows.logits[beside.node_slice(j)], scale)
+            logits[nodes] = guide(logits[nodes], shadows.logits[beside.node_slice(j)], scale)
         return replace(scored, logits=logits, drifted=scored.drifted | {judged[j] for j in shadows.drifted})
 
     def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
@@ -93,6 +96,8 @@ class GuidedTarget:
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         """Keep these rows of the sequence's, and the shadow's rows of the same nodes."""
+        if not keep:  # it had no row in the pass
+            return
         self.target.commit(seq, keep)
         certain = self._certain.pop(seq.id, None)
         if certain is None:
@@ -110,23 +115,26 @@ class GuidedTarget:
     def end(self, seq: Sequence) -> None:
         """End the text and its shadow in the target, the shadow also if the text's own end raises."""
         self._certain.pop(seq.id, None)
-        shadow = self._shadows.pop(seq.id, None)
+        shadow, seq.beside = self._shadows.pop(seq.id, None), None
         try:
             self.target.end(seq)
         finally:
             if shadow is not None:
                 self.target.end(shadow)
 
-    def _read(self, seq: Sequence, *, to_the_end: bool) -> None:
-        """The shadow's next chunk, or all that stands before its pending token: in passes of their own."""
-        shadow = self._shadows[seq.id]
-        while not shadow.prefilled:
-            chunk = pack([shadow], [None], max_chunk=seq.max_chunk)
-            self.target.forward(chunk)
-            self.target.commit(shadow, range(chunk.num_certain[0]))
-            shadow.num_cached += chunk.num_certain[0]
-            if not to_the_end:
-                return
+    def _read(self, seq: Sequence, count: int) -> None:
+        """So many tokens more of the shadow, in a pass of their own."""
+        if count:
+            shadow = self._shadows[seq.id]
+            self.target.forward(pack([shadow], [None], max_chunk=count))
+            self.target.commit(shadow, range(count))
+            shadow.num_cached += count
+
+    def _own(self, packed: PackedDrafts, own: PackedDrafts, taps: Seq[int]) -> TargetOutput:
+        """The pass of those that have rows in it."""
+        if not own.seqs:
+            return TargetOutput(logits=torch.zeros(0, self.vocab_size))
+        return _of_all(self.target.forward(own, taps), packed)
 
     def _beside(self, packed: PackedDrafts, judged: Seq[int]) -> PackedDrafts:
         """The rows of the shadows of these sequences: their own pending tokens, and the same guesses."""
@@ -187,6 +195,33 @@ def _below(draft: Draft, pending: int, own: int) -> Draft:
     if own != pending:
         tokens = torch.cat([tokens.new_tensor([own]), tokens[1:]])
     return replace(draft, tokens=tokens, resume=None)
+
+
+def _with_rows(packed: PackedDrafts) -> PackedDrafts:
+    """The same pass without the sequences that have no row in it; the rows and nodes are the same."""
+    kept = [i for i, _ in enumerate(packed.seqs) if packed.row_starts[i] < packed.row_starts[i + 1]]
+    if len(kept) == len(packed.seqs):
+        return packed
+    return replace(
+        packed,
+        seqs=tuple(packed.seqs[i] for i in kept),
+        drafts=tuple(packed.drafts[i] for i in kept),
+        trees=tuple(packed.trees[i] for i in kept),
+        row_starts=(0, *(packed.row_starts[i + 1] for i in kept)),
+        num_certain=tuple(packed.num_certain[i] for i in kept),
+        node_starts=(0, *(packed.node_starts[i + 1] for i in kept)),
+        embeds=tuple(packed.embeds[i] for i in kept),
+        num_beside=tuple(packed.num_beside[i] for i in kept),
+        prompt_rows=tuple(packed.prompt_rows[i] for i in kept),
+    )
+
+
+def _of_all(scored: TargetOutput, packed: PackedDrafts) -> TargetOutput:
+    """The output of those that had rows, as one of the whole pass: others stand between those that drifted."""
+    if not scored.drifted:
+        return scored
+    kept = [i for i, _ in enumerate(packed.seqs) if packed.row_starts[i] < packed.row_starts[i + 1]]
+    return replace(scored, drifted=frozenset(kept[i] for i in scored.drifted))
 
 
 def _joined(first: PackedDrafts, second: PackedDrafts) -> PackedDrafts:

@@ -32,9 +32,10 @@ class GuidedRoom:
         own, shadow = self._room.missing(seq, num_rows), self._target.shadow(seq)
         if shadow is None:
             return own
-        # The shadow may read all of its prompt in this pass; drafts have as many rows there as in the text.
-        drafted = max(0, num_rows - (len(seq.tokens) - seq.num_cached))
-        return own + self._room.missing(shadow, len(shadow.tokens) - shadow.num_cached + drafted)
+        # Before the pending token both read a chunk; from there on they have as many rows.
+        judged = num_rows - seq.num_unread
+        rows = shadow.num_unread + judged if judged > 0 else min(shadow.num_unread, seq.max_chunk)
+        return own + self._room.missing(shadow, rows)
 
     def held(self, seq: Sequence) -> int:
         own, shadow = self._room.held(seq), self._target.shadow(seq)

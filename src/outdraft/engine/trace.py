@@ -66,7 +66,8 @@ class TraceWriter:
         for seq in seqs:
             if (event := own.get(seq.id)) is not None:
                 kept = event.num_certain + len(event.tokens)
-                rows.append([seq.id, event.num_certain, event.num_nodes, len(event.tokens), seq.num_cached - kept])
+                base = max(0, seq.num_cached - kept)  # a pass may have read of its negative prompt alone
+                rows.append([seq.id, event.num_certain, event.num_nodes, len(event.tokens), base])
         taken = {str(seq.id): seq.num_taken_over for seq in seqs if seq.id in self._untold and seq.num_taken_over}
         self._untold.difference_update(seq.id for seq in seqs)
         self._write({"at": now - self._began, "seconds": seconds, "cached": taken, "rows": rows})

@@ -121,7 +121,7 @@ class Scheduler:
         seqs = [seq for seq in chosen if not any(seq is one for one in preempted)]
         return Turn(
             seqs=tuple(seqs), preempted=tuple(preempted), num_decoding=sum(seq.prefilled for seq in seqs),
-            num_prompt_rows=sum(_num_rows(seq) for seq in seqs if not seq.prefilled),
+            num_prompt_rows=sum(_num_read(seq) for seq in seqs if not seq.prefilled),
         )  # fmt: skip
 
     def ran(self, turn: Turn, seconds: float) -> None:
@@ -140,8 +140,9 @@ class Scheduler:
         for seq in reading:
             if rows <= 0:
                 break
-            seq.max_chunk = min(rows, CHUNK)
-            rows -= _num_rows(seq)
+            both = seq.num_unread and seq.beside is not None and seq.beside.num_unread
+            seq.max_chunk = max(1, min(rows // 2 if both else rows, CHUNK))
+            rows -= _num_read(seq)
             chosen.append(seq)
         return chosen
 
@@ -168,5 +169,9 @@ class Scheduler:
 
 def _num_rows(seq: Sequence) -> int:
     """Rows that it brings at least: a prompt's chunk, and the pending token where that is reached."""
-    unread = len(seq.tokens) - 1 - seq.num_cached
-    return min(unread, seq.max_chunk) + (unread <= seq.max_chunk)
+    return min(seq.num_unread, seq.max_chunk) + seq.reaches(seq.max_chunk)
+
+
+def _num_read(seq: Sequence) -> int:
+    """The same, and what is read beside it."""
+    return _num_rows(seq) + (0 if seq.beside is None else min(seq.beside.num_unread, seq.max_chunk))
