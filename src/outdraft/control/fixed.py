@@ -38,7 +38,7 @@ class FixedPolicy:
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """The request's own k, else the option's; never more than can still be emitted."""
         k, nodes = self._options.num_speculative_tokens, self._options.max_nodes
-        asked = [seq.request.num_speculative_tokens for seq in seqs]
+        asked = [seq.request.most_drafted for seq in seqs]
         return [
             Budget(depth=allowed(seq, k if own is None else own), nodes=nodes)
             for seq, own in zip(seqs, asked, strict=True)

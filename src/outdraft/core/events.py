@@ -40,6 +40,7 @@ class StepEvent:
     variant: str = ""  # the rounding of the weights that wrote the tokens, by name
     num_certain: int = 0  # prompt rows read, or, in a pass that reads none of its own, those of its negative prompt
     num_draft_tokens: int = 0  # acceptable nodes offered
+    drafted_by: str = ""  # who offered them, by name; "forced": a mask left no choice
     draft_depth: int = 0  # longest acceptable path offered
     num_nodes: int = 0  # rows of the pass that belong to the draft: pending, acceptable and probes
     confidences: tuple[float, ...] = ()  # of the accepted nodes, then of the rejected eldest child, if the drafter says

@@ -13,7 +13,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
 
-from outdraft.core.options import PolicyOptions
+from outdraft.core.options import DraftShape, PolicyOptions
 
 if TYPE_CHECKING:  # these need torch, which would delay `outdraft --help`
     from outdraft.core.drafter import Drafter
@@ -29,7 +29,6 @@ CHANGES = {
 }
 
 Kind = Literal["drafter", "verifier", "policy"]
-DraftShape = Literal["nothing", "chain", "tree"]
 
 
 class IsDataclass(Protocol):

@@ -9,6 +9,7 @@ from typing import Literal, get_args
 from outdraft.core.errors import ConfigError
 
 NESTED = "method"  # the key by which a table among a drafter's options names a drafter, the others being its options
+DraftShape = Literal["nothing", "chain", "tree"]  # what a drafter proposes
 Quantization = Literal["auto", "none", "int8", "int4"]
 
 

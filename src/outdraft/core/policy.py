@@ -11,6 +11,7 @@ from torch import Tensor
 from outdraft.core.calibration import Calibration
 from outdraft.core.draft import Draft
 from outdraft.core.events import StepEvent
+from outdraft.core.options import DraftShape
 from outdraft.core.sequence import Sequence
 
 
@@ -53,6 +54,7 @@ class Arm:
     peek: Callable[[Sequence, Budget], Draft] | None = None  # its guess, for next to nothing; it need not be used
     home: Path | None = None  # where its own network lies, and beside it what was learned of it; None: it has none
     hands_states: bool = False  # it heeds `Budget.judge`
+    shape: DraftShape | None = None  # what it proposes; None: what the drafter that holds it proposes
     listens: bool = False  # it needs hidden states of every pass, which costs something also where it does not guess
 
 

@@ -8,6 +8,7 @@ from torch import Tensor
 from outdraft.core.constraint import Constraint
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.params import SamplingParams
+from outdraft.core.speculative import Speculative
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +18,7 @@ class Request:
     prompt_token_ids: tuple[int, ...]
     params: SamplingParams = field(default_factory=SamplingParams)
     num_speculative_tokens: int | None = None  # per request: overrides the policy; 0 turns speculation off
+    speculative: Speculative | None = None  # who drafts it, by which rule, and how much
     references: tuple[tuple[int, ...], ...] = ()  # texts that the answer may copy from, for drafters that look up
     prompt_positions: tuple[int, ...] | None = None  # what the model is told instead of each token's index (images)
     prompt_embeds: Tensor | None = None  # [P, D] vectors in place of token embeddings; NaN rows: use the token
@@ -30,6 +32,13 @@ class Request:
     def singles(self) -> "list[Request]":
         """One request for each of the texts that are asked for."""
         return [self] if self.params.n == 1 else [replace(self, params=one) for one in self.params.singles()]
+
+    @property
+    def most_drafted(self) -> int | None:
+        """Its own number of draft tokens, wherever it stands; None: the policy's."""
+        if self.num_speculative_tokens is not None or self.speculative is None:
+            return self.num_speculative_tokens
+        return self.speculative.num_speculative_tokens
 
     @property
     def negative_ids(self) -> tuple[int, ...]:

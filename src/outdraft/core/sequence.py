@@ -14,6 +14,7 @@ from torch import Tensor
 from outdraft.core.coins import Coins, DraftCoins
 from outdraft.core.constraint import Constraint, Form
 from outdraft.core.request import Request
+from outdraft.core.speculative import UNASKED, Settled
 
 CHUNK = 512  # rows in which a prompt is read where its bits depend on that
 
@@ -49,6 +50,9 @@ class Sequence:
         None  # [V] bool: what its settings ever allow, made when first asked (`sampling/masks.py`)
     )
     constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
+    settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
+    drafted_by: str = ""  # who made the guess of the pass under way, by name
+    is_overruled: bool = False  # its request, and not the policy, decided about that guess
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
     beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
 

@@ -15,7 +15,7 @@ from outdraft.sampling.warp import poisoned_one_hot, tree_paths, warp_nodes
 
 def target_distributions(packed: PackedDrafts, logits: Tensor, *, soft: bool = False) -> Tensor:
     """The warped distribution at every node: [M, V] -> [M, V]. `soft`: at temperature 1 for greedy requests, not
-    one-hot."""
+    one-hot; a request that names a rule of its own is judged by that rule, which is not soft."""
     judged = [(i, seq, tree) for i, (seq, tree) in enumerate(zip(packed.seqs, packed.trees, strict=True)) if tree]
     if not soft and all(seq.request.params.greedy and not seq.edits_logits for _, seq, _ in judged):
         distribution = best_distribution(logits)
@@ -26,5 +26,7 @@ def target_distributions(packed: PackedDrafts, logits: Tensor, *, soft: bool = F
     distributions = []
     for i, seq, tree in judged:
         paths = tree_paths(tree) if seq.depends_on_history else None
-        distributions.append(warp_nodes(seq, logits[packed.node_slice(i)], paths, soft=soft))
+        distributions.append(
+            warp_nodes(seq, logits[packed.node_slice(i)], paths, soft=soft and seq.settled.rule is None)
+        )
     return distributions[0] if len(distributions) == 1 else torch.cat(distributions) if distributions else logits

@@ -18,9 +18,11 @@ from outdraft.core.constraint import Form
 from outdraft.core.draft import Draft, chain, host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import StepEvent, StepTimes
+from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
 
+FORCED = "forced"  # who such a draft is said to be of
 MOST_FORCED = 32  # tokens of one draft: rows of a pass are not free, whatever they hold
 LEAST_FORCED = 4  # fewer are not worth more than a guess of the drafter's, which begins with them and goes on
 LEAST_BESIDE_LOOK_UPS = 2  # a look-up seldom knows what a grammar wants
@@ -36,7 +38,7 @@ def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
     tokens, or no guess is wanted. A constraint that fails says so in the pass, where it ends its own request alone."""
     rest = seq.request.params.prefix_ids[seq.num_output :]
     is_forced = rest or isinstance(seq.constraint, Form)
-    if not (seq.drafts and is_forced) or (most := seq.request.num_speculative_tokens) == 0:
+    if not (seq.drafts and is_forced) or (most := seq.request.most_drafted) == 0:
         return None
     most = min(MOST_FORCED, seq.room - 1, MOST_FORCED if most is None else most)
     try:
@@ -92,13 +94,16 @@ def as_read(seen: Seq[Seen]) -> list[Seen]:
     return [_as_read(one) if isinstance(one.draft, ForcedDraft) else one for one in seen]
 
 
-def as_planned(events: Seq[StepEvent], drafts: Seq[Draft | None]) -> list[StepEvent] | None:
-    """What the policy may learn from: rounds that did not fail and were not forced, with the times of the whole step.
+def as_planned(events: Seq[StepEvent], packed: PackedDrafts) -> list[StepEvent] | None:
+    """What the policy may learn from: rounds that did not fail and went as planned, with the times of the whole step.
 
-    None where all were forced, so that it was not asked. The others share the time of those that are left out, for a
-    pass costs much the same without a few of its rows.
+    A round that was forced, or that its request decided, did not. None where that is true of all. The others share the
+    time of those that are left out, for a pass costs much the same without a few of its rows.
     """
-    forced = [isinstance(draft, ForcedDraft) for draft in drafts]
+    forced = [
+        isinstance(draft, ForcedDraft) or seq.is_overruled
+        for seq, draft in zip(packed.seqs, packed.drafts, strict=True)
+    ]
     planned = [event for event, is_forced in zip(events, forced, strict=True) if not (is_forced or event.error)]
     if not any(forced):
         return planned

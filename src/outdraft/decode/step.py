@@ -19,13 +19,23 @@ from outdraft.core.packing import pack
 from outdraft.core.policy import Budget, Policy
 from outdraft.core.room import Room, Unbounded
 from outdraft.core.sequence import Sequence
+from outdraft.core.speculative import Held
 from outdraft.core.target import Target
 from outdraft.core.verifier import Verifier
+from outdraft.decode.asked import as_asked
 from outdraft.decode.commit import Fail, Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import Executor, RunAhead, Serial
 from outdraft.decode.fit import what_fits
-from outdraft.decode.forced import LEAST_BESIDE_LOOK_UPS, LEAST_FORCED, as_planned, as_read, fitted, forced_draft
+from outdraft.decode.forced import (
+    FORCED,
+    LEAST_BESIDE_LOOK_UPS,
+    LEAST_FORCED,
+    as_planned,
+    as_read,
+    fitted,
+    forced_draft,
+)
 from outdraft.decode.prompt_logprobs import score_prompts
 
 
@@ -40,6 +50,7 @@ class Parts:
     soft: bool = False  # the rule judges greedy requests by their distribution at temperature 1 (`RuleMethod.soft`)
     executor: Executor = field(default_factory=Serial)
     room: Room = field(default_factory=Unbounded)  # the target's memory, for whoever plans passes
+    held: Held = field(default_factory=Held)  # what requests may ask for by name
     traits: Traits = field(init=False)  # the drafter's, asked once
     has_peeking: bool = field(init=False)  # it, or a drafter that it asks, may guess what a constraint forbids
 
@@ -62,6 +73,8 @@ def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """
     ready = [seq for seq in seqs if guesses_for(seq)]
     least = LEAST_BESIDE_LOOK_UPS if parts.has_peeking else LEAST_FORCED
+    for seq in seqs:
+        seq.drafted_by, seq.is_overruled = FORCED, False
     forced = {seq.id: forced_draft(seq, least=least) for seq in ready if parts.traits.guesses}
     guesses = {i: guess for i, guess in forced.items() if guess is not None}
     asked = [seq for seq in ready if seq.id not in guesses]
@@ -75,7 +88,11 @@ def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
 def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """The drafter's guesses; none this time where its own rows find no room."""
     planned = parts.policy.plan(seqs)
-    budgets = [budget if seq.drafts else Budget(depth=0) for seq, budget in zip(seqs, planned, strict=True)]
+    budgets = [
+        as_asked(seq, budget) if seq.drafts else Budget(depth=0) for seq, budget in zip(seqs, planned, strict=True)
+    ]
+    for seq, budget in zip(seqs, budgets, strict=True):
+        seq.drafted_by = parts.held.name_of(budget.arm)
     try:
         return parts.drafter.propose(seqs, budgets)
     except CacheFullError:
@@ -134,7 +151,13 @@ def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEve
     share = 1 / len(judged.packed.seqs)
     rest = perf_counter() - judged.until
     times = StepTimes(draft=judged.draft_seconds * share, target=judged.target_seconds * share, rest=rest * share)
-    events = [replace(event, times=times, num_replayed=judged.scored.replayed.get(i)) for i, event in enumerate(events)]
-    if (planned := as_planned(events, judged.packed.drafts)) is not None:
+    events = [
+        replace(
+            event, times=times, num_replayed=judged.scored.replayed.get(i),
+            drafted_by=seq.drafted_by if event.num_draft_tokens else "",
+        )
+        for i, (seq, event) in enumerate(zip(judged.packed.seqs, events, strict=True))
+    ]  # fmt: skip
+    if (planned := as_planned(events, judged.packed)) is not None:
         parts.policy.update(planned)
     return events

@@ -15,7 +15,8 @@ import numpy as np
 
 from outdraft.core.draft import Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.method import DrafterMethod, DraftShape, Paper
+from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.options import DraftShape
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence

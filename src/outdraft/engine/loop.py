@@ -12,18 +12,21 @@ from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
-from outdraft.core.errors import CapabilityError
+from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
+from outdraft.core.speculative import Settled
 from outdraft.core.watch import Watches
 from outdraft.decode.apart import fail, step_apart
+from outdraft.decode.asked import RulesByRequest
 from outdraft.decode.guidance import guides
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
 from outdraft.engine.requests.checks import check_request, most_held
 from outdraft.engine.requests.guidance import longest_guided
+from outdraft.engine.requests.speculative import settle
 from outdraft.engine.requests.writable import make_constraint
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Scheduler, Turn
@@ -52,6 +55,7 @@ class Engine:
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.isolates = isolates
+        self._rules = RulesByRequest(parts.verifier)
         self.parts = parts
         self.variant = variant
         self.eos_token_ids = eos_token_ids
@@ -59,7 +63,6 @@ class Engine:
         self.clock = clock
         self.watch = Watches()
         self._ids = count()
-        self._verifier = parts.verifier
         self._vocab_size, self._max_len = parts.target.vocab_size, parts.target.max_len
 
     @property
@@ -74,10 +77,13 @@ class Engine:
     @parts.setter
     def parts(self, parts: Parts) -> None:
         self._parts: Parts | None = parts
-        self._used = parts
+        self._held = parts.held
+        self._used = replace(parts, verifier=self._rules)
         self._is_guided = guides(parts.target)
         if self.isolates:
-            self._used = replace(parts, drafter=ShieldedDrafter(parts.drafter), policy=ShieldedPolicy(parts.policy))
+            self._used = replace(
+                self._used, drafter=ShieldedDrafter(parts.drafter), policy=ShieldedPolicy(parts.policy)
+            )
 
     def let_go(self) -> None:
         """Hold no parts, until others are given."""
@@ -87,7 +93,11 @@ class Engine:
     @property
     def lossless(self) -> bool:
         """Whether the rule keeps the target's distribution."""
-        return self._verifier.lossless
+        return self._rules.lossless
+
+    def keeps(self, seq: Sequence) -> bool:
+        """Whether the rule that judges this sequence keeps the target's distribution."""
+        return self._rules.of(seq.settled.rule).lossless
 
     @property
     def waiting(self) -> Queue:
@@ -124,6 +134,7 @@ class Engine:
         longest = longest_guided(request, self._vocab_size, self._max_len, is_possible=self._is_guided)
         parts = self._parts  # another thread may be changing it
         capacity = None if parts is None else parts.room.capacity
+        settled = settle(request, self._held)
         constraint = make_constraint(request, self._vocab_size)
         seq = Sequence(
             id=next(self._ids),
@@ -132,7 +143,8 @@ class Engine:
             prompt_len=len(ids),
             max_len=min(self._max_len - shift, longest, most_held(request, self._max_len, capacity)),
             seed=secrets.randbits(63) if params.seed is None else params.seed,
-            coupled=self._verifier.couples(request),
+            coupled=self._couples(request, settled),
+            settled=settled,
             eos_token_ids=self.eos_token_ids,
             coins=verifier_coins,
             draft_coins=draft_coins,
@@ -143,6 +155,14 @@ class Engine:
         if find_stop is not None:
             seq.find_stop = find_stop
         return seq
+
+    def _couples(self, request: Request, settled: Settled) -> bool:
+        try:
+            return self._rules.of(settled.rule).couples(request)
+        except CapabilityError as error:  # the rule that the request names is not for such requests
+            if settled.rule is None:
+                raise
+            raise RequestError(str(error)) from error
 
     def enqueue(self, seq: Sequence) -> None:
         """It joins when there is room. Raises `RequestError` where too many wait already."""
@@ -223,7 +243,7 @@ class Engine:
         seq.max_len = min(seq.max_len, most_held(seq.request, self._max_len, self._used.room.capacity))
 
     def _admit(self, seq: Sequence) -> None:
-        seq.variant = self.variant
+        seq.variant, seq.settled = self.variant, settle(seq.request, self._held)  # other weights may hold others
         seq.num_cached = self._used.target.begin(seq)
         if not seq.num_output:
             seq.num_taken_over = seq.num_cached

@@ -24,6 +24,8 @@ from outdraft.core.option_types import plain
 from outdraft.core.params import SamplingParams, called_here
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
+from outdraft.core.speculative import Speculative
+from outdraft.engine.requests.speculative import read_speculative
 from outdraft.engine.requests.spelled import spell_settings
 from outdraft.engine.writer import Result
 
@@ -62,6 +64,7 @@ class PromptReader:
                     f"a request takes no {shown(key)}{near_miss(key, _PER_REQUEST)}; beside prompt and sampling "
                     f"settings it takes {', '.join(_PER_REQUEST)}"
                 )
+        words = self._speculative(others)
         for_all = self._references(others.pop("references", None))
         negative = self._negative(others.pop("negative_prompt", None), others.pop("negative_prompt_token_ids", None))
         for name, value in others.items():
@@ -76,7 +79,7 @@ class PromptReader:
         return [
             Request(
                 prompt_token_ids=ids, params=spelled[id(one)], references=references + for_all,
-                negative_prompt_token_ids=negative if own is None else own,
+                negative_prompt_token_ids=negative if own is None else own, speculative=words,
                 **{**others, **self._constraint(one, others)},
             )
             for (ids, references, own), one in zip(read, settings, strict=True)
@@ -137,6 +140,17 @@ class PromptReader:
             return self.encode(text)
         given = ids if text is None else text
         return None if given is None else _ids(given)
+
+    def _speculative(self, others: dict[str, Any]) -> Speculative | None:
+        """What is said of speculation, which is taken out of `others`."""
+        words = read_speculative(others.pop("speculative", None))
+        count = others.get("num_speculative_tokens")
+        if words is not None and words.num_speculative_tokens is not None and count is not None:
+            raise RequestError(
+                f"num_speculative_tokens={shown(count)} is given beside speculative, which says "
+                f"{words.num_speculative_tokens}: give it once"
+            )
+        return words
 
     def _references(self, texts: Any) -> tuple[tuple[int, ...], ...]:
         """Texts, or lists of ids, as ids; None: none."""

@@ -24,6 +24,7 @@ class RequestStats:
     num_accepted_tokens: int = 0
     num_rejections: int = 0
     num_drafted_steps: int = 0  # steps with a non-empty draft
+    rounds_by_method: Counter[str] = field(default_factory=Counter)  # who drafted -> steps with its draft
     num_guarded: int = 0  # rounds with a decision in doubt, from which on the guard computed all rows again
     num_replayed_rows: int = 0  # target passes of one row that it took
     draft_seconds: float = 0.0
@@ -51,6 +52,7 @@ class RequestStats:
             return
         accepted = event.num_accepted
         self.num_drafted_steps += 1
+        self.rounds_by_method[event.drafted_by] += 1
         self.num_draft_tokens += event.num_draft_tokens
         self.num_accepted_tokens += accepted
         self.accepted_lengths[accepted] += 1
@@ -98,6 +100,7 @@ class RequestStats:
                 "draft_acceptance_rate": self.num_accepted_tokens / self.num_draft_tokens if steps else 0.0,
                 "acceptance_histogram": [self.accepted_lengths[i] for i in range(longest + 1)],
                 "num_spec_steps": steps,
+                "num_spec_steps_by_method": dict(self.rounds_by_method),
                 "num_accepted_draft_tokens": self.num_accepted_tokens,
                 "num_draft_tokens": self.num_draft_tokens,
                 "per_step_drafted": [drafted for drafted, _ in self.per_step],

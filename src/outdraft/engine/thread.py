@@ -71,7 +71,7 @@ class EngineThread:
         seqs = [
             self.engine.prepare(request, find_stops(request, self._codec), asked_at=asked_at) for request in requests
         ]
-        writers = [Writer(seq, self._codec, lossless=self.engine.lossless) for seq in seqs]
+        writers = [Writer(seq, self._codec, lossless=self.engine.keeps(seq)) for seq in seqs]
         worker = self._start()
         if current_thread() is worker.thread:
             raise CapabilityError(_ITSELF)

@@ -17,6 +17,7 @@ from outdraft.core.events import Source, StepEvent
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.core.speculative import Speculative
 from outdraft.engine.stats import RequestStats
 
 
@@ -31,6 +32,7 @@ class Chunk:
     finish_reason: str | None = None
     stop_reason: str | int | None = None  # the stop string or the stop token id that ended it
     stats: RequestStats | None = field(default=None, repr=False)  # of the whole text, on its last chunk
+    speculative: Speculative | None = field(default=None, repr=False)  # as in `Result`, on its last chunk
     index: int = 0  # which of the texts that were asked for (`SamplingParams(n=3)`)
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None  # on the text's first chunk, as in `Result`
 
@@ -55,6 +57,7 @@ class Result:
     variant: str  # how the weights were rounded that wrote it: "", "int4-g32-mixed", ...
     lossless: bool  # whether its distribution is the target's: False under a lossy verifier
     stats: RequestStats = field(repr=False)
+    speculative: Speculative = field(default=Speculative(), repr=False)  # how it was drafted; what was in force
     num_cached_tokens: int = 0  # of the prompt: they were taken over from an earlier text
     prompt: str | None = None  # the prompt, if it was given as text
     index: int = 0  # among the texts of one request
@@ -136,6 +139,7 @@ class Writer:
                     sources=event.sources, logprobs=event.logprobs, finish_reason=event.finish_reason,
                     stop_reason=self._stop_reason(),
                     stats=self.stats if event.finish_reason is not None else None,
+                    speculative=self.seq.settled.told if event.finish_reason is not None else None,
                     prompt_logprobs=self._of_prompt() if is_first else None,
                 )
             )  # fmt: skip
@@ -156,6 +160,7 @@ class Writer:
             variant=self._variant,
             lossless=self.lossless,
             stats=self.stats,
+            speculative=self.seq.settled.told,
             num_cached_tokens=self.seq.num_taken_over,
         )
 

@@ -60,7 +60,7 @@ class ConstantPolicy:
         """One budget for each sequence."""
         plans = []
         for seq in seqs:
-            wanted = seq.request.num_speculative_tokens
+            wanted = seq.request.most_drafted
             plans.append(self.budget if wanted is None else Budget(depth=wanted, nodes=self.budget.nodes))
         return plans
 

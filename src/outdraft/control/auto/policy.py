@@ -104,10 +104,12 @@ class AutoPolicy:
                 choices[ids.index(probe.seq_id)] = probe.choice
                 self._is_probing = True
         budgets = []
-        for seq, (arm, depth) in zip(seqs, choices, strict=True):
-            depth = allowed(seq, min(depth, limit)) if depth else 0
+        for seq, choice in zip(seqs, choices, strict=True):
+            text = self._texts[seq.id]
+            arm, depth = text.fixed or choice
+            depth = allowed(seq, depth if text.fixed else min(depth, limit)) if depth else 0
             self._chosen[seq.id] = ArmDepth(arm, depth)
-            budgets.append(Budget(depth=depth, arm=arm, resting=self._texts[seq.id].resting))
+            budgets.append(Budget(depth=depth, arm=arm, resting=text.resting))
         self._watcher.watch(seqs, self._chosen, self._texts, self.costs)
         return budgets
 
@@ -186,14 +188,15 @@ class AutoPolicy:
         """An arm that has not had its trials, for everybody, so that its costs are its own; then one plain pass."""
         for seq in seqs:
             if seq.id not in self._texts:
-                self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, self._num_texts)
+                self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, self._num_texts, seq.settled)
                 self._num_texts += 1
         for index, arm in enumerate(self._arms):
             if (depth := arm.trial) is None:
                 continue
-            if max(allowed(seq, depth) for seq in seqs) == depth:
+            may = [index not in self._texts[seq.id].resting for seq in seqs]
+            if max((allowed(seq, depth) for seq, one in zip(seqs, may, strict=True) if one), default=0) == depth:
                 arm.num_tried += 1
-                return [ArmDepth(index, depth)] * len(seqs)
+                return [ArmDepth(index, depth) if one else PLAIN for one in may]
         if not self._has_been_plain:
             self._has_been_plain = True
             return [PLAIN] * len(seqs)
@@ -227,6 +230,9 @@ class AutoPolicy:
             most = plain
         if count > 1:
             most = self._divide(seqs, survivals)
+        for seq in seqs:
+            text = self._texts[seq.id]
+            text.choice = text.fixed or text.choice
         self._rate = most
         self._until_plan = min(_PAUSE, ceil(count * _PLANNING / (_SHARE * passes(count))))
         self._probes.prepare(

@@ -80,6 +80,8 @@ class Probes:
         self._next = None
         seq = seqs[self._turn % len(seqs)]
         text = texts[seq.id]
+        if text.fixed:
+            return
         used = text.choice
         others = sorted(set(range(len(arms))) - {*watched, *text.resting, used.arm if used.depth else _PLAIN})
         if used.depth and len(seqs) / costs.passes(len(seqs)) > _NEAR * rate:

@@ -59,7 +59,8 @@ class Watcher:
 
     def _watch_one(self, index: int, seq: Sequence, chosen: ArmDepth, text: SequenceRecord) -> None:
         ahead = allowed(seq, self._limit)
-        if ahead and (not chosen.depth or chosen.arm != index):
+        is_used = chosen.depth and chosen.arm == index
+        if ahead and not is_used and index not in text.resting:
             guess = self._peeks[index](seq, Budget(depth=ahead, arm=index))
             text.watched[index] = ahead, host_tree(guess)
 

@@ -16,11 +16,12 @@ from typing import Any
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits, arm_of
 from outdraft.core.errors import ConfigError
+from outdraft.core.options import DraftShape
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.registry import AnyDrafter
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
-from outdraft.drafters.shared.composed.nested import build_nested, joined_needs
+from outdraft.drafters.shared.composed.nested import build_nested, joined_needs, shape_of_nested
 from outdraft.models.port import TargetPort
 
 
@@ -39,9 +40,10 @@ class SeveralOptions:
 class SeveralDrafter:
     """One arm for each inner drafter, in the order given."""
 
-    def __init__(self, inner: Seq[tuple[Drafter, AnyDrafter]]) -> None:
+    def __init__(self, inner: Seq[tuple[Drafter, AnyDrafter]], shapes: Seq[DraftShape]) -> None:
         self.drafters = [drafter for drafter, _ in inner]
         self.methods = [method for _, method in inner]
+        self.shapes = shapes  # what each of them proposes
         self._all = frozenset(range(len(inner)))
         self._needs = {self._all: self._join(self._all)}  # by who follows any text
         self._following: dict[int, frozenset[int]] = {}  # sequence -> the arms that have not left it
@@ -108,7 +110,8 @@ class SeveralDrafter:
 
 def build(options: SeveralOptions, port: TargetPort) -> SeveralDrafter:
     """Build every inner drafter over the same target. Raises `CapabilityError` where one would blind another."""
-    return SeveralDrafter([build_nested(described, port) for described in options.drafters])
+    built = [build_nested(described, port) for described in options.drafters]
+    return SeveralDrafter(built, [shape_of_nested([described]) for described in options.drafters])
 
 
 def arms(drafter: SeveralDrafter) -> tuple[Arm, ...]:
@@ -117,7 +120,8 @@ def arms(drafter: SeveralDrafter) -> tuple[Arm, ...]:
     numbered = [
         name if names.count(name) == 1 else f"{name}#{1 + names[:i].count(name)}" for i, name in enumerate(names)
     ]
-    return tuple(arm_of(inner, name) for inner, name in zip(drafter.drafters, numbered, strict=True))
+    listed = zip(drafter.drafters, numbered, drafter.shapes, strict=True)
+    return tuple(replace(arm_of(inner, name), shape=shape) for inner, name, shape in listed)
 
 
 def describe(drafter: SeveralDrafter) -> dict[str, Any]:

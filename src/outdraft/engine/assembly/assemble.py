@@ -20,6 +20,7 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import check_number
 from outdraft.core.registry import read_options
 from outdraft.core.shown import shown
+from outdraft.core.speculative import Held
 from outdraft.core.target import after_attention
 from outdraft.decode.executor import Overlapped, Serial
 from outdraft.decode.guard import GuardedTarget
@@ -156,6 +157,8 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
     if not runner.cache.can_trim:
         refuse_over_states(method.name, drafter.needs)
     runner.needs = drafter.needs
+    arms = arms_of(method, drafter)
+    whole = method.shape_of(combination.drafter_options)
     verifier = rule.build(combination.rule_options)
     is_guarded = guard > 0 and verifier.lossless
     guided = GuidedTarget(runner, apart=is_guarded)
@@ -163,10 +166,17 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         target=GuardedTarget(guided, guard) if is_guarded else guided,
         drafter=drafter,
         verifier=verifier,
-        policy=pacing.build(combination.policy_options, arms_of(method, drafter)),
+        policy=pacing.build(combination.policy_options, arms),
         soft=rule.soft(combination.rule_options),
         executor=Serial() if drafter.traits.ahead is None else Overlapped(),
         room=GuidedRoom(room_of(runner), guided),
+        held=Held(
+            methods=tuple(arm.name for arm in arms),
+            shapes=tuple(arm.shape or whole for arm in arms),
+            verifier=rule.name,
+            policy=pacing.name,
+            num_speculative_tokens=0 if whole == "nothing" else combination.policy_options.num_speculative_tokens,
+        ),
     )
 
 

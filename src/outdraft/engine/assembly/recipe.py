@@ -15,9 +15,10 @@ from pathlib import Path
 from typing import Any, get_type_hints
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.method import DraftShape, Paper
+from outdraft.core.method import Paper
 from outdraft.core.near_miss import near_miss
 from outdraft.core.option_types import fits, in_words
+from outdraft.core.options import DraftShape
 from outdraft.core.paths import user_path
 from outdraft.core.registry import AnyMethod, Kind, find, make_options
 from outdraft.core.shown import shown

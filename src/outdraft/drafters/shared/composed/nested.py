@@ -12,8 +12,7 @@ from typing import Any
 
 from outdraft.core.drafter import Drafter
 from outdraft.core.errors import CapabilityError, ConfigError
-from outdraft.core.method import DraftShape
-from outdraft.core.options import NESTED
+from outdraft.core.options import NESTED, DraftShape
 from outdraft.core.registry import AnyDrafter, find, make_options
 from outdraft.core.target import Needs, after_attention
 from outdraft.models.port import TargetPort
