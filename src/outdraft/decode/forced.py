@@ -89,6 +89,11 @@ def _is_plain_chain(draft: Draft) -> bool:
     return is_plain and host_tree(draft).is_chain
 
 
+def drafted_by(packed: PackedDrafts, i: int) -> str:
+    """Who made draft i, by name."""
+    return FORCED if isinstance(packed.drafts[i], ForcedDraft) else packed.seqs[i].drafted_by
+
+
 def as_read(seen: Seq[Seen]) -> list[Seen]:
     """What drafters may see: forced rounds as rows of a text that was read up to its new pending token."""
     return [_as_read(one) if isinstance(one.draft, ForcedDraft) else one for one in seen]

@@ -28,11 +28,11 @@ from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import Executor, RunAhead, Serial
 from outdraft.decode.fit import what_fits
 from outdraft.decode.forced import (
-    FORCED,
     LEAST_BESIDE_LOOK_UPS,
     LEAST_FORCED,
     as_planned,
     as_read,
+    drafted_by,
     fitted,
     forced_draft,
 )
@@ -74,7 +74,7 @@ def draft(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     ready = [seq for seq in seqs if guesses_for(seq)]
     least = LEAST_BESIDE_LOOK_UPS if parts.has_peeking else LEAST_FORCED
     for seq in seqs:
-        seq.drafted_by, seq.is_overruled = FORCED, False
+        seq.drafted_by, seq.is_overruled = "", False
     forced = {seq.id: forced_draft(seq, least=least) for seq in ready if parts.traits.guesses}
     guesses = {i: guess for i, guess in forced.items() if guess is not None}
     asked = [seq for seq in ready if seq.id not in guesses]
@@ -154,9 +154,9 @@ def keep(judged: Judged, parts: Parts, fail: Fail | None = None) -> list[StepEve
     events = [
         replace(
             event, times=times, num_replayed=judged.scored.replayed.get(i),
-            drafted_by=seq.drafted_by if event.num_draft_tokens else "",
+            drafted_by=drafted_by(judged.packed, i) if event.num_draft_tokens else "",
         )
-        for i, (seq, event) in enumerate(zip(judged.packed.seqs, events, strict=True))
+        for i, event in enumerate(events)
     ]  # fmt: skip
     if (planned := as_planned(events, judged.packed)) is not None:
         parts.policy.update(planned)
