@@ -196,6 +196,8 @@ class LLM(Streaming, Siblings):
         A prompt is a string, {"prompt": str} or {"prompt_token_ids": [...]}, the latter two with "references": [...] if
         wanted: texts (or lists of token ids) that this answer may copy from, for drafters that look up; `references=`
         is for all prompts of the call. `num_speculative_tokens=` overrides the policy for this call; 0: no speculation.
+        `speculative=False`: plain decoding; or {"method": one of the drafters held, "num_speculative_tokens": ...,
+        "verifier": a lossless rule, "policy": "fixed" or the engine's own} for these prompts (docs/policies.md).
         `negative_prompt=` (text or ids), also as a key of a prompt's mapping: what guidance leads away from, with
         `SamplingParams(guidance_scale=1.5)`; without one it is the prompt's last token alone.
         `cache_salt=`: what these requests leave for later ones, and find, is for this salt alone. `priority=`: the

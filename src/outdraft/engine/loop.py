@@ -17,7 +17,7 @@ from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
-from outdraft.core.speculative import Settled
+from outdraft.core.speculative import Held, Settled
 from outdraft.core.watch import Watches
 from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.asked import RulesByRequest
@@ -94,6 +94,11 @@ class Engine:
     def lossless(self) -> bool:
         """Whether the rule keeps the target's distribution."""
         return self._rules.lossless
+
+    @property
+    def held(self) -> Held:
+        """What requests may ask for by name."""
+        return self._held
 
     def keeps(self, seq: Sequence) -> bool:
         """Whether the rule that judges this sequence keeps the target's distribution."""

@@ -71,5 +71,7 @@ def told(error: BaseException) -> ApiError:
 
 def _named(message: str) -> str | None:
     """The parameter that a message of ours begins with: "top_p=2 is out of range: ..."."""
+    if (word := re.match(r"(method|verifier|policy) '", message)) is not None:  # what this engine does not hold
+        return f"speculative.{word[1]}"
     found = re.match(r"([a-z_]+)(?==|: )", message)
     return found[1] if found else None

@@ -6,6 +6,7 @@ Shape.events(answers)   the pieces of a stream, as bytes
 
 from collections.abc import AsyncIterator
 from collections.abc import Sequence as Seq
+from dataclasses import asdict
 from functools import partial
 from time import time
 from typing import Any, Protocol
@@ -68,11 +69,11 @@ class Heading:
 
     def foot(self, results: list[Result]) -> dict[str, Any]:
         """Usage, statistics, and what was decided for the request."""
-        most = self._service.speculation["num_speculative_tokens"] or 0
+        told = results[0].speculative
         return {
             "usage": usage(results),
-            "metrics": metrics(results[0].outputs, most) if len(results) == 1 else None,
-            "speculative": self._service.speculation,
+            "metrics": metrics(results[0].outputs, told.num_speculative_tokens or 0) if len(results) == 1 else None,
+            "speculative": {**asdict(told), "methods": self._service.speculation["methods"]},
         }
 
     def piece_usage(self, answers: Answers, chunk: Chunk) -> dict[str, Any]:

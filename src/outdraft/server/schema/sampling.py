@@ -14,7 +14,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.structured import StructuredOutputsParams
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import Body, Table
-from outdraft.server.schema.speculative import SpeculativeField
+from outdraft.server.schema.speculative import SpeculativeField, words
 
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
 _Share = Annotated[float, Field(ge=0, le=1)]
@@ -127,7 +127,7 @@ class SamplingFields(Body):
         """What `LLM.open` is told of the request beside prompts and sampling settings."""
         return {
             "references": self.references, "negative_prompt": self.negative_prompt, "priority": self.priority,
-            "timeout": self.timeout, "cache_salt": self.cache_salt,
+            "timeout": self.timeout, "cache_salt": self.cache_salt, "speculative": words(self.speculative),
         }  # fmt: skip
 
     def _biases(self) -> dict[int, float] | None:

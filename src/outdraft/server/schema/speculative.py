@@ -1,6 +1,7 @@
 """What a request may say of speculation, and what an answer tells of it."""
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -14,7 +15,12 @@ class Speculative(Table):
     method: str | None = None  # one of the methods that this server holds
     num_speculative_tokens: Annotated[int, Field(ge=0, le=MOST_NODES)] | None = None  # the most of a round; 0: plain
     verifier: str | None = None  # the acceptance rule
-    policy: Literal["auto", "fixed"] | None = None  # fixed: always as many as num_speculative_tokens says
+    policy: str | None = None  # fixed: always as many as num_speculative_tokens says; else the server's own
+
+
+def words(asked: "Speculative | Literal[False] | None") -> Mapping[str, Any] | Literal[False] | None:
+    """As `LLM.open` takes them, without what was left out."""
+    return asked.model_dump(exclude_none=True) if isinstance(asked, Speculative) else asked
 
 
 SpeculativeField = Speculative | Literal[False] | None  # False: plain decoding

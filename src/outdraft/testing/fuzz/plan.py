@@ -17,6 +17,7 @@ GREEDY, SEEDED, PLAIN = "greedy", "seeded", "plain"
 KINDS = (GREEDY, PLAIN, PLAIN, GREEDY, PLAIN, SEEDED, PLAIN, GREEDY, PLAIN, PLAIN) * 2
 KINDS = (*KINDS[:-1], GREEDY)  # 7 greedy, 2 seeded, 11 against plain decoding
 ZOO_SHARE = 0.24
+OWN_SHARE = 0.12  # of cases whose requests say themselves how they are drafted
 SHAPES = ("batch", "batch", "alone", "streams", "threads", "async")
 
 
@@ -69,6 +70,7 @@ class Case:
     row: int  # picks among the ways to build this drafter
     depth: int  # num_speculative_tokens
     policy: str | None  # None: the fixed depth
+    own: Mapping[str, Any] | None  # what its requests say of speculation; "arm" picks among the methods held
     shape: str
     max_num_seqs: int
     pages: int | None  # of memory, for the engine under test: hardly more than the longest text takes; None: no limit
@@ -111,14 +113,23 @@ def plan_case(
         tuple(ask(leaves=True) for _ in range(rng.choice((0, 0, 1, 2)))) if shape not in ("batch", "alone") else ()
     )
     longest = max(len(one.prompt) + one.settings["max_tokens"] for one in (*asks, *leavers))
-    memory = Random(f"{seed}/{number}/memory")
+    memory, words = Random(f"{seed}/{number}/memory"), Random(f"{seed}/{number}/words")
     is_tight = VARIANTS[variant].plain is None and variant != "streamed" and memory.random() < 0.4
     return Case(
         number=number, kind=kind, model=model, variant=variant, drafter=rng.choice(list(drafters)),
         row=rng.randrange(1 << 16), depth=rng.randint(1, 8),
         policy=rng.choice(list(policies)) if rng.random() < 0.3 else None, shape=shape,
+        own=_own_words(words) if words.random() < OWN_SHARE else None,
         max_num_seqs=Random(f"{seed}/{model}/{variant}").choice((2, 64)), shows_answers=rng.random() < 0.4,
         pages=-(-longest // 16) + memory.randrange(1, 5) if is_tight else None, prefixes=memory.random() < 0.6,
         again=rng.random() < 0.15, asks=asks,
         leavers=leavers,
     )  # fmt: skip
+
+
+def _own_words(rng: Random) -> Mapping[str, Any]:
+    """Settings under which a greedy or seeded text stays what it is."""
+    return {
+        "arm": rng.randrange(64), "num_speculative_tokens": rng.choice((None, 0, 1, 4, 9)),
+        "policy": rng.choice((None, "fixed")), "verifier": rng.choice((None, "auto", "coupled")),
+    }  # fmt: skip

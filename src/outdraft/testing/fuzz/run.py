@@ -92,13 +92,25 @@ class Runner:
         record.way, record.refused = subject.drafter, subject.refused
         record.texts, record.tokens = len(case.asks), sum(len(text.token_ids) for text in wanted[: len(case.asks)])
         for turn in range(1 + case.again):
-            found = drive.run(subject.llm, case.shape, case.asks, case.leavers, references=subject.references)
+            found = drive.run(
+                subject.llm, case.shape, case.asks, case.leavers, references=subject.references,
+                speculative=self._words(case, subject.llm),
+            )  # fmt: skip
             record.accepted += sum(text.num_accepted for text in found)
             if (difference := _compare(case, wanted, found)) is not None:
                 record.difference = {**difference, "turn": turn}
                 return
         if case.kind != PLAIN:
             self._ask_transformers(case, plain, wanted[: len(case.asks)], record)
+
+    def _words(self, case: Case, llm: LLM) -> dict[str, Any] | None:
+        """What every request of the case says of speculation; a planted rule stays in its place."""
+        methods = llm.engine.held.methods
+        if case.own is None or not methods:
+            return None
+        words = dict(case.own)
+        verifier = words.pop("verifier") if self.workshop.verifier is None else None
+        return {"method": methods[words.pop("arm") % len(methods)], **words, "verifier": verifier}
 
     def _ask_transformers(self, case: Case, plain: LLM, texts: Seq[Text], record: Record) -> None:
         oracle = self._oracle(case)
@@ -147,7 +159,7 @@ def _fault(ask: Ask, right: Text, ours: Text) -> str | None:
 def _tell(case: Case, ask: Ask, what: str, ours: Text, right: Text | None = None) -> dict[str, Any]:
     told = {
         "what": what, "ask": ask.tell(), "ours": list(ours.token_ids), "text": ours.text,
-        "reason": ours.finish_reason, "depth": case.depth, "policy": case.policy,
+        "reason": ours.finish_reason, "depth": case.depth, "policy": case.policy, "own": case.own and dict(case.own),
     }  # fmt: skip
     if right is not None:
         told |= {"plain": list(right.token_ids), "plain_text": right.text, "plain_reason": right.finish_reason}
