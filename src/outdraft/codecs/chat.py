@@ -21,6 +21,7 @@ from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError, RequestError
 from outdraft.core.shown import shown
 
+_END = "\ue000end of the message\ue001"  # stands behind a message that is to be continued, while it is rendered
 Message = Mapping[str, Any]  # {"role": "system" | "user" | "assistant" | ..., "content": str, ...}
 
 
@@ -77,14 +78,34 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
     return ChatPrompt(text="\n".join([*lines, "Assistant:"]), add_special=True, stop=("\nUser:",))
 
 
-def render_chat(template: ChatTemplate | None, messages: Seq[Message], **variables: Any) -> ChatPrompt:
-    """By the template if the model has one, else as a plain transcript. `variables`: of the template, as `tools`."""
+def render_chat(
+    template: ChatTemplate | None, messages: Seq[Message], *, continue_final_message: bool = False, **variables: Any
+) -> ChatPrompt:
+    """By the template if the model has one, else as a plain transcript. `variables`: of the template, as `tools`.
+
+    `continue_final_message`: the prompt ends within the last message, which is the beginning of the answer.
+    """
     if not isinstance(messages, list | tuple) or not all(isinstance(one, Mapping) for one in messages):
         raise RequestError(f"messages={shown(messages)} must be a list of tables, each with a role and its content")
     if not messages:
         raise RequestError("the conversation is empty: give at least one message")
+    given = {name: value for name, value in variables.items() if value is not None}
     if template is None:
-        if given := [name for name, value in variables.items() if value is not None]:
-            raise RequestError(f"{given[0]}= is for a chat template, and the model has none")
+        if named := [*given, *(["continue_final_message"] if continue_final_message else [])]:
+            raise RequestError(f"{named[0]}= is for a chat template, and the model has none")
         return render_plain(messages)
-    return template.render(messages, **{name: value for name, value in variables.items() if value is not None})
+    return _continued(template, messages, given) if continue_final_message else template.render(messages, **given)
+
+
+def _continued(template: ChatTemplate, messages: Seq[Message], given: Mapping[str, Any]) -> ChatPrompt:
+    """Up to the last character of the last message, whatever the template writes behind it."""
+    *before, last = messages
+    content = last.get("content")
+    if last.get("role") != "assistant" or not isinstance(content, str) or not content:
+        raise RequestError("continue_final_message needs a last message of the role assistant, with a text to continue")
+    marked = [*before, {**last, "content": content + _END}]
+    asked = template.render(marked, **{**given, "add_generation_prompt": False})
+    text, mark, _ = asked.text.rpartition(_END)
+    if not mark:
+        raise RequestError("continue_final_message: the chat template does not show the last message as it is")
+    return ChatPrompt(text=text, add_special=asked.add_special)

@@ -20,7 +20,7 @@ from outdraft.engine.watching import listen
 from outdraft.server.errors import ApiError
 from outdraft.server.metrics.instruments import Instruments
 from outdraft.server.metrics.watch import EngineWatch
-from outdraft.server.schema.chat import ChatRequest
+from outdraft.server.parsers.found import Formats, find_formats
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.settings import ServerSettings
 
@@ -34,6 +34,10 @@ class Service:
         self.started = int(time())
         self.instruments = Instruments(self.name)
         self.stop_listening = listen(llm, lambda engine: EngineWatch(self.instruments, engine))
+        template = None if llm.codec is None else llm.codec.chat_template
+        self.formats: Formats = find_formats(
+            settings.tool_call_parser, settings.reasoning_parser, None if template is None else template.source
+        )
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -69,16 +73,6 @@ class Service:
             known = ", ".join(self.settings.served_model_name)
             raise ApiError(404, f"the model {name!r:.100} is not served here; served: {known}", param="model",
                            code="model_not_found")  # fmt: skip
-
-    def render(self, body: ChatRequest) -> tuple[Prompt, tuple[str, ...]]:
-        """A conversation as a prompt, and what ends its answer by the chat template."""
-        if body.chat_template is not None and not self.settings.trust_request_chat_template:
-            raise ApiError(400, "chat_template: this server takes no template from a request, unless its operator "
-                           "allows it with --trust-request-chat-template", param="chat_template")  # fmt: skip
-        variables = dict(body.chat_template_kwargs or {})
-        variables["reasoning_effort"] = body.reasoning_effort
-        variables["tools"] = [tool.model_dump(exclude_none=True) for tool in body.tools] if body.tools else None
-        return self.llm.chat_prompt([message.told() for message in body.messages], **variables)
 
     async def open(
         self, body: SamplingFields, prompts: Seq[Prompt], params: SamplingParams, salt: str, **more: Any

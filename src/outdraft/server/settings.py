@@ -26,6 +26,10 @@ class ServerSettings:
     drain_timeout: float = 30.0  # seconds that running requests have after SIGTERM
     allow_origins: tuple[str, ...] = ()  # web pages of other origins that may ask
     trust_request_chat_template: bool = False  # a request may bring a chat template of its own
+    tool_call_parser: str = (
+        "auto"  # how the model writes calls; auto: guessed by its chat template; none: it calls none
+    )
+    reasoning_parser: str = "auto"  # how it marks what it thinks; likewise
     log_requests: bool = False  # prompts and answers in the log; otherwise only their sizes
 
     def __post_init__(self) -> None:

@@ -38,6 +38,10 @@ class ServerFlags:
     drain_timeout: float = flag(30.0, "seconds that running requests have after SIGTERM")
     allow_origins: tuple[str, ...] = flag((), "a web page's origin that may ask; may be repeated", metavar="ORIGIN")
     trust_request_chat_template: bool = flag(False, "a request may bring a chat template of its own")
+    tool_call_parser: str = flag("auto", "how the model writes calls of functions: hermes, llama3, mistral; auto: "
+                                 "by its chat template; none", metavar="NAME")  # fmt: skip
+    reasoning_parser: str = flag("auto", "how the model marks what it thinks: qwen3, deepseek_r1; auto: by its chat "
+                                 "template; none", metavar="NAME")  # fmt: skip
     ssl_certfile: str | None = flag(None, "serve HTTPS with this certificate", metavar="FILE")
     ssl_keyfile: str | None = flag(None, "and this private key", metavar="FILE")
     log_requests: bool = flag(False, "write prompts and answers into the log, not only their sizes")
@@ -83,6 +87,7 @@ def _settings(options: Options) -> "ServerSettings":
         max_tokens=given.max_tokens, max_body_bytes=given.max_body_bytes, timeout=given.request_timeout,
         rate_limit=given.rate_limit, keep_alive=given.keep_alive, drain_timeout=given.drain_timeout,
         allow_origins=given.allow_origins, trust_request_chat_template=given.trust_request_chat_template,
+        tool_call_parser=given.tool_call_parser, reasoning_parser=given.reasoning_parser,
         log_requests=given.log_requests,
     )  # fmt: skip
 

@@ -32,7 +32,7 @@ def spell(form: StructuredOutputsParams) -> str:
     given = getattr(form, form.kind)
     match form.kind:
         case "json" | "json_object":
-            schema = _read(given) if form.kind == "json" else {"type": "object"}
+            schema = read_schema(given) if form.kind == "json" else {"type": "object"}
             blanks = WHITESPACE if form.whitespace_pattern is None else form.whitespace_pattern
             layout: dict[str, Any] = {"whitespace_pattern": _short("whitespace_pattern", blanks)}
             if form.disable_any_whitespace:
@@ -47,8 +47,8 @@ def spell(form: StructuredOutputsParams) -> str:
             return str(matcher.grammar_from_lark(_lark(_short("grammar", given))))
 
 
-def _read(schema: str | Mapping[str, Any]) -> Any:
-    """A schema as Python's values, of a size that may be compiled."""
+def read_schema(schema: str | Mapping[str, Any]) -> Any:
+    """A schema as Python's values. Raises `RequestError` for one that is no table, or beyond the limits."""
     if isinstance(schema, str):
         try:
             schema = json.loads(_short("json", schema))

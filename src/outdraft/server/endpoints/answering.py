@@ -4,7 +4,7 @@ Shape.whole(results)    the body of a whole reply
 Shape.events(answers)   the pieces of a stream, as bytes
 """
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from collections.abc import Sequence as Seq
 from dataclasses import asdict
 from functools import partial
@@ -67,11 +67,11 @@ class Heading:
         """`kind`: OpenAI's name of the object."""
         return {"id": self.id, "object": kind, "created": self.created, "model": self.model}
 
-    def foot(self, results: list[Result]) -> dict[str, Any]:
+    def foot(self, results: list[Result], num_reasoning_tokens: int = 0) -> dict[str, Any]:
         """Usage, statistics, and what was decided for the request."""
         told = results[0].speculative
         return {
-            "usage": usage(results),
+            "usage": usage(results, num_reasoning_tokens),
             "metrics": metrics(results[0].outputs, told.num_speculative_tokens or 0) if len(results) == 1 else None,
             "speculative": {**asdict(told), "methods": self._service.speculation["methods"]},
         }
@@ -85,11 +85,14 @@ class Heading:
         wanted = self._options.continuous_usage_stats
         return {"usage": count_usage(self._prompt, self._written, 0, 0, 0) if wanted else None}
 
-    def last(self, kind: str, answers: Answers) -> dict[str, Any] | None:
-        """The chunk after the text, if one was asked for."""
+    def last(
+        self, kind: str, answers: Answers, count: Callable[[list[Result]], int] = lambda _: 0
+    ) -> dict[str, Any] | None:
+        """The chunk after the text, if one was asked for. `count`: of tokens that were a thought."""
         if self._options is None or not self._options.include_usage:
             return None
-        return {**self.head(kind), "choices": [], **self.foot(answers.results())}
+        results = answers.results()
+        return {**self.head(kind), "choices": [], **self.foot(results, count(results))}
 
 
 def reason(chunk: Chunk | Result) -> tuple[str | None, str | int | None]:

@@ -10,9 +10,11 @@ from starlette.responses import Response
 from outdraft.engine.answers import Answers
 from outdraft.engine.writer import Chunk, Result
 from outdraft.server.connection import DONE, event
+from outdraft.server.conversation import Conversation, converse
 from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
+from outdraft.server.wire.deltas import Deltas, message
 from outdraft.server.wire.logprobs import of_chat, of_ids
 
 _KIND, _PIECE = "chat.completion", "chat.completion.chunk"
@@ -23,16 +25,15 @@ def add(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/chat/completions", tags=["text"], summary="Answer a conversation")
     async def chat(body: ChatRequest, request: Request) -> Response:
-        prompt, stop = service.render(body)
-        params = body.params(stop)
-        return await answer(request, service, body, [prompt], params, Chat(service, body))
+        asked = converse(service, body)
+        return await answer(request, service, body, [asked.prompt], asked.params, Chat(service, body, asked))
 
 
 class Chat:
     """The shape of its replies."""
 
-    def __init__(self, service: Service, body: ChatRequest) -> None:
-        self._service, self._body = service, body
+    def __init__(self, service: Service, body: ChatRequest, asked: Conversation) -> None:
+        self._service, self._body, self._asked = service, body, asked
         self._heading = Heading(service, body, "chatcmpl-")
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
@@ -41,11 +42,12 @@ class Chat:
             **self._heading.head(_KIND),
             "choices": choices,
             **self._of_prompt(results[0]),
-            **self._heading.foot(results),
+            **self._heading.foot(results, self._asked.num_reasoning_tokens(results)),
         }
 
     async def events(self, answers: Answers) -> AsyncIterator[bytes]:
-        for index in range(answers.requests[0].params.n):
+        readers = [Deltas(self._asked.reader()) for _ in range(answers.requests[0].params.n)]
+        for index in range(len(readers)):
             first = {
                 "index": index,
                 "delta": {"role": "assistant", "content": ""},
@@ -54,9 +56,13 @@ class Chat:
             }
             yield self._event([first], answers, Chunk(text=""))
         async for _, chunk in answers:
-            yield self._event([self._piece(chunk)], answers, chunk)
+            delta = readers[chunk.index].delta(chunk)
+            if delta or chunk.finish_reason is not None or chunk.logprobs or self._body.return_token_ids:
+                yield self._event([self._piece(chunk, readers[chunk.index], delta)], answers, chunk)
+            else:
+                self._heading.piece_usage(answers, chunk)  # it is counted, and shown with the next one
         answers.raise_error()
-        if (last := self._heading.last(_PIECE, answers)) is not None:
+        if (last := self._heading.last(_PIECE, answers, self._asked.num_reasoning_tokens)) is not None:
             yield event(last)
         yield DONE
 
@@ -64,23 +70,24 @@ class Chat:
         return event({**self._heading.head(_PIECE), "choices": choices, **self._heading.piece_usage(answers, chunk)})
 
     def _choice(self, text: Result) -> dict[str, Any]:
+        said = self._asked.reader().whole(text.text, text.token_ids)
         ended, stopped = reason(text)
         return {
             "index": text.index,
-            "message": {"role": "assistant", "content": text.text, "refusal": None},
+            "message": message(said),
             "logprobs": self._logprobs(text.logprobs or ()),
-            "finish_reason": ended,
+            "finish_reason": "tool_calls" if said.calls and ended == "stop" else ended,
             "stop_reason": stopped,
             **self._ids(text),
         }
 
-    def _piece(self, chunk: Chunk) -> dict[str, Any]:
+    def _piece(self, chunk: Chunk, read: Deltas, delta: dict[str, Any]) -> dict[str, Any]:
         ended, stopped = reason(chunk)
         made = {
             "index": chunk.index,
-            "delta": {"content": chunk.text},
+            "delta": delta,
             "logprobs": self._logprobs(chunk.logprobs),
-            "finish_reason": ended,
+            "finish_reason": "tool_calls" if read.num_calls and ended == "stop" else ended,
             **self._ids(chunk),
         }
         return made if ended is None else {**made, "stop_reason": stopped}

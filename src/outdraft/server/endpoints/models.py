@@ -28,7 +28,7 @@ def add(app: FastAPI, service: Service) -> None:
 
 
 def _told(service: Service, name: str) -> dict[str, Any]:
-    config = service.llm.config
+    config, formats = service.llm.config, service.formats
     return {
         "id": name,
         "object": "model",
@@ -39,4 +39,6 @@ def _told(service: Service, name: str) -> dict[str, Any]:
         "variant": config["variant"],
         "speculative": service.speculation,
         "lossless": service.llm.lossless,
+        "tool_call_parser": formats.tools.name if formats.tools else None,
+        "reasoning_parser": formats.reasoning.name if formats.reasoning else None,
     }

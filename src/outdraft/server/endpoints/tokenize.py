@@ -10,6 +10,7 @@ from fastapi import FastAPI
 from starlette.responses import Response
 
 from outdraft.codecs.text import TextCodec
+from outdraft.server.conversation import converse
 from outdraft.server.errors import ApiError
 from outdraft.server.replies import JsonReply
 from outdraft.server.schema.tokens import DetokenizeRequest, TokenizeRequest
@@ -43,7 +44,7 @@ def add(app: FastAPI, service: Service) -> None:
 def _read(service: Service, body: TokenizeRequest) -> list[int]:
     chat = body.conversation()
     if chat is not None:
-        return list(service.llm.encode(service.render(chat)[0]))
+        return list(service.llm.encode(converse(service, chat).prompt))
     return service.codec.encode(body.prompt or "", add_special=body.add_special_tokens is not False)
 
 

@@ -1,10 +1,13 @@
 """`POST /v1/chat/completions`: a conversation, and the answer to it."""
 
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from outdraft.core.params import SamplingParams
+from outdraft.server.errors import ApiError
+from outdraft.server.parsers.json_text import read_json
 from outdraft.server.schema.base import Table
 from outdraft.server.schema.sampling import SamplingFields
 
@@ -30,6 +33,14 @@ class ToolCall(Table):
     type: Literal["function"] = "function"
     function: Called
 
+    def told(self, spell: Callable[[str], str]) -> dict[str, Any]:
+        """As chat templates read it: the arguments are a table, which they write as JSON."""
+        read = read_json(self.function.arguments or "{}")
+        if not isinstance(read, dict):
+            raise ApiError(400, f"tool_calls: the arguments of {self.function.name} are no JSON object: "
+                           f"{self.function.arguments!r:.80}", param="messages")  # fmt: skip
+        return {"id": spell(self.id), "type": self.type, "function": {"name": self.function.name, "arguments": read}}
+
 
 class Message(Table):
     """One message of the conversation."""
@@ -42,11 +53,20 @@ class Message(Table):
     reasoning_content: str | None = None
     refusal: None = None
 
-    def told(self) -> dict[str, Any]:
-        """As chat templates read it: the parts of a text joined, and nothing that was not sent."""
+    def told(self, call_id: Callable[[str], str] | None = None) -> dict[str, Any]:
+        """As chat templates read it: the parts of a text joined, and nothing that was not sent.
+
+        `call_id`: the id of a call as the template wants it. Raises `ApiError` for calls that are none.
+        """
+        spell = call_id or str
         sent = self.model_dump(exclude_none=True)
         if isinstance(self.content, list):
             sent["content"] = "".join(part.text for part in self.content)
+        if self.tool_calls:
+            sent["tool_calls"] = [one.told(spell) for one in self.tool_calls]
+            sent.setdefault("content", "")
+        if self.tool_call_id is not None:
+            sent["tool_call_id"] = spell(self.tool_call_id)
         return sent
 
 
@@ -64,6 +84,10 @@ class Tool(Table):
 
     type: Literal["function"]
     function: Function
+
+    def told(self) -> dict[str, Any]:
+        """As chat templates show it to the model; whether calls are checked is nothing for it."""
+        return self.model_dump(exclude_none=True, exclude={"function": {"strict"}})
 
 
 class NamedFunction(Table):
@@ -114,4 +138,13 @@ class ChatRequest(SamplingFields):
         asked = [self.stop] if isinstance(self.stop, str) else self.stop or []
         limit = self.max_completion_tokens or self.max_tokens
         logprobs = (self.top_logprobs or 0) if self.logprobs else None
+        if self.top_logprobs is not None and not self.logprobs:
+            raise ApiError(400, "top_logprobs needs logprobs: true", param="top_logprobs")
         return self.sampling(max_tokens=limit, logprobs=logprobs, **{"stop": (*asked, *stop), **more})
+
+    def beside(self) -> Mapping[str, Any]:
+        """The prediction is a text that the answer may copy from."""
+        told = super().beside()
+        if self.prediction is None:
+            return told
+        return {**told, "references": [*(told["references"] or ()), self.prediction.text()]}

@@ -12,7 +12,7 @@ from outdraft.engine.stats import RequestStats
 from outdraft.engine.writer import Result
 
 
-def usage(results: Iterable[Result]) -> dict[str, Any]:
+def usage(results: Iterable[Result], num_reasoning_tokens: int = 0) -> dict[str, Any]:
     """Of all texts of a request; a prompt counts once, however many texts it has."""
     listed = list(results)
     texts = [text for one in listed for text in one.outputs]
@@ -22,10 +22,13 @@ def usage(results: Iterable[Result]) -> dict[str, Any]:
         sum(one.num_cached_tokens for one in listed),
         sum(one.stats.num_accepted_tokens for one in texts),
         sum(one.stats.num_draft_tokens - one.stats.num_accepted_tokens for one in texts),
+        num_reasoning_tokens,
     )
 
 
-def count_usage(prompt: int, written: int, cached: int, accepted: int, rejected: int) -> dict[str, Any]:
+def count_usage(
+    prompt: int, written: int, cached: int, accepted: int, rejected: int, num_reasoning_tokens: int = 0
+) -> dict[str, Any]:
     """The numbers under OpenAI's names."""
     return {
         "prompt_tokens": prompt,
@@ -35,7 +38,7 @@ def count_usage(prompt: int, written: int, cached: int, accepted: int, rejected:
         "completion_tokens_details": {
             "accepted_prediction_tokens": accepted,
             "rejected_prediction_tokens": rejected,
-            "reasoning_tokens": 0,
+            "reasoning_tokens": num_reasoning_tokens,
         },
     }
 

@@ -1,0 +1,120 @@
+"""A conversation as the engine takes it, and how its answers are read.
+
+messages, tools ... -> chat template -> prompt      what binds the answer -> SamplingParams
+text of the answer  -> MessageReader -> reasoning, content, calls
+"""
+
+import re
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from typing import Any
+
+from outdraft.codecs.chat import ChatPrompt, ChatTemplate, render_chat
+from outdraft.codecs.text import TextCodec
+from outdraft.core.errors import ModelLoadError
+from outdraft.core.params import SamplingParams
+from outdraft.engine.prompts import Prompt
+from outdraft.engine.writer import Result
+from outdraft.server.errors import ApiError, clean
+from outdraft.server.grammar import bound
+from outdraft.server.parsers.marked_tokens import special_marks
+from outdraft.server.parsers.message import MessageReader, count_reasoning
+from outdraft.server.parsers.thinking import ReasoningFormat
+from outdraft.server.schema.chat import ChatRequest
+from outdraft.server.service import Service
+from outdraft.server.tool_choice import ToolsAsked, tools_asked
+
+_RESERVED = ("messages", "tools", "add_generation_prompt", "continue_final_message")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Conversation:
+    """What to ask the engine, and how to read what it writes."""
+
+    prompt: Prompt
+    params: SamplingParams
+    codec: TextCodec
+    text: str  # the prompt's
+    tools: ToolsAsked | None
+    reasoning: ReasoningFormat | None
+    marks: dict[int, str]  # special tokens that the readers need, id to text
+
+    def reader(self) -> MessageReader:
+        """For one answer."""
+        tools = self.tools
+        calls = None if tools is None else tools.format.reader(tools.names, opened=_is_opened(tools))
+        thinking = None if self.reasoning is None else self.reasoning.reader(self.text)
+        many = tools is None or tools.many
+        return MessageReader(self.codec, marks=self.marks, thinking=thinking, calls=calls, many=many)
+
+    def num_reasoning_tokens(self, results: Seq[Result]) -> int:
+        """In all answers."""
+        if self.reasoning is None:
+            return 0
+        texts = [text for one in results for text in one.outputs]
+        return sum(
+            count_reasoning(self.codec, self.marks, self.reasoning.reader(self.text), text.token_ids) for text in texts
+        )
+
+
+def converse(service: Service, body: ChatRequest) -> Conversation:
+    """Raises `ApiError` or `RequestError` for a conversation that cannot be asked."""
+    codec, formats = service.codec, service.formats
+    tools = tools_asked(body, formats.tools)
+    asked = _render(service, body, tools)
+    text = asked.text + (tools.format.opening if tools is not None and _is_opened(tools) else "")
+    form = bound(tools, body.form(), formats.reasoning, asked.text)
+    named = [*(tools.format.marks if tools else ()), *(formats.reasoning.marks if formats.reasoning else ())]
+    return Conversation(
+        prompt={"prompt_token_ids": codec.encode(text, add_special=asked.add_special)},
+        params=body.params(asked.stop, structured_outputs=form),
+        codec=codec, text=asked.text, tools=tools, reasoning=formats.reasoning, marks=special_marks(codec, named),
+    )  # fmt: skip
+
+
+def _is_opened(tools: ToolsAsked) -> bool:
+    """Whether the prompt ends with the mark that begins a call."""
+    return tools.is_required and bool(tools.format.opening)
+
+
+def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> ChatPrompt:
+    template = _template(service, body)
+    written = service.formats.tools
+    messages = [message.told(written.call_id if written else None) for message in body.messages]
+    variables = _variables(body, tools)
+    if template is not None:
+        for name in variables:
+            if not re.search(rf"\b{re.escape(name)}\b", template.source):
+                raise ApiError(400, f"{name}: this model's chat template does not use it, so leave it out", param=name)
+    return render_chat(template, messages, continue_final_message=body.continue_final_message, **variables)
+
+
+def _variables(body: ChatRequest, tools: ToolsAsked | None) -> dict[str, Any]:
+    """Of the template; none that was not asked for."""
+    variables = dict(body.chat_template_kwargs or {})
+    if taken := [name for name in variables if name in _RESERVED]:
+        raise ApiError(400, f"chat_template_kwargs holds {taken[0]}, which is a field of the request",
+                       param="chat_template_kwargs")  # fmt: skip
+    if body.reasoning_effort is not None:
+        variables["reasoning_effort"] = body.reasoning_effort
+    if tools is not None:
+        variables["tools"] = [tool.told() for tool in body.tools or ()]
+    if body.continue_final_message and "add_generation_prompt" in body.model_fields_set and body.add_generation_prompt:
+        raise ApiError(400, "continue_final_message goes on with the last message, and add_generation_prompt begins a "
+                       "new one: leave one out", param="continue_final_message")  # fmt: skip
+    if not body.add_generation_prompt and not body.continue_final_message:
+        variables["add_generation_prompt"] = False
+    return variables
+
+
+def _template(service: Service, body: ChatRequest) -> ChatTemplate | None:
+    """The model's, or the request's own where the operator allows it."""
+    if body.chat_template is None:
+        return service.codec.chat_template
+    if not service.settings.trust_request_chat_template:
+        raise ApiError(400, "chat_template: this server takes no template from a request, unless its operator allows "
+                       "it with --trust-request-chat-template", param="chat_template")  # fmt: skip
+    try:
+        return ChatTemplate(body.chat_template, service.codec.special_tokens)
+    except ModelLoadError as error:
+        raise ApiError(400, f"chat_template: {clean(error)}", param="chat_template") from error

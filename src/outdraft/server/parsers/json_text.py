@@ -1,0 +1,78 @@
+"""JSON in the middle of a text: where it ends, and the calls that it holds."""
+
+import json
+from dataclasses import dataclass
+from typing import Any
+from uuid import uuid4
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Call:
+    """A function that the model calls. `arguments` is valid JSON, an object."""
+
+    id: str
+    name: str
+    arguments: str
+
+
+class Balance:
+    """Told a JSON value character by character, it says where the value ends."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._escaped = False
+        self.in_string = False
+
+    def push(self, character: str) -> bool:
+        """Whether this bracket closes the value."""
+        if self.in_string:
+            if self._escaped:
+                self._escaped = False
+            elif character == "\\":
+                self._escaped = True
+            elif character == '"':
+                self.in_string = False
+        elif character == '"':
+            self.in_string = True
+        elif character in "{[":
+            self._depth += 1
+        elif character in "}]":
+            self._depth -= 1
+            return self._depth <= 0
+        return False
+
+
+def read_json(text: str) -> Any:
+    """The value, or None for what is no JSON; numbers that JSON does not have (NaN) are none."""
+    try:
+        return json.loads(text, parse_constant=_refuse)
+    except (ValueError, RecursionError):
+        return None
+
+
+def call_of(value: Any, arguments: str) -> Call | None:
+    """{"name": ..., `arguments`: {...}} as a call. None if it is none.
+
+    Arguments that a model has put into a text, as JSON within JSON, are taken out of it.
+    """
+    if not isinstance(value, dict) or not isinstance(name := value.get("name"), str) or not name.isprintable():
+        return None
+    given = value.get(arguments, {})
+    if isinstance(given, str):
+        given = read_json(given)
+    return None if not name or not isinstance(given, dict) else made(name, given)
+
+
+def made(name: str, arguments: dict[str, Any]) -> Call | None:
+    """A call with an id of its own; None for numbers beyond those of JSON."""
+    try:
+        written = json.dumps(arguments, ensure_ascii=False, allow_nan=False)
+        if any("\ud800" <= character <= "\udfff" for character in written):  # half a character stays an escape
+            written = json.dumps(arguments, allow_nan=False)
+    except (ValueError, RecursionError):
+        return None
+    return Call(id=f"call_{uuid4().hex[:24]}", name=name, arguments=written)
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(constant)

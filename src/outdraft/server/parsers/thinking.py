@@ -1,0 +1,112 @@
+"""What a file of `parsers/reasoning` offers, and the reader of an answer that thinks before it speaks.
+
+    "<think>\nLet me see.\n</think>\n\nIt is four."   ->   reasoning "Let me see."   content "It is four."
+
+A chat template may have written the opening mark at the end of the prompt, or both marks, where the model is asked not
+to think. Blanks next to the marks are left out. However the answer is cut into pieces, the same comes out.
+"""
+
+from dataclasses import dataclass
+
+from outdraft.server.parsers.call_reader import begun
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReasoningFormat:
+    """One way in which models mark what they think."""
+
+    name: str
+    open: str
+    close: str
+    always: bool  # the model thinks at once, even where the template has not written the opening mark
+    template_has: tuple[str, ...]  # by these a chat template is known to be written for it
+
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """What a tokenizer may keep as special tokens."""
+        return self.open, self.close
+
+    def fits(self, template: str) -> bool:
+        """Whether a chat template was written for it."""
+        return all(one in template for one in self.template_has)
+
+    def begins_inside(self, prompt: str) -> bool:
+        """Whether an answer to this prompt begins with a thought."""
+        end = prompt.rstrip()
+        return end.endswith(self.open) or (self.always and not end.endswith(self.close))
+
+    def may_think(self, prompt: str) -> bool:
+        """Whether an answer to this prompt may hold a thought: not where the prompt has closed it."""
+        return not prompt.rstrip().endswith(self.close)
+
+    def reader(self, prompt: str) -> "ThinkingReader":
+        """For one answer to this prompt."""
+        return ThinkingReader(self, inside=self.begins_inside(prompt), done=not self.may_think(prompt))
+
+    def rules(self, prompt: str) -> str:
+        """Rules of a grammar in Lark's notation, of which `thought` is what stands before the answer to this prompt."""
+        inner = f'THINK_BLANKS: /[ \\n]{{1,4}}/\nthinking[suffix="{self.close}"]: /(?s:.*)/'
+        if self.begins_inside(prompt):
+            return f"thought: thinking THINK_BLANKS?\n{inner}"
+        return f'thought: ("{self.open}" thinking THINK_BLANKS?)?\n{inner}'
+
+
+class ThinkingReader:
+    """One for an answer."""
+
+    def __init__(self, form: ReasoningFormat, *, inside: bool, done: bool) -> None:
+        self._form = form
+        self._state = "after" if done else "begins"
+        self._inside = inside  # also without an opening mark
+        self._held = ""
+        self._blanks = True  # at the beginning of a part, where blanks are left out
+
+    @property
+    def is_thinking(self) -> bool:
+        """Whether what comes next is a thought, for all that is known."""
+        return self._state == "inside" or (self._state == "begins" and (self._inside or bool(self._held.strip())))
+
+    def push(self, text: str) -> tuple[str, str]:
+        """What is certain after so much more: reasoning, and content."""
+        return self._read(text, final=False)
+
+    def finish(self) -> tuple[str, str]:
+        """What is left at the end."""
+        return self._read("", final=True)
+
+    def _read(self, text: str, *, final: bool) -> tuple[str, str]:
+        self._held += text
+        reasoning = ""
+        if self._state == "begins" and not self._begin(final=final):
+            return "", ""
+        if self._state == "inside":
+            before, mark, rest = self._held.partition(self._form.close)
+            if not mark:
+                certain = (
+                    len(before) if final else len(before[: len(before) - begun(before, self._form.close)].rstrip())
+                )
+                self._held = before[certain:]
+                return self._lead(before[:certain].rstrip() if final else before[:certain]), ""
+            reasoning = self._lead(before.rstrip())
+            self._held, self._state, self._blanks = rest, "after", True
+        content, self._held = self._held, ""
+        return reasoning, self._lead(content)
+
+    def _begin(self, *, final: bool) -> bool:
+        """Whether it is known how the answer begins."""
+        bare = self._held.lstrip()
+        if bare.startswith(self._form.open):
+            self._held, self._state = bare[len(self._form.open) :], "inside"
+        elif not final and self._form.open.startswith(bare):
+            return False
+        else:
+            self._state = "inside" if self._inside else "after"
+            self._blanks = self._inside
+        return True
+
+    def _lead(self, text: str) -> str:
+        """Without the blanks at the beginning of a part."""
+        if self._blanks:
+            text = text.lstrip()
+            self._blanks = not text
+        return text

@@ -1,0 +1,82 @@
+r"""Hermes, Qwen 2.5 and Qwen 3: <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>, one or several."""
+
+import json
+from collections.abc import Sequence as Seq
+
+from outdraft.server.parsers.call_grammar import call_rules, literal
+from outdraft.server.parsers.call_reader import CallReader, Piece
+from outdraft.server.parsers.json_text import Balance, call_of, read_json
+from outdraft.server.parsers.tool_format import FunctionAsked
+
+_OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+
+
+class HermesReader(CallReader):
+    """A call ends at the first closing mark outside of its strings; at the end of the answer it may lack the mark."""
+
+    mark = _OPEN
+
+    def __init__(self, names: frozenset[str], *, opened: bool = False) -> None:
+        super().__init__(names, opened=opened)
+        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was told
+
+    def _body(self, *, final: bool) -> list[Piece] | None:
+        while (at := self._held.find(_CLOSE, self._seen)) >= 0:
+            body = self._held[:at]
+            call = call_of(read_json(body), "arguments")
+            self._tell(at)
+            if call is not None or not self._balance.in_string:
+                return self._leave(body, _CLOSE, call)
+            self._tell(at + len(_CLOSE))
+        if not final:
+            self._tell(max(self._seen, len(self._held) - len(_CLOSE)))
+            return None
+        return self._leave(self._held, "", call_of(read_json(self._held), "arguments"))
+
+    def _tell(self, end: int) -> None:
+        for character in self._held[self._seen : end]:
+            self._balance.push(character)
+        self._seen = end
+
+    def _leave(self, body: str, close: str, call: Piece | None) -> list[Piece]:
+        self._held = self._held[len(body) + len(close) :]
+        self._balance, self._seen = Balance(), 0
+        return [body if call is None else call]
+
+
+class Hermes:
+    """See the top of the file."""
+
+    name = "hermes"
+    marks = (_OPEN, _CLOSE)
+    opening = ""
+
+    def fits(self, template: str) -> bool:
+        return _OPEN in template and "<function=" not in template
+
+    def reader(self, names: frozenset[str], *, opened: bool) -> HermesReader:
+        return HermesReader(names, opened=opened)
+
+    def calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
+        further = f"({literal(chr(10))} {literal(_OPEN)} body)*" if many else ""
+        return f"calls: {literal(_OPEN)} body {further}\n{_bodies(functions)}"
+
+    def perhaps_calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
+        further = f"({literal(chr(10))} {literal(_OPEN)} body)*" if many else ""
+        return (
+            f"calls: NO_CALL | before body {further}\n"
+            f"before[suffix={literal(_OPEN)}]: /(?s:.*)/\n"
+            f"NO_CALL: /(?s:.+)/ & ~/(?s:.*){_OPEN}(?s:.*)/\n{_bodies(functions)}"
+        )
+
+    def call_id(self, given: str) -> str:
+        return given
+
+
+def _bodies(functions: Seq[FunctionAsked]) -> str:
+    """`body`: what follows the opening mark."""
+    rules = call_rules(functions, lambda name: (f'\n{{"name": {json.dumps(name)}, "arguments": ', f"}}\n{_CLOSE}"))
+    return f"body: call\n{rules}"
+
+
+FORMAT = Hermes()

@@ -1,0 +1,93 @@
+"""Llama 3.1 to 3.3: {"name": "f", "parameters": {...}}, several parted by semicolons, perhaps behind <|python_tag|>.
+
+An answer that is JSON and names none of the functions is text.
+"""
+
+import json
+from collections.abc import Sequence as Seq
+
+from outdraft.server.parsers.call_grammar import call_rules, literal
+from outdraft.server.parsers.call_reader import CallReader, Piece, begun
+from outdraft.server.parsers.json_text import Balance, call_of, read_json
+from outdraft.server.parsers.tool_format import FunctionAsked
+
+_TAG = "<|python_tag|>"
+_BETWEEN = " \t\r\n;"
+
+
+class LlamaReader(CallReader):
+    """Without a tag a call stands at the beginning, or behind another call."""
+
+    mark = _TAG
+
+    def __init__(self, names: frozenset[str], *, opened: bool = False) -> None:
+        super().__init__(names, opened=opened)
+        self._balance, self._seen = Balance(), 0  # characters of `_held` that `_balance` was told
+
+    def _begins_bare(self) -> bool:
+        rest = self._held.lstrip(_BETWEEN if self._num_calls else None)
+        if not self._fresh or not rest.startswith("{"):
+            return False
+        self._held = rest
+        return True
+
+    def _certain(self) -> int:
+        """What parts two calls is no text before it is known what follows."""
+        plain = self._held[: len(self._held) - begun(self._held, self.mark)]
+        return 0 if self._fresh and not plain.strip(_BETWEEN) else super()._certain()
+
+    def _text(self, *, final: bool) -> tuple[str, bool]:
+        text, begins = super()._text(final=final)
+        parts = self._num_calls and self._fresh and (begins or final) and not text.strip(_BETWEEN)
+        return ("" if parts else text), begins
+
+    def _body(self, *, final: bool) -> list[Piece] | None:
+        if not self._seen:
+            self._held = self._held.lstrip()
+            if self._held and not self._held.startswith("{"):  # what stands behind a tag may be a program
+                return []
+        for at in range(self._seen, len(self._held)):
+            if self._balance.push(self._held[at]):
+                return self._leave(at + 1)
+        self._seen = len(self._held)
+        return self._leave(self._seen) if final else None
+
+    def _leave(self, end: int) -> list[Piece]:
+        body, self._held = self._held[:end], self._held[end:]
+        self._balance, self._seen = Balance(), 0
+        value = read_json(body)
+        key = "parameters" if isinstance(value, dict) and "parameters" in value else "arguments"
+        call = call_of(value, key)
+        return [body if call is None or call.name not in self._names else call] if body else []
+
+
+class Llama3:
+    """See the top of the file."""
+
+    name = "llama3"
+    marks = (_TAG,)
+    opening = ""
+
+    def fits(self, template: str) -> bool:
+        return _TAG in template or ("ipython" in template and '"parameters"' in template)
+
+    def reader(self, names: frozenset[str], *, opened: bool) -> LlamaReader:
+        return LlamaReader(names, opened=opened)
+
+    def calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
+        further = f"({literal('; ')} call)*" if many else ""
+        return f"calls: call {further}\n{_rules(functions)}"
+
+    def perhaps_calls(self, functions: Seq[FunctionAsked], *, many: bool) -> str:
+        further = f"({literal('; ')} call)*" if many else ""
+        return f"calls: NO_CALL | call {further}\nNO_CALL: /[^{{\\s](?s:.*)/\n{_rules(functions)}"
+
+    def call_id(self, given: str) -> str:
+        return given
+
+
+def _rules(functions: Seq[FunctionAsked]) -> str:
+    return call_rules(functions, lambda name: (f'{{"name": {json.dumps(name)}, "parameters": ', "}"))
+
+
+FORMAT = Llama3()

@@ -1,0 +1,60 @@
+"""Thoughts and what is said after them, at every place where the text may be cut."""
+
+import pytest
+
+from outdraft.core.errors import ConfigError
+from outdraft.server.parsers.found import find, names
+from outdraft.server.parsers.thinking import ReasoningFormat
+
+CASES = [
+    (
+        "qwen3",
+        "<|im_start|>assistant\n",
+        "<think>\nLet me < see.\n</think>\n\nIt is four.",
+        "Let me < see.",
+        "It is four.",
+    ),
+    ("qwen3", "<|im_start|>assistant\n", " It is <think> four.", "", " It is <think> four."),
+    ("qwen3", "<|im_start|>assistant\n<think>\n", "Let me see.</think>It is four.\n", "Let me see.", "It is four.\n"),
+    ("qwen3", "<|im_start|>assistant\n<think>\n\n</think>\n\n", "It is four.", "", "It is four."),
+    ("qwen3", "<|im_start|>assistant\n", "<think>Let me </thin", "Let me </thin", ""),
+    ("qwen3", "<|im_start|>assistant\n", "<think>\n\n</think>\n\nFour </think>.", "", "Four </think>."),
+    ("qwen3", "<|im_start|>assistant\n", "<thi", "", "<thi"),
+    ("deepseek_r1", "<｜Assistant｜>", "Let me see.\n</think>\nIt is four.", "Let me see.", "It is four."),
+    ("deepseek_r1", "<｜Assistant｜>", "<think>\nLet me see.\n</think>\nIt is four.", "Let me see.", "It is four."),
+    ("deepseek_r1", "<｜Assistant｜></think>", "It is four.", "", "It is four."),
+    ("deepseek_r1", "<｜Assistant｜><think>\n", "Let me see", "Let me see", ""),
+]
+
+
+def form(name: str) -> ReasoningFormat:
+    found = find("reasoning", name, None)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(("name", "prompt", "text", "reasoning", "content"), CASES)
+def test_whole_and_at_every_cut(name: str, prompt: str, text: str, reasoning: str, content: str) -> None:
+    for pieces in ([text], list(text), *([text[:cut], text[cut:]] for cut in range(1, len(text)))):
+        reader = form(name).reader(prompt)
+        read = [*(reader.push(piece) for piece in pieces), reader.finish()]
+        assert ("".join(one for one, _ in read), "".join(one for _, one in read)) == (reasoning, content), pieces
+
+
+def test_formats_are_guessed_by_the_template() -> None:
+    qwen = "{{ '<|im_start|>' }}{{ '<think>' }}{{ '</think>' }}{{ tools }}<tool_call>"
+    assert (find("tools", "auto", qwen), find("reasoning", "auto", qwen)) == (
+        find("tools", "hermes", None),
+        form("qwen3"),
+    )
+    assert find("reasoning", "auto", "<｜Assistant｜> ... </think>") == form("deepseek_r1")
+    assert find("tools", "auto", "[TOOL_CALLS]") == find("tools", "mistral", None)
+    assert find("tools", "auto", 'ipython {"name": ..., "parameters": ...}') == find("tools", "llama3", None)
+    assert find("tools", "auto", "{{ messages }}") is None and find("reasoning", "auto", None) is None
+    assert find("tools", "none", qwen) is None
+
+
+def test_an_unknown_format_is_refused_with_those_that_are() -> None:
+    with pytest.raises(ConfigError, match=r"tool_call_parser='hermess' is not known.*'hermes'.*llama3"):
+        find("tools", "hermess", None)
+    assert names("tools") == ["hermes", "llama3", "mistral"] and names("reasoning") == ["deepseek_r1", "qwen3"]
