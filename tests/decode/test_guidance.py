@@ -285,7 +285,7 @@ def test_unguided_requests_have_no_shadow_and_the_same_bits():
 def test_a_shadow_takes_over_rows_of_an_earlier_one():
     decoder = tiny_model("llama", vocab=61, dtype=torch.float64, seed=1)
     runner = Runner(decoder, cache=CacheConfig(layout="paged", prefixes=True))
-    runner.unit = 16
+    runner.shared.unit = 16
     begun, begin = [], runner.begin
     runner.begin = lambda seq: begun.append(begin(seq)) or begun[-1]
     running, negative = engine(runner), tuple(range(40))

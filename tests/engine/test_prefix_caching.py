@@ -4,7 +4,7 @@ import pytest
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import ConfigError
-from outdraft.testing.soak import runner_of
+from outdraft.engine.assembly.variant import runner_of
 
 PROMPT = {"prompt_token_ids": [3 + i % 50 for i in range(70)]}
 LONGER = {"prompt_token_ids": [3 + i % 50 for i in range(90)]}
@@ -44,5 +44,5 @@ def test_forgetting_leaves_nothing_for_later_texts():
     llm.forget()
     again = llm.generate(PROMPT, SETTINGS[0])
     assert again.num_cached_tokens == 0 and again.token_ids == first.token_ids
-    pool = runner_of(llm.engine).cache_config.pool
+    pool = runner_of(llm.engine.parts).cache_config.pool
     assert len(pool.page_bytes) == 2  # the draft's rows come out of the same memory

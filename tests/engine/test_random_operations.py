@@ -93,7 +93,7 @@ class Machine(RuleBasedStateMachine):
         )
         self.runner = runner_of(self.engine)
         if shares:  # as native kernels do; in float64 reading in other pieces changes no id
-            self.runner.unit, self.engine.parts.room.mixes = PAGE, True
+            self.runner.shared.unit, self.engine.parts.room.mixes = PAGE, True
         rows = self.runner.cache
         self.caches: list[PagedCache] = [rows, *own_caches(self.engine.parts.drafter, rows)]
         assert len(self.caches) == len(self.runner.cache_config.pool.forgets)

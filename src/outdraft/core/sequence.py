@@ -46,9 +46,7 @@ class Sequence:
     output_counts: Counter[int] = field(default_factory=Counter)
     variant: str = ""  # the rounding of the weights that decode it, by name
     first_position: int = 0  # what the model is told for token 0 (`RopeConfig.first_position`); the target sets it
-    writable: Tensor | None = (
-        None  # [V] bool: what its settings ever allow, made when first asked (`sampling/masks.py`)
-    )
+    writable: Tensor | None = None  # [V] bool: what its settings ever allow, made when asked (`sampling/masks.py`)
     constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
     drafted_by: str = ""  # who made the guess of the pass under way, by name

@@ -29,4 +29,6 @@ def target_distributions(packed: PackedDrafts, logits: Tensor, *, soft: bool = F
         distributions.append(
             warp_nodes(seq, logits[packed.node_slice(i)], paths, soft=soft and seq.settled.rule is None)
         )
-    return distributions[0] if len(distributions) == 1 else torch.cat(distributions) if distributions else logits
+    if not distributions:  # prompt chunks alone: no row is judged, and there are no logits
+        return logits
+    return distributions[0] if len(distributions) == 1 else torch.cat(distributions)

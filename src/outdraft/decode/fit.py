@@ -24,14 +24,11 @@ def what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], room: Room) -> list[Draf
     """The guesses, for each sequence of a pass in its order, or what memory has room for. Rows without them do fit."""
     if room.capacity is None or all(guess.num_nodes == 1 for guess in guesses):
         return list(guesses)
-    spare = room.free
-    if (
-        sum(room.missing(seq, _num_rows(seq, guess.num_nodes)) for seq, guess in zip(seqs, guesses, strict=True))
-        <= spare
-    ):
+    wanted = [room.missing(seq, _num_rows(seq, guess.num_nodes)) for seq, guess in zip(seqs, guesses, strict=True)]
+    if sum(wanted) <= room.free:
         return list(guesses)
     least = [room.missing(seq, _num_rows(seq, 1)) for seq in seqs]
-    spare -= sum(least)
+    spare = room.free - sum(least)
     found: list[Draft] = []
     for seq, guess, own in zip(seqs, guesses, least, strict=True):
         num_nodes = guess.num_nodes

@@ -84,7 +84,7 @@ class Answers:
         return next((call.writer.error for call in self._calls if call.writer.error is not None), None)
 
     def raise_error(self) -> None:
-        """Raise it."""
+        """Raise the error of the first text that ended with one, if any did."""
         if (error := self.error) is not None:
             raise error
 

@@ -43,7 +43,7 @@ class GraphedRunner(Runner):
         assert isinstance(self.cache, PagedCache)
         self.plain_rows = None  # no replay would have the bits of a recorded pass, so the guard does not work here
         self._pool = self.cache
-        self.unit = PAGE  # nothing is promised about bits
+        self.shared.unit = PAGE  # nothing is promised about bits
         self.static = StaticDecoder(decoder, self._pool, record)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:

@@ -29,7 +29,7 @@ class CacheRoom:
         return self._cache.num_free
 
     def wanted(self, seq: Sequence) -> int:
-        return -(-len(seq.tokens) // PAGE) - self._runner.num_shared(seq)
+        return -(-len(seq.tokens) // PAGE) - self._runner.shared.num_in_use(seq)
 
     def missing(self, seq: Sequence, num_rows: int) -> int:
         return self._cache.num_missing(seq.id, num_rows)

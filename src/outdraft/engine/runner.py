@@ -7,19 +7,20 @@ cache exactly where the next pass expects them (`tentative`), or over a cache of
 
 from collections.abc import Callable, Collection
 from collections.abc import Sequence as Seq
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
-from outdraft.core.cache import PAGE
 from outdraft.core.draft import Role
 from outdraft.core.errors import CacheFullError, CapabilityError, RequestError
 from outdraft.core.packing import PackedDrafts
-from outdraft.core.sequence import CHUNK, Sequence
-from outdraft.core.target import Needs, Recorder, Replay, TargetOutput
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.plain_rows import PlainRows
+from outdraft.engine.shared_rows import SharedRows
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
@@ -32,9 +33,7 @@ from outdraft.nn.embeds import put_in
 class Runner:
     """`Target` over a `Network`, and the door to it for drafters.
 
-    `exact`: a row's result does not depend on the pass it is in. Where texts take over rows of earlier ones
-    (`CacheConfig.prefixes`), these are whole pages of any committed text if rows are independent of their pass, and
-    else whole chunks of a prompt, which were read as a prompt is always read.
+    `exact`: a row's result does not depend on the pass it is in.
     """
 
     record: Recorder | None = None
@@ -70,15 +69,12 @@ class Runner:
             own_rows=self.cache_config.of_drafters,
         )  # fmt: skip
         self.mixes = independent and decoder.kernels != "pytorch"
-        self._shared = self.cache if self.cache_config.prefixes and isinstance(self.cache, PagedCache) else None
-        self.unit = PAGE if self.mixes else CHUNK  # rows that are taken over together
-        # What the drafter wants to hear of the passes. Of rows that are taken over it hears nothing, so who reads
-        # states gets those of the last page before the pending token, and who reads whole prompts gets whole prompts.
-        self.needs = Needs()
+        pages = self.cache if self.cache_config.prefixes and isinstance(self.cache, PagedCache) else None
+        self.shared = SharedRows(pages, whole_texts=self.mixes)
         self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
 
     def begin(self, seq: Sequence) -> int:
-        """Make room for a new sequence, of which nothing is there yet."""
+        """Make room for a new sequence; returns how many of its rows are there already, left by an earlier text."""
         vectors = seq.request.prompt_embeds
         if vectors is not None and vectors.shape != (seq.prompt_len, self.hidden_size):
             raise RequestError(
@@ -90,46 +86,10 @@ class Runner:
             seq.longest if given is None else max(seq.longest, seq.longest - seq.prompt_len + given[-1] + 1)
         )
         self.cache.add(seq.id)
-        # Rows whose logits are asked for must be read.
-        num_there = self._adopt(seq) if self._shares(seq) and not seq.scores_prompt else 0
+        num_there = 0 if seq.scores_prompt else self.shared.adopt(seq)  # rows whose logits are asked for must be read
         if self.plain_rows is not None:
             self.plain_rows.begin(seq, num_there)
         return num_there
-
-    def _shares(self, seq: Sequence) -> bool:
-        """Whether the text's rows are a function of its tokens, and of what `_salt` says."""
-        request = seq.request
-        if self._shared is None or self.needs.prompt_taps:
-            return False
-        return request.prompt_embeds is None and request.prompt_positions is None
-
-    def _salt(self, seq: Sequence) -> tuple[object, ...]:
-        return seq.request.cache_salt, seq.first_position
-
-    def _adopt(self, seq: Sequence) -> int:
-        assert self._shared is not None
-        found = self._shared.adopt(seq.id, self._salt(seq), seq.tokens[: self._most_taken(seq)])
-        usable = found // self.unit * self.unit
-        if usable < found:
-            self._shared.truncate(seq.id, usable)
-        return usable
-
-    def num_shared(self, seq: Sequence) -> int:
-        """Pages of running texts that a waiting one would take over."""
-        if self._shared is None or not self._shares(seq):
-            return 0
-        return self._shared.num_in_use(self._salt(seq), seq.tokens[: self._most_taken(seq)])
-
-    def _most_taken(self, seq: Sequence) -> int:
-        """The most rows that it may take over: drafters that read states want those of the last page."""
-        read_again = PAGE if self.needs.taps else 0
-        return max(0, (len(seq.tokens) - 1 - read_again) // self.unit * self.unit)
-
-    def _publish(self, seq: Sequence) -> None:
-        assert self._shared is not None
-        length = self.cache.length(seq.id)
-        stop = length if self.mixes else min(length, seq.prompt_len - 1) // self.unit * self.unit
-        self._shared.publish(seq.id, self._salt(seq), seq.tokens[:stop])
 
     def end(self, seq: Sequence) -> None:
         self.cache.free(seq.id)
@@ -142,8 +102,7 @@ class Runner:
             self.plain_rows.commit(seq, keep)
         else:
             self.cache.commit(seq.id, keep)
-        if self._shares(seq):
-            self._publish(seq)
+        self.shared.publish(seq)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
@@ -235,16 +194,8 @@ class Runner:
             else:
                 at = len(rows)
                 rows += range(segment.start, segment.stop)
-                fresh.append(_moved(segment, at))
+                fresh.append(replace(segment, start=at, stop=at + segment.num_rows))  # its rows in the pass of these
         if rows:
             context = CachedContext(self.cache, fresh, self.exact)
             h[rows] = self.decoder.run(h[rows], positions[rows], context, stop=layer).hidden
         return layer, h
-
-
-def _moved(segment: Segment, start: int) -> Segment:
-    """The same segment at other rows of the pass."""
-    return Segment(
-        seq=segment.seq, start=start, stop=start + segment.stop - segment.start, base=segment.base,
-        parents=segment.parents, mask=segment.mask, exact_rows=segment.exact_rows, bulk=segment.bulk,
-    )  # fmt: skip

@@ -29,9 +29,9 @@ from outdraft.cache.paged import PagedCache
 from outdraft.core.drafter import inner
 from outdraft.core.errors import CacheFullError, OutdraftError
 from outdraft.core.params import SamplingParams
+from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.llm import LLM
 from outdraft.engine.loop import Engine
-from outdraft.engine.runner import Runner
 
 CALLERS = 64
 _KINDS = 48  # different requests; each has one right text
@@ -116,7 +116,7 @@ async def _one(llm: LLM, rng: Random, asked: Any, wanted: list[tuple[int, ...]],
         vocab, after = llm.engine.parts.target.vocab_size, rng.randrange(1, 5)
         return await _fails(llm, prompt, params, tally, "planted fault", constraint=lambda: Raises(vocab, after))
     if fate < 0.38:
-        vectors = torch.full((len(prompt["prompt_token_ids"]), runner_of(llm.engine).hidden_size), torch.inf)
+        vectors = torch.full((len(prompt["prompt_token_ids"]), runner_of(llm.engine.parts).hidden_size), torch.inf)
         return await _fails(llm, prompt, params, tally, "largest value", prompt_embeds=vectors)
     if fate < 0.39:
         return await _fails(llm, {"prompt_token_ids": [10**9]}, params, tally, "outside the vocabulary")
@@ -156,14 +156,6 @@ def full_at_times(cache: PagedCache, rng: Random, share: float) -> None:
     cache.store.take = take_or_not  # type: ignore[method-assign]
 
 
-def runner_of(engine: Engine) -> Runner:
-    """What stands behind guard and guidance."""
-    found: Any = engine.parts.target
-    while not isinstance(found, Runner):
-        found = found.target
-    return found
-
-
 def left_over(engine: Engine) -> list[str]:
     """What should not be there when no request is."""
     room, found = engine.parts.room, []
@@ -171,7 +163,7 @@ def left_over(engine: Engine) -> list[str]:
         found.append(f"{len(engine.running)} requests run and {len(engine.waiting)} wait")
     if room.capacity is not None and room.free * 16 != room.capacity:
         found.append(f"{room.free} pages are free of {room.capacity // 16}")
-    runner_of(engine).cache.check()
+    runner_of(engine.parts).cache.check()
     for one in inner(engine.parts.drafter):
         for name, value in vars(one).items() if hasattr(one, "__dict__") else ():
             if isinstance(value, dict) and value and all(isinstance(key, int) for key in value) and "text" in name:
@@ -204,7 +196,7 @@ def main(words: list[str] | None = None) -> int:
     logging.getLogger("outdraft").setLevel(logging.CRITICAL)  # it tells of every planted fault
     llm = LLM(asked.model, kv_cache_memory=asked.kv_cache_memory, enable_prefix_caching=True, max_num_seqs=24, **drafts)
     threads = threading.active_count()
-    cache = runner_of(llm.engine).cache
+    cache = runner_of(llm.engine.parts).cache
     assert isinstance(cache, PagedCache)
     full_at_times(cache, Random(asked.seed), asked.full)
     began = perf_counter()

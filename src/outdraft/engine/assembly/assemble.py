@@ -156,7 +156,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         refuse_parts(method.name, drafter.needs, runner.decoder.config.architecture)
     if not runner.cache.can_trim:
         refuse_over_states(method.name, drafter.needs)
-    runner.needs = drafter.needs
+    runner.shared.needs = drafter.needs
     arms = arms_of(method, drafter)
     whole = method.shape_of(combination.drafter_options)
     verifier = rule.build(combination.rule_options)
@@ -229,11 +229,21 @@ def _check(setup: Setup, precision: str) -> None:
     check_model_impl(setup.model_impl, streams=setup.weights_memory is not None)
     if setup.weights_memory is not None and setup.device != "cpu":
         raise ConfigError(f"weights_memory streams to a CPU; device={setup.device!r}: leave one out")
-    if precision == DRAFT_INT4 and (rounding := setup.combination.quantization) not in ("auto", "int4"):
-        named = "no drafter is named" if setup.combination.instead else f"{setup.combination.drafter.name!r} has none"
-        cure = f"{named}: take a drafter with the option 'quantization', or another precision"
-        cure = f"quantization={rounding!r} is given: leave one out" if rounding else cure
-        raise ConfigError(f"precision='draft-int4' rounds the draft model, and {cure}")
+    if precision == DRAFT_INT4:
+        _require_draft_to_round(setup.combination)
+
+
+def _require_draft_to_round(combination: Combination) -> None:
+    """Raise `ConfigError` where the draft has no weights of its own, or a rounding was asked for already."""
+    rounding = combination.quantization
+    if rounding in ("auto", "int4"):
+        return
+    if rounding is not None:
+        why = f"quantization={rounding!r} is given: leave one out"
+    else:
+        lacks = "no drafter is named" if combination.instead else f"{combination.drafter.name!r} has none"
+        why = f"{lacks}: take a drafter with the option 'quantization', or another precision"
+    raise ConfigError(f"precision='draft-int4' rounds the draft model, and {why}")
 
 
 def _describe(combination: Combination, parts: Parts) -> dict[str, Any]:

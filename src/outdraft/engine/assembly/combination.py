@@ -24,9 +24,8 @@ class Combination:
     policy: AnyPolicy
     policy_options: PolicyOptions
     recipe: Mapping[str, Any]  # `Recipe.describe()` of the recipe that it came from
-    instead: "tuple[Combination, Combination] | None" = (
-        None  # nobody chose it: the same without roles, and plain decoding
-    )
+    # where nobody chose what drafts: the same with no role filled, and plain decoding; None: it was chosen
+    instead: "tuple[Combination, Combination] | None" = None
 
     @property
     def quantization(self) -> Quantization | None:

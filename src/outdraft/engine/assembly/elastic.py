@@ -78,7 +78,7 @@ def elastic_levels(setup: Setup, network: Network, drafter: Drafter) -> tuple[st
             f"precision={ELASTIC!r} rounds the target, and {setup.directory.name} is rounded already "
             f"({network.config.variant}): take the original, or precision='full'"
         )
-    mixed_precision(network.config.num_layers)
+    mixed_precision(network.config.num_layers)  # it raises where there are too few layers
     may_shrink = setup.combination.quantization == "auto"
     weights = drafter.traits.weights
     if may_shrink and weights and all(one.can_shrink for one in weights):

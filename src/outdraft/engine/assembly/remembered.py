@@ -129,11 +129,9 @@ def remembering(policy: KeepingPolicy, directory: Path, config: Mapping[str, Any
 def _files(directory: Path) -> list[list[Any]]:
     """What a model's files are by name, size and time: they are too large to be read at every start."""
     try:
-        files = (
-            [directory]
-            if directory.is_file()
-            else sorted([*directory.glob("*.safetensors"), directory / "config.json"])
-        )
+        files = sorted([*directory.glob("*.safetensors"), directory / "config.json"])
+        if directory.is_file():  # a GGUF file
+            files = [directory]
         return [[one.name, one.stat().st_size, one.stat().st_mtime_ns] for one in files if one.is_file()]
     except OSError:
         return []

@@ -49,7 +49,7 @@ def from_mapping(config: Mapping[str, Any]) -> Speculation:
     method = find("drafter", name)
     options = {key: value for key, value in config.items() if key not in _OURS}
     known = option_names(method)
-    options = settle_config(_drawn(_unnamed(options, name, config), known), known)
+    options = settle_config(_drawn(_unnamed(options, name), known), known)
     for key in options:
         if key not in known:
             listed = ", ".join(sorted({*_OURS, *known}))
@@ -109,7 +109,7 @@ def _full_name(word: Any, model: Any, config: Mapping[str, Any]) -> Any:
     return word
 
 
-def _unnamed(options: Mapping[str, Any], name: str, config: Mapping[str, Any]) -> dict[str, Any]:
+def _unnamed(options: Mapping[str, Any], name: str) -> dict[str, Any]:
     """Without the keys that have named the method."""
     spent = [key for key in _NAMING if any(called.endswith(f"+{key}") for called in find("drafter", name).also_called)]
     return {key: value for key, value in options.items() if key not in spent}

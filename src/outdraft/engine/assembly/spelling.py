@@ -186,6 +186,9 @@ class Words:
         return runs.name, options
 
 
+WORDS = frozenset(one.name for one in fields(Words))
+
+
 def _over(base: Choice, kind: Kind, name: str | None, options: Mapping[str, Any]) -> Choice:
     """`options` over the base's, which count only if it is the same plug-in."""
     if name is not None and name != base.name:
@@ -230,6 +233,3 @@ def _hint(key: str, known: Sequence[str]) -> str:
     if any(key in option_names(find("drafter", name)) for name in names("drafter")):
         return f"; it is an option of a drafter: drafter_options={{{key!r}: ...}}"
     return near_miss(key, known)
-
-
-WORDS = frozenset(one.name for one in fields(Words))

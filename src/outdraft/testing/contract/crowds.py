@@ -35,7 +35,7 @@ def _run(subject: Subject, asked: list[Request], cache: CacheConfig, *, mixes: b
     engine = subject.engine(cache=cache, scheduling=settings)
     runner = runner_of(engine)
     if mixes:
-        runner.unit, engine.parts.room.mixes = 16, True  # type: ignore[misc]
+        runner.shared.unit, engine.parts.room.mixes = 16, True  # type: ignore[misc]
     outcomes: dict[int, Outcome] = {}
     join(engine, outcomes, asked[:5])
     for _ in range(6):

@@ -1,0 +1,65 @@
+"""Rows that a text takes over from an earlier one with the same beginning, where the cache keeps pages for that.
+
+    rows do not depend on their pass    whole pages of any committed text, answers too
+    rows depend on it                   whole chunks of a prompt, which were read as a prompt is always read
+
+A row is a function of the tokens up to it and of a *salt*: what the request named, and the position that the model is
+told for its first token. Prompts of vectors, or with positions of their own, share nothing.
+"""
+
+from outdraft.cache.paged import PagedCache
+from outdraft.core.cache import PAGE
+from outdraft.core.sequence import CHUNK, Sequence
+from outdraft.core.target import Needs
+
+
+class SharedRows:
+    """`cache`: None where nothing is shared. `whole_texts`: rows do not depend on their pass.
+
+    `unit`: how many rows are taken over together. `needs`: what the drafter wants to hear of the passes. Of rows that
+    are taken over it hears nothing, so one that reads states gets those of the last page before the pending token, and
+    one that reads whole prompts gets whole prompts.
+    """
+
+    def __init__(self, cache: PagedCache | None, *, whole_texts: bool) -> None:
+        self._cache = cache
+        self._whole_texts = whole_texts
+        self.unit = PAGE if whole_texts else CHUNK
+        self.needs = Needs()
+
+    def adopt(self, seq: Sequence) -> int:
+        """Let a sequence that has no rows yet begin with those that are there; returns how many."""
+        if self._cache is None or not self._shares(seq):
+            return 0
+        found = self._cache.adopt(seq.id, _salt(seq), seq.tokens[: self._most(seq)])
+        usable = found // self.unit * self.unit
+        if usable < found:
+            self._cache.truncate(seq.id, usable)
+        return usable
+
+    def publish(self, seq: Sequence) -> None:
+        """Leave the sequence's committed rows to later texts."""
+        if self._cache is None or not self._shares(seq):
+            return
+        length = self._cache.length(seq.id)
+        stop = length if self._whole_texts else min(length, seq.prompt_len - 1) // self.unit * self.unit
+        self._cache.publish(seq.id, _salt(seq), seq.tokens[:stop])
+
+    def num_in_use(self, seq: Sequence) -> int:
+        """Pages of running texts that a waiting one would take over."""
+        if self._cache is None or not self._shares(seq):
+            return 0
+        return self._cache.num_in_use(_salt(seq), seq.tokens[: self._most(seq)])
+
+    def _shares(self, seq: Sequence) -> bool:
+        request = seq.request
+        return not self.needs.prompt_taps and request.prompt_embeds is None and request.prompt_positions is None
+
+    def _most(self, seq: Sequence) -> int:
+        """The most rows that a text may take over, so that what its drafter reads of states is computed."""
+        read_again = PAGE if self.needs.taps else 0
+        return max(0, (len(seq.tokens) - 1 - read_again) // self.unit * self.unit)
+
+
+def _salt(seq: Sequence) -> tuple[object, ...]:
+    return seq.request.cache_salt, seq.first_position
