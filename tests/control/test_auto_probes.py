@@ -1,0 +1,97 @@
+"""Probes and watched arms of the policy `auto`, with made-up costs: what is tried next, and when."""
+
+from collections import Counter
+
+import pytest
+from control.world import sequence
+
+from outdraft.control.auto.probes import Probes
+from outdraft.control.auto.record import Record
+from outdraft.control.auto.sequence import SequenceRecord
+from outdraft.control.auto.watcher import Watcher
+from outdraft.control.shared.costs import ArmDepth
+from outdraft.core.draft import chain
+from outdraft.core.policy import Arm
+
+
+class Draft:
+    """Seconds of a guess by its depth."""
+
+    def __init__(self, seconds: float, quickest: float | None = None) -> None:
+        self.seconds, self.quickest = seconds, seconds if quickest is None else quickest
+
+    def __call__(self, depth: int) -> float:
+        return self.seconds
+
+
+class Prices:
+    """A second a pass, however many rows it has."""
+
+    def __init__(self, *drafts: Draft, behind: float = 0.0) -> None:
+        self.drafts, self.behind = drafts, behind
+
+    def passes(self, rows: float) -> float:
+        return 1.0
+
+    def catch_up(self, seq: int, arm: int) -> float:
+        return self.behind
+
+
+def prepared(prices: Prices, share: float = 1.0) -> Probes:
+    """One sequence, decoded plainly, of which the one arm is to be tried."""
+    probes, records, seq = Probes(share), [Record(256.0)], sequence(0)
+    texts = {seq.id: SequenceRecord(records, 32.0)}
+    probes.prepare([seq], texts, records, prices, rate=1.0, watched=())
+    return probes
+
+
+@pytest.mark.parametrize(("behind", "rounds"), [(0.0, 4), (4.0, 4), (6.0, 5), (8.0, 7)])
+def test_what_an_arm_has_to_catch_up_is_saved_up_too(behind, rounds):
+    probes = prepared(prices := Prices(Draft(1.0), behind=behind))
+    needed = next(i for i in range(20) if (probes.save(1, 1.0, prices), probes.take())[1] is not None) + 1
+    assert needed == rounds
+    assert probes.take() is None, "it is made once"
+
+
+def test_a_sequence_that_is_over_is_not_probed():
+    probes = prepared(prices := Prices(Draft(0.0)))
+    probes.save(9, 1.0, prices)
+    probes.drop(1)
+    probes.drop(0)
+    assert probes.take() is None
+
+
+def test_what_is_saved_has_a_bound_and_so_has_what_is_owed():
+    probes = prepared(prices := Prices(Draft(1.0), behind=9.5))
+    probes.save(1000, 1.0, prices)
+    assert probes.take() is None, "its loss is above what can be saved"
+    probes = prepared(prices := Prices(Draft(0.0)))
+    probes.save(1, 0.0, prices, won=-1000.0)
+    probes.save(3, 1.0, prices)
+    assert probes.take() is None
+    probes.save(6, 1.0, prices)
+    assert probes.take() is not None
+
+
+@pytest.mark.parametrize(
+    ("usual", "quickest", "is_free"), [(0.019, 0.019, True), (0.5, 0.009, True), (0.5, 0.3, False)]
+)
+def test_a_guess_that_was_slow_once_does_not_end_the_watch(usual, quickest, free):
+    """Whatever else ran meanwhile made it slow: its quickest guess says what a look costs."""
+    watcher = Watcher([Arm(name="look-up", peek=lambda seq, budget: chain([1]))], 16)
+    assert watcher.free(Prices(Draft(usual, quickest))) == free
+
+
+def test_of_a_large_batch_some_are_watched_in_turn():
+    asked = Counter()
+
+    def peek(seq, budget):
+        asked[seq.id] += 1
+        return chain([1, 2])
+
+    prices, seqs = Prices(Draft(0.01)), [sequence(i) for i in range(6)]
+    watcher = Watcher([Arm(name="look-up", peek=peek)], 16)
+    texts = {seq.id: SequenceRecord([Record(256.0)], 32.0) for seq in seqs}
+    for _ in range(6):
+        watcher.watch(seqs, {seq.id: ArmDepth(0, 0) for seq in seqs}, texts, prices)
+    assert asked == dict.fromkeys(range(6), 2)
