@@ -45,7 +45,7 @@ def test_a_conversation_is_read_as_it_is_answered(client: httpx.Client) -> None:
         ("/detokenize", {"tokens": [-1]}, "tokens.0=-1"),
         ("/detokenize", {"tokens": ["a"]}, "tokens.0='a'"),
         ("/inference/v1/generate", {"token_ids": []}, "token_ids=[]"),
-        ("/inference/v1/generate", {"token_ids": [10**9]}, "token id 1000000000 is outside the vocabulary"),
+        ("/inference/v1/generate", {"token_ids": [10**9]}, "token id 1000000000, outside the vocabulary"),
         ("/inference/v1/generate", {"token_ids": [1], "max_tokens": 3}, "there is no field 'max_tokens'"),
         ("/inference/v1/generate", {"token_ids": [1], "sampling_params": {"stream": True}}, "send it beside"),
         ("/inference/v1/generate", {"token_ids": [1], "sampling_params": {"user": "u"}}, "or leave it out"),

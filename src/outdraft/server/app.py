@@ -14,6 +14,7 @@ from outdraft.server.doors.auth import Auth
 from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.doors.origins import add_origins
 from outdraft.server.doors.rate_limit import RateLimit
+from outdraft.server.doors.request_log import REQUEST_ID, RequestLog
 from outdraft.server.endpoints import chat, completions, generate, health, metrics, models, tokenize
 from outdraft.server.errors import ApiError, told
 from outdraft.server.replies import error_reply
@@ -35,18 +36,21 @@ def make_app(service: Service) -> FastAPI:
     app.add_exception_handler(HTTPException, _answer_http)
     app.add_exception_handler(ClientDisconnect, _answer_nobody)
     settings = service.settings  # the last one added is met first
-    app.add_middleware(BodyLimit, most=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, most=settings.max_body_bytes, seconds=settings.body_timeout)
     app.add_middleware(RateLimit, a_minute=settings.rate_limit)
     app.add_middleware(Auth, keys=settings.api_keys)
     add_origins(app, settings.allow_origins)
+    app.add_middleware(RequestLog, codec=service.llm.codec, shows_texts=settings.log_requests)
     return app
 
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     found = told(error)
     if found.status >= 500 and not isinstance(error, ApiError):
-        _log.error("%s %s failed", request.method, request.url.path, exc_info=error)
-    return error_reply(found)
+        _log.error(
+            "%s failed: %s %.100r", request.scope.get(REQUEST_ID), request.method, request.url.path, exc_info=error
+        )
+    return error_reply(found, {"X-Request-Id": request.scope.get(REQUEST_ID, "")})
 
 
 async def _answer_invalid(request: Request, error: Exception) -> Response:
@@ -60,6 +64,8 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
 async def _answer_http(request: Request, error: Exception) -> Response:
     """What the router refuses: no such path, or no such method on it."""
     assert isinstance(error, HTTPException)
+    if isinstance(error.__cause__, ApiError):  # the body was too large or too slow
+        return error_reply(error.__cause__)
     if error.status_code == 404:
         return error_reply(ApiError(404, f"there is no {request.url.path:.100} here; GET /openapi.json lists what is"))
     if error.status_code == 405:

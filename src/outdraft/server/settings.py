@@ -16,6 +16,7 @@ class ServerSettings:
     served_model_name: tuple[str, ...]  # the first one stands in answers; a request may name any of them
     api_keys: tuple[str, ...] = ()  # empty: everybody may ask
     max_body_bytes: int = 4 * MIB  # of a request
+    body_timeout: float = 30.0  # seconds in which a request's body must have come
     max_schema_bytes: int = 64 * 1024  # of a JSON schema, a grammar or a pattern in a request
     max_prompts: int = 64  # of one request
     max_texts: int = 64  # of one request: prompts times n
@@ -36,7 +37,7 @@ class ServerSettings:
         check_fields(self)
         check_range(self, "max_body_bytes", "max_schema_bytes", least=1024)
         check_range(self, "max_prompts", "max_texts", "max_tokens", "rate_limit", least=1)
-        check_range(self, "timeout", "keep_alive", "drain_timeout", least=0)
+        check_range(self, "timeout", "body_timeout", "keep_alive", "drain_timeout", least=0)
         if not self.served_model_name or not all(self.served_model_name):
             raise ConfigError("served_model_name is empty: give the model a name that requests can use")
         if not all(self.api_keys):

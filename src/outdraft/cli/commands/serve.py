@@ -32,6 +32,7 @@ class ServerFlags:
                                     "by commas; without these everybody may ask", metavar="KEY")  # fmt: skip
     max_tokens: int | None = flag(None, "the most tokens of one answer")
     max_body_bytes: int = flag(4 << 20, "the largest request")
+    body_timeout: float = flag(30.0, "seconds in which the body of a request must have come")
     request_timeout: float | None = flag(None, "seconds that a request may take; it ends with what it has")
     rate_limit: int | None = flag(None, "requests a minute for each key")
     keep_alive: float = flag(15.0, "seconds of silence after which a stream sends a comment")
@@ -84,7 +85,8 @@ def _settings(options: Options) -> "ServerSettings":
     keys = given.api_key or tuple(key for key in os.environ.get("OUTDRAFT_API_KEY", "").split(",") if key)
     return ServerSettings(
         served_model_name=given.served_model_name or (options.engine.model,), api_keys=keys,
-        max_tokens=given.max_tokens, max_body_bytes=given.max_body_bytes, timeout=given.request_timeout,
+        max_tokens=given.max_tokens, max_body_bytes=given.max_body_bytes,
+        body_timeout=given.body_timeout, timeout=given.request_timeout,
         rate_limit=given.rate_limit, keep_alive=given.keep_alive, drain_timeout=given.drain_timeout,
         allow_origins=given.allow_origins, trust_request_chat_template=given.trust_request_chat_template,
         tool_call_parser=given.tool_call_parser, reasoning_parser=given.reasoning_parser,

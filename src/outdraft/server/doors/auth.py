@@ -41,7 +41,7 @@ class Auth:
 
     def _find(self, given: str) -> bytes | None:
         kind, _, key = given.partition(" ")
-        hashed, found = _hash(key.strip()), None
+        hashed, found = sha256(key.strip().encode("latin-1")).digest(), None  # as headers are read: byte for byte
         for one in self._hashes:
             if compare_digest(one, hashed):  # no early exit
                 found = one

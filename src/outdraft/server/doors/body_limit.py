@@ -1,5 +1,11 @@
-"""A body that is larger than the server takes is refused: by its Content-Length before a byte of it is read, or when
-more has come than was allowed."""
+"""A body that is larger than the server takes, or that takes too long to come, is refused.
+
+Its size is known by its Content-Length before a byte of it is read, or when more has come than is allowed. A body that
+ends before its Content-Length never reaches an endpoint: the client has hung up.
+"""
+
+import asyncio
+from time import monotonic
 
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -9,10 +15,10 @@ from outdraft.server.replies import error_reply
 
 
 class BodyLimit:
-    """`most`: bytes."""
+    """`most`: bytes. `seconds`: from the head of a request to the end of its body."""
 
-    def __init__(self, app: ASGIApp, most: int) -> None:
-        self._app, self._most = app, most
+    def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
+        self._app, self._most, self._seconds = app, most, seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -20,21 +26,34 @@ class BodyLimit:
             return
         said = Headers(scope=scope).get("content-length", "0")
         if said.isdigit() and int(said) > self._most:
-            await error_reply(self._error())(scope, receive, send)
+            await error_reply(self._too_large())(scope, receive, send)
             return
-        size = 0
+        size, has_come, end = 0, False, monotonic() + self._seconds
 
         async def limited() -> Message:
-            nonlocal size
-            message = await receive()
+            nonlocal size, has_come
+            if has_come:  # what comes now is the client's leaving
+                return await receive()
+            try:
+                message = await asyncio.wait_for(receive(), max(0.0, end - monotonic()))
+            except TimeoutError:
+                raise self._too_slow() from None
             size += len(message.get("body", b""))
+            has_come = not message.get("more_body", False)
             if size > self._most:
-                raise self._error()
+                raise self._too_large()
             return message
 
         await self._app(scope, limited, send)
 
-    def _error(self) -> ApiError:
+    def _too_large(self) -> ApiError:
         return ApiError(
-            413, f"the body is larger than the {self._most} bytes that this server takes", code="body_too_large"
-        )
+            413, f"the body is larger than the {self._most} bytes that this server takes", code="body_too_large",
+            headers={"Connection": "close"},
+        )  # fmt: skip
+
+    def _too_slow(self) -> ApiError:
+        return ApiError(
+            408, f"the body did not come within {self._seconds:g} seconds: send it at once", code="body_too_slow",
+            headers={"Connection": "close"},
+        )  # fmt: skip

@@ -19,6 +19,7 @@ from outdraft.engine.answers import Answers
 from outdraft.engine.prompts import Prompt
 from outdraft.engine.writer import Chunk, Result
 from outdraft.server.connection import EventStream, unless_gone
+from outdraft.server.doors.request_log import ANSWERS
 from outdraft.server.replies import JsonReply
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.service import Service, new_id
@@ -42,6 +43,7 @@ async def answer(
 ) -> Response:
     """The reply to a request, in whichever way it was asked for. Raises what refuses it."""
     answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))
+    request.scope[ANSWERS] = answers
     close = partial(service.close, answers)
     if body.stream:
         return EventStream(shape.events(answers), close=close, keep_alive=service.settings.keep_alive)

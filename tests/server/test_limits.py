@@ -1,0 +1,71 @@
+"""What one request may ask for: sizes, tokens, time, forms. One that asks for more gets one clear error."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from serving import serving
+
+from outdraft import LLM
+
+http = httpx.Client(timeout=60)
+RECURSIVE = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
+PROMPT = "It was late when"
+
+
+@pytest.fixture(scope="module")
+def limited(llm: LLM) -> Iterator[str]:
+    with serving(llm, max_prompts=2, max_texts=3, max_tokens=5, max_schema_bytes=1024) as (address, _):
+        yield address
+
+
+def deep(levels: int) -> dict[str, Any]:
+    form: dict[str, Any] = {"type": "integer"}
+    for _ in range(levels):
+        form = {"type": "object", "properties": {"a": form}}
+    return form
+
+
+@pytest.mark.parametrize(
+    ("body", "says"),
+    [
+        ({"prompt": [PROMPT] * 3}, "3 prompts are more than the 2 of one request"),
+        ({"n": 4}, "more than 3 texts"),
+        ({"prompt": [PROMPT] * 2, "n": 2}, "more than 3 texts"),
+        ({"structured_outputs": {"regex": "a" * 2000}}, "longer than 1024 bytes"),
+        ({"structured_outputs": {"json": deep(80)}}, "longer than 1024 bytes"),
+        ({"structured_outputs": {"json": RECURSIVE}}, "structured_outputs"),
+        ({"structured_outputs": {"grammar": "start: a\na: b\nb: a"}}, "structured_outputs"),
+        ({"structured_outputs": {"json": {"$ref": "file:///etc/passwd"}}}, "structured_outputs"),
+        ({"prompt": ""}, "the prompt is empty"),
+        ({"prompt": "word " * 5000}, "shorten the prompt"),
+    ],
+)  # fmt: skip
+def test_too_much_is_refused(limited: str, body: dict[str, Any], says: str) -> None:
+    reply = http.post(f"{limited}/v1/completions", json={"prompt": PROMPT, **body})
+    assert reply.status_code == 400, reply.text
+    assert says in reply.json()["error"]["message"]
+
+
+def test_answers_have_at_most_so_many_tokens(limited: str) -> None:
+    reply = http.post(f"{limited}/v1/completions", json={"prompt": PROMPT, "max_tokens": 90, "ignore_eos": True}).json()
+    assert reply["usage"]["completion_tokens"] == 5 and reply["choices"][0]["finish_reason"] == "length"
+
+
+def test_special_tokens_alone_are_a_prompt(limited: str) -> None:
+    for prompt in ("<|endoftext|>" * 40, "\x00\x01", "\u202e\ufeff", "🏳️‍🌈" * 20, [0, 0, 0]):
+        assert http.post(f"{limited}/v1/completions", json={"prompt": prompt, "max_tokens": 2}).is_success
+
+
+def test_a_request_ends_when_its_time_is_over(llm: LLM) -> None:
+    with serving(llm, timeout=0.001) as (address, _):
+        choice = http.post(f"{address}/v1/completions", json={"prompt": PROMPT, "max_tokens": 900}).json()["choices"][0]
+    assert (choice["finish_reason"], choice["stop_reason"]) == ("length", "timeout")
+
+
+def test_too_many_who_wait_are_told_to_come_later() -> None:
+    with LLM("zoo:target", drafter="none", max_num_seqs=1, max_num_waiting=1) as llm, serving(llm) as (address, _):
+        reply = http.post(f"{address}/v1/completions", json={"prompt": [PROMPT] * 4, "max_tokens": 20})
+    assert reply.status_code == 503 and reply.headers["retry-after"] == "1"
+    assert reply.json()["error"]["code"] == "overloaded"
