@@ -4,6 +4,7 @@ The long run is `python -m outdraft.testing.fuzz` (docs/proof.md).
 """
 
 import json
+import re
 from dataclasses import replace
 from random import Random
 from threading import Event
@@ -22,7 +23,7 @@ from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
 from outdraft.sampling.coins import KeyedCoins
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.fuzz import drive, keyed_draw, run
-from outdraft.testing.fuzz.asks import Ask, Language, draw_settings
+from outdraft.testing.fuzz.asks import FORMS, Ask, Language, draw_settings
 from outdraft.testing.fuzz.journal import ACCEPTED, Journal, Totals
 from outdraft.testing.fuzz.models import Models
 from outdraft.testing.fuzz.oracle import Oracle, _first_stop
@@ -60,6 +61,49 @@ def test_the_zoo_takes_part(session):
     small = replace(case, asks=case.asks[:2], leavers=(), variant="bf16", shape="batch", again=False)
     record = session._runner.run(small)
     assert record.difference is None and record.texts
+
+
+def steered_asks(case):
+    return [one for one in case.asks if {"guidance_scale", "structured_outputs"} & set(one.settings)]
+
+
+def test_some_are_guided_and_some_have_a_form_where_plain_decoding_is_asked(session):
+    cases = [session.case(number) for number in range(250)]
+    assert not any(steered_asks(case) for case in cases if case.kind != PLAIN)
+    asks = [one for case in cases if case.kind == PLAIN for one in case.asks]
+    for name in ("guidance_scale", "structured_outputs"):
+        assert 0.03 < sum(name in one.settings for one in asks) / len(asks) < 0.1, name
+    guided = [one for one in asks if "guidance_scale" in one.settings]
+    assert {one.negative is None for one in guided} == {True, False}
+    for case in cases:
+        if case.pages is not None:
+            assert all(one.num_held <= 16 * case.pages for one in case.asks)
+
+
+def test_guided_texts_and_those_of_a_form_are_the_right_ones(session, monkeypatch):
+    """In one batch with others; and a target that forgets the negative prompt is found out."""
+    case = next(one for one in map(session.case, range(400)) if one.kind == PLAIN and "/" in one.model
+                and not one.kernels and one.variant == "float32" and one.shape == "batch" and one.asks)  # fmt: skip
+    greedy = {"max_tokens": 12, "ignore_eos": True}
+    asks = (
+        Ask(prompt=(5, 6, 7), settings=greedy),
+        Ask(prompt=(5, 6, 7), settings={**greedy, "guidance_scale": 3.0}, negative=(9, 8, 9, 8)),
+        *(Ask(prompt=(5, 6, 7), settings={"max_tokens": 12, "structured_outputs": form}) for form in FORMS),
+    )
+    small = replace(case, asks=asks, leavers=(), again=False, pages=None, policy=None)
+    texts = drive.run(session._runner.workshop.plain(small), "batch", asks)
+    assert texts[0].token_ids != texts[1].token_ids and not any(text.finish_reason == "error" for text in texts)
+    assert all(re.fullmatch(form["regex"], text.text) for form, text in zip(FORMS, texts[2:], strict=True)
+               if "regex" in form and text.finish_reason == "stop")  # fmt: skip
+    assert session._runner.run(small).difference is None
+    told, prompt = [], drive._prompt
+
+    def forgets(ask):
+        told.append(ask)
+        return prompt(ask) if len(told) <= len(asks) else prompt(replace(ask, negative=None))
+
+    monkeypatch.setattr(drive, "_prompt", forgets)
+    assert "token_ids differ" in session._runner.run(small).difference["what"]
 
 
 @pytest.mark.skipif("typical" not in names("verifier"), reason="the rule that is planted is not installed")

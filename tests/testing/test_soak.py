@@ -2,11 +2,14 @@
 
 import asyncio
 import logging
+from random import Random
 
 import pytest
 
 from outdraft import LLM
-from outdraft.testing.soak import Tally, full_at_times, kinds, left_over, runner_of, soak
+from outdraft.engine.assembly.variant import runner_of
+from outdraft.testing.own_caches import own_caches
+from outdraft.testing.soak import Tally, breaks_at_times, full_at_times, kinds, left_over, soak
 
 
 @pytest.fixture
@@ -18,13 +21,12 @@ def llm():
 
 
 def test_nobody_is_wronged(llm):
-    from random import Random
-
-    full_at_times(runner_of(llm.engine).cache, Random(0), 0.01)
+    full_at_times(runner_of(llm.engine.parts).cache, Random(0), 0.01)
+    broke = breaks_at_times(llm.engine.parts.drafter, Random(0), 0.01)
     tally = asyncio.run(soak(llm, 250, 1))
     assert tally.wrong + llm._thread.ask(left_over) == []
     assert {"cancelled", "whole", "error", "timeout"} <= set(tally.counts)
-    assert llm.engine.scheduler.num_preempted > 0
+    assert llm.engine.scheduler.num_preempted > 0 and set(broke) == {"begin", "propose", "observe"}
 
 
 def test_a_wrong_text_is_noticed(llm, monkeypatch):
@@ -49,15 +51,43 @@ class Liar:
 def test_a_page_that_is_not_given_back_is_noticed(llm):
     engine = llm.engine
     llm.generate("Once upon a time")
-    llm._thread.ask(lambda engine: runner_of(engine).cache.add(10**6))
-    llm._thread.ask(lambda engine: runner_of(engine).cache.reserve(10**6, 5))
+    llm._thread.ask(lambda engine: runner_of(engine.parts).cache.add(10**6))
+    llm._thread.ask(lambda engine: runner_of(engine.parts).cache.reserve(10**6, 5))
     assert any("pages are free" in one for one in llm._thread.ask(left_over))
     assert not engine.has_work
 
 
-def test_kinds_share_beginnings_and_differ_in_settings():
-    from random import Random
+def test_a_page_of_a_drafter_that_is_not_given_back_is_noticed():
+    with LLM("zoo:target", kv_cache_memory="3MiB", draft_model="zoo:draft") as llm:
+        assert llm._thread.ask(left_over) == []
+        (cache,) = own_caches(llm.engine.parts.drafter, runner_of(llm.engine.parts).cache)
+        llm._thread.ask(lambda engine: cache.add(10**6))
+        llm._thread.ask(lambda engine: cache.reserve(10**6, 5))
+        (told,) = llm._thread.ask(left_over)
+        assert "pages are free of a drafter's" in told
 
+
+def test_a_planted_fault_of_a_drafter_is_raised_before_and_after_its_work():
+    done = []
+
+    class Works:
+        def begin(self, seqs):
+            done.append("begin")
+
+        propose = observe = begin
+
+    drafter = Works()
+    told, raised = breaks_at_times(drafter, Random(1), 0.6), []
+    for _ in range(100):
+        try:
+            drafter.begin([])
+        except RuntimeError as error:
+            raised.append("when it had done" in str(error))
+    assert told == {"begin": len(raised)} and 20 < sum(raised) < 40 and 20 < len(raised) - sum(raised) < 40
+    assert len(done) == 100 - (len(raised) - sum(raised))
+
+
+def test_kinds_share_beginnings_and_differ_in_settings():
     found = kinds(Random(0), 4096)
     starts = {tuple(prompt["prompt_token_ids"][:3]) for prompt, _ in found}
     assert len(starts) == 1 and len({params.seed for _, params in found}) > 10 and Tally().wrong == []

@@ -3,9 +3,10 @@
     64 callers -> LLM (bounded pool, prefix caching, speculation) -> each text is compared with the one right answer
 
 Three in ten requests are cancelled midway, some have a deadline, and faults are planted: a constraint that raises in
-the middle of a text, vectors that make logits of no value, a pool that says it is full. Whoever is not to blame must
-get its text; who is gets one clear error. In the end nothing runs, no page is taken, no thread is left, and memory has
-stopped growing. Which request gets what is a function of the seed; when it runs is not.
+the middle of a text, vectors that make logits of no value, a pool that says it is full, a drafter that raises. Whoever
+is not to blame must get its text; who is gets one clear error. In the end nothing runs, no page is taken, of the
+target's or of a drafter's, no thread is left, and memory has stopped growing. Which request gets what is a function of
+the seed; when it runs is not.
 """
 
 import argparse
@@ -26,12 +27,13 @@ from typing import Any
 import torch
 
 from outdraft.cache.paged import PagedCache
-from outdraft.core.drafter import inner
+from outdraft.core.drafter import Drafter, inner
 from outdraft.core.errors import CacheFullError, OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.engine.llm import LLM
 from outdraft.engine.loop import Engine
+from outdraft.testing.own_caches import own_caches
 
 CALLERS = 64
 _KINDS = 48  # different requests; each has one right text
@@ -156,6 +158,30 @@ def full_at_times(cache: PagedCache, rng: Random, share: float) -> None:
     cache.store.take = take_or_not  # type: ignore[method-assign]
 
 
+def breaks_at_times(drafter: Drafter, rng: Random, share: float) -> Counter[str]:
+    """Have a drafter raise now and then, before a verb and behind it; returns how often, by verb."""
+    told: Counter[str] = Counter()
+
+    def broken(name: str) -> Callable[..., Any]:
+        verb = getattr(drafter, name)
+
+        def verb_or_not(*given: Any) -> Any:
+            fate = rng.random()
+            told[name] += fate < share
+            if fate < share / 2:
+                raise RuntimeError("planted: the drafter broke")
+            found = verb(*given)
+            if fate < share:
+                raise RuntimeError("planted: the drafter broke when it had done its work")
+            return found
+
+        return verb_or_not
+
+    for name in ("begin", "propose", "observe"):
+        setattr(drafter, name, broken(name))
+    return told
+
+
 def left_over(engine: Engine) -> list[str]:
     """What should not be there when no request is."""
     room, found = engine.parts.room, []
@@ -163,7 +189,12 @@ def left_over(engine: Engine) -> list[str]:
         found.append(f"{len(engine.running)} requests run and {len(engine.waiting)} wait")
     if room.capacity is not None and room.free * 16 != room.capacity:
         found.append(f"{room.free} pages are free of {room.capacity // 16}")
-    runner_of(engine.parts).cache.check()
+    of_target = runner_of(engine.parts).cache
+    of_target.check()
+    for cache in own_caches(engine.parts.drafter, of_target):
+        cache.check()
+        if cache.num_pages is not None and cache.num_free < cache.num_pages:
+            found.append(f"{cache.num_free} pages are free of a drafter's {cache.num_pages}")
     for one in inner(engine.parts.drafter):
         for name, value in vars(one).items() if hasattr(one, "__dict__") else ():
             if isinstance(value, dict) and value and all(isinstance(key, int) for key in value) and "text" in name:
@@ -190,7 +221,8 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--drafter", help="by default what LLM(model) drafts with")
     parser.add_argument("--kv-cache-memory", default="3MiB")
-    parser.add_argument("--full", type=float, default=0.001, help="how often the pool says that it is full")
+    parser.add_argument("--full", type=float, default=0.001, help="how often a pool says that it is full")
+    parser.add_argument("--breaks", type=float, default=0.0005, help="how often a drafter raises")
     asked = parser.parse_args(words)
     drafts = {} if asked.drafter is None else {"drafter": asked.drafter}
     logging.getLogger("outdraft").setLevel(logging.CRITICAL)  # it tells of every planted fault
@@ -198,7 +230,10 @@ def main(words: list[str] | None = None) -> int:
     threads = threading.active_count()
     cache = runner_of(llm.engine.parts).cache
     assert isinstance(cache, PagedCache)
-    full_at_times(cache, Random(asked.seed), asked.full)
+    drafter, rng = llm.engine.parts.drafter, Random(asked.seed)
+    for each in (cache, *own_caches(drafter, cache)):
+        full_at_times(each, rng, asked.full)
+    broke = breaks_at_times(drafter, rng, asked.breaks)
     began = perf_counter()
     tally = asyncio.run(soak(llm, asked.requests, asked.seed, _tell))
     wrong = tally.wrong + llm._thread.ask(left_over)
@@ -209,7 +244,7 @@ def main(words: list[str] | None = None) -> int:
     if grown > 32:
         wrong.append(f"memory grew by {grown:.0f} MiB in the second half")
     report = {
-        "requests": asked.requests, "preempted": llm.engine.scheduler.num_preempted,
+        "requests": asked.requests, "preempted": llm.engine.scheduler.num_preempted, "drafter raised": broke.total(),
         **dict(sorted(tally.counts.items())), "wrong": len(wrong),
         "grown_mib_in_second_half": round(grown, 1), "seconds": round(perf_counter() - began, 1),
     }  # fmt: skip

@@ -4,7 +4,7 @@ Data in: a `random.Random` and what the model's vocabulary is; data out: `Ask`s.
 """
 
 import json
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -24,6 +24,16 @@ class Ask:
     settings: dict[str, Any]
     depth: int | None = None  # the request's own num_speculative_tokens
     leaves_after: int | None = None  # it is cancelled after so many chunks
+    negative: tuple[int, ...] | None = None  # the prompt that guidance leads away from; None: the default
+
+    @property
+    def num_held(self) -> int:
+        """Tokens that memory holds of it at most; of a guided text, those of both."""
+        own: int = len(self.prompt) + self.settings["max_tokens"]
+        if "guidance_scale" not in self.settings:
+            return own
+        beside = 1 if self.negative is None else len(self.negative)
+        return own + beside + int(self.settings["max_tokens"]) + 16
 
     @property
     def params(self) -> SamplingParams:
@@ -33,6 +43,13 @@ class Ask:
     def tell(self) -> dict[str, Any]:
         """Plain data, for a record."""
         return asdict(self)
+
+
+GUIDED, STRUCTURED = 0.06, 0.06  # of the requests that only plain decoding answers for
+FORMS: tuple[dict[str, Any], ...] = (  # of letters that every model here spells, and without "d", which ends texts
+    {"regex": "[abcef]{2,9}"}, {"regex": "(ab|ce)+f?"}, {"choice": ["abc", "abe", "bac", "bace"]},
+    {"regex": "ba{3,20}c[abc]*"},
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,6 +62,9 @@ class Language:
     longest: int = 24  # tokens of an answer
     ends: tuple[int, ...] = ()  # ids that end a text
     room: int = 620  # tokens of prompt and answer together
+
+
+_BESIDE_FORMS = ("max_tokens", "temperature", "seed", "top_k", "top_p", "presence_penalty", "logprobs", "ignore_eos")
 
 
 def draw_prompt(rng: Random, language: Language) -> tuple[int, ...]:
@@ -130,6 +150,19 @@ def draw_ask(
         settings=draw_settings(rng, language, seeded=seeded, edits=edits, logprobs=logprobs),
         leaves_after=rng.randint(0, 3) if leaves else None,
     )
+
+
+def steered(rng: Random, language: Language, ask: Ask) -> Ask:
+    """The same request; now and then it is guided, or the form of its answer is given."""
+    fate = rng.random()
+    if fate < GUIDED:
+        negative = draw_prompt(rng, language) if rng.random() < 0.7 else None
+        scale = rng.choice((0.0, 0.5, 1.5, 3.0))
+        return replace(ask, negative=negative, settings={**ask.settings, "guidance_scale": scale})
+    if fate < GUIDED + STRUCTURED:
+        kept = {name: ask.settings[name] for name in _BESIDE_FORMS if name in ask.settings}
+        return replace(ask, settings={**kept, "structured_outputs": rng.choice(FORMS)})
+    return ask
 
 
 @cache

@@ -108,7 +108,8 @@ _SHAPES: dict[str, Callable[[LLM, list[Ask], dict[str, Any]], list[Text]]] = {
 
 
 def _prompt(ask: Ask) -> dict[str, Any]:
-    return {"prompt_token_ids": list(ask.prompt)}
+    beside = {} if ask.negative is None else {"negative_prompt": list(ask.negative)}
+    return {"prompt_token_ids": list(ask.prompt), **beside}
 
 
 def _from_result(result: Result) -> Text:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any
 
-from outdraft.testing.fuzz.asks import Ask, Language, draw_ask
+from outdraft.testing.fuzz.asks import Ask, Language, draw_ask, steered
 from outdraft.testing.fuzz.models import PACKABLE, TINY, ZOO
 
 GREEDY, SEEDED, PLAIN = "greedy", "seeded", "plain"
@@ -109,10 +109,13 @@ def plan_case(
         return draw_ask(rng, language, seeded=seeded, edits=edits, logprobs=exact, leaves=leaves)
 
     asks = tuple(ask() for _ in range(rng.choice((1, 2, 4, 6, 8, 12))))
+    if kind == PLAIN:  # `transformers` is not asked what these write
+        steering = Random(f"{seed}/{number}/steered")
+        asks = tuple(steered(steering, language, one) for one in asks)
     leavers = (
         tuple(ask(leaves=True) for _ in range(rng.choice((0, 0, 1, 2)))) if shape not in ("batch", "alone") else ()
     )
-    longest = max(len(one.prompt) + one.settings["max_tokens"] for one in (*asks, *leavers))
+    longest = max(one.num_held for one in (*asks, *leavers))
     memory, words = Random(f"{seed}/{number}/memory"), Random(f"{seed}/{number}/words")
     is_tight = VARIANTS[variant].plain is None and variant != "streamed" and memory.random() < 0.4
     return Case(
