@@ -1,23 +1,27 @@
 """Traces: what is recorded, and that a replay does what the engine did."""
 
+import json
+import threading
 from random import Random
 
-import numpy as np
 import pytest
 
 from outdraft import LLM, SamplingParams, record_trace
-from outdraft.bench.replay.costs import Costs, learn_costs
-from outdraft.bench.replay.simulate import simulate
-from outdraft.bench.replay.summary import summarise
-from outdraft.bench.replay.trace import Asked, Pass, read_trace
+from outdraft.bench.replay.costs import Costs, Pass, Work
+from outdraft.bench.replay.pauses import Pause, Pauses, learn_pauses
+from outdraft.bench.replay.simulate import Machine, simulate
+from outdraft.bench.replay.summary import Summary, middle, summarise
+from outdraft.bench.replay.trace import Asked, read_trace
 from outdraft.core.errors import ConfigError
+from outdraft.core.request import Request
 from outdraft.engine.scheduler.settings import SchedulerSettings
 
 
-def made(rows=2e-4, sequence=1e-3, base=0.01):
+class Known:
     """Costs of a machine that is known: linear, quiet."""
-    knots = np.array([1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048], dtype=float)
-    return Costs(weights=np.concatenate([base + rows * knots, [sequence, 0.0]]), noise=np.ones(1), pause=0.0)
+
+    def seconds(self, work, random):
+        return 0.01 + 2e-4 * work.num_rows + 1e-3 * work.num_decoding
 
 
 def requests(count, *, every=0.05, prompt=60, tokens=40):
@@ -28,14 +32,15 @@ def requests(count, *, every=0.05, prompt=60, tokens=40):
     ]
 
 
-def run(asked, costs=None, num_pages=None, **settings):
-    return simulate(asked, costs or made(), SchedulerSettings(**settings), mixes=True, num_pages=num_pages)
+def run(asked, num_pages=None, **settings):
+    machine = Machine(costs=Known(), pauses=Pauses(), num_pages=num_pages)
+    return simulate(asked, machine, SchedulerSettings(**settings)).requests
 
 
 def test_each_request_writes_what_it_wrote():
     asked = requests(20)
     found = run(asked)
-    assert [one.num_tokens for one in found] == [one.num_tokens for one in asked]
+    assert [(one.id, one.num_tokens) for one in found] == [(one.id, one.num_tokens) for one in asked]
     assert all(one.first > one.at and one.end >= one.first for one in found)
 
 
@@ -51,18 +56,63 @@ def test_a_full_pool_serves_all_in_the_end():
     assert all(one.reason == "length" for one in found)
 
 
-def test_costs_are_found_again():
+def test_a_request_sent_at_another_time_is_as_patient():
+    one = Asked(id=0, at=2.0, prompt=1, end=5.0, reason="cancelled")
+    assert one.sent(1.0).patience == one.patience == 3.0
+    assert Asked(id=0, at=2.0, prompt=1, end=5.0, reason="stop").patience is None
+
+
+def test_costs_are_found_again_through_noise():
     """Passes of a machine that is known, with noise of a tenth: what they take is learned to a few per cent."""
-    rng, truth = Random(1), made()
-    passes = []
+    rng, truth, passes = Random(1), Known(), []
     for _ in range(800):
         decoding, rows = rng.randrange(1, 20), int(2 ** rng.uniform(0, 9))
-        seconds = truth.seconds(decoding, rows, 0) * rng.uniform(0.9, 1.1)
-        passes.append(Pass(seconds=seconds, num_decoding=decoding, num_rows=rows, context=0, before=1e-4))
-    costs = learn_costs(passes)
+        work = Work(num_decoding=decoding, num_nodes=min(rows, decoding), num_rows=rows, context=0)
+        passes.append(Pass(work=work, seconds=truth.seconds(work, rng) * rng.uniform(0.9, 1.1)))
+    costs = Costs(passes)
     for decoding, rows in ((1, 1), (4, 20), (16, 200)):
-        assert costs.seconds(decoding, rows, 0) == pytest.approx(truth.seconds(decoding, rows, 0), rel=0.08)
-    assert costs.pause == pytest.approx(1e-4) and 0.85 < costs.noise.min() < 0.95 < 1.05 < costs.noise.max()
+        work = Work(num_decoding=decoding, num_nodes=min(rows, decoding), num_rows=rows, context=0)
+        drawn = [costs.seconds(work, rng) for _ in range(400)]
+        assert sum(drawn) / 400 == pytest.approx(truth.seconds(work, rng), rel=0.05)
+        assert max(drawn) > 1.05 * min(drawn), "the noise is gone"
+
+
+def test_a_pause_of_the_machine_is_added_and_does_not_grow_with_the_pass():
+    """Every twentieth pass of a row stops for 50 ms; a pass of 400 rows, of which few were seen, may stop as long."""
+    few, many = (Work(num_decoding=1, num_nodes=1, num_rows=rows, context=0) for rows in (1, 400))
+    passes = [Pass(work=few, seconds=0.001 + 0.05 * (i % 20 == 0)) for i in range(200)]
+    passes += [Pass(work=many, seconds=0.08)] * 2
+    costs, random = Costs(passes), Random(0)
+    assert max(costs.seconds(many, random) for _ in range(100)) < 0.2
+    drawn = [costs.seconds(few, random) for _ in range(4000)]
+    assert sum(drawn) / 4000 == pytest.approx(0.0035, rel=0.15)
+
+
+def test_too_few_passes_are_refused():
+    one = Pass(work=Work(num_decoding=1, num_nodes=1, num_rows=1, context=0), seconds=0.1)
+    with pytest.raises(ConfigError, match="19 passes"):
+        Costs([one] * 19)
+
+
+def test_pauses_tell_who_came_and_who_ended():
+    shown = [(0.001, 0, 0), (0.003, 1, 0), (0.002, 0, 1), (0.006, 2, 1), (0.001, 0, 0)]
+    pauses = [Pause(seconds=s, is_awake=True, num_asked=a, num_ended=e) for s, a, e in shown]
+    pauses.append(Pause(seconds=0.5, is_awake=False, num_asked=1, num_ended=0))
+    found = learn_pauses(pauses)
+    assert (found.base, found.asked, found.ended, found.wake) == pytest.approx((0.001, 0.002, 0.001, 0.5))
+    assert learn_pauses([]) == Pauses()
+    shown = ((0.1, 0, 0), (0.2, 1, 0), (0.1, 1, 1))
+    less = [Pause(seconds=s, is_awake=True, num_asked=a, num_ended=e) for s, a, e in shown]
+    assert learn_pauses(less).ended == 0.0 < learn_pauses(less).asked
+
+
+def test_the_middle_of_runs_in_which_nobody_wrote_has_no_times():
+    nothing = summarise([Asked(id=0, at=0.0, prompt=1, end=1.0, reason="timeout")])
+    assert (nothing.tokens_per_second, nothing.first_median, nothing.num_late) == (0.0, None, 1)
+    some = Summary(
+        tokens_per_second=5.0, first_median=1.0, first_p99=1.0, end_median=2.0, end_p99=2.0, num_refused=0, num_late=0
+    )
+    assert middle([nothing, some, some]) == some and middle([nothing, nothing]) == nothing
 
 
 @pytest.fixture(scope="module")
@@ -85,6 +135,50 @@ def test_a_trace_tells_requests_and_passes_and_no_text(recorded):
     num_passes = [one.stats.num_steps + one.stats.num_prompt_steps for one in results]
     assert max(num_passes) <= len(trace.passes) and trace.setup["max_num_seqs"] == 4
     assert "door" not in path.read_text()
+    assert [one.most for one in trace.requests] == [20 + 5 * (i % 3) for i in range(9)]
+
+
+def test_a_request_arrives_when_it_is_sent_and_not_when_a_pass_is_over(tmp_path):
+    """It is sent while a pass is under way; its wait for the pass's end is a part of its wait for the first token."""
+    llm = LLM("zoo:target", drafter="none")
+    target, began, sent = llm.engine.parts.target, threading.Event(), threading.Event()
+    forward = target.forward
+
+    def slow(packed, taps=()):
+        began.set()
+        assert sent.wait(20)
+        return forward(packed, taps)
+
+    params = SamplingParams(max_tokens=2, ignore_eos=True)
+    with record_trace(llm, tmp_path / "t.jsonl"):
+        target.forward = slow
+        first = threading.Thread(target=lambda: llm.generate("One door", params))
+        first.start()
+        assert began.wait(20)
+        second = llm._thread.submit([Request(prompt_token_ids=(5, 6, 7), params=params)])
+        sent.set()
+        first.join()
+        for call in second:
+            while not call.finished:
+                call.wait()
+    late = read_trace(tmp_path / "t.jsonl").requests[1]
+    lines = [json.loads(line) for line in (tmp_path / "t.jsonl").read_text().splitlines()]
+    one = next(line for line in lines if "rows" in line)
+    assert one["at"] - one["seconds"] < late.at < one["at"]
+
+
+def test_refused_and_unfinished_requests_are_in_the_trace(tmp_path):
+    llm = LLM("zoo:target", drafter="none", max_num_seqs=1, max_num_waiting=1)
+    params = SamplingParams(max_tokens=12, ignore_eos=True)
+    with record_trace(llm, tmp_path / "t.jsonl"):
+        llm.generate(["a", "b", "c", "d"], params)
+    trace = read_trace(tmp_path / "t.jsonl")
+    assert [one.reason for one in trace.requests] == ["length", "length", "refused", "refused"]
+    assert all(one.end >= one.at and not one.rounds for one in trace.requests[2:])
+    text = (tmp_path / "t.jsonl").read_text().splitlines()
+    (tmp_path / "cut.jsonl").write_text("\n".join(line for line in text if '"ends"' not in line))
+    cut = read_trace(tmp_path / "cut.jsonl").requests
+    assert {one.reason for one in cut} == {"unfinished"} and all(one.patience is not None for one in cut)
 
 
 def test_only_one_recording_at_a_time(tmp_path):

@@ -13,6 +13,9 @@ class Watch(Protocol):
     def asked(self, seq: Sequence, now: float) -> None:
         """A request was accepted, and waits."""
 
+    def refused(self, seq: Sequence, now: float) -> None:
+        """A request was not accepted, because too many wait."""
+
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
         """A pass over these sequences is over."""
 
@@ -37,6 +40,10 @@ class Watches:
     def asked(self, seq: Sequence, now: float) -> None:
         for one in self.each:
             one.asked(seq, now)
+
+    def refused(self, seq: Sequence, now: float) -> None:
+        for one in self.each:
+            one.refused(seq, now)
 
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
         for one in self.each:

@@ -12,7 +12,7 @@ from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
-from outdraft.core.errors import CapabilityError, RequestError
+from outdraft.core.errors import BusyError, CapabilityError, RequestError
 from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
@@ -170,8 +170,12 @@ class Engine:
             raise RequestError(str(error)) from error
 
     def enqueue(self, seq: Sequence) -> None:
-        """It joins when there is room. Raises `RequestError` where too many wait already."""
-        self.scheduler.add(seq, Unbounded() if self._parts is None else self._parts.room)
+        """It joins when there is room. Raises `BusyError` where too many wait already."""
+        try:
+            self.scheduler.add(seq, Unbounded() if self._parts is None else self._parts.room)
+        except BusyError:
+            self.watch.refused(seq, self.clock())
+            raise
         self.watch.asked(seq, self.clock())
 
     def step(self) -> list[StepEvent]:

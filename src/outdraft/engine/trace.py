@@ -6,12 +6,14 @@
 One JSON object a line; times are seconds since the recording began:
 
     {"outdraft_trace": 1, "model": ..., "max_num_seqs": ..., "capacity": pages or null, ...}
-    {"at": 0.31, "asks": 7, "prompt": 120, "priority": 0, "timeout": null}
+    {"at": 0.31, "asks": 7, "prompt": 120, "most": 64, "priority": 0, "timeout": null}
     {"at": 0.35, "seconds": 0.02, "cached": {"7": 64}, "rows": [[7, certain, nodes, tokens, before], ...]}
     {"at": 1.90, "ends": 7, "reason": "stop"}
 
-`certain`: prompt rows of the request in this pass; `nodes`: those of its draft, pending token included; `before`: those
-that the cache held; `tokens`: how many it emitted. No text is written, and no token.
+A request asks when its caller does, so its line may stand behind that of a pass which was over later. `most`: tokens
+that it may write. `certain`: prompt rows of the request in this pass; `nodes`: those of its draft, pending token
+included; `before`: those that the cache held; `tokens`: how many it emitted. The reason of a request that might not
+wait is "refused". No text is written, and no token.
 """
 
 import json
@@ -50,14 +52,19 @@ class TraceWriter:
         )
 
     def asked(self, seq: Sequence, now: float) -> None:
-        """A request arrived: its sizes and its limits are written, and nothing of its text."""
+        """Its sizes and its limits are written, and nothing of its text. It asked when its caller did, not now."""
         self._known.add(seq.id)
         self._untold.add(seq.id)
-        request = seq.request
+        request, at = seq.request, now if seq.asked_at is None else seq.asked_at
         self._write(
-            {"at": now - self._began, "asks": seq.id, "prompt": seq.prompt_len, "priority": request.priority,
-             "timeout": request.timeout}
+            {"at": max(0.0, at - self._began), "asks": seq.id, "prompt": seq.prompt_len, "most": seq.room,
+             "priority": request.priority, "timeout": request.timeout}
         )  # fmt: skip
+
+    def refused(self, seq: Sequence, now: float) -> None:
+        """It is written as a request that ended at once."""
+        self.asked(seq, now)
+        self._end(seq, now, "refused")
 
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
         """A pass over these sequences is over; sequences that the recording began too late for are counted too."""
@@ -74,10 +81,13 @@ class TraceWriter:
 
     def ended(self, seq: Sequence, now: float) -> None:
         """A request is over, in whatever way."""
+        self._end(seq, now, seq.finish_reason)
+
+    def _end(self, seq: Sequence, now: float, reason: str | None) -> None:
         if seq.id in self._known:
             self._known.discard(seq.id)
             self._untold.discard(seq.id)
-            self._write({"at": now - self._began, "ends": seq.id, "reason": seq.finish_reason})
+            self._write({"at": now - self._began, "ends": seq.id, "reason": reason})
 
     def _write(self, line: Mapping[str, Any]) -> None:
         rounded = {key: round(value, 6) if isinstance(value, float) else value for key, value in line.items()}

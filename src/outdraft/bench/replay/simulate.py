@@ -2,202 +2,140 @@
 
     requests at their times -> Engine -> Scheduler -> a target that computes nothing: the clock moves by what the pass
                                                       would take; a drafter and a rule that do what was recorded
+                                 |
+                                 +-> a trace of its own, which is read as the recording is
 
-A request writes as many tokens as it did, in rounds of as many nodes and tokens as it had, whoever runs beside it. So
-whatever the scheduler does in a replay it would do in the engine: it is the same code.
+So whatever the scheduler does in a replay it would do in the engine: it is the same code; and what is said of the
+replay is said by the same rules as of the recording.
 """
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, fields, replace
+from io import StringIO
 from random import Random
 
-import torch
-
 from outdraft.bench.replay.costs import Costs
-from outdraft.bench.replay.trace import Asked
-from outdraft.core.cache import PAGE
-from outdraft.core.coins import Coins
-from outdraft.core.draft import Draft, chain
-from outdraft.core.drafter import Seen, Traits
-from outdraft.core.errors import CacheFullError
-from outdraft.core.events import StepEvent
-from outdraft.core.packing import PackedDrafts
+from outdraft.bench.replay.parts import Always, AsRecorded, SimulatedClock, SimulatedTarget
+from outdraft.bench.replay.pauses import Pauses, learn_pauses
+from outdraft.bench.replay.summary import Summary, middle, summarise
+from outdraft.bench.replay.trace import Asked, Trace, read_lines
+from outdraft.core.errors import BusyError
 from outdraft.core.params import SamplingParams
-from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Needs, TargetOutput
-from outdraft.core.verdict import Verdict
 from outdraft.decode.step import Parts
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.trace import TraceWriter
 
-_ANY = 2**30  # tokens of a context
-
-
-@dataclass(slots=True)
-class SimulatedClock:
-    """Seconds since the trace began."""
-
-    now: float = 0.0
-
-    def __call__(self) -> float:
-        return self.now
+_RUNS = 5
+_CONFIG = {"model": "simulated", "drafter": {"name": "as recorded"}}
 
 
-@dataclass(slots=True, kw_only=True)
-class SimulatedTarget:
-    """`Target` and its `Room`: it counts the rows of every sequence that has begun, and moves the clock."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """What the replay runs on. `num_pages`: of the key/value cache; None: any number. `mixes`: see `core/room.py`."""
 
-    clock: SimulatedClock
     costs: Costs
-    random: Random
-    asked: Mapping[int, Asked]  # by sequence
-    mixes: bool
-    num_pages: int | None
-    vocab_size: int = 2
-    max_len: int = _ANY
-    rows: dict[int, int] = field(default_factory=dict)
-
-    def begin(self, seq: Sequence) -> int:
-        self.rows[seq.id] = min(self.asked[seq.id].cached, len(seq.tokens) - 1)
-        return self.rows[seq.id]
-
-    def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
-        """No logits of use; the clock stands where the pass would have ended."""
-        counts = [stop - start for start, stop in zip(packed.row_starts[:-1], packed.row_starts[1:], strict=True)]
-        missing = sum(self.missing(seq, n) for seq, n in zip(packed.seqs, counts, strict=True))
-        if self.num_pages is not None and missing > self.free:
-            raise CacheFullError(f"{missing} pages are missing, and {self.free} of {self.num_pages} are free")
-        context = sum(n * (self.rows[seq.id] + n // 2) for seq, n in zip(packed.seqs, counts, strict=True))
-        decoding = sum(not certain for certain in packed.num_certain)
-        noise = self.costs.noise[self.random.randrange(len(self.costs.noise))]
-        self.clock.now += self.costs.seconds(decoding, sum(counts), context) * float(noise)
-        return TargetOutput(logits=torch.zeros(packed.node_starts[-1], self.vocab_size))
-
-    def commit(self, seq: Sequence, keep: Seq[int]) -> None:
-        self.rows[seq.id] += len(keep)
-
-    def end(self, seq: Sequence) -> None:
-        del self.rows[seq.id]
-
-    @property
-    def capacity(self) -> int | None:
-        return None if self.num_pages is None else self.num_pages * PAGE
-
-    @property
-    def free(self) -> int:
-        return (self.num_pages or 0) - sum(_pages(rows) for rows in self.rows.values())
-
-    def wanted(self, seq: Sequence) -> int:
-        return _pages(len(seq.tokens))
-
-    def missing(self, seq: Sequence, num_rows: int) -> int:
-        return _pages(self.rows[seq.id] + num_rows) - _pages(self.rows[seq.id])
-
-    def held(self, seq: Sequence) -> int:
-        return _pages(self.rows[seq.id])
-
-    def forget(self) -> None:
-        """No text's pages outlive it here, so there is nothing to give up."""
+    pauses: Pauses
+    mixes: bool = True
+    num_pages: int | None = None
 
 
-@dataclass(slots=True, kw_only=True)
-class AsRecorded:
-    """`Drafter` and `Verifier`: every round has as many nodes, and keeps as many of them, as it had."""
-
-    asked: Mapping[int, Asked]  # by sequence
-    lossless: bool = True
-    needs: Needs = field(default_factory=Needs)
-    traits: Traits = field(default_factory=Traits)
-    turns: dict[int, int] = field(default_factory=dict)  # rounds that a sequence has had
-
-    def begin(self, seqs: Seq[Sequence]) -> None:
-        """A sequence that begins anew goes on with its rounds."""
-
-    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        return [
-            chain([1] * (self._round(seq)[0] if budget.depth else 1)) for seq, budget in zip(seqs, budgets, strict=True)
-        ]
-
-    def observe(self, seen: Seq[Seen]) -> None:
-        """Nothing is to be learned."""
-
-    def end(self, seqs: Seq[Sequence]) -> None:
-        """What it counts is small, and the replay is soon over."""
-
-    def couples(self, request: Request) -> bool:
-        return False
-
-    def __call__(self, packed: PackedDrafts, p: torch.Tensor, coins: Seq[Coins]) -> list[Verdict]:
-        verdicts = []
-        for seq, draft in zip(packed.seqs, packed.drafts, strict=True):
-            if draft is not None:
-                accepted = min(self._round(seq)[1], draft.num_nodes) - 1
-                self.turns[seq.id] = self.turns.get(seq.id, 0) + 1
-                verdicts.append(Verdict(tuple(range(1, 1 + accepted)), 1, accepted == draft.num_nodes - 1))
-        return verdicts
-
-    def _round(self, seq: Sequence) -> tuple[int, int]:
-        rounds = self.asked[seq.id].rounds
-        return rounds[self.turns.get(seq.id, 0) % len(rounds)]
+def learn(trace: Trace) -> Machine:
+    """The machine that a trace was recorded on. Raises `ConfigError` for a trace of hardly any passes."""
+    setup = trace.setup
+    return Machine(
+        costs=Costs(trace.passes), pauses=learn_pauses(trace.pauses), mixes=setup["mixes"], num_pages=setup["capacity"]
+    )
 
 
-class Always:
-    """`Policy`: the drafter decides."""
-
-    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
-        return [Budget(depth=_ANY)] * len(seqs)
-
-    def update(self, events: Seq[StepEvent]) -> None: ...
-
-    def end(self, seqs: Seq[Sequence]) -> None: ...
+def scheduling_of(trace: Trace) -> SchedulerSettings:
+    """The limits that held while it was recorded."""
+    return SchedulerSettings(**{one.name: trace.setup[one.name] for one in fields(SchedulerSettings)})
 
 
-def _pages(rows: int) -> int:
-    return -(-rows // PAGE)
+def replay(requests: Seq[Asked], machine: Machine, scheduling: SchedulerSettings) -> Summary:
+    """Of a few runs whose noise is drawn anew, the middle of each number: who waits for whom hangs on little."""
+    return middle([summarise(simulate(requests, machine, scheduling, seed=seed).requests) for seed in range(_RUNS)])
 
 
-def simulate(
-    requests: Seq[Asked], costs: Costs, scheduling: SchedulerSettings, *, mixes: bool, num_pages: int | None
-) -> list[Asked]:
-    """The same requests, with the times that they have in the replay.
+def simulate(requests: Seq[Asked], machine: Machine, scheduling: SchedulerSettings, *, seed: int = 0) -> Trace:
+    """The same requests, with the times that they have in the replay, by arrival. `seed`: of the machine's noise.
 
     Raises `RequestError` for memory in which one of them never fits.
     """
     clock = SimulatedClock()
     asked: dict[int, Asked] = {}
     target = SimulatedTarget(
-        clock=clock, costs=costs, random=Random(0), asked=asked, mixes=mixes, num_pages=num_pages
+        clock=clock, costs=machine.costs, random=Random(seed), asked=asked, mixes=machine.mixes,
+        num_pages=machine.num_pages,
     )  # fmt: skip
     recorded = AsRecorded(asked=asked)
     parts = Parts(target=target, drafter=recorded, verifier=recorded, policy=Always(), room=target)
     engine = Engine(parts, scheduling=scheduling, clock=clock)
-    waiting = sorted(requests, key=lambda one: one.at)
-    found: dict[int, Asked] = {}
+    told = StringIO()
+    engine.watch.add(TraceWriter(told, engine, _CONFIG, 0.0))
+    _run(engine, clock, _as_served(requests), asked, machine.pauses)
+    trace = read_lines([json.loads(line) for line in told.getvalue().splitlines()])
+    for one in trace.requests:
+        one.id = asked[one.id].id
+    return trace
+
+
+def _run(
+    engine: Engine, clock: SimulatedClock, requests: Iterable[Asked], asked: dict[int, Asked], pauses: Pauses
+) -> None:
+    """Send every request at its time, and take back at its time who left. `asked` is told whose a sequence is."""
+    waiting = sorted(requests, key=lambda one: one.at, reverse=True)
+    leaving: list[tuple[float, Sequence]] = []
+    num_ended = 0
     while waiting or engine.has_work:
-        if not engine.has_work:
-            clock.now = max(clock.now, waiting[0].at)
-        while waiting and waiting[0].at <= clock.now:
-            one = waiting.pop(0)
-            seq = engine.prepare(_request(one))
+        if engine.has_work:
+            clock.now += pauses.base + pauses.ended * num_ended
+        else:
+            clock.now = max(clock.now, waiting[-1].at) + pauses.wake
+        num_ended = 0
+        while waiting and waiting[-1].at <= clock.now:
+            one = waiting.pop()
+            seq = engine.prepare(_request(one), asked_at=one.at)
             asked[seq.id] = one
-            found[seq.id] = Asked(id=one.id, at=one.at, prompt=one.prompt)
-            engine.enqueue(seq)
-        clock.now += costs.pause
-        for event in engine.step():
-            one = found[event.seq_id]
-            if event.tokens:
-                one.rounds.append((event.num_nodes, len(event.tokens)))
-                one.first = clock.now if one.first is None else one.first
-            if event.finish_reason is not None:
-                one.end, one.reason = clock.now, event.finish_reason
-    return list(found.values())
+            with suppress(BusyError):  # too many wait: the trace has it
+                engine.enqueue(seq)
+                if one.patience is not None:
+                    leaving.append((one.at + one.patience, seq))
+            clock.now += pauses.asked
+        for at, seq in leaving:
+            if at <= clock.now and seq.finish_reason is None:
+                engine.cancel(seq)
+                num_ended += 1
+        leaving = [(at, seq) for at, seq in leaving if seq.finish_reason is None]
+        num_ended += sum(event.finish_reason is not None for event in engine.step())
+
+
+def _as_served(requests: Seq[Asked]) -> list[Asked]:
+    """A request that wrote nothing would write what the one before it wrote that ended by itself."""
+    served: list[Asked] = []
+    rounds = next((one.rounds for one in requests if one.reason in ("stop", "length")), [])
+    for one in sorted(requests, key=lambda one: one.at):
+        if not one.rounds:
+            one = replace(one, rounds=rounds)
+        elif one.reason in ("stop", "length"):
+            rounds = one.rounds
+        served.append(one)
+    return served
 
 
 def _request(one: Asked) -> Request:
+    """It may write as much as it did; and as much as it was allowed to where its text was not over."""
+    was_cut_off = one.reason == "timeout" or one.patience is not None
+    num_tokens = one.most if was_cut_off and one.most is not None else one.num_tokens
+    if one.reason == "refused" and one.most is not None:
+        num_tokens = min(num_tokens, one.most)
     return Request(
         prompt_token_ids=(1,) * one.prompt, priority=one.priority, timeout=one.timeout,
-        params=SamplingParams(max_tokens=one.num_tokens, ignore_eos=True),
+        params=SamplingParams(max_tokens=max(1, num_tokens), ignore_eos=True),
     )  # fmt: skip

@@ -1,12 +1,16 @@
-"""Read a trace (`engine/trace.py`): the requests with what they did, and the passes with what they took."""
+"""Read a trace (`engine/trace.py`): the requests with what they did, the passes and the pauses with what they took."""
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from outdraft.bench.replay.costs import Pass, Work
+from outdraft.bench.replay.pauses import Pause
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
+
+OPEN = "unfinished"  # the recording ended before the request did
 
 
 @dataclass(slots=True, kw_only=True)
@@ -14,8 +18,9 @@ class Asked:
     """One request, and what came of it. Times are seconds since the recording began."""
 
     id: int
-    at: float
+    at: float  # when it was sent
     prompt: int  # tokens
+    most: int | None = None  # tokens that it may write; None: as many as it wrote
     priority: int = 0
     timeout: float | None = None
     cached: int = 0  # rows of its prompt that an earlier text had left
@@ -29,16 +34,16 @@ class Asked:
         """Tokens that the request wrote in all its rounds."""
         return sum(tokens for _, tokens in self.rounds)
 
+    def sent(self, at: float) -> "Asked":
+        """The same request, sent at another time."""
+        moved = at - self.at
+        return replace(self, at=at, end=None if self.end is None else self.end + moved)
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Pass:
-    """One pass. `before`: seconds since the one before, where the engine had work all the time."""
-
-    seconds: float
-    num_decoding: int  # sequences that read no prompt in it
-    num_rows: int
-    context: int  # sum over rows of how many rows their sequence had in the cache
-    before: float | None
+    @property
+    def patience(self) -> float | None:
+        """Seconds after which it is taken back, whatever it has written by then; None: it ends by itself."""
+        is_taken_back = self.reason in ("cancelled", OPEN) or (self.reason == "error" and not self.rounds)
+        return None if self.end is None or not is_taken_back else self.end - self.at
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,7 @@ class Trace:
     setup: dict[str, Any]
     requests: list[Asked]
     passes: list[Pass]
+    pauses: list[Pause]
 
 
 def read_trace(path: str | Path) -> Trace:
@@ -67,44 +73,53 @@ def read_trace(path: str | Path) -> Trace:
     if not told or not isinstance(told[0], dict) or told[0].get("outdraft_trace") != 1:
         raise ConfigError(f"{path} is no trace: make one with outdraft.record_trace(llm, FILE)")
     try:
-        return _read(told)
+        return read_lines(told)
     except (KeyError, TypeError, ValueError) as error:
         raise ConfigError(f"trace {path} is damaged: {error!r} is missing or wrong in a line") from error
 
 
-def _read(told: list[dict[str, Any]]) -> Trace:
+def read_lines(told: list[dict[str, Any]]) -> Trace:
+    """A trace from its lines."""
     requests: dict[int, Asked] = {}
     passes: list[Pass] = []
-    last, is_busy = 0.0, False
+    pauses: list[Pause] = []
     open_ids: set[int] = set()
+    free = 0.0  # since when the engine could have begun a pass
+    is_awake, asked, ended = False, 0, 0  # since the last pass
     for line in told[1:]:
         at = float(line["at"])
         if "asks" in line:
-            asked = Asked(
-                id=line["asks"], at=at, prompt=line["prompt"], priority=line["priority"], timeout=line["timeout"]
-            )
-            requests[asked.id] = asked
-            open_ids.add(asked.id)
+            requests[line["asks"]] = Asked(
+                id=line["asks"], at=at, prompt=line["prompt"], most=line["most"], priority=line["priority"],
+                timeout=line["timeout"],
+            )  # fmt: skip
+            if not open_ids:
+                free, is_awake = max(free, at), False
+            open_ids.add(line["asks"])
+            asked += 1
         elif "ends" in line:
             requests[line["ends"]].end, requests[line["ends"]].reason = at, line["reason"]
             open_ids.discard(line["ends"])
+            ended += 1
         else:
-            began = at - line["seconds"]
-            passes.append(_pass(line, max(0.0, began - last) if is_busy else None))
-            last = at
+            passes.append(Pass(work=_work(line), seconds=line["seconds"]))
+            if requests:  # else the recording began within
+                pause = max(0.0, at - line["seconds"] - free)
+                pauses.append(Pause(seconds=pause, is_awake=is_awake, num_asked=asked, num_ended=ended))
+            free, is_awake, asked, ended = at, True, 0, 0
             _follow(line, at, requests)
-        is_busy = bool(open_ids)
-    return Trace(setup=told[0], requests=[one for one in requests.values() if one.rounds], passes=passes)
+    for number in open_ids:
+        requests[number].end, requests[number].reason = float(told[-1]["at"]), OPEN
+    return Trace(setup=told[0], requests=list(requests.values()), passes=passes, pauses=pauses)
 
 
-def _pass(line: dict[str, Any], before: float | None) -> Pass:
+def _work(line: dict[str, Any]) -> Work:
     rows = line["rows"]
-    return Pass(
-        seconds=line["seconds"],
+    return Work(
         num_decoding=sum(not certain for _, certain, _, _, _ in rows),
+        num_nodes=sum(nodes for _, _, nodes, _, _ in rows),
         num_rows=sum(certain + nodes for _, certain, nodes, _, _ in rows),
         context=sum((certain + nodes) * (held + (certain + nodes) // 2) for _, certain, nodes, _, held in rows),
-        before=before,
     )
 
 

@@ -19,7 +19,7 @@ examples:
   outdraft replay monday.jsonl --max-num-seqs 8 --max-num-seqs 32
   outdraft replay monday.jsonl --faster 2 --kv-cache-tokens 20000
 see docs/replay.md"""
-_COLUMNS = ["run", "tokens a second", "first token", "p99", "whole answer", "p99"]
+_COLUMNS = ["run", "tokens a second", "first token", "p99", "whole answer", "p99", "refused", "too late"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,6 +29,7 @@ class Options:
     trace: str = argument(None, "a file that outdraft.record_trace wrote", metavar="TRACE")
     max_num_seqs: tuple[int, ...] = flag((), "requests that run together; may be repeated, a line each", metavar="N")
     max_num_batched_tokens: tuple[int, ...] = flag((), "prompt tokens of a pass; may be repeated", metavar="N")
+    max_num_waiting: tuple[int, ...] = flag((), "requests that wait; one more is refused; may be repeated", metavar="N")
     kv_cache_tokens: tuple[int, ...] = flag((), "positions that the key/value cache holds; may be repeated",
                                             metavar="N")  # fmt: skip
     faster: tuple[float, ...] = flag((), "requests come so many times as fast; may be repeated", metavar="X")
@@ -45,12 +46,13 @@ def run(options: Options) -> int:
     from outdraft.cli.sheets import show_sheet
 
     check_range(options, "max_num_seqs", "max_num_batched_tokens", "kv_cache_tokens", least=1)
+    check_range(options, "max_num_waiting", least=0)
     check_range(options, "faster", least=0.001, most=1000)
     trace = read_trace(options.trace)
-    if not trace.requests:
+    if not any(one.rounds for one in trace.requests):
         raise ConfigError(f"trace {options.trace} has no request that wrote a token: record a longer time")
     found = [("recorded", summarise(trace.requests))]
-    found += [(label, summarise(requests)) for label, requests in _replays(options, trace)]
+    found += _replays(options, trace)
     if options.json:
         write_json({"runs": [{"run": label, **asdict(one)} for label, one in found]})
         return 0
@@ -69,41 +71,38 @@ def run(options: Options) -> int:
 
 def _cells(one: "Summary") -> list[str]:
     times = (one.first_median, one.first_p99, one.end_median, one.end_p99)
-    return [f"{one.tokens_per_second:.1f}", *(f"{seconds:.2f}" for seconds in times)]
+    shown = ["-" if seconds is None else f"{seconds:.3f}" for seconds in times]
+    return [f"{one.tokens_per_second:.1f}", *shown, str(one.num_refused), str(one.num_late)]
 
 
 def _notes(found: "list[tuple[str, Summary]]") -> tuple[str, ...]:
     recorded, again = found[0][1], found[1][1]
     return (
         f"the replay as it was against the recording: tokens a second "
-        f"{again.tokens_per_second / recorded.tokens_per_second:.2f}x, first token "
-        f"{again.first_median / max(recorded.first_median, 1e-9):.2f}x; trust the others about as far",
+        f"{again.tokens_per_second / max(recorded.tokens_per_second, 1e-9):.2f}x, first token "
+        f"{(again.first_median or 0.0) / max(recorded.first_median or 0.0, 1e-9):.2f}x; trust the others about as far",
     )
 
 
-def _replays(options: Options, trace: "Trace") -> "Iterator[tuple[str, list[Asked]]]":
+def _replays(options: Options, trace: "Trace") -> "Iterator[tuple[str, Summary]]":
     """As it was, and then with each change by itself."""
-    from outdraft.bench.replay.costs import learn_costs
-    from outdraft.bench.replay.simulate import simulate
-    from outdraft.engine.scheduler.settings import SchedulerSettings
+    from outdraft.bench.replay.simulate import learn, replay, scheduling_of
 
-    setup, costs = trace.setup, learn_costs(trace.passes)
-    as_it_was = SchedulerSettings(
-        max_num_seqs=setup["max_num_seqs"], max_num_batched_tokens=setup["max_num_batched_tokens"],
-        prompt_share=setup["prompt_share"],
-    )  # fmt: skip
+    machine, as_it_was = learn(trace), scheduling_of(trace)
 
-    def again(requests: "list[Asked]", num_pages: int | None = setup["capacity"], **changes: Any) -> "list[Asked]":
-        return simulate(requests, costs, replace(as_it_was, **changes), mixes=setup["mixes"], num_pages=num_pages)
+    def again(requests: "list[Asked]", num_pages: int | None = machine.num_pages, **changes: Any) -> "Summary":
+        return replay(requests, replace(machine, num_pages=num_pages), replace(as_it_was, **changes))
 
     yield "replayed", again(trace.requests)
     for count in options.max_num_seqs:
         yield f"max_num_seqs={count}", again(trace.requests, max_num_seqs=count)
     for count in options.max_num_batched_tokens:
         yield f"max_num_batched_tokens={count}", again(trace.requests, max_num_batched_tokens=count)
+    for count in options.max_num_waiting:
+        yield f"max_num_waiting={count}", again(trace.requests, max_num_waiting=count)
     for count in options.kv_cache_tokens:
         yield f"{count} positions", again(trace.requests, num_pages=max(1, count // 16))
     for factor in options.faster:
-        yield f"{factor:g}x as fast", again([replace(one, at=one.at / factor) for one in trace.requests])
+        yield f"{factor:g}x as fast", again([one.sent(one.at / factor) for one in trace.requests])
     if options.plain:
         yield "plain decoding", again([replace(one, rounds=[(1, 1)] * one.num_tokens) for one in trace.requests])

@@ -42,6 +42,9 @@ class EngineWatch:
         self._to.asked_sizes.observe(seq.room)
         self._tell_load()
 
+    def refused(self, seq: Sequence, now: float) -> None:
+        """vLLM has no instrument for it, and never refuses: it is no success, and it waited for nothing."""
+
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
         """A pass: what it read, wrote and drafted."""
         own = {event.seq_id: event for event in events}

@@ -1,0 +1,155 @@
+"""The parts of an engine that computes nothing: they count, and a clock goes on by what each pass would take.
+
+A request writes as many tokens as it did, in rounds of as many nodes and tokens as it had, whoever runs beside it.
+"""
+
+from collections.abc import Mapping
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field
+from random import Random
+
+import torch
+
+from outdraft.bench.replay.costs import Costs, Work
+from outdraft.bench.replay.trace import Asked
+from outdraft.core.cache import PAGE
+from outdraft.core.coins import Coins
+from outdraft.core.draft import Draft, chain
+from outdraft.core.drafter import Seen, Traits
+from outdraft.core.errors import CacheFullError
+from outdraft.core.events import StepEvent
+from outdraft.core.packing import PackedDrafts
+from outdraft.core.policy import Budget
+from outdraft.core.request import Request
+from outdraft.core.sequence import Sequence
+from outdraft.core.target import Needs, TargetOutput
+from outdraft.core.verdict import Verdict
+
+_ANY = 2**30  # tokens of a context
+
+
+@dataclass(slots=True)
+class SimulatedClock:
+    """Seconds since the trace began."""
+
+    now: float = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass(slots=True, kw_only=True)
+class SimulatedTarget:
+    """`Target` and its `Room`: it counts the rows of every sequence that has begun, and moves the clock."""
+
+    clock: SimulatedClock
+    costs: Costs
+    random: Random
+    asked: Mapping[int, Asked]  # by sequence
+    mixes: bool
+    num_pages: int | None
+    vocab_size: int = 2
+    max_len: int = _ANY
+    rows: dict[int, int] = field(default_factory=dict)
+
+    def begin(self, seq: Sequence) -> int:
+        self.rows[seq.id] = min(self.asked[seq.id].cached, len(seq.tokens) - 1)
+        return self.rows[seq.id]
+
+    def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
+        """No logits of use; the clock stands where the pass would have ended."""
+        counts = [stop - start for start, stop in zip(packed.row_starts[:-1], packed.row_starts[1:], strict=True)]
+        missing = sum(self.missing(seq, n) for seq, n in zip(packed.seqs, counts, strict=True))
+        if self.num_pages is not None and missing > self.free:
+            raise CacheFullError(f"{missing} pages are missing, and {self.free} of {self.num_pages} are free")
+        context = sum(n * (self.rows[seq.id] + n // 2) for seq, n in zip(packed.seqs, counts, strict=True))
+        work = Work(
+            num_decoding=sum(not certain for certain in packed.num_certain), num_nodes=packed.node_starts[-1],
+            num_rows=sum(counts), context=context,
+        )  # fmt: skip
+        self.clock.now += self.costs.seconds(work, self.random)
+        return TargetOutput(logits=torch.zeros(packed.node_starts[-1], self.vocab_size))
+
+    def commit(self, seq: Sequence, keep: Seq[int]) -> None:
+        self.rows[seq.id] += len(keep)
+
+    def end(self, seq: Sequence) -> None:
+        del self.rows[seq.id]
+
+    @property
+    def capacity(self) -> int | None:
+        return None if self.num_pages is None else self.num_pages * PAGE
+
+    @property
+    def free(self) -> int:
+        return (self.num_pages or 0) - sum(_pages(rows) for rows in self.rows.values())
+
+    def wanted(self, seq: Sequence) -> int:
+        return _pages(len(seq.tokens))
+
+    def missing(self, seq: Sequence, num_rows: int) -> int:
+        return _pages(self.rows[seq.id] + num_rows) - _pages(self.rows[seq.id])
+
+    def held(self, seq: Sequence) -> int:
+        return _pages(self.rows[seq.id])
+
+    def forget(self) -> None:
+        """Nothing is kept."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AsRecorded:
+    """`Drafter` and `Verifier`: every round has as many nodes, and keeps as many of them, as it had."""
+
+    asked: Mapping[int, Asked]  # by sequence
+    lossless: bool = True
+    needs: Needs = field(default_factory=Needs)
+    traits: Traits = field(default_factory=Traits)
+    turns: dict[int, int] = field(default_factory=dict)  # rounds that a sequence has had
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        """A sequence that begins anew goes on with its rounds."""
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        return [
+            chain([1] * (self._round(seq)[0] if budget.depth else 1)) for seq, budget in zip(seqs, budgets, strict=True)
+        ]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Nothing is to be learned."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        """What it counts is small, and the replay is soon over."""
+
+    def couples(self, request: Request) -> bool:
+        return False
+
+    def __call__(self, packed: PackedDrafts, p: torch.Tensor, coins: Seq[Coins]) -> list[Verdict]:
+        verdicts = []
+        for seq, draft in zip(packed.seqs, packed.drafts, strict=True):
+            if draft is not None:
+                accepted = min(self._round(seq)[1], draft.num_nodes) - 1
+                self.turns[seq.id] = self.turns.get(seq.id, 0) + 1
+                verdicts.append(Verdict(tuple(range(1, 1 + accepted)), 1, accepted == draft.num_nodes - 1))
+        return verdicts
+
+    def _round(self, seq: Sequence) -> tuple[int, int]:
+        rounds, turn = self.asked[seq.id].rounds or [(1, 1)], self.turns.get(seq.id, 0)
+        if turn >= len(rounds) > 1:  # it may write more than it did: as it went on, the first round aside
+            turn = 1 + (turn - 1) % (len(rounds) - 1)
+        return rounds[min(turn, len(rounds) - 1)]
+
+
+class Always:
+    """`Policy`: the drafter decides."""
+
+    def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
+        return [Budget(depth=_ANY)] * len(seqs)
+
+    def update(self, events: Seq[StepEvent]) -> None: ...
+
+    def end(self, seqs: Seq[Sequence]) -> None: ...
+
+
+def _pages(rows: int) -> int:
+    return -(-rows // PAGE)
