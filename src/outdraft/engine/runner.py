@@ -14,13 +14,13 @@ from torch import Tensor
 
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
+from outdraft.cache.shared_rows import SharedRows
 from outdraft.core.draft import Role
 from outdraft.core.errors import CacheFullError, CapabilityError, RequestError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder, Replay, TargetOutput
 from outdraft.engine.plain_rows import PlainRows
-from outdraft.engine.shared_rows import SharedRows
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network

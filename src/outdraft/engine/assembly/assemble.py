@@ -230,20 +230,7 @@ def _check(setup: Setup, precision: str) -> None:
     if setup.weights_memory is not None and setup.device != "cpu":
         raise ConfigError(f"weights_memory streams to a CPU; device={setup.device!r}: leave one out")
     if precision == DRAFT_INT4:
-        _require_draft_to_round(setup.combination)
-
-
-def _require_draft_to_round(combination: Combination) -> None:
-    """Raise `ConfigError` where the draft has no weights of its own, or a rounding was asked for already."""
-    rounding = combination.quantization
-    if rounding in ("auto", "int4"):
-        return
-    if rounding is not None:
-        why = f"quantization={rounding!r} is given: leave one out"
-    else:
-        lacks = "no drafter is named" if combination.instead else f"{combination.drafter.name!r} has none"
-        why = f"{lacks}: take a drafter with the option 'quantization', or another precision"
-    raise ConfigError(f"precision='draft-int4' rounds the draft model, and {why}")
+        setup.combination.require_own_weights()
 
 
 def _describe(combination: Combination, parts: Parts) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from outdraft.core.checked import check_value
+from outdraft.core.errors import ConfigError
 from outdraft.core.options import PolicyOptions, Quantization, RoundedOptions
 from outdraft.core.registry import AnyDrafter, AnyPolicy, AnyRule, find, make_options
 from outdraft.engine.assembly.speculative_config import Speculation
@@ -32,6 +33,18 @@ class Combination:
         """Of the draft's own weights; None: it has none that can be rounded."""
         options = self.drafter_options
         return options.quantization if isinstance(options, RoundedOptions) else None
+
+    def require_own_weights(self) -> None:
+        """Raise `ConfigError` where the draft has no weights to put on 4 bits, or another rounding was asked for."""
+        rounding = self.quantization
+        if rounding in ("auto", "int4"):
+            return
+        if rounding is not None:
+            why = f"quantization={rounding!r} is given: leave one out"
+        else:
+            lacks = "no drafter is named" if self.instead else f"{self.drafter.name!r} has none"
+            why = f"{lacks}: take a drafter with the option 'quantization', or another precision"
+        raise ConfigError(f"precision='draft-int4' rounds the draft model, and {why}")
 
     def rounded(self, quantization: Quantization) -> "Combination":
         """The same with the draft's weights rounded so; it must have some."""
