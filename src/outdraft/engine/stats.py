@@ -7,10 +7,21 @@ accepted / (accepted + rejections), the maximum-likelihood estimate of a truncat
 """
 
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from outdraft.core.events import StepEvent
+
+
+@dataclass(slots=True, kw_only=True)
+class PassCosts:
+    """What the passes with one number of rows took: seconds of all of them together."""
+
+    num_passes: int = 0
+    num_tokens: int = 0  # written by them
+    draft_seconds: float = 0.0
+    target_seconds: float = 0.0
+    rest_seconds: float = 0.0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +44,9 @@ class RequestStats:
     first_rejection: Counter[int] = field(default_factory=Counter)  # position in the draft, from 1 -> times
     accepted_lengths: Counter[int] = field(default_factory=Counter)
     reached: Counter[int] = field(default_factory=Counter)  # position -> times a draft was examined there
+    by_rows: dict[int, PassCosts] = field(
+        default_factory=dict
+    )  # rows of a pass that read no prompt; 1: nothing drafted
     per_step: list[tuple[int, int]] = field(default_factory=list)  # (drafted, accepted)
     judged: list[tuple[float, bool]] = field(default_factory=list)  # (what the drafter said, accepted), where it says
 
@@ -48,6 +62,8 @@ class RequestStats:
             return
         self.num_steps += 1
         self.num_tokens += len(event.tokens)
+        if not event.num_certain:
+            self._add_costs(event)
         if not event.num_draft_tokens:
             return
         accepted = event.num_accepted
@@ -63,6 +79,14 @@ class RequestStats:
         if event.rejected:
             self.num_rejections += 1
             self.first_rejection[accepted + 1] += 1
+
+    def _add_costs(self, event: StepEvent) -> None:
+        costs = self.by_rows.setdefault(event.num_nodes, PassCosts())
+        costs.num_passes += 1
+        costs.num_tokens += len(event.tokens)
+        costs.draft_seconds += event.times.draft
+        costs.target_seconds += event.times.target
+        costs.rest_seconds += event.times.rest
 
     @property
     def tau(self) -> float:
@@ -112,5 +136,6 @@ class RequestStats:
                 "num_guarded": self.num_guarded,
                 "num_replayed_rows": self.num_replayed_rows,
                 "seconds": self.times,
+                "passes_by_rows": [{"rows": rows, **asdict(costs)} for rows, costs in sorted(self.by_rows.items())],
             }
         }

@@ -16,6 +16,7 @@ from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.deltas import Deltas, message
 from outdraft.server.wire.logprobs import of_chat, of_ids
+from outdraft.server.wire.tokens import TokensTold
 
 _KIND, _PIECE = "chat.completion", "chat.completion.chunk"
 
@@ -35,6 +36,7 @@ class Chat:
     def __init__(self, service: Service, body: ChatRequest, asked: Conversation) -> None:
         self._service, self._body, self._asked = service, body, asked
         self._heading = Heading(service, body, "chatcmpl-")
+        self._tokens = TokensTold(service.llm.codec)
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         choices = [self._choice(text) for text in results[0].outputs]
@@ -95,7 +97,7 @@ class Chat:
     def _ids(self, text: Chunk | Result) -> dict[str, Any]:
         if not self._body.return_token_ids:
             return {}
-        return {"token_ids": list(text.token_ids), "token_sources": list(text.sources)}
+        return self._tokens.of(text, text.index)
 
     def _of_prompt(self, result: Result) -> dict[str, Any]:
         told: dict[str, Any] = {}

@@ -14,6 +14,7 @@ from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.service import Service
 from outdraft.server.wire.logprobs import of_completion, of_ids
+from outdraft.server.wire.tokens import TokensTold
 
 _KIND = "text_completion"
 
@@ -33,6 +34,7 @@ class Completion:
     def __init__(self, service: Service, body: CompletionRequest) -> None:
         self._service, self._body = service, body
         self._heading = Heading(service, body, "cmpl-")
+        self._tokens = TokensTold(service.llm.codec)
         self._shown: dict[int, int] = {}  # characters of each text that earlier chunks have shown
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
@@ -74,7 +76,7 @@ class Completion:
         if body.prompt_logprobs is not None and chunk.prompt_logprobs is not None:
             choice["prompt_logprobs"] = of_ids(chunk.prompt_logprobs)
         if body.return_token_ids:
-            choice |= {"token_ids": list(chunk.token_ids), "token_sources": list(chunk.sources)}
+            choice |= self._tokens.of(chunk, index)
             choice |= {"prompt_token_ids": list(prompt)} if begins else {}
         self._shown[index] = self._shown.get(index, 0) + len(choice["text"])
         return choice
