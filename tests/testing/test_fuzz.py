@@ -20,6 +20,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.registry import names
 from outdraft.core.request import Request
 from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
+from outdraft.engine.requests.guidance import most_rows
 from outdraft.sampling.coins import KeyedCoins
 from outdraft.sampling.warp import warp_nodes
 from outdraft.testing.fuzz import drive, keyed_draw, run
@@ -75,9 +76,11 @@ def test_some_are_guided_and_some_have_a_form_where_plain_decoding_is_asked(sess
         assert 0.03 < sum(name in one.settings for one in asks) / len(asks) < 0.1, name
     guided = [one for one in asks if "guidance_scale" in one.settings]
     assert {one.negative is None for one in guided} == {True, False}
-    for case in cases:
-        if case.pages is not None:
-            assert all(one.num_held <= 16 * case.pages for one in case.asks)
+    for one in asks:
+        asked = Request(prompt_token_ids=one.prompt, params=SamplingParams(**one.settings),
+                        negative_prompt_token_ids=one.negative)  # fmt: skip
+        assert most_rows(asked, -(-one.num_held // 16) * 16) >= len(one.prompt) + one.settings["max_tokens"]
+    assert all(one.num_held <= 16 * case.pages for case in cases if case.pages is not None for one in case.asks)
 
 
 def test_guided_texts_and_those_of_a_form_are_the_right_ones(session, monkeypatch):
