@@ -49,9 +49,12 @@ def test_references_reach_the_drafter(outdraft, tiny: Path, tmp_path: Path, monk
 
     seen = []
     prepare = Engine.prepare
-    monkeypatch.setattr(
-        Engine, "prepare", lambda self, request, stop=None: seen.append(request) or prepare(self, request, stop)
-    )
+
+    def note(self, request, *rest, **more):
+        seen.append(request)
+        return prepare(self, request, *rest, **more)
+
+    monkeypatch.setattr(Engine, "prepare", note)
     file = tmp_path / "document.txt"
     file.write_text("the document")
     words = ("--model", tiny, "--max-tokens", 3, "--reference", file, "--reference", file)

@@ -100,7 +100,7 @@ def test_numbers_that_are_none_cost_one_request(
     async def planted(prompts: Any, params: Any, **more: Any) -> Any:
         if params.max_tokens == 9:
             count = len(llm.encode(prompts[0]))
-            more["prompt_embeds"] = torch.full((count, runner_of(llm.engine).hidden_size), torch.inf)
+            more["prompt_embeds"] = torch.full((count, runner_of(llm.engine.parts).hidden_size), torch.inf)
         return await ask(prompts, params, **more)
 
     monkeypatch.setattr(llm, "open", planted)

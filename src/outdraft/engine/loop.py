@@ -6,32 +6,29 @@ is there, nor on whether it had to give back its memory on the way.
 """
 
 import logging
-import secrets
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import count
 from time import perf_counter
 
-from outdraft.core.errors import BusyError, CapabilityError, RequestError
+from outdraft.core.errors import BusyError, CapabilityError
 from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
-from outdraft.core.speculative import Held, Settled
+from outdraft.core.speculative import Held
 from outdraft.core.watch import Watches
 from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.asked import RulesByRequest
 from outdraft.decode.guidance import guides
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts, step
-from outdraft.engine.requests.checks import check_request, most_held
-from outdraft.engine.requests.guidance import longest_guided
+from outdraft.engine.requests.checks import most_held
+from outdraft.engine.requests.prepare import Terms, make_sequence
 from outdraft.engine.requests.speculative import settle
-from outdraft.engine.requests.writable import make_constraint
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.scheduler import Scheduler, Turn
 from outdraft.engine.scheduler.settings import SchedulerSettings
-from outdraft.sampling.coins import draft_coins, verifier_coins
 
 _log = logging.getLogger(__name__)
 
@@ -133,41 +130,18 @@ class Engine:
         `asked_at`: seconds by the engine's clock from which its timeout counts; None: from now on.
         Raises `RequestError` before any work is done: empty prompt, prompt too long, ids outside the vocabulary.
         """
-        asked_at = self.clock() if asked_at is None else asked_at
-        shift = check_request(request, self._vocab_size, self._max_len, self.eos_token_ids)
-        ids, params = request.prompt_token_ids, request.params
-        longest = longest_guided(request, self._vocab_size, self._max_len, is_possible=self._is_guided)
         parts = self._parts  # another thread may be changing it
-        capacity = None if parts is None else parts.room.capacity
-        settled = settle(request, self._held)
-        constraint = make_constraint(request, self._vocab_size)
-        seq = Sequence(
-            id=next(self._ids),
-            request=request,
-            tokens=list(ids),
-            prompt_len=len(ids),
-            max_len=min(self._max_len - shift, longest, most_held(request, self._max_len, capacity)),
-            seed=secrets.randbits(63) if params.seed is None else params.seed,
-            coupled=self._couples(request, settled),
-            settled=settled,
-            eos_token_ids=self.eos_token_ids,
-            coins=verifier_coins,
-            draft_coins=draft_coins,
-            asked_at=asked_at,
-            prompt_ids=frozenset(ids),
-            constraint=constraint,
+        terms = Terms(
+            vocab_size=self._vocab_size,
+            max_len=self._max_len,
+            ends=self.eos_token_ids,
+            is_guided=self._is_guided,
+            capacity=None if parts is None else parts.room.capacity,
+            held=self._held,
+            rules=self._rules,
         )
-        if find_stop is not None:
-            seq.find_stop = find_stop
-        return seq
-
-    def _couples(self, request: Request, settled: Settled) -> bool:
-        try:
-            return self._rules.of(settled.rule).couples(request)
-        except CapabilityError as error:  # the rule that the request names is not for such requests
-            if settled.rule is None:
-                raise
-            raise RequestError(str(error)) from error
+        asked_at = self.clock() if asked_at is None else asked_at
+        return make_sequence(request, terms, seq_id=next(self._ids), asked_at=asked_at, find_stop=find_stop)
 
     def enqueue(self, seq: Sequence) -> None:
         """It joins when there is room. Raises `BusyError` where too many wait already."""
@@ -233,7 +207,8 @@ class Engine:
             try:
                 if not self.admits():
                     break
-                self._bound(seq)
+                # `prepare` asked the same, but while weights are changed there is no memory to be asked about, or another
+                seq.max_len = min(seq.max_len, most_held(seq.request, self._max_len, self._used.room.capacity))
                 if self.scheduler.next_to_join(self._used.room) is not seq:
                     break
                 self._admit(seq)
@@ -243,13 +218,6 @@ class Engine:
                 events.append(fail(seq, error))
                 self._retire(seq)
         return events
-
-    def _bound(self, seq: Sequence) -> None:
-        """Its text ends where memory does. Raises `RequestError` where it never fits.
-
-        `prepare` has asked the same, but while weights are changed there is no memory to be asked about, or another.
-        """
-        seq.max_len = min(seq.max_len, most_held(seq.request, self._max_len, self._used.room.capacity))
 
     def _admit(self, seq: Sequence) -> None:
         seq.variant, seq.settled = self.variant, settle(seq.request, self._held)  # other weights may hold others

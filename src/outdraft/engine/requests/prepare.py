@@ -1,0 +1,71 @@
+"""A request becomes a sequence: everything that can be refused is refused here, before any work is done."""
+
+import secrets
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from outdraft.core.errors import CapabilityError, RequestError
+from outdraft.core.request import Request
+from outdraft.core.sequence import Sequence
+from outdraft.core.speculative import Held, Settled
+from outdraft.decode.asked import RulesByRequest
+from outdraft.engine.requests.checks import check_request, most_held
+from outdraft.engine.requests.guidance import longest_guided
+from outdraft.engine.requests.speculative import settle
+from outdraft.engine.requests.writable import make_constraint
+from outdraft.sampling.coins import draft_coins, verifier_coins
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terms:
+    """What an engine holds its requests to."""
+
+    vocab_size: int
+    max_len: int  # tokens that the context holds
+    ends: frozenset[int]  # the model's end tokens
+    is_guided: bool  # whether its target can guide a text
+    capacity: int | None  # positions of the whole key/value cache; None: as many as it takes, or not known now
+    held: Held
+    rules: RulesByRequest
+
+
+def make_sequence(
+    request: Request, terms: Terms, *, seq_id: int, asked_at: float, find_stop: Callable[[int], bool] | None
+) -> Sequence:
+    """A checked request as a sequence that holds no memory yet. `asked_at`: seconds, from which its timeout counts.
+
+    `find_stop` is told each emitted token: does the text end with it?
+    Raises `RequestError`: empty prompt, prompt too long, ids outside the vocabulary, settings that are not held.
+    """
+    shift = check_request(request, terms.vocab_size, terms.max_len, terms.ends)
+    ids, params = request.prompt_token_ids, request.params
+    longest = longest_guided(request, terms.vocab_size, terms.max_len, is_possible=terms.is_guided)
+    settled = settle(request, terms.held)
+    seq = Sequence(
+        id=seq_id,
+        request=request,
+        tokens=list(ids),
+        prompt_len=len(ids),
+        max_len=min(terms.max_len - shift, longest, most_held(request, terms.max_len, terms.capacity)),
+        seed=secrets.randbits(63) if params.seed is None else params.seed,
+        coupled=_couples(request, settled, terms.rules),
+        settled=settled,
+        eos_token_ids=terms.ends,
+        coins=verifier_coins,
+        draft_coins=draft_coins,
+        asked_at=asked_at,
+        prompt_ids=frozenset(ids),
+        constraint=make_constraint(request, terms.vocab_size),
+    )
+    if find_stop is not None:
+        seq.find_stop = find_stop
+    return seq
+
+
+def _couples(request: Request, settled: Settled, rules: RulesByRequest) -> bool:
+    try:
+        return rules.of(settled.rule).couples(request)
+    except CapabilityError as error:  # the rule that the request names is not for such requests
+        if settled.rule is None:
+            raise
+        raise RequestError(str(error)) from error
