@@ -207,7 +207,7 @@ class Engine:
             try:
                 if not self.admits():
                     break
-                # `prepare` asked the same, but while weights are changed there is no memory to be asked about, or another
+                # `prepare` asked the same, but while weights change there is no memory to ask about, or another
                 seq.max_len = min(seq.max_len, most_held(seq.request, self._max_len, self._used.room.capacity))
                 if self.scheduler.next_to_join(self._used.room) is not seq:
                     break
