@@ -15,6 +15,7 @@ class Source(StrEnum):
     RECOVERED = "recovered"  # the target's own token after a rejection
     BONUS = "bonus"  # the target's own token after the whole draft was kept
     PLAIN = "plain"  # the target's own token with nothing drafted
+    RESUMED = "resumed"  # written elsewhere, before the request came here (`Request.resume_token_ids`)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -28,10 +28,17 @@ class Request:
     cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
     priority: int = 0  # who waits joins in this order, the lower first
     timeout: float | None = None  # seconds after it was asked for; then it ends with what it has
+    resume_token_ids: tuple[tuple[int, ...], ...] = ()  # of each text: what was written before it was cut off elsewhere
 
     def singles(self) -> "list[Request]":
         """One request for each of the texts that are asked for."""
-        return [self] if self.params.n == 1 else [replace(self, params=one) for one in self.params.singles()]
+        if self.params.n == 1:
+            return [self]
+        cut = self.resume_token_ids or ((),) * self.params.n
+        return [
+            replace(self, params=one, resume_token_ids=(ids,) if ids else ())
+            for one, ids in zip(self.params.singles(), cut, strict=True)
+        ]
 
     @property
     def most_drafted(self) -> int | None:

@@ -222,8 +222,8 @@ class Engine:
     def _admit(self, seq: Sequence) -> None:
         seq.variant, seq.settled = self.variant, settle(seq.request, self._held)  # other weights may hold others
         seq.num_cached = self._used.target.begin(seq)
-        if not seq.num_output:
-            seq.num_taken_over = seq.num_cached
+        if not seq.num_preempted:
+            seq.num_taken_over = min(seq.num_cached, seq.prompt_len)
         self._used.drafter.begin([seq])
         self.scheduler.join(seq)
 

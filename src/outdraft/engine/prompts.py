@@ -25,6 +25,7 @@ from outdraft.core.params import SamplingParams, called_here
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
 from outdraft.core.speculative import Speculative
+from outdraft.engine.requests.resume import each_resumed
 from outdraft.engine.requests.speculative import read_speculative
 from outdraft.engine.requests.spelled import spell_settings
 from outdraft.engine.writer import Result
@@ -73,16 +74,17 @@ class PromptReader:
         wanted = others.get("num_speculative_tokens")
         if wanted is not None and wanted < 0:
             raise RequestError(f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (0 is plain)")
+        cut = others.pop("resume_token_ids", ())
         read = [(self.encode(prompt), *self._beside(prompt)) for prompt in each(prompts)]
         settings = read_settings(params, len(read))
         spelled = {id(one): spell_settings(one, self.codec, self.name) for one in settings}  # one may be for many
         return [
             Request(
                 prompt_token_ids=ids, params=spelled[id(one)], references=references + for_all,
-                negative_prompt_token_ids=negative if own is None else own, speculative=words,
+                negative_prompt_token_ids=negative if own is None else own, speculative=words, resume_token_ids=texts,
                 **{**others, **self._constraint(one, others)},
             )
-            for (ids, references, own), one in zip(read, settings, strict=True)
+            for (ids, references, own), one, texts in zip(read, settings, each_resumed(cut, settings), strict=True)
         ]  # fmt: skip
 
     def chat(self, messages: Seq[Message], **variables: Any) -> tuple[dict[str, Any], tuple[str, ...]]:

@@ -116,6 +116,8 @@ class Writer:
         self._logprobs: list[TokenLogprobs] = []
         self._prompt_logprobs: list[TokenLogprobs | None] = [None]
         self._variant = ""
+        if seq.num_output:
+            self._resume(seq.output)
 
     def push(self, event: StepEvent) -> None:
         self.stats.add(event)
@@ -163,6 +165,14 @@ class Writer:
             speculative=self.seq.settled.told,
             num_cached_tokens=self.seq.num_taken_over,
         )
+
+    def _resume(self, ids: list[int]) -> None:
+        """It was written so far elsewhere, which is its first piece here; that costs no pass and has no statistics."""
+        self._ids, self._sources = ids, [Source.RESUMED] * len(ids)
+        if self._stream is not None:
+            for token in ids:
+                self._take(self._stream.push(token))
+        self.chunks.append(Chunk(text=self._new_text(final=False), token_ids=tuple(ids), sources=tuple(self._sources)))
 
     def _stop_reason(self) -> str | int | None:
         """What ended the text, where that is neither an end token nor a form that is complete."""

@@ -40,7 +40,7 @@ class ElasticEngine(Engine):
             return True
         if self.running:
             return False
-        if any(seq.num_output for seq in self.waiting):  # it had to give back its memory, and ends as it began
+        if any(seq.num_preempted for seq in self.waiting):  # it had to give back its memory, and ends as it began
             return True
         self._change(level)
         return True

@@ -11,6 +11,7 @@ from outdraft.core.speculative import Held, Settled
 from outdraft.decode.asked import RulesByRequest
 from outdraft.engine.requests.checks import check_request, most_held
 from outdraft.engine.requests.guidance import longest_guided
+from outdraft.engine.requests.resume import resume
 from outdraft.engine.requests.speculative import settle
 from outdraft.engine.requests.writable import make_constraint
 from outdraft.sampling.coins import draft_coins, verifier_coins
@@ -59,6 +60,7 @@ def make_sequence(
     )
     if find_stop is not None:
         seq.find_stop = find_stop
+    resume(seq)
     return seq
 
 

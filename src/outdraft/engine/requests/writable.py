@@ -33,6 +33,7 @@ def require_known_tokens(request: Request, vocab_size: int) -> None:
         ("forced_prefix", params.prefix_ids),
         *(("bad_words", word) for word in params.bad_word_ids),
         *(("references", text) for text in request.references),
+        *(("resume_token_ids", text) for text in request.resume_token_ids),
     ]
     for name, chosen in named:
         for i in chosen:

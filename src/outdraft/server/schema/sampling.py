@@ -94,6 +94,7 @@ class SamplingFields(Body):
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
     cache_salt: str | None = None
+    resume_token_ids: list[list[_Id]] | None = None  # what each text had written when its stream was cut off
     request_id: str | None = None
     return_token_ids: bool = False
     stream: bool | None = False
@@ -128,6 +129,7 @@ class SamplingFields(Body):
         return {
             "references": self.references, "negative_prompt": self.negative_prompt, "priority": self.priority,
             "timeout": self.timeout, "cache_salt": self.cache_salt, "speculative": words(self.speculative),
+            "resume_token_ids": self.resume_token_ids or (),
         }  # fmt: skip
 
     def _biases(self) -> dict[int, float] | None:

@@ -16,7 +16,7 @@ from outdraft.server.schema.speculative import SpeculativeField
 
 _Ids = list[Annotated[int, Field(ge=0)]]
 _BESIDE = ("model", "request_id", "stream", "stream_options", "cache_salt", "priority", "timeout", "references",
-           "speculative", *Body.model_fields)  # fmt: skip
+           "resume_token_ids", "speculative", *Body.model_fields)  # fmt: skip
 
 
 class TokenizeRequest(Table):
@@ -75,6 +75,7 @@ class GenerateRequest(Table):
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None
     references: list[str] | None = None
+    resume_token_ids: list[_Ids] | None = None
     speculative: SpeculativeField = None
 
     def sampling(self) -> TokenSampling:
