@@ -58,10 +58,11 @@ def _tables(options: type, title: str) -> Iterator[str]:
 
 def _names(one: "Field[Any]") -> str:
     if one.metadata.get("positional"):
-        return f"`{one.name.upper()}`"
+        return f"`{one.metadata.get('metavar') or one.name.upper()}`"
     long = f"`--{flag_name(one.name)}`"
     if one.type in (bool, "bool", bool | None, "bool | None") and default_of(one) is not False:
         long += f", `--no-{flag_name(one.name)}`"
+    long = ", ".join([long, *(f"`{name}`" for name in one.metadata.get("also", ()))])
     short = one.metadata.get("short")
     return f"`{short}`, {long}" if short else long
 

@@ -1,7 +1,7 @@
 """Flags that several commands share: which engine, how to sample. Names and defaults are those of the Python API."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,8 @@ ROLES = ("draft_model", "head", "datastore")  # those of engine/assembly/roles.p
 class EngineFlags:
     """Which model, who guesses, which rule judges."""
 
-    model: str = flag("zoo:target", "a Hugging Face directory or a name in its local cache, a GGUF file, or zoo:NAME")
+    model: str = flag("zoo:target", "a Hugging Face directory or a name in its local cache, a GGUF file, or zoo:NAME",
+                      also=("--model-id",))  # fmt: skip
     recipe: str | None = flag(
         None,
         "drafter, acceptance rule and policy by a paper's name (`outdraft methods --kind recipe`), or a TOML file of "
@@ -27,8 +28,9 @@ class EngineFlags:
         metavar="NAME",
     )
     draft_model: str | None = flag(
-        None, "a smaller model that drafts; with --recipe, the draft model that the recipe needs", metavar="DIR"
-    )
+        None, "a smaller model that drafts; with --recipe, the draft model that the recipe needs", metavar="DIR",
+        also=("--draft-model-id",),
+    )  # fmt: skip
     head: str | None = flag(None, "with --recipe, the head that it needs, trained for the model", metavar="DIR")
     datastore: str | None = flag(
         None, "with --recipe, the datastore that it needs: a file of `outdraft datastore build`", metavar="FILE"
@@ -43,7 +45,10 @@ class EngineFlags:
         None, "decides how many tokens to draft; by default auto, or fixed if -k is given", metavar="NAME"
     )
     policy_options: Mapping[str, Any] = flag({}, "an option of the policy")
-    num_speculative_tokens: int | None = flag(None, "the most draft tokens for each pass", short="-k", metavar="K")
+    num_speculative_tokens: int | None = flag(None, "the most draft tokens for each pass", short="-k", metavar="K",
+                                              also=("--speculate",))  # fmt: skip
+    speculative_config: Mapping[str, Any] = flag({}, "what drafts and how much as vLLM spells it, in place of the "
+                                                 "flags above: a JSON object")  # fmt: skip
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
     device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
     exact: bool | None = flag(
@@ -97,7 +102,7 @@ class EngineFlags:
 
         if self.no_cache:
             os.environ["OUTDRAFT_CACHE"] = "off"
-        return LLM(**{one.name: getattr(self, one.name) for one in fields(self) if one.name != "no_cache"})
+        return LLM(**self._said(one.name for one in fields(self) if one.name != "no_cache"))
 
     def load_plain(self) -> "LLM":
         """The same engine without a drafter."""
@@ -106,12 +111,15 @@ class EngineFlags:
 
     def speculate(self, plain: "LLM", **changes: Any) -> "LLM":
         """What drafts, over the weights of `plain`."""
-        given = {name: getattr(self, name) for name in SPECULATION} | changes
-        return plain.with_speculation(**given)
+        return plain.with_speculation(**self._said(SPECULATION) | changes)
+
+    def _said(self, names: Iterable[str]) -> dict[str, Any]:
+        given = {name: getattr(self, name) for name in names}
+        return {**given, "speculative_config": self.speculative_config or None}  # an empty one says nothing
 
 
 SPECULATION = ("recipe", *ROLES, "drafter", "drafter_options", "verifier", "verifier_options", "policy",
-               "policy_options", "num_speculative_tokens")  # fmt: skip
+               "policy_options", "num_speculative_tokens", "speculative_config")  # fmt: skip
 
 
 def read_references(paths: Seq[str]) -> list[str]:

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 from outdraft import __version__
 from outdraft.cli.command import Command, command_names, find_command
+from outdraft.cli.foreign_flags import cure
 from outdraft.cli.options import add_flags, build, flag_names, placed_names
 from outdraft.core.errors import OutdraftError
 from outdraft.core.near_miss import near_miss
@@ -103,7 +104,7 @@ def _refuse(parser: "_Parser", word: str, command: Command | None) -> NoReturn:
     if command is not None and (name := word.removeprefix("--").replace("-", "_")) in placed_names(command.options):
         parser.error(f"unrecognized argument {word!r}: give {name.upper()} by its position, without a flag")
     known = flag_names(command.options) if command is not None else []
-    parser.error(f"unrecognized argument {word!r}{near_miss(word, known)}")
+    parser.error(f"unrecognized argument {word!r}{cure(word, known) or near_miss(word, known)}")
 
 
 class _Parser(argparse.ArgumentParser):

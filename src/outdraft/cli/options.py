@@ -3,6 +3,7 @@
     temperature: float = flag(0.0, "0 is greedy")      ->  --temperature FLOAT   0 is greedy (default: 0.0)
     json: bool = flag(False, "...")                    ->  --json
     exact: bool | None = flag(None, "...")             ->  --exact / --no-exact, as for a default of True
+    seed: int = flag(0, "...", also=("--random-seed",)) ->  --seed N, which users of others call --random-seed
     stop: tuple[str, ...] = flag((), "...")            ->  --stop TEXT, may be repeated; with words=2: --stop TEXT TEXT
     drafter_options: Mapping[str, Any] = flag({}, ..)  ->  --drafter-options KEY=VALUE, repeated, or a JSON object
     prompt: str | None = argument(None, "...")         ->  a word without a flag
@@ -32,9 +33,13 @@ def flag(
     metavar: str | None = None,
     choices: tuple[str, ...] = (),
     words: int | None = None,
+    also: tuple[str, ...] = (),
 ) -> Any:
-    """A field that becomes `--its-name`. `words`: a tuple that is given at once, as so many words."""
-    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices, "words": words}
+    """A field that becomes `--its-name`. `words`: a tuple that is given at once, as so many words.
+
+    `also`: what users of other programs call it; these words are read too.
+    """
+    metadata = {"help": help, "short": short, "metavar": metavar, "choices": choices, "words": words, "also": also}
     if isinstance(default, dict):
         return field(default_factory=dict, metadata=metadata)
     return field(default=default, metadata=metadata)
@@ -88,7 +93,10 @@ def flag_names(options: type) -> list[str]:
         hint = hints[one.name]
         if one.metadata.get("positional"):
             continue
-        names += flag_names(hint) if is_dataclass(hint) else [f"--{flag_name(one.name)}"]  # type: ignore[arg-type]
+        if is_dataclass(hint):
+            names += flag_names(hint)  # type: ignore[arg-type]
+        else:
+            names += [f"--{flag_name(one.name)}", *one.metadata.get("also", ())]
     return names
 
 
@@ -107,6 +115,7 @@ def _add(parser: argparse._ActionsContainer, one: "Field[Any]", hint: Any) -> No
     names = [f"--{flag_name(one.name)}"]
     if meta.get("short"):
         names.insert(0, meta["short"])
+    names += meta.get("also", ())
     settings: dict[str, Any] = {"help": _help(meta["help"], default), "dest": one.name, "default": default}
     if meta.get("choices"):
         settings["choices"] = meta["choices"]

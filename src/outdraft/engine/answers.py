@@ -34,18 +34,20 @@ class Place:
 class Answers:
     """Queues its requests when it is made, in a running event loop. Raises what refuses one of them.
 
-    `asked_at`: when the caller asked, by the engine's clock.
+    `asked_at`: when the caller asked, by the engine's clock. `stream_interval`: tokens of a piece; 0: a pass's.
     """
 
     def __init__(
-        self, thread: EngineThread, requests: Seq[Request], prompts: Seq[Prompt], *, streams: bool, asked_at: float
-    ) -> None:
+        self, thread: EngineThread, requests: Seq[Request], prompts: Seq[Prompt], *, streams: bool, asked_at: float,
+        stream_interval: int = 0,
+    ) -> None:  # fmt: skip
         self.requests, self._prompts = tuple(requests), prompts
         self._arrived = asyncio.Event()
         self._places = [Place(prompt=i, index=j) for i, one in enumerate(requests) for j in range(one.params.n)]
         self._calls: list[Call] = thread.submit(
             [single for request in requests for single in request.singles()],
             streams=streams,
+            stream_interval=stream_interval,
             asked_at=asked_at,
             wake=partial(asyncio.get_running_loop().call_soon_threadsafe, self._arrived.set),
         )

@@ -9,6 +9,8 @@ from collections.abc import Sequence as Seq
 from dataclasses import replace
 from typing import Any
 
+from outdraft.core.checked import check_value
+from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.answers import Answers
 from outdraft.engine.call import Call
@@ -20,14 +22,19 @@ from outdraft.engine.writer import Chunk, Result
 class Streaming(Conversational):
     """What `LLM` adds to `generate` and `chat` for callers who do not wait for the end."""
 
-    def stream(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Iterator[Chunk]:
+    def stream(
+        self, prompt: Prompt, params: SamplingParams | None = None, *, stream_interval: int = 0, **per_request: Any
+    ) -> Iterator[Chunk]:
         """Complete one prompt piece by piece. Leaving the loop cancels the request.
 
-        With `n` above 1: the pieces of all texts, in turn; `chunk.index` says whose each is.
+        With `n` above 1: the pieces of all texts, in turn; `chunk.index` says whose each is. `stream_interval`: how
+        many tokens a piece has (the last one may have fewer), whatever each pass writes; 0: what a pass writes.
         """
-        asked_at = self.engine.clock()
+        asked_at, interval = self.engine.clock(), _checked(stream_interval)
         (request,) = self._prompts.requests([prompt], params, per_request)
-        calls = self._thread.submit(request.singles(), streams=True, asked_at=asked_at)
+        calls = self._thread.submit(
+            request.singles(), streams=True, stream_interval=interval, asked_at=asked_at
+        )  # fmt: skip
         try:
             while unfinished := _unfinished(calls):
                 for index, call in unfinished:
@@ -39,15 +46,18 @@ class Streaming(Conversational):
 
     async def open(
         self, prompts: Seq[Prompt], params: SamplingParams | Seq[SamplingParams] | None = None, *,
-        streams: bool = True, **per_request: Any,
+        streams: bool = True, stream_interval: int = 0, **per_request: Any,
     ) -> Answers:  # fmt: skip
         """Ask for all of these prompts at once, from asyncio; what comes back is `Answers`, to be read and to be left.
 
-        `streams=False`: nobody is woken before a text is whole. Raises `RequestError` for what is refused.
+        `streams=False`: nobody is woken before a text is whole. `stream_interval`: as for `stream`.
+        Raises `RequestError` for what is refused.
         """
-        asked_at = self.engine.clock()
+        asked_at, interval = self.engine.clock(), _checked(stream_interval)
         requests = await asyncio.to_thread(self._prompts.requests, prompts, params, per_request)  # tokenizing may last
-        return Answers(self._thread, requests, prompts, streams=streams, asked_at=asked_at)
+        return Answers(
+            self._thread, requests, prompts, streams=streams, stream_interval=interval, asked_at=asked_at
+        )  # fmt: skip
 
     async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
         """`generate` for one prompt; concurrent calls share the batch."""
@@ -70,6 +80,13 @@ class Streaming(Conversational):
             answers.raise_error()
         finally:
             answers.leave()
+
+
+def _checked(stream_interval: Any) -> int:
+    interval: int = check_value("stream_interval", stream_interval, int, error=RequestError)
+    if interval < 0:
+        raise RequestError(f"stream_interval={interval}: give a number of tokens, or 0 for what each pass writes")
+    return interval
 
 
 def _unfinished(calls: Seq[Call]) -> list[tuple[int, Call]]:

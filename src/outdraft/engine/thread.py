@@ -60,10 +60,12 @@ class EngineThread:
         requests: Seq[Request],
         *,
         streams: bool = False,
+        stream_interval: int = 0,
         wake: Callable[[], object] | None = None,
         asked_at: float | None = None,
     ) -> list[Call]:
-        """Queue them all; none, if one is refused. `streams`: events are wanted step by step; `wake`: see `Call`.
+        """Queue them all; none, if one is refused. `streams`: events are wanted step by step; `wake`: see `Call`;
+        `stream_interval`: see `Writer`.
 
         `asked_at`: when their caller asked, by the engine's clock; their timeouts count from there. None: now.
         """
@@ -71,7 +73,8 @@ class EngineThread:
         seqs = [
             self.engine.prepare(request, find_stops(request, self._codec), asked_at=asked_at) for request in requests
         ]
-        writers = [Writer(seq, self._codec, lossless=self.engine.keeps(seq)) for seq in seqs]
+        keeps = self.engine.keeps
+        writers = [Writer(seq, self._codec, lossless=keeps(seq), stream_interval=stream_interval) for seq in seqs]
         worker = self._start()
         if current_thread() is worker.thread:
             raise CapabilityError(_ITSELF)

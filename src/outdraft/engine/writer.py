@@ -98,19 +98,24 @@ def find_stops(request: Request, codec: Codec | None) -> Callable[[int], bool] |
 
 
 class Writer:
-    """Makes text of one request's events, on its caller's side."""
+    """Makes text of one request's events, on its caller's side.
 
-    def __init__(self, seq: Sequence, codec: Codec | None, *, lossless: bool) -> None:
+    `stream_interval`: tokens of a chunk, the last one may have fewer; 0: each event makes a chunk.
+    """
+
+    def __init__(self, seq: Sequence, codec: Codec | None, *, lossless: bool, stream_interval: int = 0) -> None:
         self.seq = seq
         self.lossless = lossless
         self.chunks: list[Chunk] = []
         self.stats = RequestStats()
         self.finish_reason: str | None = None
         self.error: OutdraftError | None = None
+        self._interval = stream_interval
         self._stream = codec.stream() if codec is not None else None
         self._stops = StopStrings(seq.request.params.stop)
         self._text = ""
-        self._shown = 0
+        self._shown = self._told = 0  # characters and tokens that are in a chunk
+        self._num_resumed = 0
         self._ids: list[int] = []
         self._sources: list[Source] = []
         self._logprobs: list[TokenLogprobs] = []
@@ -121,30 +126,38 @@ class Writer:
 
     def push(self, event: StepEvent) -> None:
         self.stats.add(event)
-        self._ids += event.tokens
         self._sources += event.sources
         self._logprobs += event.logprobs
         self._prompt_logprobs += event.prompt_logprobs
         self._variant = event.variant
+        for token in event.tokens:
+            if self._interval and len(self._ids) - self._told >= self._interval:
+                self._tell()
+            self._ids.append(token)
+            if self._stream is not None and not self.seq.ends_with(token):  # such a token is no part of the text
+                self._take(self._stream.push(token))
         self.finish_reason, self.error = event.finish_reason, event.error
-        if self._stream is not None:
-            for token in event.tokens:
-                if not self.seq.ends_with(token):  # such a token is no part of the text
-                    self._take(self._stream.push(token))
-            if event.finish_reason is not None and self._stops.stop is None:
-                self._take(self._stream.finish())
-        if event.tokens or (event.finish_reason is not None and event.error is None):
-            is_first = len(self._ids) == len(event.tokens)
-            self.chunks.append(
-                Chunk(
-                    text=self._new_text(final=event.finish_reason is not None), token_ids=event.tokens,
-                    sources=event.sources, logprobs=event.logprobs, finish_reason=event.finish_reason,
-                    stop_reason=self._stop_reason(),
-                    stats=self.stats if event.finish_reason is not None else None,
-                    speculative=self.seq.settled.told if event.finish_reason is not None else None,
-                    prompt_logprobs=self._of_prompt() if is_first else None,
-                )
-            )  # fmt: skip
+        if self._stream is not None and event.finish_reason is not None and self._stops.stop is None:
+            self._take(self._stream.finish())
+        num_new = len(self._ids) - self._told
+        if num_new >= (self._interval or 1) or (event.finish_reason is not None and (num_new or event.error is None)):
+            self._tell()
+
+    def _tell(self) -> None:
+        """A chunk of all that is in none."""
+        new, is_first, is_over = slice(self._told, len(self._ids)), not self._told, self.finish_reason is not None
+        own = slice(new.start - self._num_resumed, new.stop - self._num_resumed)  # what was not written elsewhere
+        self._told = len(self._ids)
+        self.chunks.append(
+            Chunk(
+                text=self._new_text(final=is_over), token_ids=tuple(self._ids[new]),
+                sources=tuple(self._sources[new]), logprobs=tuple(self._logprobs[own]),
+                finish_reason=None if self.error is not None else self.finish_reason,
+                stop_reason=self._stop_reason(), stats=self.stats if is_over else None,
+                speculative=self.seq.settled.told if is_over else None,
+                prompt_logprobs=self._of_prompt() if is_first else None,
+            )
+        )  # fmt: skip
 
     def result(self) -> Result:
         """Everything written so far."""
@@ -169,6 +182,7 @@ class Writer:
     def _resume(self, ids: list[int]) -> None:
         """It was written so far elsewhere, which is its first piece here; that costs no pass and has no statistics."""
         self._ids, self._sources = ids, [Source.RESUMED] * len(ids)
+        self._told = self._num_resumed = len(ids)
         if self._stream is not None:
             for token in ids:
                 self._take(self._stream.push(token))

@@ -6,24 +6,25 @@ a second one            ends at once
 
 import asyncio
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 import uvicorn
 
 from outdraft.core.errors import ConfigError
 from outdraft.server.app import make_app
+from outdraft.server.certificate import Certificate
+from outdraft.server.notify import tell_system
 from outdraft.server.service import Service
 
 
 def serve(
-    service: Service, *, host: str, port: int, ssl_certfile: Path | None, ssl_keyfile: Path | None,
-    ready: Callable[[str], None],
-) -> None:  # fmt: skip
+    service: Service, *, host: str, port: int, certificate: Certificate | None, ready: Callable[[str], None]
+) -> None:
     """Serve until a signal ends it. `ready`: told the address when requests are taken."""
     config = uvicorn.Config(
-        make_app(service), host=host, port=port, ssl_certfile=ssl_certfile, ssl_keyfile=ssl_keyfile,
-        log_level="warning", access_log=False, server_header=False, lifespan="off", timeout_keep_alive=30,
+        make_app(service), host=host, port=port, ssl_certfile=certificate and certificate.certfile,
+        ssl_keyfile=certificate and certificate.keyfile, log_level="warning", access_log=False, server_header=False,
+        lifespan="off", timeout_keep_alive=30,
     )  # fmt: skip
     asyncio.run(_Server(config, service, ready).serve())
 
@@ -45,6 +46,7 @@ class _Server(uvicorn.Server):
         port = self.servers[0].sockets[0].getsockname()[1]
         kind = "https" if self.config.is_ssl else "http"
         self._ready(f"{kind}://{self.config.host}:{port}")
+        tell_system("READY=1")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         if self._draining is not None:
@@ -53,5 +55,6 @@ class _Server(uvicorn.Server):
         self._draining = asyncio.get_running_loop().create_task(self._drain())
 
     async def _drain(self) -> None:
+        tell_system("STOPPING=1")
         await self._service.drain()
         self.should_exit = True

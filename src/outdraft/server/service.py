@@ -88,7 +88,9 @@ class Service:
             asked = {**body.beside(), **more}
             asked["cache_salt"] = _joined(salt, asked["cache_salt"])
             asked["timeout"] = _least(self.settings.timeout, asked["timeout"])
-            return await self.llm.open(prompts, self._limited(params), streams=bool(body.stream), **asked)
+            return await self.llm.open(
+                prompts, self._limited(params), streams=bool(body.stream), stream_interval=self._interval(body), **asked
+            )
         except BaseException:
             self._end()
             raise
@@ -122,6 +124,14 @@ class Service:
     def _limited(self, params: SamplingParams) -> SamplingParams:
         most = self.settings.max_tokens
         return params if most is None else replace(params, max_tokens=_least(most, params.max_tokens))
+
+    def _interval(self, body: SamplingFields) -> int:
+        """Tokens of a streamed chunk; 0: what each pass has written."""
+        if body.stream_interval is None:
+            return self.settings.stream_interval
+        if not body.stream:
+            raise ApiError(400, "stream_interval needs stream: true", param="stream_interval")
+        return body.stream_interval
 
     def _check_size(self, prompts: Seq[Prompt], params: SamplingParams) -> None:
         settings = self.settings

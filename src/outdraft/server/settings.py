@@ -23,7 +23,8 @@ class ServerSettings:
     max_tokens: int | None = None  # of one answer; None: what the context holds
     timeout: float | None = None  # seconds that one request may take; it then ends with what it has
     rate_limit: int | None = None  # requests a minute for each key (or address, where there are no keys)
-    keep_alive: float = 15.0  # seconds of silence after which a stream sends a comment
+    stream_interval: int = 0  # tokens of a streamed chunk, where the request says nothing; 0: what a pass writes
+    keep_alive: float = 15.0  # seconds of silence after which a stream sends a comment; 0: never
     drain_timeout: float = 30.0  # seconds that running requests have after SIGTERM
     allow_origins: tuple[str, ...] = ()  # web pages of other origins that may ask
     trust_request_chat_template: bool = False  # a request may bring a chat template of its own
@@ -37,7 +38,7 @@ class ServerSettings:
         check_fields(self)
         check_range(self, "max_body_bytes", "max_schema_bytes", least=1024)
         check_range(self, "max_prompts", "max_texts", "max_tokens", "rate_limit", least=1)
-        check_range(self, "timeout", "body_timeout", "keep_alive", "drain_timeout", least=0)
+        check_range(self, "timeout", "body_timeout", "keep_alive", "drain_timeout", "stream_interval", least=0)
         if not self.served_model_name or not all(self.served_model_name):
             raise ConfigError("served_model_name is empty: give the model a name that requests can use")
         if not all(self.api_keys):

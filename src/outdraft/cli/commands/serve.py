@@ -2,23 +2,26 @@
 
 import logging
 import os
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
-from outdraft.cli.flags import EngineFlags
-from outdraft.cli.options import flag
+from outdraft.cli.flags import EngineFlags, read_file
+from outdraft.cli.options import argument, flag
 from outdraft.core.errors import ConfigError
+from outdraft.core.paths import user_path
 
 if TYPE_CHECKING:
+    from outdraft.server.certificate import Certificate
     from outdraft.server.settings import ServerSettings
 
 SUMMARY = "serve a model over HTTP, as OpenAI's API"
 EPILOG = """examples:
   outdraft serve --model DIR                                 (then: http://127.0.0.1:8000, a page to chat on)
   outdraft serve --model DIR --draft-model DIR --api-key KEY
+  outdraft serve DIR --speculative-config '{"method": "ngram", "num_speculative_tokens": 8}'
+  outdraft serve DIR --host 0.0.0.0 --port 8443 --ssl-certfile cert.pem --ssl-keyfile key.pem --api-key-file keys
   curl localhost:8000/v1/completions --json '{"prompt": "It was late when", "max_tokens": 20}'
-see docs/server.md"""
+see docs/server.md and docs/deploy.md"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,12 +33,19 @@ class ServerFlags:
     served_model_name: tuple[str, ...] = flag((), "what requests call the model; may be repeated", metavar="NAME")
     api_key: tuple[str, ...] = flag((), "a key that may ask; may be repeated; without any, OUTDRAFT_API_KEY's, parted "
                                     "by commas; without these everybody may ask", metavar="KEY")  # fmt: skip
+    api_key_file: str | None = flag(None, "keys that may ask, one a line; others of the machine see no word of it",
+                                    metavar="FILE")  # fmt: skip
     max_tokens: int | None = flag(None, "the most tokens of one answer")
+    max_prompts: int = flag(64, "the most prompts of one request")
+    max_texts: int = flag(64, "the most texts of one request: prompts times n")
     max_body_bytes: int = flag(4 << 20, "the largest request")
+    max_schema_bytes: int = flag(64 << 10, "the largest JSON schema, grammar or pattern in a request")
     body_timeout: float = flag(30.0, "seconds in which the body of a request must have come")
     request_timeout: float | None = flag(None, "seconds that a request may take; it ends with what it has")
     rate_limit: int | None = flag(None, "requests a minute for each key")
-    keep_alive: float = flag(15.0, "seconds of silence after which a stream sends a comment")
+    stream_interval: int = flag(0, "tokens of a streamed chunk, where the request says nothing: 1 sends them one by "
+                                "one, 0 what each pass has written")  # fmt: skip
+    keep_alive: float = flag(15.0, "seconds of silence after which a stream sends a comment; 0: never")
     drain_timeout: float = flag(30.0, "seconds that running requests have after SIGTERM")
     allow_origins: tuple[str, ...] = flag((), "a web page's origin that may ask; may be repeated", metavar="ORIGIN")
     trust_request_chat_template: bool = flag(False, "a request may bring a chat template of its own")
@@ -43,7 +53,7 @@ class ServerFlags:
                                  "by its chat template; none", metavar="NAME")  # fmt: skip
     reasoning_parser: str = flag("auto", "how the model marks what it thinks: qwen3, deepseek_r1; auto: by its chat "
                                  "template; none", metavar="NAME")  # fmt: skip
-    ssl_certfile: str | None = flag(None, "serve HTTPS with this certificate", metavar="FILE")
+    ssl_certfile: str | None = flag(None, "serve HTTPS with this certificate, in PEM", metavar="FILE")
     ssl_keyfile: str | None = flag(None, "and this private key", metavar="FILE")
     log_requests: bool = flag(False, "write prompts and answers into the log, not only their sizes")
 
@@ -52,6 +62,7 @@ class ServerFlags:
 class Options:
     """An engine, and the server before it."""
 
+    place: str | None = argument(None, "the same as --model", metavar="MODEL")
     engine: EngineFlags = field(metadata={"title": "engine"})
     server: ServerFlags = field(metadata={"title": "server"})
 
@@ -65,41 +76,58 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console
     from outdraft.server.service import Service
 
-    settings = _settings(options)
-    certificate, key = _tls(options.server)
+    options = _placed(options)
+    settings, certificate = _settings(options), _certificate(options.server)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     console, name = make_console(), settings.served_model_name[0]
     with options.engine.load() as llm:
         serve(
-            Service(llm, settings), host=options.server.host, port=options.server.port,
-            ssl_certfile=certificate, ssl_keyfile=key,
-            ready=lambda address: console.print(f"{name} is served at {address}", markup=False),
+            Service(llm, settings), host=options.server.host, port=options.server.port, certificate=certificate,
+            ready=lambda address: console.print(f"{name} is served at {address}", markup=False, soft_wrap=True),
         )  # fmt: skip
     return 0
+
+
+def _placed(options: Options) -> Options:
+    """With the model that is named without a flag."""
+    if options.place is None:
+        return options
+    if options.engine.model != EngineFlags().model:
+        raise ConfigError(
+            f"{options.place!r} and --model {options.engine.model} both name the model: give one; a flag that may be "
+            "repeated stands before each of its values"
+        )
+    return replace(options, place=None, engine=replace(options.engine, model=options.place))
 
 
 def _settings(options: Options) -> "ServerSettings":
     from outdraft.server.settings import ServerSettings
 
     given = options.server
-    keys = given.api_key or tuple(key for key in os.environ.get("OUTDRAFT_API_KEY", "").split(",") if key)
+    ours = {"host", "port", "served_model_name", "api_key", "api_key_file", "request_timeout", "ssl_certfile",
+            "ssl_keyfile"}  # fmt: skip
     return ServerSettings(
-        served_model_name=given.served_model_name or (options.engine.model,), api_keys=keys,
-        max_tokens=given.max_tokens, max_body_bytes=given.max_body_bytes,
-        body_timeout=given.body_timeout, timeout=given.request_timeout,
-        rate_limit=given.rate_limit, keep_alive=given.keep_alive, drain_timeout=given.drain_timeout,
-        allow_origins=given.allow_origins, trust_request_chat_template=given.trust_request_chat_template,
-        tool_call_parser=given.tool_call_parser, reasoning_parser=given.reasoning_parser,
-        log_requests=given.log_requests,
+        served_model_name=given.served_model_name or (options.engine.model,), api_keys=_keys(given),
+        timeout=given.request_timeout,
+        **{one.name: getattr(given, one.name) for one in fields(given) if one.name not in ours},
     )  # fmt: skip
 
 
-def _tls(given: ServerFlags) -> tuple[Path | None, Path | None]:
-    """Certificate and key, both or neither. Raises `ConfigError` for a file that is not there."""
-    if (given.ssl_certfile is None) != (given.ssl_keyfile is None):
+def _keys(given: ServerFlags) -> tuple[str, ...]:
+    """Of the flags and the file; without any, those of the environment."""
+    listed = read_file("api_key_file", given.api_key_file)
+    if listed is not None and not listed.split():
+        raise ConfigError(f"api_key_file {given.api_key_file} holds no key: write one a line, or leave it out")
+    keys = (*given.api_key, *(line.strip() for line in (listed or "").splitlines() if line.strip()))
+    return keys or tuple(key for key in os.environ.get("OUTDRAFT_API_KEY", "").split(",") if key)
+
+
+def _certificate(given: ServerFlags) -> "Certificate | None":
+    from outdraft.server.certificate import Certificate
+
+    certfile, keyfile = given.ssl_certfile, given.ssl_keyfile
+    if certfile is None and keyfile is None:
+        return None
+    if certfile is None or keyfile is None:
         raise ConfigError("ssl_certfile and ssl_keyfile belong together: give both, or neither")
-    files = [None if one is None else Path(one) for one in (given.ssl_certfile, given.ssl_keyfile)]
-    for one in files:
-        if one is not None and not one.is_file():
-            raise ConfigError(f"there is no file {one}: name the certificate and its private key, in PEM")
-    return files[0], files[1]
+    return Certificate(certfile=user_path(certfile), keyfile=user_path(keyfile))

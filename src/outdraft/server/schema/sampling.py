@@ -61,6 +61,9 @@ class StreamOptions(Table):
     continuous_usage_stats: bool = False  # the usage so far in every chunk
 
 
+StreamInterval = Annotated[int, Field(ge=0)] | None  # tokens of a chunk; 0: what each pass has written
+
+
 class SamplingFields(Body):
     """How the next token is chosen, and what belongs to a request beside that."""
 
@@ -99,6 +102,7 @@ class SamplingFields(Body):
     return_token_ids: bool = False
     stream: bool | None = False
     stream_options: StreamOptions | None = None
+    stream_interval: StreamInterval = None
 
     def sampling(self, **more: Any) -> SamplingParams:
         """The settings. `more`: those whose names differ among endpoints. Raises what `SamplingParams` raises."""

@@ -11,12 +11,12 @@ from outdraft.core.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import Body, Table
 from outdraft.server.schema.chat import ChatRequest, Message, Tool
-from outdraft.server.schema.sampling import SamplingFields, StreamOptions
+from outdraft.server.schema.sampling import SamplingFields, StreamInterval, StreamOptions
 from outdraft.server.schema.speculative import SpeculativeField
 
 _Ids = list[Annotated[int, Field(ge=0)]]
-_BESIDE = ("model", "request_id", "stream", "stream_options", "cache_salt", "priority", "timeout", "references",
-           "resume_token_ids", "speculative", *Body.model_fields)  # fmt: skip
+_BESIDE = ("model", "request_id", "stream", "stream_options", "stream_interval", "cache_salt", "priority", "timeout",
+           "references", "resume_token_ids", "speculative", *Body.model_fields)  # fmt: skip
 
 
 class TokenizeRequest(Table):
@@ -71,6 +71,7 @@ class GenerateRequest(Table):
     sampling_params: TokenSampling = Field(default_factory=TokenSampling)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
+    stream_interval: StreamInterval = None
     cache_salt: str | None = None
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None
