@@ -21,9 +21,9 @@ def serve(
     service: Service, *, host: str, port: int, certificate: Certificate | None, ready: Callable[[str], None]
 ) -> None:
     """Serve until a signal ends it. `ready`: told the address when requests are taken."""
+    certfile, keyfile = (None, None) if certificate is None else (certificate.certfile, certificate.keyfile)
     config = uvicorn.Config(
-        make_app(service), host=host, port=port, ssl_certfile=certificate and certificate.certfile,
-        ssl_keyfile=certificate and certificate.keyfile, log_level="warning", access_log=False, server_header=False,
+        make_app(service), host=host, port=port, ssl_certfile=certfile, ssl_keyfile=keyfile, log_level="warning", access_log=False, server_header=False,
         lifespan="off", timeout_keep_alive=30,
     )  # fmt: skip
     asyncio.run(_Server(config, service, ready).serve())
