@@ -23,8 +23,8 @@ def serve(
     """Serve until a signal ends it. `ready`: told the address when requests are taken."""
     certfile, keyfile = (None, None) if certificate is None else (certificate.certfile, certificate.keyfile)
     config = uvicorn.Config(
-        make_app(service), host=host, port=port, ssl_certfile=certfile, ssl_keyfile=keyfile, log_level="warning", access_log=False, server_header=False,
-        lifespan="off", timeout_keep_alive=30,
+        make_app(service), host=host, port=port, ssl_certfile=certfile, ssl_keyfile=keyfile,
+        log_level="warning", access_log=False, server_header=False, lifespan="off", timeout_keep_alive=30,
     )  # fmt: skip
     asyncio.run(_Server(config, service, ready).serve())
 
