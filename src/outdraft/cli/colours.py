@@ -36,6 +36,37 @@ class Colours:
         return [("".join(c for c, _ in run), source) for source, run in groupby(shown, key=lambda pair: pair[1])]
 
 
+class Laid:
+    """Lays the tokens that a server tells along the text that it shows, which may be shorter: the marks around thoughts
+    are taken out, and a token that is not shown whole waits for the rest of it."""
+
+    def __init__(self) -> None:
+        self._rest = ""  # shown, and without a token
+        self._waiting: deque[tuple[str, Source]] = deque()
+
+    def take(self, shown: str, tokens: Iterable[tuple[str, Source]]) -> list[tuple[str, Source]]:
+        """What is certain of the text so far."""
+        self._rest += shown
+        self._waiting.extend(tokens)
+        found = []
+        while self._waiting:
+            text, source = self._waiting[0]
+            if self._rest.startswith(text):
+                self._rest = self._rest[len(text) :]
+                found.append((text, source))
+            elif text.startswith(self._rest):
+                break  # the rest of it is held back
+            self._waiting.popleft()  # laid, or never shown
+        return found if self._waiting else [*found, *self.finish()]
+
+    def finish(self) -> list[tuple[str, Source]]:
+        """What is left when nothing more comes: a part of a token, or text that no token was told for."""
+        rest, self._rest = self._rest, ""
+        source = next((source for text, source in self._waiting if rest and text.startswith(rest)), Source.PLAIN)
+        self._waiting.clear()
+        return [(rest, source)] if rest else []
+
+
 def paint(runs: Iterable[tuple[str, Source]], *, marks: bool = False) -> Text:
     """Runs as coloured text. `marks`: where there are no colours, [accepted drafts] stand in brackets instead."""
     painted = Text()

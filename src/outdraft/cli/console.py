@@ -16,12 +16,14 @@ from outdraft.core.events import Source
 if TYPE_CHECKING:
     from outdraft.engine.llm import LLM
 
-STYLES = {Source.ACCEPTED: "green", Source.RECOVERED: "yellow", Source.BONUS: "cyan", Source.PLAIN: ""}
+STYLES = {Source.ACCEPTED: "green", Source.RECOVERED: "yellow", Source.BONUS: "cyan", Source.PLAIN: "",
+          Source.RESUMED: "dim"}  # fmt: skip
 MEANINGS = {
     Source.ACCEPTED: "accepted draft",
     Source.RECOVERED: "recovered after a rejection",
     Source.BONUS: "bonus after a whole draft",
     Source.PLAIN: "plain, nothing drafted",
+    Source.RESUMED: "written before, elsewhere",
 }
 
 
@@ -44,12 +46,16 @@ def write_json(data: Any) -> None:
 def warn_if_lossy(console: Console, llm: "LLM") -> None:
     """Say so if the rule that judges does not keep the target's distribution."""
     if not llm.lossless:
-        name = llm.config["verifier"]["name"]
-        told = f"LOSSY: with these options verifier {name} does not keep the target's distribution; 'auto' does"
-        console.print(told, style="bold red", markup=False)
+        console.print(lossy_note(llm.config["verifier"]["name"]), style="bold red", markup=False)
+
+
+def lossy_note(verifier: str) -> str:
+    """Of a rule that does not keep the target's distribution."""
+    return f"LOSSY: with these options verifier {verifier} does not keep the target's distribution; 'auto' does"
 
 
 def legend() -> Text:
     """Which colour means what."""
-    parts = [Text("■ ", style=STYLES[source] or "default") + Text(MEANINGS[source]) for source in Source]
+    shown = [source for source in Source if source != Source.RESUMED]  # no command begins with one
+    parts = [Text("■ ", style=STYLES[source] or "default") + Text(MEANINGS[source]) for source in shown]
     return Text("   ").join(parts)

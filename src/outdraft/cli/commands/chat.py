@@ -1,4 +1,4 @@
-"""`outdraft chat`: a conversation at the terminal.
+"""`outdraft chat`: a conversation at the terminal, with a model that is loaded here or with a running server.
 
 A model without a chat template (the zoo's models are such) continues a plain "User: / Assistant:" transcript: it was
 not trained to answer, and writes what usually follows such a text.
@@ -10,28 +10,24 @@ from typing import TYPE_CHECKING
 
 from outdraft.cli.flags import EngineFlags, SamplingFlags, read_references
 from outdraft.cli.options import flag
-from outdraft.core.errors import RequestError
+from outdraft.cli.remote.flags import RemoteFlags
+from outdraft.core.errors import ConfigError, RequestError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from rich.console import Console
-    from rich.text import Text
 
+    from outdraft.cli.talk import Talker
     from outdraft.cli.tally import Tally
-    from outdraft.engine.llm import LLM
-    from outdraft.engine.writer import Chunk
 
 SUMMARY = "talk with a model"
-EPILOG = """in the conversation:
+EPILOG = """examples:
+  outdraft chat --model DIR --color
+  outdraft chat --server http://127.0.0.1:8000 --color      (the key: --api-key, or OUTDRAFT_API_KEY)
+in the conversation:
   /reset  forget the conversation     /stats  show figures of the last answer
   /help   list these commands         /quit   leave (or Ctrl-D)
   Ctrl-C stops an answer; pressed twice, or at the prompt, it leaves"""
 HELP = "/reset forgets the conversation, /stats shows figures of the last answer, /help shows this line, /quit leaves"
-UNTAUGHT = (
-    "This model has no chat template, so it was not taught to answer: it continues a transcript of User and Assistant, "
-    "as any text. For real answers name an instruction-tuned model: outdraft chat --model DIR"
-)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +44,7 @@ class Options:
 
     engine: EngineFlags = field(metadata={"title": "engine"})
     sampling: ChatSampling = field(metadata={"title": "sampling"})
+    remote: RemoteFlags = field(metadata={"title": "a running server"})
     system: str | None = flag(None, "a system message to begin with")
     reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
                                       "be repeated", metavar="FILE")  # fmt: skip
@@ -56,18 +53,14 @@ class Options:
 
 def run(options: Options) -> int:
     """Read lines and answer them until the user leaves."""
-    from outdraft.cli.console import make_console, warn_if_lossy
+    from outdraft.cli.console import make_console
 
     options.sampling.params()  # bad settings are told before the model is loaded
-    references = read_references(options.reference)
-    llm = options.engine.load()
-    if llm.codec is None:
-        raise RequestError(f"{options.engine.model} has no tokenizer, and a chat needs text")
+    options.remote.check()
     console = make_console()
-    chat = Chat(llm, options, console, references)
-    if llm.codec.chat_template is None:
-        console.print(UNTAUGHT, style="dim", markup=False)
-    warn_if_lossy(console, llm)
+    chat = Chat(_talker(options), options, console)
+    for note, style in chat.talker.notes:
+        console.print(note, style=style, markup=False)
     console.print(HELP, style="dim")
     while (line := _ask(console)) is not None:
         if line.startswith("/"):
@@ -78,14 +71,27 @@ def run(options: Options) -> int:
     return 0
 
 
+def _talker(options: Options) -> "Talker":
+    references = read_references(options.reference)
+    if options.remote.server is not None:
+        from outdraft.cli.remote.flags import asked
+        from outdraft.cli.remote.http import RemoteServer
+        from outdraft.cli.talk import Elsewhere
+
+        body = asked(options.engine, options.sampling, references)
+        return Elsewhere(RemoteServer(options.remote.server, options.remote.api_key), body, colour=options.color)
+    from outdraft.cli.talk import Here
+
+    return Here(options.engine.load(), options.sampling, references, colour=options.color)
+
+
 @dataclass(slots=True)
 class Chat:
     """The conversation so far."""
 
-    llm: "LLM"
+    talker: "Talker"
     options: Options
     console: "Console"
-    references: list[str]
     messages: list[dict[str, str]] = field(default_factory=list)
     last: "Tally | None" = None
 
@@ -122,7 +128,7 @@ class Chat:
         self.last = Tally()
         written = ""
         try:
-            for chunk, painted in self._stream():
+            for chunk, painted in self.talker.stream(self.messages):
                 self.last.add(chunk)
                 written += chunk.text
                 self.console.print(painted, end="", soft_wrap=True)
@@ -131,34 +137,17 @@ class Chat:
         except KeyboardInterrupt:
             self.console.print()
             self.console.print("(interrupted; Ctrl-C again leaves)", style="dim")
-        except RequestError as error:
+        except (ConfigError, RequestError) as error:
             self.messages.pop()
-            self.console.print(f"{error}; /reset starts anew", style="red", markup=False)
+            cure = "; /reset starts anew" if isinstance(error, RequestError) else ""  # else the server is away
+            self.console.print(f"{error}{cure}", style="red", markup=False)
             return
         self.messages.append({"role": "assistant", "content": written.strip()})
 
     def _show(self, tally: "Tally") -> None:
-        from outdraft.cli.console import warn_if_lossy
-
         tally.show(self.console)
-        warn_if_lossy(self.console, self.llm)
-
-    def _stream(self) -> "Iterator[tuple[Chunk, Text]]":
-        """(chunk, its text painted) after (chunk, its text painted)."""
-        from rich.text import Text
-
-        from outdraft.cli.colours import Colours, paint
-        from outdraft.codecs.chat import render_chat
-
-        codec = self.llm.codec
-        assert codec is not None
-        asked = render_chat(codec.chat_template, self.messages)
-        stop = (*self.options.sampling.stop, *asked.stop)
-        ids = codec.encode(asked.text, add_special=asked.add_special)
-        colours = Colours(codec) if self.options.color else None
-        prompt = {"prompt_token_ids": ids, "references": self.references}
-        for chunk in self.llm.stream(prompt, self.options.sampling.params(stop=stop)):
-            yield chunk, paint(colours.take(chunk)) if colours else Text(chunk.text)
+        for note, style in self.talker.warnings:
+            self.console.print(note, style=style, markup=False)
 
 
 def _ask(console: "Console") -> str | None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from outdraft.cli.flags import EngineFlags, FormFlags, SamplingFlags, read_references
 from outdraft.cli.options import argument, flag
+from outdraft.cli.remote.flags import RemoteFlags
 from outdraft.core.errors import RequestError
 
 if TYPE_CHECKING:
@@ -19,7 +20,8 @@ SUMMARY = "continue a prompt"
 EPILOG = """examples:
   outdraft generate "The first thing she saw" --drafter draft_model --color --stats
   outdraft generate --drafter ngram -k 8 --temperature 0.8 --seed 7 < prompt.txt
-  outdraft generate "Her name and her age: " --json-schema person.json"""
+  outdraft generate "Her name and her age: " --json-schema person.json
+  outdraft generate "It was late when" --server http://127.0.0.1:8000 --color --stats"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +32,7 @@ class Options:
     engine: EngineFlags = field(metadata={"title": "engine"})
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     form: FormFlags = field(metadata={"title": "form of the answer"})
+    remote: RemoteFlags = field(metadata={"title": "a running server"})
     reference: tuple[str, ...] = flag((), "a text file that the answer may copy from, for drafters that look up; may "
                                       "be repeated", metavar="FILE")  # fmt: skip
     negative_prompt: str | None = flag(None, "with --guidance-scale, the text to keep away from; default: the prompt's "
@@ -47,20 +50,52 @@ def run(options: Options) -> int:
         "references": read_references(options.reference),
         "negative_prompt": options.negative_prompt,
     }
+    options.remote.check()
+    if options.remote.server is not None:
+        return _remotely(options, prompt)
     llm = options.engine.load()
     if options.json:
         return _as_json(llm, prompt, params)
 
-    from outdraft.cli.console import has_style, legend, make_console, warn_if_lossy
+    from outdraft.cli.console import make_console, warn_if_lossy
 
     console = make_console()
     tally = _stream(llm, prompt, params, console, colour=options.color)
+    warn_if_lossy(make_console(stderr=True), llm)
+    _explain(options, console, tally)
+    return 0
+
+
+def _explain(options: Options, console: "Console", tally: "Tally") -> None:
+    from outdraft.cli.console import has_style, legend, make_console
+
     errors = make_console(stderr=True)
-    warn_if_lossy(errors, llm)
     if options.color and has_style(console):
         errors.print(legend())
     if options.stats:
         tally.show(errors)
+
+
+def _remotely(options: Options, prompt: dict[str, Any]) -> int:
+    """The same by a running server."""
+    from outdraft.cli.console import lossy_note, make_console, write_json
+    from outdraft.cli.remote.flags import asked
+    from outdraft.cli.remote.generate import as_json, stream
+    from outdraft.cli.remote.http import RemoteServer
+
+    form = {name: value for name, value in options.form.changes().get("structured_outputs", {}).items() if value}
+    body = {**asked(options.engine, options.sampling, prompt.pop("references")), **prompt}
+    body |= {"structured_outputs": form} if form else {}
+    server = RemoteServer(options.remote.server or "", options.remote.api_key)
+    if options.json:
+        write_json(as_json(server, body))
+        return 0
+    console = make_console()
+    tally, model = stream(server, body, console, colour=options.color)
+    if not model.get("lossless", True):
+        told = lossy_note((model.get("speculative") or {}).get("verifier", ""))
+        make_console(stderr=True).print(told, style="bold red", markup=False)
+    _explain(options, console, tally)
     return 0
 
 

@@ -1,0 +1,50 @@
+"""A streamed reply of a server as the pieces that an engine of one's own gives, painted by the source of each token."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from rich.text import Text
+
+from outdraft.cli.colours import Laid, paint
+from outdraft.cli.remote.http import RemoteServer
+from outdraft.core.events import Source
+from outdraft.engine.writer import Chunk
+
+_OURS = {"return_token_ids": True, "stream_interval": 0}  # of outdraft's servers: sources, and a chunk for each pass
+
+
+def served_model(server: RemoteServer) -> dict[str, Any]:
+    """What is served there, the first model. Raises as `RemoteServer.get` does."""
+    told = server.get("/v1/models")
+    listed = told.get("data") if isinstance(told, dict) else None
+    found: dict[str, Any] = listed[0] if isinstance(listed, list) and listed and isinstance(listed[0], dict) else {}
+    return found
+
+
+def is_ours(model: dict[str, Any]) -> bool:
+    """Whether the server is outdraft's; others are not asked for what they do not know."""
+    return model.get("owned_by") == "outdraft"
+
+
+def answer(
+    server: RemoteServer, path: str, body: dict[str, Any], *, ours: bool, colour: bool
+) -> Iterator[tuple[Chunk, Text]]:
+    """(piece, its text painted) after (piece, its text painted)."""
+    laid, ended = Laid(), None
+    for piece in server.stream(path, {**body, **(_OURS if ours else {})}):
+        for choice in piece.get("choices") or ():
+            ended = choice.get("finish_reason") or ended
+            text = _shown(choice)
+            sources = tuple(Source(one) for one in choice.get("token_sources") or ())
+            chunk = Chunk(text=text, token_ids=tuple(choice.get("token_ids") or ()), sources=sources)
+            runs = laid.take(text, list(zip(choice.get("token_texts") or (), sources, strict=False)))
+            yield chunk, paint(runs) if colour else Text(text)
+    if colour and (rest := laid.finish()):
+        yield Chunk(text="", finish_reason=ended), paint(rest)
+
+
+def _shown(choice: dict[str, Any]) -> str:
+    """A completion's text, or what a chat's delta says, its thoughts before it."""
+    delta = choice.get("delta") or {}
+    calls = "".join(str(one["function"]) for one in delta.get("tool_calls") or ())
+    return (choice.get("text") or "") + (delta.get("reasoning_content") or "") + (delta.get("content") or "") + calls

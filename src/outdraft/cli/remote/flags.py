@@ -1,0 +1,51 @@
+"""Flags of a running server, and how the flags of an engine and of sampling are said in a request to one."""
+
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, fields
+from typing import Any
+
+from outdraft.cli.flags import EngineFlags, SamplingFlags
+from outdraft.cli.options import default_of, flag, flag_name
+from outdraft.core.errors import ConfigError
+
+_SPECULATIVE = {  # flag -> key of `speculative`
+    "drafter": "method", "num_speculative_tokens": "num_speculative_tokens", "verifier": "verifier", "policy": "policy",
+}  # fmt: skip
+_ALWAYS = ("max_tokens", "temperature", "top_p")  # a server's own defaults are others
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteFlags:
+    """Where it is, and the key to it."""
+
+    server: str | None = flag(None, "ask the server that runs at this address, and load no model", metavar="URL")
+    api_key: str | None = flag(None, "with --server, the key to it; by default that of OUTDRAFT_API_KEY", metavar="KEY")
+
+    def check(self) -> None:
+        """Raise `ConfigError` for a key without a server."""
+        if self.server is None and self.api_key is not None:
+            raise ConfigError("api_key is for a server: name it as --server URL, or leave --api-key out")
+
+
+def asked(engine: EngineFlags, sampling: SamplingFlags, references: Seq[str]) -> dict[str, Any]:
+    """The fields of a request. Raises `ConfigError` naming a flag of an engine, which the server has of its own."""
+    body: dict[str, Any] = {"references": list(references)} if references else {}
+    for one in fields(sampling):
+        value = getattr(sampling, one.name)
+        if one.name in _ALWAYS or value != default_of(one):
+            body[one.name] = value
+    told: dict[str, Any] = {}
+    for one in fields(engine):
+        value = getattr(engine, one.name)
+        if value == default_of(one):
+            continue
+        if one.name == "model":
+            body["model"] = value
+        elif one.name in _SPECULATIVE:
+            told[_SPECULATIVE[one.name]] = value
+        else:
+            raise ConfigError(f"--{flag_name(one.name)} is of an engine, and the server has its own: leave it out, or "
+                              "give it to `outdraft serve`")  # fmt: skip
+    if told:
+        body["speculative"] = False if told == {"method": "none"} else told
+    return body
