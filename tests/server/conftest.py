@@ -5,6 +5,7 @@ import threading
 from collections.abc import Iterator
 
 import httpx
+import openai
 import pytest
 import uvicorn
 
@@ -12,6 +13,7 @@ from outdraft import LLM
 from outdraft.server.app import make_app
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
+from tests.server.chatty import QWEN, served, write_model
 
 NAME = "target"
 
@@ -40,3 +42,23 @@ def address(llm: LLM) -> Iterator[str]:
 def client(address: str) -> Iterator[httpx.Client]:
     with httpx.Client(base_url=address, timeout=60) as made:
         yield made
+
+
+@pytest.fixture(scope="session")
+def chat_llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
+    """The same model with a chat template beside it."""
+    with LLM(write_model(tmp_path_factory.mktemp("model") / "chat", QWEN), drafter="ngram") as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def place(chat_llm: LLM) -> Iterator[str]:
+    """Where the model with a template listens."""
+    with served(chat_llm, trust_request_chat_template=True) as address:
+        yield address
+
+
+@pytest.fixture
+def chat_official(place: str) -> openai.OpenAI:
+    """The official client of it."""
+    return openai.OpenAI(base_url=f"{place}/v1", api_key="none", max_retries=0)

@@ -9,23 +9,11 @@ import openai
 import pytest
 
 from outdraft import LLM
-from tests.server.chatty import CLOCK, HELLO, QWEN, WEATHER, events, served, write_model
+from tests.server.chatty import CLOCK, HELLO, WEATHER, events, served
 
 PATH = "/v1/chat/completions"
 STILL = {"chat_template_kwargs": {"enable_thinking": False}}  # the prompt closes the thought
 CALL = '<tool_call>\n{"name": "weather", "arguments": {"city": "Rome", "days": 2}}\n</tool_call>'
-
-
-@pytest.fixture(scope="module")
-def chat_llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
-    with LLM(write_model(tmp_path_factory.mktemp("model") / "chat", QWEN), drafter="ngram") as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def place(chat_llm: LLM) -> Iterator[str]:
-    with served(chat_llm, trust_request_chat_template=True) as address:
-        yield address
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
 
 KINDS = ("json", "regex", "choice", "grammar", "json_object")
-_ELSEWHERE = {
+ELSEWHERE = {  # what vLLM has and this engine has not, with what to do
     "structural_tag": "write the tags into a grammar, with %json {...} for the JSON between them",
     "disable_fallback": "there is one library and nothing to fall back to: leave it out",
     "disable_additional_properties": "write additionalProperties: false into the schema",
@@ -77,6 +77,6 @@ def read_structured(given: Any) -> StructuredOutputsParams | None:
     for name in given:
         if name in known:
             continue
-        cure = f": {_ELSEWHERE[name]}" if name in _ELSEWHERE else near_miss(name, known)
+        cure = f": {ELSEWHERE[name]}" if name in ELSEWHERE else near_miss(name, known)
         raise RequestError(f"structured_outputs takes no {shown(name)}{cure}; it takes {', '.join(known)}")
     return StructuredOutputsParams(**given)

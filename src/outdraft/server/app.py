@@ -15,13 +15,13 @@ from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.doors.origins import add_origins
 from outdraft.server.doors.rate_limit import RateLimit
 from outdraft.server.doors.request_log import REQUEST_ID, RequestLog
-from outdraft.server.endpoints import chat, completions, generate, health, metrics, models, page, tokenize
+from outdraft.server.endpoints import chat, completions, generate, health, metrics, models, page, responses, tokenize
 from outdraft.server.errors import ApiError, told
 from outdraft.server.replies import error_reply
 from outdraft.server.schema.base import refuse
 from outdraft.server.service import Service
 
-_ENDPOINTS = (completions, chat, generate, tokenize, models, health, metrics, page)
+_ENDPOINTS = (completions, chat, responses, generate, tokenize, models, health, metrics, page)
 _log = logging.getLogger("outdraft.server")
 
 
@@ -57,8 +57,7 @@ async def _answer_invalid(request: Request, error: Exception) -> Response:
     assert isinstance(error, RequestValidationError)
     if isinstance(error.body, bytes) and error.body:  # it was not taken for JSON: a form of another page's may ask too
         return error_reply(ApiError(415, "send the header Content-Type: application/json, and the body as JSON"))
-    field = getattr(request.scope.get("route"), "body_field", None)
-    return error_reply(refuse(None if field is None else field.field_info.annotation, error.errors()))
+    return error_reply(refuse(error.errors()))
 
 
 async def _answer_http(request: Request, error: Exception) -> Response:

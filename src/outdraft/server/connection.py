@@ -18,7 +18,7 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from outdraft.server.errors import told
+from outdraft.server.errors import broke_off
 
 T = TypeVar("T")
 DONE = b"data: [DONE]\n\n"
@@ -89,7 +89,7 @@ class EventStream(Response):
                 except StopAsyncIteration:
                     return
                 except Exception as error:
-                    yield event(told(error).body)
+                    yield event(broke_off(error).body)
                     yield DONE
                     return
         finally:

@@ -16,9 +16,10 @@ from outdraft.core.params import SamplingParams
 from outdraft.engine.prompts import Prompt
 from outdraft.engine.writer import Result
 from outdraft.server.errors import ApiError, clean
+from outdraft.server.form_errors import told_by_field
 from outdraft.server.grammar import bound
 from outdraft.server.parsers.marked_tokens import special_marks
-from outdraft.server.parsers.message import MessageReader, count_reasoning
+from outdraft.server.parsers.message import MessageReader, Thoughts
 from outdraft.server.parsers.thinking import ReasoningFormat
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
@@ -52,9 +53,12 @@ class Conversation:
         if self.reasoning is None:
             return 0
         texts = [text for one in results for text in one.outputs]
-        return sum(
-            count_reasoning(self.codec, self.marks, self.reasoning.reader(self.text), text.token_ids) for text in texts
-        )
+        return sum(sum(map(self.thoughts().push, text.token_ids)) for text in texts)
+
+    def thoughts(self) -> Thoughts:
+        """For one answer: which of its tokens are a thought."""
+        thinking = None if self.reasoning is None else self.reasoning.reader(self.text)
+        return Thoughts(self.codec, self.marks, thinking)
 
 
 def converse(service: Service, body: ChatRequest) -> Conversation:
@@ -63,7 +67,8 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
     tools = tools_asked(body, formats.tools)
     asked = _render(service, body, tools)
     text = asked.text + (tools.format.opening if tools is not None and _is_opened(tools) else "")
-    form = bound(tools, body.form(), formats.reasoning, asked.text)
+    with told_by_field(body):
+        form = bound(tools, body.form(), formats.reasoning, asked.text)
     named = [*(tools.format.marks if tools else ()), *(formats.reasoning.marks if formats.reasoning else ())]
     return Conversation(
         prompt={"prompt_token_ids": codec.encode(text, add_special=asked.add_special)},

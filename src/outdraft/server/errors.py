@@ -4,12 +4,14 @@ Messages name the thing and the cure. No path, address or traceback of this mach
 and what nobody foresaw is told by its kind alone.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from typing import Any
 
 from outdraft.core.errors import BusyError, NumericsError, OutdraftError, RequestError
 
+_log = logging.getLogger("outdraft.server")
 _PLACES = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:\\|/)(?:[\w.@+-]+[/\\])+[\w.@+-]*|0x[0-9a-fA-F]{6,}")
 _TYPES = {
     400: "invalid_request_error",
@@ -42,10 +44,15 @@ class ApiError(Exception):
         self.status, self.param, self.code, self.headers = status, param, code, dict(headers or {})
 
     @property
+    def message(self) -> str:
+        """On one line."""
+        return " ".join(str(self).split())
+
+    @property
     def body(self) -> dict[str, Any]:
         """What is sent."""
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
-        return {"error": {"message": " ".join(str(self).split()), "type": kind, "param": self.param, "code": self.code}}
+        return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
 def clean(error: BaseException) -> str:
@@ -67,6 +74,26 @@ def told(error: BaseException) -> ApiError:
         case OutdraftError():
             return ApiError(500, f"the answer broke off: {clean(error)}", code="decoding")
     return ApiError(500, f"the server met an unexpected {type(error).__name__}; its log has the details", code="defect")
+
+
+def broke_off(error: Exception) -> ApiError:
+    """The end of a stream that an error has cut short. It is written into the log, because its status cannot tell."""
+    found = told(error)
+    if found.status >= 500 and not isinstance(error, ApiError):
+        _log.error("a stream broke off", exc_info=error)
+    return found
+
+
+def renamed(error: ApiError, names: Mapping[str, str]) -> ApiError:
+    """The same error where an endpoint has other names for some fields. `names`: patterns, and what to write."""
+
+    def say(text: str) -> str:
+        for pattern, name in names.items():
+            text = re.sub(pattern, name, text)
+        return text
+
+    param = None if error.param is None else say(error.param)
+    return ApiError(error.status, say(str(error)), param=param, code=error.code, headers=error.headers)
 
 
 def _named(message: str) -> str | None:

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from outdraft.codecs.text import TextCodec
+from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.answers import Answers
 from outdraft.engine.llm import LLM
@@ -143,8 +144,8 @@ class Service:
                            "one request: send several requests", param="n")  # fmt: skip
         form = params.structured_outputs
         if form is not None and len(str(getattr(form, form.kind))) > settings.max_schema_bytes:
-            raise ApiError(400, f"the {form.kind} of structured_outputs is longer than {settings.max_schema_bytes} "
-                           "bytes: send a smaller one", param="structured_outputs")  # fmt: skip
+            raise RequestError(f"{form.kind} of structured_outputs is longer than {settings.max_schema_bytes} bytes: "
+                               "send a smaller one")  # fmt: skip
 
     def _begin(self) -> None:
         self._under_way += 1

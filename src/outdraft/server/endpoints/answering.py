@@ -20,6 +20,8 @@ from outdraft.engine.prompts import Prompt
 from outdraft.engine.writer import Chunk, Result
 from outdraft.server.connection import EventStream, unless_gone
 from outdraft.server.doors.request_log import ANSWERS
+from outdraft.server.errors import ApiError
+from outdraft.server.form_errors import told_by_field
 from outdraft.server.replies import JsonReply
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.service import Service, new_id
@@ -42,7 +44,9 @@ async def answer(
     request: Request, service: Service, body: SamplingFields, prompts: Seq[Prompt], params: SamplingParams, shape: Shape
 ) -> Response:
     """The reply to a request, in whichever way it was asked for. Raises what refuses it."""
-    answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))
+    _check_stream(body)
+    with told_by_field(body):
+        answers = await service.open(body, prompts, params, request.scope.get("outdraft.salt", ""))
     request.scope[ANSWERS] = answers
     close = partial(service.close, answers)
     if body.stream:
@@ -53,6 +57,12 @@ async def answer(
         return JsonReply(shape.whole(answers.results()))
     finally:
         close()
+
+
+def _check_stream(body: SamplingFields) -> None:
+    if body.stream_options is not None and not body.stream:
+        raise ApiError(400, "stream_options is for a stream: send stream: true, or leave it out",
+                       param="stream_options")  # fmt: skip
 
 
 class Heading:

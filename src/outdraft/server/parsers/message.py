@@ -16,13 +16,17 @@ class Said:
     """What a piece of an answer adds, or all of it."""
 
     reasoning: str = ""
-    content: str = ""
-    calls: tuple[Call, ...] = ()
+    parts: tuple[Piece, ...] = ()  # texts and calls in their order, no two texts side by side
 
     @property
-    def is_empty(self) -> bool:
-        """Whether there is nothing to show."""
-        return not (self.reasoning or self.content or self.calls)
+    def content(self) -> str:
+        """All texts."""
+        return "".join(part for part in self.parts if isinstance(part, str))
+
+    @property
+    def calls(self) -> tuple[Call, ...]:
+        """All calls."""
+        return tuple(part for part in self.parts if isinstance(part, Call))
 
 
 class MessageReader:
@@ -47,28 +51,52 @@ class MessageReader:
             if final:
                 more, rest = self._thinking.finish()
                 reasoning, text = reasoning + more, text + rest
-        if self._calls is None:
-            return Said(reasoning=reasoning, content=text)
-        pieces = [*self._calls.push(text), *(self._calls.finish() if final else ())]
-        content = "".join(piece for piece in pieces if isinstance(piece, str))
-        return Said(reasoning=reasoning, content=content, calls=tuple(self._wanted(pieces)))
+        pieces: list[Piece] = [text]
+        if self._calls is not None:
+            pieces = [*self._calls.push(text), *(self._calls.finish() if final else ())]
+        return Said(reasoning=reasoning, parts=tuple(_joined(self._wanted(pieces))))
 
     def whole(self, text: str, token_ids: Seq[int]) -> Said:
         """All of an answer at once."""
         return self.push(text, token_ids, final=True)
 
-    def _wanted(self, pieces: Iterable[Piece]) -> Iterable[Call]:
+    def _wanted(self, pieces: Iterable[Piece]) -> Iterable[Piece]:
         for piece in pieces:
-            if isinstance(piece, Call) and (self._many or not self._num_calls):
+            if isinstance(piece, str):
+                yield piece
+            elif self._many or not self._num_calls:
                 self._num_calls += 1
                 yield piece
 
 
-def count_reasoning(codec: TextCodec, marks: dict[int, str], thinking: ThinkingReader, token_ids: Seq[int]) -> int:
-    """How many of these tokens are a thought, its marks among them. `thinking`: a reader that has read nothing."""
-    stream, count = codec.stream(), 0
-    for token in token_ids:
-        was = thinking.is_thinking
-        thinking.push(marks.get(token) or stream.push(token))
-        count += was or thinking.is_thinking
-    return count
+def _joined(pieces: Iterable[Piece]) -> Iterable[Piece]:
+    """Without empty texts, and texts side by side as one."""
+    text = ""
+    for piece in pieces:
+        if isinstance(piece, str):
+            text += piece
+            continue
+        if text:
+            yield text
+        text = ""
+        yield piece
+    if text:
+        yield text
+
+
+class Thoughts:
+    """Tells of each token of an answer whether it is a part of a thought, the marks among them.
+
+    `thinking`: a reader that has read nothing; None: nothing is a thought.
+    """
+
+    def __init__(self, codec: TextCodec, marks: dict[int, str], thinking: ThinkingReader | None) -> None:
+        self._stream, self._marks, self._thinking = codec.stream(), marks, thinking
+
+    def push(self, token: int) -> bool:
+        """Whether this token, the next one, is."""
+        if self._thinking is None:
+            return False
+        was = self._thinking.is_thinking
+        self._thinking.push(self._marks.get(token) or self._stream.push(token))
+        return was or self._thinking.is_thinking

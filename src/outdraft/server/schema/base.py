@@ -6,9 +6,17 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
-from typing import Any
+from typing import Any, ClassVar
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    WrapValidator,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 from outdraft.core.foreign_params import CALLED, REFUSED
 from outdraft.core.near_miss import near_miss
@@ -42,9 +50,28 @@ _TYPES = ("str", "int", "float", "bool", "dict")  # as pydantic names them
 
 
 class Table(BaseModel):
-    """A JSON object whose fields are all known, and of exactly their types."""
+    """A JSON object whose fields are all known, and of exactly their types.
+
+    `CURES`: fields that clients send and that are not here, with what to send in their place. Null says nothing, so
+    such a field may be null.
+    """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
+    CURES: ClassVar[Mapping[str, str]] = {}
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, given: Any) -> Any:
+        if not isinstance(given, dict):
+            return given
+        known = [field.alias or name for name, field in cls.model_fields.items()]
+        cures = {**ELSEWHERE, **REFUSED, **cls.CURES}
+        kept = {name: value for name, value in given.items() if name in known or name not in cures or value is not None}
+        for name in kept:
+            if name not in known:
+                told = {"name": name, "cure": _cure(name, cures, known)}
+                raise PydanticCustomError("unknown_field", "there is no such field{cure}", told)
+        return kept
 
 
 class Body(Table):
@@ -57,33 +84,57 @@ class Body(Table):
     prompt_cache_key: str | None = None
 
 
-def refuse(kind: type[BaseModel] | None, found: Seq[Mapping[str, Any]]) -> ApiError:
-    """One sentence of what is wrong with a body of this kind: the first thing that a reader should mend.
+def only_types(*known: str, cure: str) -> Any:
+    """A check before all others: a table of another `type` is refused by that name. `cure`: what to send then."""
+
+    def check(given: Any) -> Any:
+        if isinstance(given, dict) and isinstance(kind := given.get("type"), str) and kind not in known:
+            told = {"kind": shown(kind), "known": ", ".join(known), "cure": cure}
+            raise PydanticCustomError(
+                "unknown_kind", "type {kind} is not for this server, which takes {known}: {cure}", told
+            )
+        return given
+
+    return check
+
+
+def otherwise(cure: str) -> WrapValidator:
+    """What is said of every value that the field does not take."""
+
+    def check(given: Any, read: ValidatorFunctionWrapHandler) -> Any:
+        try:
+            return read(given)
+        except ValidationError as error:
+            raise PydanticCustomError("refused", "{cure}", {"cure": cure}) from error
+
+    return WrapValidator(check)
+
+
+def refuse(found: Seq[Mapping[str, Any]]) -> ApiError:
+    """One sentence of what is wrong with a body: the first thing that a reader should mend.
 
     `found`: pydantic's errors; places begin with "body", as FastAPI has them.
     """
     for one in found:
-        if one["type"] == "extra_forbidden":
-            return _unknown(kind, tuple(one["loc"]))
+        if one["type"] == "unknown_field":
+            name, cure = one["ctx"]["name"], one["ctx"]["cure"]
+            path = _path(one["loc"])
+            where, param = (f" in {path}", f"{path}.{name:.100}") if path else ("", f"{name:.100}")
+            return ApiError(400, f"there is no field {shown(name)}{where}{cure}", param=param, code="unknown_field")
     return _wrong(found)
 
 
-def _unknown(kind: type[BaseModel] | None, place: tuple[Any, ...]) -> ApiError:
-    name, known = str(place[-1]), list(kind.model_fields) if kind is not None and len(place) == 2 else []
-    cures = {**ELSEWHERE, **REFUSED}
+def _cure(name: str, cures: Mapping[str, str], known: Seq[str]) -> str:
     if name in cures:
-        cure = f": {cures[name]}"
-    elif (called := CALLED.get(name)) is not None and called in known:
-        cure = f": here it is called {called}"
-    else:
-        cure = near_miss(name, known)
-    where = f" in {path}" if (path := _path(place[:-1])) else ""
-    return ApiError(400, f"there is no field {shown(name)}{where}{cure}", param=_path(place), code="unknown_field")
+        return f": {cures[name]}"
+    called = CALLED.get(name)
+    return f": here it is called {called}" if called in known else near_miss(name, known)
 
 
 def _wrong(found: Seq[Mapping[str, Any]]) -> ApiError:
-    """Of a field that may be one of several types there is an error for each: the deepest one knows best."""
-    one = max(found, key=lambda error: len(error["loc"]))
+    """Of a field that may be one of several types there is an error for each. The deepest one knows best, and of those
+    one that is not about the type."""
+    one = max(found, key=lambda error: (len(error["loc"]), not error["type"].endswith(("_type", "literal_error"))))
     if one["type"] == "json_invalid":
         return ApiError(
             400, f"the body is no JSON: {one.get('ctx', {}).get('error', 'it ends early')}", code="invalid_json"

@@ -1,0 +1,130 @@
+"""`POST /v1/responses`: https://platform.openai.com/docs/api-reference/responses-streaming
+
+It is a chat in other words: the conversation, the parsers and the grammar are the chat's. Nothing is stored. A stream
+ends with the event that holds the whole response; there is no [DONE].
+"""
+
+from collections.abc import AsyncIterator, Iterator
+from itertools import count
+from time import time
+from typing import Any
+
+from fastapi import FastAPI
+from starlette.requests import Request
+from starlette.responses import Response
+
+from outdraft.core.errors import OutdraftError
+from outdraft.engine.answers import Answers
+from outdraft.engine.writer import Chunk, Result
+from outdraft.server.connection import event
+from outdraft.server.conversation import Conversation, converse
+from outdraft.server.endpoints.answering import Heading, answer, reason
+from outdraft.server.errors import ApiError, broke_off, renamed, told
+from outdraft.server.schema.chat import ChatRequest
+from outdraft.server.schema.responses import LOGPROBS, SEALED, ResponsesRequest
+from outdraft.server.service import Service
+from outdraft.server.wire.logprobs import of_chat
+from outdraft.server.wire.response_items import Event, Logprobs, ResponseItems
+from outdraft.server.wire.response_object import as_asked, response_usage
+
+_CALLED = {  # as a chat says it -> as it is said here
+    r"\bmax(_completion)?_tokens\b": "max_output_tokens",
+    r"\breasoning_effort\b": "reasoning.effort",
+    r"\bresponse_format\b": "text.format",
+    r"^messages\b": "input",
+    r"^(tools\.\d+)\.function\b": r"\1",
+}
+
+
+def add(app: FastAPI, service: Service) -> None:
+    """The route."""
+
+    @app.post("/v1/responses", tags=["text"], summary="Answer a conversation, event by event")
+    async def respond(body: ResponsesRequest, request: Request) -> Response:
+        try:
+            chat = body.chat()
+            asked = converse(service, chat)
+            shape = Responding(service, body, chat, asked)
+            return await answer(request, service, chat, [asked.prompt], asked.params, shape)
+        except (ApiError, OutdraftError) as error:
+            raise renamed(told(error), _CALLED) from error
+
+
+class Responding:
+    """The shape of its replies."""
+
+    def __init__(self, service: Service, body: ResponsesRequest, chat: ChatRequest, asked: Conversation) -> None:
+        self._service, self._body, self._asked = service, body, asked
+        self._heading = Heading(service, chat, "resp_")
+        self._reader, self._thoughts = asked.reader(), asked.thoughts()
+        self._items = ResponseItems(seals=body.wants(SEALED))
+
+    def whole(self, results: list[Result]) -> dict[str, Any]:
+        (text,) = results
+        piece = Chunk(
+            text=text.text, token_ids=text.token_ids, logprobs=text.logprobs or (), finish_reason=text.finish_reason
+        )
+        for _ in self._written(piece):
+            pass
+        return self._ended(results)
+
+    async def events(self, answers: Answers) -> AsyncIterator[bytes]:
+        numbers = count()
+
+        def numbered(told: Event) -> bytes:
+            return event({**told, "sequence_number": next(numbers)}, told["type"])
+
+        begun = self._response("in_progress")
+        for kind in ("response.created", "response.in_progress"):
+            yield numbered({"type": kind, "response": begun})
+        try:
+            async for _, chunk in answers:
+                for one in self._written(chunk):
+                    yield numbered(one)
+            answers.raise_error()
+            ended = self._ended(answers.results())
+        except Exception as error:  # the status has been sent, so the last event tells of it
+            found = broke_off(error)
+            for one in self._items.close("incomplete"):
+                yield numbered(one)
+            ended = self._response("failed", error={"code": "server_error", "message": found.message})
+        yield numbered({"type": f"response.{ended['status']}", "response": ended})
+
+    def _written(self, chunk: Chunk) -> Iterator[Event]:
+        is_last = chunk.finish_reason is not None
+        said = self._reader.push(chunk.text, chunk.token_ids, final=is_last)
+        yield from self._items.push(said, self._logprobs(chunk))
+        if is_last:
+            yield from self._items.finish(_status(chunk))
+
+    def _ended(self, results: list[Result]) -> dict[str, Any]:
+        (text,) = results
+        foot = self._heading.foot(results, self._asked.num_reasoning_tokens(results))
+        foot["usage"] = response_usage(foot["usage"])
+        why, status = None, _status(text)
+        if status == "incomplete":
+            _, stopped = reason(text)
+            why = {"reason": "max_output_tokens", **({} if stopped is None else {"stop_reason": stopped})}
+        return self._response(status, incomplete_details=why, completed_at=int(time()), **foot)
+
+    def _response(self, status: str, **more: Any) -> dict[str, Any]:
+        """The object; the same id, time and settings in every event."""
+        heading = self._heading
+        return {
+            "id": heading.id, "object": "response", "created_at": heading.created, "status": status,
+            "completed_at": None, "error": None, "incomplete_details": None, "model": heading.model,
+            "output": self._items.items, "usage": None, **as_asked(self._body), **more,
+        }  # fmt: skip
+
+    def _logprobs(self, chunk: Chunk) -> Logprobs:
+        """Of the tokens that are no thought."""
+        spoken = [not self._thoughts.push(token) for token in chunk.token_ids]
+        if not self._body.wants(LOGPROBS) or not chunk.logprobs:  # a piece that was resumed has none
+            return []
+        shown = [one for one, is_spoken in zip(chunk.logprobs, spoken, strict=True) if is_spoken]
+        told: Logprobs = of_chat(shown, self._service.codec.token_bytes, self._body.top_logprobs or 0)["content"]
+        return told
+
+
+def _status(text: Chunk | Result) -> str:
+    return "completed" if text.finish_reason == "stop" else "incomplete"

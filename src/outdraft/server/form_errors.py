@@ -1,0 +1,29 @@
+"""What is wrong with a form, told by the field of the request that it came from: the engine knows one field for all."""
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from outdraft.core.errors import RequestError
+from outdraft.server.errors import ApiError, clean
+from outdraft.server.schema.sampling import SamplingFields
+
+_OF_FORM = re.compile(r"\w+ of structured_outputs (.+)")
+_GRAMMAR = re.compile(r"\bat \d+\(\d+\): | \d+ \| .*")  # one that the server made means nothing to the reader
+
+
+@contextmanager
+def told_by_field(body: SamplingFields) -> Iterator[None]:
+    """Raises `ApiError` in place of a `RequestError` about a form of `structured_outputs`."""
+    try:
+        yield
+    except RequestError as error:
+        found = _OF_FORM.match(str(error))
+        if found is None:
+            raise
+        if body.structured_outputs is not None:
+            raise ApiError(400, clean(error), param="structured_outputs") from error
+        form = body.response_format is not None and body.response_format.type != "text"
+        fields = [name for name, given in (("response_format", form), ("tools", getattr(body, "tools", None))) if given]
+        why = _GRAMMAR.sub("", found[1])
+        raise ApiError(400, f"{' or '.join(fields)}: its schema {why}", param=fields[0]) from error

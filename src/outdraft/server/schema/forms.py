@@ -1,0 +1,76 @@
+"""The form that an answer must have, in the words of OpenAI and of vLLM (docs/structured_output.md)."""
+
+from collections.abc import Mapping
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field, model_validator
+
+from outdraft.core.structured import ELSEWHERE, StructuredOutputsParams
+from outdraft.server.errors import ApiError
+from outdraft.server.schema.base import Table, only_types
+
+
+class StructuredOutputs(Table):
+    """Exactly one of the first five."""
+
+    CURES: ClassVar[Mapping[str, str]] = ELSEWHERE
+
+    json_: str | dict[str, Any] | None = Field(None, alias="json")
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+    disable_any_whitespace: bool = False
+    whitespace_pattern: str | None = None
+
+    def params(self) -> StructuredOutputsParams:
+        """Raises `RequestError` unless it is exactly one."""
+        given = {one: getattr(self, one) for one in StructuredOutputs.model_fields}
+        choice = given.pop("choice")
+        return StructuredOutputsParams(
+            json=given.pop("json_"), choice=None if choice is None else tuple(choice), **given
+        )
+
+
+class JsonSchema(Table):
+    """A schema with a name. It is held whatever `strict` says."""
+
+    CURES: ClassVar[Mapping[str, str]] = {"description": "the model is not shown it: say it in a message"}
+
+    name: str | None = None
+    schema_: dict[str, Any] = Field(alias="schema")
+    strict: bool | None = None
+
+
+class ResponseFormat(Table):
+    """text, json_object, or json_schema with its schema."""
+
+    type: Literal["text", "json_object", "json_schema"]
+    json_schema: JsonSchema | None = None
+
+    _known = model_validator(mode="before")(
+        only_types("text", "json_object", "json_schema", cure="write tags into a grammar of structured_outputs")
+    )
+
+    def params(self) -> StructuredOutputsParams | None:
+        """None: any text. Raises `ApiError` where the type and the schema do not go together."""
+        if (self.type == "json_schema") != (self.json_schema is not None):
+            needs = "needs" if self.json_schema is None else "takes no"
+            raise ApiError(400, f"response_format of type {self.type} {needs} json_schema: {{schema: {{...}}}}",
+                           param="response_format.json_schema")  # fmt: skip
+        if self.type == "text":
+            return None
+        if self.json_schema is None:
+            return StructuredOutputsParams(json_object=True)
+        return StructuredOutputsParams(json=self.json_schema.schema_)
+
+
+def form_of(asked: ResponseFormat | None, structured: StructuredOutputs | None) -> StructuredOutputsParams | None:
+    """The form that is asked for, in either spelling. Raises `ApiError` for both at once."""
+    form = None if asked is None else asked.params()
+    if structured is None:
+        return form
+    if form is not None:
+        raise ApiError(400, "response_format and structured_outputs both say what may be written: send one",
+                       param="response_format")  # fmt: skip
+    return structured.params()
