@@ -18,6 +18,7 @@ has no row in the pass. A chain is a tree of width one; plain decoding is the tr
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -153,4 +154,11 @@ def chain(tokens: list[int] | Tensor, q: Tensor | None = None, **fields: Tensor 
     ids = tokens if isinstance(tokens, Tensor) else torch.tensor(tokens, dtype=torch.long)
     if q is not None and q.shape[0] == ids.shape[0] - 1:
         q = torch.cat([q, q.new_zeros(1, q.shape[1])])  # the last node's row is never read
-    return Draft(tokens=ids, parents=torch.arange(-1, ids.shape[0] - 1), q=q, **fields)  # type: ignore[arg-type]
+    return Draft(tokens=ids, parents=_chain_parents(ids.shape[0]), q=q, **fields)  # type: ignore[arg-type]
+
+
+@lru_cache(maxsize=256)
+def _chain_parents(length: int) -> Tensor:
+    """[length]: every round of every sequence has a chain, and none of them changes its parents."""
+    with torch.inference_mode(False):  # training may read them, too
+        return torch.arange(-1, length - 1)

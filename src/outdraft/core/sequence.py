@@ -155,4 +155,5 @@ class Sequence:
         return self.finish_reason
 
     def _is_complete(self) -> bool:
-        return isinstance(self.constraint, Form) and self.constraint.is_over()
+        # first whether there is one: to ask a protocol costs more than all else that a token takes here
+        return self.constraint is not None and isinstance(self.constraint, Form) and self.constraint.is_over()

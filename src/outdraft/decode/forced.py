@@ -37,6 +37,8 @@ def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
     """The only continuation that its prefix or its constraint leaves, as a chain; None where it has less than `least`
     tokens, or no guess is wanted. A constraint that fails says so in the pass, where it ends its own request alone."""
     rest = seq.request.params.prefix_ids[seq.num_output :]
+    if not rest and seq.constraint is None:
+        return None
     is_forced = rest or isinstance(seq.constraint, Form)
     if not (seq.drafts and is_forced) or (most := seq.request.most_drafted) == 0:
         return None

@@ -10,6 +10,7 @@ tokens, deterministically.
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -102,13 +103,14 @@ def drafts_from(
 
 
 def one_sequence(
-    tokens: Seq[int], *, seed: int = 0, coupled: bool = False, temperature: float = 1.0, id: int = 0
+    tokens: Seq[int], *, seed: int = 0, coupled: bool = False, temperature: float = 1.0, id: int = 0, **params: Any
 ) -> Sequence:
-    """A sequence in mid-decoding: everything but the last token is cached."""
+    """A sequence in mid-decoding: everything but the last token is cached. `params`: further sampling settings."""
     return Sequence(
         id=id,
         request=Request(
-            prompt_token_ids=(tokens[0],), params=SamplingParams(temperature=temperature, max_tokens=1 << 30)
+            prompt_token_ids=(tokens[0],),
+            params=SamplingParams(temperature=temperature, max_tokens=1 << 30, **params),
         ),
         tokens=list(tokens),
         prompt_len=1,
