@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import httpx
 import openai
@@ -45,9 +46,14 @@ def client(address: str) -> Iterator[httpx.Client]:
 
 
 @pytest.fixture(scope="session")
-def chat_llm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LLM]:
+def chat_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same model with a chat template beside it."""
-    with LLM(write_model(tmp_path_factory.mktemp("model") / "chat", QWEN), drafter="ngram") as made:
+    return write_model(tmp_path_factory.mktemp("model") / "chat", QWEN)
+
+
+@pytest.fixture(scope="session")
+def chat_llm(chat_model: Path) -> Iterator[LLM]:
+    with LLM(chat_model, drafter="ngram") as made:
         yield made
 
 

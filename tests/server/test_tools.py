@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -222,12 +223,17 @@ def test_without_a_template_each_field_of_one_is_refused(client: httpx.Client) -
         assert "the model has none" in told or "--tool-call-parser" in told
 
 
-def test_a_prediction_is_something_to_copy_from(client: httpx.Client) -> None:
-    """Its text is drafted: the answer needs fewer passes, and is the same."""
+def test_a_prediction_is_something_to_copy_from(client: httpx.Client, chat_model: Path) -> None:
+    """Its text is drafted, and the answer is the same; a server that copies from nothing but the prompt refuses it."""
     asked = {"messages": HELLO, "temperature": 0, "max_tokens": 24}
-    plain = client.post(PATH, json=asked).json()
-    text = plain["choices"][0]["message"]["content"]
-    told = client.post(PATH, json={**asked, "prediction": {"type": "content", "content": f"Assistant:{text}"}}).json()
-    assert told["choices"][0]["message"]["content"] == text
-    steps = [one["metrics"]["speculative_decoding"]["num_spec_steps"] for one in (plain, told)]
-    assert steps[1] >= 0 and told["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] >= 1
+    with LLM(chat_model, drafter="llma") as llm, served(llm) as address:
+        plain, told = (
+            httpx.post(f"{address}{PATH}", json=body, timeout=60).json()
+            for body in (asked, {**asked, "prediction": {"type": "content", "content": "Hello<|>(h" * 3}})
+        )
+    assert told["choices"] == plain["choices"]
+    accepted = [one["usage"]["completion_tokens_details"]["accepted_prediction_tokens"] for one in (plain, told)]
+    assert accepted[0] == 0 < accepted[1]
+    for name, text in (("prediction", {"type": "content", "content": "a"}), ("references", ["a"])):
+        error = client.post(PATH, json={**asked, name: text}).json()["error"]
+        assert error["param"] == name and "(ngram) copies from no text beside the prompt" in error["message"]

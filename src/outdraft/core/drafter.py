@@ -59,6 +59,7 @@ class Traits:
     forget: Callable[[], None] | None = None  # drops what earlier requests left behind; asked between requests
     guesses: bool = True  # False: it stands for plain decoding, where nobody guesses, a grammar neither
     peeks: bool = False  # `propose` costs next to nothing and looks at the tokens alone: a guess may go unused
+    quotes: bool = False  # it drafts from a request's references
     rewinds: bool = False  # `propose` looks at the tokens alone, and they may go back on those of the last call
     weights: tuple[Weights, ...] = ()  # its own, without those of the drafters that it asks
     inner: "tuple[Drafter, ...]" = ()  # the drafters that it asks

@@ -40,7 +40,7 @@ def build(options: LlmaOptions, port: TargetPort) -> LookupDrafter:
             index.close()
         return index
 
-    return LookupDrafter(make_index, options.width, learns=options.index_output)
+    return LookupDrafter(make_index, options.width, learns=options.index_output, quotes=True)
 
 
 METHOD = DrafterMethod(

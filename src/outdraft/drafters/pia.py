@@ -153,7 +153,7 @@ class PiaDrafter:
     @property
     def traits(self) -> Traits:
         """It remembers branches of earlier outputs."""
-        return Traits(forget=self._outputs.forget)
+        return Traits(forget=self._outputs.forget, quotes=True)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """Enter each prompt and its references: a branch from every token on."""

@@ -94,8 +94,8 @@ class SamDrafter:
 
     @property
     def traits(self) -> Traits:
-        """The other drafter is asked."""
-        return Traits(inner=(self._inner,))
+        """The other drafter is asked; references are read."""
+        return Traits(inner=(self._inner,), quotes=True)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """An automaton for each, of its references at first."""

@@ -67,7 +67,7 @@ class SuffixDrafter:
     @property
     def traits(self) -> Traits:
         """A look into the trees costs next to nothing."""
-        return Traits(peeks=True, forget=self._earlier.forget)
+        return Traits(peeks=True, quotes=True, forget=self._earlier.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         """A tree for each, of its references at first."""

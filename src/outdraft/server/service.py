@@ -12,6 +12,7 @@ from typing import Any, Literal
 from uuid import uuid4
 
 from outdraft.codecs.text import TextCodec
+from outdraft.core.drafter import inner
 from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.answers import Answers
@@ -39,6 +40,7 @@ class Service:
         self.formats: Formats = find_formats(
             settings.tool_call_parser, settings.reasoning_parser, None if template is None else template.source
         )
+        self._quotes = any(one.traits.quotes for one in inner(llm.engine.parts.drafter))
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -87,6 +89,7 @@ class Service:
         self._begin()
         try:
             asked = {**body.beside(), **more}
+            self._check_references(body, asked["references"])
             asked["cache_salt"] = _joined(salt, asked["cache_salt"])
             asked["timeout"] = _least(self.settings.timeout, asked["timeout"])
             return await self.llm.open(
@@ -133,6 +136,14 @@ class Service:
         if not body.stream:
             raise ApiError(400, "stream_interval needs stream: true", param="stream_interval")
         return body.stream_interval
+
+    def _check_references(self, body: SamplingFields, references: Seq[str] | None) -> None:
+        """Nobody may copy from them who does not read them."""
+        if references and not self._quotes:
+            name = "references" if body.references else "prediction"
+            methods = ", ".join(self.speculation["methods"])
+            raise ApiError(400, f"{name}: what drafts here ({methods}) copies from no text beside the prompt: leave it "
+                           "out", param=name)  # fmt: skip
 
     def _check_size(self, prompts: Seq[Prompt], params: SamplingParams) -> None:
         settings = self.settings

@@ -51,13 +51,15 @@ class Known(Generic[Index]):
 class LookupDrafter:
     """`width` different continuations at most, merged into one tree; 1: a chain.
 
-    `learns`: whether the request's own text, prompt and output, is entered.
+    `learns`: whether the request's own text, prompt and output, is entered; `quotes`: whether its references are.
     """
 
     needs = Needs()
-    traits = Traits(peeks=True)
 
-    def __init__(self, make_index: Callable[[Sequence], TextIndex], width: int = 1, *, learns: bool = True) -> None:
+    def __init__(
+        self, make_index: Callable[[Sequence], TextIndex], width: int = 1, *, learns: bool = True, quotes: bool = False
+    ) -> None:
+        self.traits = Traits(peeks=True, quotes=quotes)
         self._make_index = make_index
         self._width = width
         self._learns = learns
