@@ -102,6 +102,39 @@ def test_a_text_is_continued_and_every_token_has_its_source(page: Page, llm: LLM
     assert page.problems == []
 
 
+def in_tree(page: Page, kind: str) -> list[str]:
+    """Texts of the tree's nodes of this kind."""
+    return page.ask(f"[...document.querySelectorAll('#tree .token.{kind}')].map((one) => one.textContent)")
+
+
+def test_the_draft_of_a_pass_is_shown_on_demand(page: Page, llm: LLM) -> None:
+    send(page, PROMPT)
+    assert page.ask("document.querySelectorAll('#tree .token').length") == 0, "nobody has asked for it"
+    page.ask("document.querySelector('#tree-card').open = true")
+    assert page.text("#tree-pass") == "No pass" and "from the next answer on" in page.text("#tree-note")
+    send(page, PROMPT)
+    params = SamplingParams(max_tokens=NUM_TOKENS)
+    passes = list(llm.stream(PROMPT, params, return_draft_tree=True))
+    assert page.text("#tree-pass") == f"Pass {len(passes)} of {len(passes)}"
+    assert page.ask("document.querySelector('#tree-on').disabled")
+    drafted = [i for i, one in enumerate(passes) if one.sources[0] == "accepted"]
+    assert drafted, "some draft must have been right"
+    for i, click in ((drafted[0], True), (drafted[0] + 1, False)):
+        tree = passes[i].draft_tree
+        assert tree is not None
+        page.click(f".turn:last-child [data-pass='{i + 1}']" if click else "#tree-on")
+        assert page.text("#tree-pass") == f"Pass {i + 1} of {len(passes)}"
+        spell = llm.get_tokenizer().token_text
+        for status in ("pending", "accepted", "rejected", "unreached"):
+            wanted = [spell(one) for one, is_ in zip(tree.tokens, tree.statuses, strict=True) if is_ == status]
+            assert in_tree(page, status) == [text.replace("\n", "⏎") for text in wanted], status
+    page.click("#tree-back")
+    assert page.text("#tree-pass") == f"Pass {drafted[0] + 1} of {len(passes)}"
+    assert "Drafted by ngram" in page.text("#tree-note") and page.problems == []
+    page.click("#clear")
+    assert page.text("#tree-pass") == "No pass"
+
+
 def test_plain_decoding_writes_the_same_text(page: Page) -> None:
     send(page, PROMPT)
     drafted = page.text(".turn:last-child .words")

@@ -4,6 +4,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from enum import StrEnum
 
+from outdraft.core.draft_tree import DraftTree
 from outdraft.core.errors import OutdraftError
 from outdraft.core.logprobs import TokenLogprobs
 
@@ -48,6 +49,7 @@ class StepEvent:
     choices: tuple[tuple[int, int], ...] = ()  # (accepted child's rank, siblings) at each node; rank = siblings: none
     num_accepted: int = 0  # length of the path that the rule accepted, before any cut at a stop
     rejected: bool = False  # the path ended at a rejection, not at a leaf
+    draft_tree: DraftTree | None = None  # of requests that ask for it (`Request.return_draft_tree`)
     num_replayed: int | None = None  # rows computed again to settle a decision; None: none was in doubt
     times: StepTimes = StepTimes()
 

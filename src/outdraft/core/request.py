@@ -28,6 +28,7 @@ class Request:
     cache_salt: str | None = None  # what one request leaves for later ones is for those of the same salt alone
     priority: int = 0  # who waits joins in this order, the lower first
     timeout: float | None = None  # seconds after it was asked for; then it ends with what it has
+    return_draft_tree: bool = False  # whether its pieces tell the draft of their round, and what became of it
     resume_token_ids: tuple[tuple[int, ...], ...] = ()  # of each text: what was written before it was cut off elsewhere
 
     def singles(self) -> "list[Request]":

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from torch import Tensor
 
 from outdraft.core.draft import Role
+from outdraft.core.draft_tree import tell_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import Source, StepEvent
 from outdraft.core.logprobs import TokenLogprobs
@@ -133,4 +134,5 @@ def _emit(i: int, packed: PackedDrafts, logits: Tensor, p: Tensor, verdict: Verd
         choices=tuple(choices),
         num_accepted=len(verdict.path),
         rejected=bool(offered) and not verdict.bonus,
+        draft_tree=tell_tree(draft, tree, verdict) if seq.request.return_draft_tree else None,
     )

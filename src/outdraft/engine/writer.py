@@ -7,11 +7,12 @@ thread. Text that may still turn out to begin a stop string is held back.
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outdraft.codecs.codec import Codec
 from outdraft.codecs.stream import StopStrings
+from outdraft.core.draft_tree import DraftTree
 from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.events import Source, StepEvent
 from outdraft.core.logprobs import TokenLogprobs
@@ -35,6 +36,7 @@ class Chunk:
     speculative: Speculative | None = field(default=None, repr=False)  # as in `Result`, on its last chunk
     index: int = 0  # which of the texts that were asked for (`SamplingParams(n=3)`)
     prompt_logprobs: tuple[TokenLogprobs | None, ...] | None = None  # on the text's first chunk, as in `Result`
+    draft_tree: DraftTree | None = field(default=None, repr=False)  # of the last round in it, if asked for
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -59,6 +61,7 @@ class Result:
     stats: RequestStats = field(repr=False)
     speculative: Speculative = field(default=Speculative(), repr=False)  # how it was drafted; what was in force
     num_cached_tokens: int = 0  # of the prompt: they were taken over from an earlier text
+    draft_tree: DraftTree | None = field(default=None, repr=False)  # of the last round, if `return_draft_tree=True`
     prompt: str | None = None  # the prompt, if it was given as text
     index: int = 0  # among the texts of one request
     others: tuple["Result", ...] = field(default=(), repr=False)  # the further texts of one request
@@ -121,6 +124,7 @@ class Writer:
         self._logprobs: list[TokenLogprobs] = []
         self._prompt_logprobs: list[TokenLogprobs | None] = [None]
         self._variant = ""
+        self._draft_tree: DraftTree | None = None
         if seq.num_output:
             self._resume(seq.output)
 
@@ -130,6 +134,8 @@ class Writer:
         self._logprobs += event.logprobs
         self._prompt_logprobs += event.prompt_logprobs
         self._variant = event.variant
+        if event.draft_tree is not None:
+            self._draft_tree = replace(event.draft_tree, drafted_by=event.drafted_by)
         for token in event.tokens:
             if self._interval and len(self._ids) - self._told >= self._interval:
                 self._tell()
@@ -155,7 +161,7 @@ class Writer:
                 finish_reason=None if self.error is not None else self.finish_reason,
                 stop_reason=self._stop_reason(), stats=self.stats if is_over else None,
                 speculative=self.seq.settled.told if is_over else None,
-                prompt_logprobs=self._of_prompt() if is_first else None,
+                prompt_logprobs=self._of_prompt() if is_first else None, draft_tree=self._draft_tree,
             )
         )  # fmt: skip
 
@@ -177,6 +183,7 @@ class Writer:
             stats=self.stats,
             speculative=self.seq.settled.told,
             num_cached_tokens=self.seq.num_taken_over,
+            draft_tree=self._draft_tree,
         )
 
     def _resume(self, ids: list[int]) -> None:

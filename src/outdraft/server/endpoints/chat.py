@@ -14,6 +14,7 @@ from outdraft.server.conversation import Conversation, converse
 from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
+from outdraft.server.wire import draft_tree
 from outdraft.server.wire.deltas import Deltas, message
 from outdraft.server.wire.logprobs import of_chat, of_ids
 from outdraft.server.wire.tokens import TokensTold
@@ -59,7 +60,8 @@ class Chat:
             yield self._event([first], answers, Chunk(text=""))
         async for _, chunk in answers:
             delta = readers[chunk.index].delta(chunk)
-            if delta or chunk.finish_reason is not None or chunk.logprobs or self._body.return_token_ids:
+            tells = chunk.logprobs or self._body.return_token_ids or self._body.return_draft_tree
+            if delta or chunk.finish_reason is not None or tells:
                 yield self._event([self._piece(chunk, readers[chunk.index], delta)], answers, chunk)
             else:
                 self._heading.piece_usage(answers, chunk)  # it is counted, and shown with the next one
@@ -95,9 +97,10 @@ class Chat:
         return made if ended is None else {**made, "stop_reason": stopped}
 
     def _ids(self, text: Chunk | Result) -> dict[str, Any]:
-        if not self._body.return_token_ids:
-            return {}
-        return self._tokens.of(text, text.index)
+        told = self._tokens.of(text, text.index) if self._body.return_token_ids else {}
+        if self._body.return_draft_tree:
+            told["draft_tree"] = draft_tree.told(text.draft_tree, self._service.llm.codec)
+        return told
 
     def _of_prompt(self, result: Result) -> dict[str, Any]:
         told: dict[str, Any] = {}

@@ -13,6 +13,7 @@ from outdraft.server.connection import DONE, event
 from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.service import Service
+from outdraft.server.wire import draft_tree
 from outdraft.server.wire.logprobs import of_completion, of_ids
 from outdraft.server.wire.tokens import TokensTold
 
@@ -56,6 +57,7 @@ class Completion:
         chunk = Chunk(
             text=text.text, token_ids=text.token_ids, sources=text.sources, logprobs=text.logprobs or (),
             finish_reason=text.finish_reason, stop_reason=text.stop_reason, prompt_logprobs=text.prompt_logprobs,
+            draft_tree=text.draft_tree,
         )  # fmt: skip
         return self._piece(chunk, index, text.prompt_token_ids)
 
@@ -78,6 +80,8 @@ class Completion:
         if body.return_token_ids:
             choice |= self._tokens.of(chunk, index)
             choice |= {"prompt_token_ids": list(prompt)} if begins else {}
+        if body.return_draft_tree:
+            choice["draft_tree"] = draft_tree.told(chunk.draft_tree, self._service.llm.codec)
         self._shown[index] = self._shown.get(index, 0) + len(choice["text"])
         return choice
 

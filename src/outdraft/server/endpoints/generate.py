@@ -17,6 +17,7 @@ from outdraft.server.connection import DONE, event
 from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.schema.tokens import GenerateRequest, TokenSampling
 from outdraft.server.service import Service
+from outdraft.server.wire import draft_tree
 from outdraft.server.wire.logprobs import number, of_ids
 
 
@@ -62,6 +63,7 @@ class Generation:
         return {
             "index": text.index, "token_ids": list(text.token_ids), "token_sources": list(text.sources),
             "logprobs": self._logprobs(text.logprobs or ()), "finish_reason": ended, "stop_reason": stopped,
+            **({"draft_tree": draft_tree.told(text.draft_tree, None)} if self._body.return_draft_tree else {}),
         }  # fmt: skip
 
     def _logprobs(self, tokens: tuple[TokenLogprobs, ...]) -> dict[str, Any] | None:

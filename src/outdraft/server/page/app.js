@@ -4,8 +4,9 @@ import { draw } from "./chart.js";
 import { Counts, speedup } from "./figures.js";
 import * as settings from "./settings.js";
 import { get, post } from "./stream.js";
-import { Answer, addTurn, clearTurns } from "./turns.js";
+import { Answer, addTurn, clearTurns, passOf } from "./turns.js";
 import { tokensOf } from "./tokens.js";
+import * as tree from "./tree.js";
 
 const field = (id) => document.getElementById(id);
 let model = null;
@@ -28,6 +29,11 @@ async function begin() {
   document.addEventListener("keydown", (event) => event.key === "Escape" && stopping?.abort());
   field("stop").addEventListener("click", () => stopping?.abort());
   field("clear").addEventListener("click", clear);
+  field("turns").addEventListener("click", (event) => {
+    const found = passOf(event.target);
+    if (found) tree.show(found.trees, found.pass - 1);
+  });
+  tree.begin();
   changeMode();
   await learn();
 }
@@ -57,7 +63,7 @@ async function send() {
   const asked = isChat ? [...talk, { role: "user", content: text }] : [];
   let body;
   try {
-    body = settings.body(model ?? undefined, asked, text);
+    body = { ...settings.body(model ?? undefined, asked, text), return_draft_tree: tree.wanted() };
   } catch (error) {
     return complain(error);
   }
@@ -105,6 +111,10 @@ async function write(path, body, answer) {
       answer.add((choice.delta?.reasoning_content ?? "") + said, tokens, said);
       counts.add(tokens.map((token) => token.source));
       if (!tokens.length) continue;
+      if (choice.draft_tree) {
+        answer.trees.push(choice.draft_tree);
+        tree.show(answer.trees);
+      }
       first ??= { at: performance.now(), num: counts.numTokens };
       const seconds = (performance.now() - first.at) / 1000;
       showFigures(counts, seconds > 0 ? (counts.numTokens - first.num) / seconds : null);
@@ -148,6 +158,7 @@ function clear() {
   stopping?.abort();
   talk = [];
   clearTurns();
+  tree.show([], -1);
   complain(null);
   say("");
   field("prompt").focus();

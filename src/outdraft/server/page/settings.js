@@ -21,6 +21,7 @@ export function body(model, turns, text) {
     stream: true,
     stream_options: { include_usage: true },
     return_token_ids: true,
+    stream_interval: 0,
   };
   const seed = number("seed", "Seed");
   if (seed !== null) asked.seed = seed;

@@ -32,15 +32,26 @@ export function clearTurns() {
   document.getElementById("nothing").hidden = false;
 }
 
+const answers = new WeakMap(); // article -> Answer
+
+/** Whose pass wrote this element: {trees, pass}; nothing where that is not known. */
+export function passOf(element) {
+  const answer = answers.get(element.closest(".turn"));
+  const pass = Number(element.dataset.pass);
+  return answer?.trees[pass - 1] ? { trees: answer.trees, pass } : null;
+}
+
 /** An answer that is being written, token by token. `text`: what of it belongs to the conversation. */
 export class Answer {
   text = "";
+  trees = []; // draft_tree of each pass, if they were asked for
   #tokens = new Tokens();
   #words;
 
   constructor(who) {
     this.#words = addTurn(who, "");
     this.#words.parentElement.setAttribute("aria-busy", "true");
+    answers.set(this.#words.parentElement, this);
   }
 
   /** `shown`: characters to show; `said`: those of them that are no reasoning. */
@@ -73,6 +84,7 @@ function spell(token) {
   const made = document.createElement("span");
   made.textContent = token.text;
   made.className = token.source in SAID ? `token ${token.source}` : "";
+  if (token.pass) made.dataset.pass = token.pass;
   if (token.source in SAID) made.title = `${token.source}: ${SAID[token.source]} · token ${token.id} · pass ${token.pass}`;
   return made;
 }

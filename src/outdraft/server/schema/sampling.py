@@ -98,7 +98,12 @@ class SamplingFields(ChoiceFields):
     response_format: ResponseFormat | None = None
     prompt_logprobs: Annotated[int, Field(ge=0)] | None = None
     return_token_ids: bool = False
+    return_draft_tree: bool = False  # of the last round in a reply or a chunk, and what became of each node
     stream_options: StreamOptions | None = None
+
+    def beside(self) -> Mapping[str, Any]:
+        """With what is told of each round."""
+        return {**super().beside(), "return_draft_tree": self.return_draft_tree}
 
     def sampling(self, **more: Any) -> SamplingParams:
         """The settings. `more`: those whose names differ among endpoints. Raises what `SamplingParams` raises."""

@@ -16,7 +16,7 @@ from outdraft.server.schema.speculative import SpeculativeField
 
 _Ids = list[Annotated[int, Field(ge=0)]]
 _BESIDE = ("model", "request_id", "stream", "stream_options", "stream_interval", "cache_salt", "priority", "timeout",
-           "references", "resume_token_ids", "speculative", *Body.model_fields)  # fmt: skip
+           "references", "return_draft_tree", "resume_token_ids", "speculative", *Body.model_fields)  # fmt: skip
 
 
 class TokenizeRequest(Table):
@@ -72,6 +72,7 @@ class GenerateRequest(Table):
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     stream_interval: StreamInterval = None
+    return_draft_tree: bool = False
     cache_salt: str | None = None
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None
