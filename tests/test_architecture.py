@@ -20,6 +20,7 @@ HOST_READS = {
     "bench/peers/workers/with_transformers.py": "another program's tokens",
     "core/option_types.py": "a number that a caller gave as a tensor, before any work",
     "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
+    "core/draft_tree.py": "a draft and what became of it, for a request that asked to see it",
     "decode/commit.py": "the roles of a draft's nodes",
     "sampling/doubt.py": "how sure a decision is, where rows depend on the pass",
     "sampling/draw.py": "the tokens drawn",
