@@ -125,7 +125,8 @@ def test_of_a_large_batch_some_are_watched_in_turn():
 
     arms = [Arm(name="look-up", peek=peek), Arm(name="another", peek=peek), Arm(name="model")]
     policy = AutoPolicy(AutoOptions(), arms)
-    world, seqs = World([0.0, 0.0, 0.7], [0.002, 0.002, 0.01], slope=0.0), [sequence(i) for i in range(8)]
+    world = World([0.0, 0.0, 0.7], [0.002, 0.002, 0.01], slope=0.0, per_text=(0, 1))
+    seqs = [sequence(i) for i in range(8)]
     for number in range(80):
         asked.clear()
         budgets = policy.plan(seqs)
@@ -223,7 +224,7 @@ def test_depths_of_a_batch_equal_brute_force():
         every = [(a, b, c) for a in range(4) for b in range(4) for c in range(4)]
         best = max(map(rate, every))
         depths, told = divide_depths(
-            survivals, [0, 0, 0], draft_costs=[lambda k, c=draft: c * k],
+            survivals, [0, 0, 0], draft_costs=[lambda k, n, c=draft: c * k],
             pass_cost=lambda rows, s=slope: 1 + s * (rows - 3), nodes=[float] * 3,
         )  # fmt: skip
         assert told == pytest.approx(rate(depths)) and told >= 0.98 * best  # greedy, so not always the very best
@@ -256,3 +257,14 @@ def test_the_same_clock_gives_the_same_plan():
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         AutoOptions(**bad)
+
+
+def test_a_text_alone_is_drafted_as_it_pays_after_a_large_batch():
+    """Looks for thirty-two cost more than a pass, and a look for one a thirtieth of that."""
+    world = World([0.8], [0.02], slope=0.05, per_text=(0,))
+    policy, many = auto(), [sequence(i) for i in range(32)]
+    crowded = drive(policy, world, 60, many)
+    policy.end(many)
+    alone = drive(policy, world, 40, [sequence(99)])
+    assert sum(budget.depth for (budget,) in alone.budgets[10:]) / 30 > 2
+    assert max(budget.depth for budget in crowded.budgets[-1]) <= 2

@@ -18,10 +18,16 @@ class Draft:
     """Seconds of a guess by its depth."""
 
     def __init__(self, seconds: float, quickest: float | None = None) -> None:
-        self.seconds, self.quickest = seconds, seconds if quickest is None else quickest
+        self.seconds, self.shortest = seconds, seconds if quickest is None else quickest
 
-    def __call__(self, depth: int) -> float:
+    def __call__(self, depth: int, crowd: int = 1) -> float:
         return self.seconds
+
+    def of(self, crowd: int) -> "Draft":
+        return self
+
+    def quickest(self, crowd: int) -> float:
+        return self.shortest
 
 
 class Prices:

@@ -196,7 +196,7 @@ def test_costs_belong_to_the_batch_and_catching_up_is_told_apart():
     costs.add([event(0, rows=1, certain=500, target=9.0)], {})  # a prompt: no pass of a round
     for _ in range(5):
         costs.add([event(0, rows=5, draft=0.2), event(1, rows=3, draft=0.2)], {0: ArmDepth(0, 4), 1: ArmDepth(0, 2)})
-    assert costs.passes(8) == pytest.approx(2.0) and costs.drafts[0](4) == pytest.approx(0.4)
+    assert costs.passes(8) == pytest.approx(2.0) and costs.drafts[0](4, 2) == pytest.approx(0.4)
     assert not costs.drafts[1].is_measured
     costs = Costs(1)
     for _ in range(4):
@@ -218,11 +218,11 @@ class Known:
     def __init__(self, usual):
         self.usual, self.told = usual, []
 
-    def __call__(self, depth):
+    def __call__(self, depth, crowd):
         return self.usual
 
-    def add(self, depth, seconds):
-        self.told.append((depth, seconds))
+    def add(self, depth, seconds, crowd):
+        self.told.append((depth, seconds, crowd))
 
 
 def test_arms_that_guess_in_one_step_share_its_seconds_as_what_is_known_of_them_says():
@@ -231,7 +231,7 @@ def test_arms_that_guess_in_one_step_share_its_seconds_as_what_is_known_of_them_
     costs.drafts = curves = [Known(1.0), Known(3.0), Known(5.0)]
     events = [event(0, rows=3, draft=5.0), event(1, rows=4, draft=3.0), event(2, rows=2, draft=0.0)]
     costs.add(events, {0: ArmDepth(0, 2), 1: ArmDepth(1, 3), 2: ArmDepth(0, 1)})
-    assert [curve.told for curve in curves] == [[(2, 2.0)], [(3, 6.0)], []]
+    assert [curve.told for curve in curves] == [[(2, 2.0, 2)], [(3, 6.0, 1)], []]
 
 
 def test_a_request_limits_every_policy():

@@ -32,6 +32,7 @@ class World:
     slope: float = 0.02  # of a pass, for each row beyond the first
     fixed: float = 0.0  # seconds of any guess at all
     noise: float = 0.0
+    per_text: tuple = ()  # arms that take as long again for each sequence, as look-ups do
     offers: float = 1.0  # how often an arm has anything to say
     dice: random.Random = field(default_factory=lambda: random.Random(5))
 
@@ -44,18 +45,19 @@ class World:
 
     def step(self, seqs, budgets, number):
         """One event for each sequence."""
-        made, deepest = [], {}
+        made, deepest, crowds = [], {}, {}
         for seq, budget in zip(seqs, budgets, strict=True):
             depth = budget.depth if self.dice.random() < self.offers else 0
             if budget.depth:
                 deepest[budget.arm] = max(deepest.get(budget.arm, 0), budget.depth)
+                crowds[budget.arm] = crowds.get(budget.arm, 0) + 1 if budget.arm in self.per_text else 1
             accepted = 0
             while accepted < depth and self.dice.random() < self.alpha(budget.arm, number, seq.id):
                 accepted += 1
             made.append((seq, depth, accepted))
         rows = sum(1 + depth for _, depth, _ in made)
         shake = 1 + self.noise * (self.dice.random() - 0.5)
-        draft = sum(self.fixed + self.costs[arm] * depth for arm, depth in deepest.items()) * shake
+        draft = sum((self.fixed + self.costs[arm] * depth) * crowds[arm] for arm, depth in deepest.items()) * shake
         times = StepTimes(draft=draft / len(seqs), target=self.pass_cost(rows) * shake / len(seqs))
         events = []
         for seq, depth, accepted in made:

@@ -120,7 +120,7 @@ class EstimatorPolicy:
             return min(4, deepest), float("inf")  # measure it
         return best_depth(
             [alpha**k for k in range(1, deepest + 1)],
-            draft_cost=draft,
+            draft_cost=draft.of(count),
             pass_cost=passes,
             count=count,
         )

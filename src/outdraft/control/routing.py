@@ -94,7 +94,7 @@ class RoutingPolicy:
         passes = self.costs.passes
         best, most = PLAIN, count / passes(count)
         for arm, route in enumerate(routes):
-            seconds = self.costs.drafts[arm](depth) + passes(count * (1 + route.nodes))
+            seconds = self.costs.drafts[arm](depth, count) + passes(count * (1 + route.nodes))
             if count * (1 + route.accepted) / seconds > most:
                 best, most = ArmDepth(arm, depth), count * (1 + route.accepted) / seconds
         return best

@@ -19,14 +19,14 @@ def divide_depths(
     survivals: Seq[Seq[float]],
     arms: Seq[int],
     *,
-    draft_costs: Seq[Callable[[int], float]],
+    draft_costs: Seq[Callable[[int, int], float]],
     pass_cost: Callable[[float], float],
     nodes: Seq[Callable[[int], float]],
 ) -> tuple[list[int], float]:
     """Depths of all sequences, and tokens a second.
 
     survivals[i]: S_1, S_2, ... of sequence i, whose arm is arms[i]. nodes[i](k): rows of its guess of depth k.
-    draft_costs[a](k): seconds of arm a for a batch whose deepest guess is k.
+    draft_costs[a](k, n): seconds of arm a for n guesses, the deepest of which has depth k.
     """
     count = len(survivals)
     candidates = sorted(
@@ -39,13 +39,18 @@ def divide_depths(
     for greatest in (*(depth for depth in _GREATEST if depth < deepest), deepest):
         depths, rows, tokens, drafting = [0] * count, float(count), float(count), 0.0
         reached: dict[int, int] = {}  # arm -> its deepest guess
+        guessing: dict[int, int] = {}  # arm -> for how many sequences it guesses
+        spent: dict[int, float] = {}  # arm -> its part of `drafting`
         for lost, depth, i in candidates:
             if depth > greatest:
                 continue
             arm = arms[i]
-            if depth > reached.get(arm, 0):
-                drafting += draft_costs[arm](depth) - (draft_costs[arm](reached[arm]) if arm in reached else 0.0)
-                reached[arm] = depth
+            if depth > reached.get(arm, 0) or depth == 1:
+                reached[arm] = max(reached.get(arm, 0), depth)
+                guessing[arm] = guessing.get(arm, 0) + (depth == 1)
+                costs = draft_costs[arm](reached[arm], guessing[arm])
+                drafting += costs - spent.get(arm, 0.0)
+                spent[arm] = costs
             rows += rows_of[i][depth] - rows_of[i][depth - 1]
             tokens -= lost
             depths[i] = depth

@@ -218,7 +218,7 @@ class AutoPolicy:
                     continue
                 own = text.outlooks[index].survivals(deepest)
                 depth, rate = best_depth(
-                    own, draft_cost=self.costs.drafts[index], pass_cost=passes, nodes=arm.nodes, count=count
+                    own, draft_cost=self.costs.drafts[index].of(count), pass_cost=passes, nodes=arm.nodes, count=count
                 )
                 promises[index] = rate if depth else 0.0
                 if rate > most:

@@ -98,13 +98,13 @@ class Probes:
             survivals = text.outlooks[index].survivals(allowed(seq, PROBE_DEPTH))
             if not survivals:
                 return
-            draft, arm = costs.drafts[index], arms[index]
+            draft, arm = costs.drafts[index].of(1), arms[index]
             depth, _ = best_depth(survivals, draft_cost=draft, pass_cost=costs.passes, nodes=arm.nodes)
             choice = ArmDepth(index, max(1, depth))
             tokens = 1 + sum(survivals[: choice.depth])
             passing = costs.passes(rows + arm.nodes(choice.depth))
             seconds = draft(choice.depth) + passing + costs.catch_up(seq.id, index)
         usual = 1 + sum(text.outlooks[used.arm].survivals(used.depth))
-        drafting = costs.drafts[used.arm](used.depth) if used.depth else 0.0
+        drafting = costs.drafts[used.arm](used.depth, 1) if used.depth else 0.0
         before = drafting + costs.passes(rows + arms[used.arm].nodes(used.depth))
         self._next = Probe(seq.id, choice, (seconds - before) - (tokens - usual) / rate)

@@ -68,4 +68,4 @@ class Watcher:
 def _glance(index: int, costs: Costs) -> float:
     """Seconds of a look at what an arm would say: no more than twice its quickest guess, whatever else ran then."""
     usual = costs.drafts[index]
-    return min(usual(PROBE_DEPTH), 2 * usual.quickest)
+    return min(usual(PROBE_DEPTH, 1), 2 * usual.quickest(1))

@@ -94,7 +94,7 @@ class CalibratedPolicy:
         drafts, passes, deep = self._costs.drafts[0], self._costs.passes, max(2, self._options.num_speculative_tokens)
         if not (self._seconds and drafts.is_measured and passes.is_measured):
             return
-        whole = drafts(deep) - drafts(1) + passes(count * (1 + deep)) - passes(count * 2)
+        whole = drafts(deep, count) - drafts(1, count) + passes(count * (1 + deep)) - passes(count * 2)
         one_more = max(0.0, whole) / (deep - 1) / count
         theta = self._tokens / self._seconds * one_more / self.reliability.mean
         self.theta = min(max(theta, _RANGE[0]), _RANGE[1])

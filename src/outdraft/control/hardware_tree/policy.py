@@ -122,7 +122,7 @@ class HardwareTreePolicy:
         options, count = self._options, self._count
         trees = BestTrees(self.rates, max_nodes=options.nodes + 1, max_depth=options.depth)
         passes = [inf, *(self.costs.passes(count * m) for m in range(1, options.nodes + 2))]
-        drafts = [0.0, *(self.costs.drafts[0](d) for d in range(1, options.depth + 1))]
+        drafts = [0.0, *(self.costs.drafts[0](d, count) for d in range(1, options.depth + 1))]
         size, self.depth = choose_size(trees, drafts, passes)
         self.nodes = max(1, size - 1)
 

@@ -2,15 +2,18 @@
 
 A drafter that sat out has to catch up with the text first (a draft model reads what it has not seen); such rounds do
 not count as its drafting, they tell the price of a missed token. Times belong to the whole batch: a pass is known by
-the rows of all. Data in: the events of one step, and who guessed for whom how deep; data out: seconds.
+the rows of all, drafting by the deepest guess and by how many sequences it was for. Data in: the events of one step,
+and who guessed for whom how deep; data out: seconds.
 """
 
+from collections import Counter
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from statistics import median
 from typing import Any, NamedTuple
 
 from outdraft.control.shared.curve import Curve
+from outdraft.control.shared.draft_cost import DraftCost
 from outdraft.core.events import StepEvent, step_times
 
 _MANY = 16  # missed tokens from which their price can be told from noise
@@ -33,14 +36,14 @@ class Costs:
 
     def __init__(self, num_arms: int) -> None:
         self.passes = Curve(0.98, 0.02)  # of rows: nearly flat, until measured
-        self.drafts = [Curve(0.1, 0.9) for _ in range(num_arms)]  # of depth: nearly proportional
+        self.drafts = [DraftCost() for _ in range(num_arms)]
         self._missed: list[float] = [0.0] * num_arms  # seconds for each token that the arm has not seen
         self._behind: dict[int, list[int]] = {}  # sequence -> tokens since each arm's last guess
         self._settling: list[float] | None = None  # passes over what was kept of them; None: nothing is to be settled
 
     def kept(self) -> dict[str, Any]:
         """What is worth remembering of it, as plain data."""
-        return {"passes": self.passes.kept(), "drafts": [curve.kept() for curve in self.drafts], "missed": self._missed}
+        return {"passes": self.passes.kept(), "drafts": [cost.kept() for cost in self.drafts], "missed": self._missed}
 
     @classmethod
     def recalled(cls, kept: Mapping[str, Any], num_arms: int) -> "Costs":
@@ -50,12 +53,10 @@ class Costs:
         """
         made = cls(num_arms)
         made.passes.recall(kept["passes"])
-        for curve, told in zip(made.drafts, kept["drafts"], strict=True):
-            if told["level"]:
-                curve.recall(told)
+        made.drafts = [DraftCost.recalled(told) for told in kept["drafts"]]
         made._missed = [_seconds(each) for each in kept["missed"]]
-        if len(made._missed) != num_arms:
-            raise ValueError(f"{len(made._missed)} prices for {num_arms} arms")
+        if not len(made._missed) == len(made.drafts) == num_arms:
+            raise ValueError(f"{len(made._missed)} prices and {len(made.drafts)} costs for {num_arms} arms")
         made._settling = []
         return made
 
@@ -69,18 +70,20 @@ class Costs:
             return drafting + passing
         self._learn_pass(sum(event.num_nodes for event in events), passing)
         deepest: dict[int, int] = {}
+        crowds: Counter[int] = Counter()
         missed = 0
         for event in events:
             arm, depth = chosen.get(event.seq_id, PLAIN)
             behind = self._miss(event.seq_id, 0)
             if depth:
                 deepest[arm] = max(deepest.get(arm, 0), depth)
+                crowds[arm] += 1
                 missed += behind[arm]
                 behind[arm] = 0
             for other in range(len(behind)):
                 if not depth or other != arm:
                     behind[other] += len(event.tokens)
-        self._share(drafting, deepest, missed)
+        self._share(drafting, deepest, crowds, missed)
         return drafting + passing
 
     def _learn_pass(self, rows: int, seconds: float) -> None:
@@ -91,8 +94,8 @@ class Costs:
             self._settling.append(seconds / self.passes(rows))
         if len(self._settling) == _SETTLING:
             factor = median(self._settling)
-            for curve in (self.passes, *self.drafts):
-                curve.scale(factor)
+            for cost in (self.passes, *self.drafts):
+                cost.scale(factor)
             self._missed = [price * factor for price in self._missed]
             self._settling = None
 
@@ -116,11 +119,11 @@ class Costs:
             behind[:] = [before + count for before in behind]
         return behind
 
-    def _share(self, seconds: float, deepest: Mapping[int, int], missed: int) -> None:
+    def _share(self, seconds: float, deepest: Mapping[int, int], crowds: Mapping[int, int], missed: int) -> None:
         """Whose the drafting was: the arm's that guessed; of several, as what is known of them divides it."""
         if not deepest:
             return
-        known = {arm: self.drafts[arm](depth) for arm, depth in deepest.items()}
+        known = {arm: self.drafts[arm](depth, crowds[arm]) for arm, depth in deepest.items()}
         if missed:
             if len(known) == 1:
                 ((arm, usual),) = known.items()
@@ -132,9 +135,9 @@ class Costs:
         whole = sum(known.values())
         for arm, depth in deepest.items():
             if len(deepest) == 1:
-                self.drafts[arm].add(depth, seconds)
+                self.drafts[arm].add(depth, seconds, crowds[arm])
             elif whole and known[arm]:
-                self.drafts[arm].add(depth, seconds * known[arm] / whole)
+                self.drafts[arm].add(depth, seconds * known[arm] / whole, crowds[arm])
 
 
 def _seconds(given: Any) -> float:
