@@ -94,7 +94,8 @@ class Costs:
             self._settling.append(seconds / self.passes(rows))
         if len(self._settling) == _SETTLING:
             factor = median(self._settling)
-            for cost in (self.passes, *self.drafts):
+            self.passes.scale(factor)
+            for cost in self.drafts:
                 cost.scale(factor)
             self._missed = [price * factor for price in self._missed]
             self._settling = None
