@@ -10,7 +10,7 @@ from typing import Any
 import uvicorn
 
 from outdraft import LLM
-from outdraft.server.app import make_app
+from outdraft.server.serve import make_config
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 
@@ -19,7 +19,7 @@ from outdraft.server.settings import ServerSettings
 def serving(llm: LLM, **settings: Any) -> Iterator[tuple[str, Service]]:
     """Where it listens, and the service behind it."""
     service = Service(llm, ServerSettings(**{"served_model_name": ("target",), **settings}))
-    server = uvicorn.Server(uvicorn.Config(make_app(service), port=0, log_level="critical", lifespan="off"))
+    server = uvicorn.Server(make_config(service, port=0))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
     while not server.started:

@@ -13,7 +13,7 @@ import httpx
 import uvicorn
 
 from outdraft import LLM
-from outdraft.server.app import make_app
+from outdraft.server.serve import make_config
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 from outdraft.weights.hub import resolve
@@ -61,8 +61,8 @@ def write_model(directory: Path, template: str) -> Path:
 @contextmanager
 def served(llm: LLM, **settings: Any) -> Iterator[str]:
     """The address of a server, in a thread of this process."""
-    app = make_app(Service(llm, ServerSettings(served_model_name=("target",), **settings)))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
+    service = Service(llm, ServerSettings(served_model_name=("target",), **settings))
+    server = uvicorn.Server(make_config(service, port=0))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
     while not server.started:

@@ -11,7 +11,7 @@ import pytest
 import uvicorn
 
 from outdraft import LLM
-from outdraft.server.app import make_app
+from outdraft.server.serve import make_config
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 from tests.server.chatty import QWEN, served, write_model
@@ -28,8 +28,8 @@ def llm() -> Iterator[LLM]:
 @pytest.fixture(scope="session")
 def address(llm: LLM) -> Iterator[str]:
     """Where it listens."""
-    app = make_app(Service(llm, ServerSettings(served_model_name=(NAME,))))
-    server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="warning", lifespan="off"))
+    service = Service(llm, ServerSettings(served_model_name=(NAME,)))
+    server = uvicorn.Server(make_config(service, port=0))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve()), daemon=True)
     thread.start()
     while not server.started:

@@ -19,6 +19,7 @@ from tokenizers import Tokenizer
 
 from outdraft.codecs.byte_level import byte_level
 from outdraft.codecs.chat import ChatTemplate, Message, render_chat
+from outdraft.codecs.fewest import spells_all
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_bytes import read_spelling
 from outdraft.core.checked import check_value
@@ -40,6 +41,8 @@ class TextCodec:
         self._spelling = read_spelling(described["decoder"])
         self._bytes: dict[int, bytes] = {}
         self.strips_space = self._spelling.strips_space
+        self.spells_all = spells_all(described)
+        self._longest: int | None = None
         self.vocab_size = tokenizer.get_vocab_size()
         self._added = {str(token["content"]): int(token["id"]) for token in described["added_tokens"]}
         self._end = 1 + max((_last_id(described["model"]["vocab"]), *self._added.values()))
@@ -156,6 +159,16 @@ class TextCodec:
             name = None if token in self.special_ids or token < 0 else self._tokenizer.id_to_token(token)
             known = self._bytes[token] = b"" if name is None else self._spelling.to_bytes(name)
         return known
+
+    @property
+    def longest_token(self) -> int:
+        """Bytes of the longest token, special ones by their names."""
+        if self._longest is None:
+            names = (
+                self.token_bytes(i) or (self._tokenizer.id_to_token(i) or "").encode() for i in range(self.num_ids)
+            )
+            self._longest = max(map(len, names), default=1) or 1
+        return self._longest
 
     def token_text(self, token: int) -> str:
         """One token on its own, for tables and log probabilities: special tokens by their name."""

@@ -23,7 +23,7 @@ def _typical(distribution: Tensor, mass: float) -> Tensor:
     off = (torch.special.entr(distribution).sum() + torch.log(distribution)).abs()
     ordered, order = torch.sort(off, stable=True)
     before = distribution[order].cumsum(0) - distribution[order]
-    edge = torch.where(before < mass, ordered, -torch.inf).amax()
+    edge = torch.where(before < _least(mass, before), ordered, -torch.inf).amax()
     kept = torch.where(off <= edge, distribution, 0.0)
     return kept / kept.sum()
 
@@ -46,7 +46,13 @@ def typical_kept(scores: Tensor, sure: Tensor, possible: Tensor, mass: float, bo
     above = torch.maximum(near.abs(), far.abs())
     most_before = _mass_before(below, above, torch.where(possible, high.exp(), 0.0), inclusive=True) - high.exp()
     least_before = _mass_before(above, below, torch.where(sure, low.exp(), 0.0), inclusive=False)
+    mass = _least(mass, scores)
     return sure & (most_before < mass), possible & (least_before < mass)
+
+
+def _least(mass: float, like: Tensor) -> float:
+    """A mass that is not rounded to 0, with which no token would stay."""
+    return max(mass, torch.finfo(like.dtype).tiny)
 
 
 def _entropy(log_p: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from outdraft.server.errors import ApiError, told
 from outdraft.server.replies import error_reply
 from outdraft.server.schema.base import refuse
 from outdraft.server.service import Service
+from outdraft.server.strict_json import StrictRoute
 
 _ENDPOINTS = (completions, chat, responses, generate, tokenize, models, health, metrics, page)
 _log = logging.getLogger("outdraft.server")
@@ -28,6 +29,7 @@ _log = logging.getLogger("outdraft.server")
 def make_app(service: Service) -> FastAPI:
     """The ASGI application of a service."""
     app = FastAPI(title="outdraft", version=__version__, docs_url=None, redoc_url=None, redirect_slashes=False)
+    app.router.route_class = StrictRoute
     for endpoint in _ENDPOINTS:
         endpoint.add(app, service)
     for kind in (ApiError, OutdraftError, Exception):

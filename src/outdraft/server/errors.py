@@ -22,6 +22,7 @@ _TYPES = {
     408: "timeout_error",
     413: "invalid_request_error",
     415: "invalid_request_error",
+    431: "invalid_request_error",
     429: "rate_limit_error",
     501: "not_supported_error",
     503: "unavailable_error",

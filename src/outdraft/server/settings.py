@@ -16,7 +16,10 @@ class ServerSettings:
     served_model_name: tuple[str, ...]  # the first one stands in answers; a request may name any of them
     api_keys: tuple[str, ...] = ()  # empty: everybody may ask
     max_body_bytes: int = 4 * MIB  # of a request
-    body_timeout: float = 30.0  # seconds in which a request's body must have come
+    head_timeout: float = 10.0  # seconds in which the head of a request must have come
+    body_timeout: float = 30.0  # seconds in which its body must have come
+    send_timeout: float = 60.0  # seconds after which a client that takes nothing of its answer is given up
+    max_connections: int = 800  # at once
     max_schema_bytes: int = 64 * 1024  # of a JSON schema, a grammar or a pattern in a request
     max_prompts: int = 64  # of one request
     max_texts: int = 64  # of one request: prompts times n
@@ -37,8 +40,10 @@ class ServerSettings:
     def __post_init__(self) -> None:
         check_fields(self)
         check_range(self, "max_body_bytes", "max_schema_bytes", least=1024)
-        check_range(self, "max_prompts", "max_texts", "max_tokens", "rate_limit", least=1)
-        check_range(self, "timeout", "body_timeout", "keep_alive", "drain_timeout", "stream_interval", least=0)
+        check_range(self, "max_prompts", "max_texts", "max_tokens", "rate_limit", "max_connections",
+                    least=1)  # fmt: skip
+        check_range(self, "timeout", "keep_alive", "drain_timeout", "stream_interval", least=0)
+        check_range(self, "head_timeout", "body_timeout", "send_timeout", least=0.001)
         if not self.served_model_name or not all(self.served_model_name):
             raise ConfigError("served_model_name is empty: give the model a name that requests can use")
         if not all(self.api_keys):

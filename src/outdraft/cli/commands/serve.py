@@ -40,7 +40,10 @@ class ServerFlags:
     max_texts: int = flag(64, "the most texts of one request: prompts times n")
     max_body_bytes: int = flag(4 << 20, "the largest request")
     max_schema_bytes: int = flag(64 << 10, "the largest JSON schema, grammar or pattern in a request")
+    head_timeout: float = flag(10.0, "seconds in which the head of a request must have come")
     body_timeout: float = flag(30.0, "seconds in which the body of a request must have come")
+    send_timeout: float = flag(60.0, "seconds after which a client that takes nothing of its answer is given up")
+    max_connections: int = flag(800, "the most connections at once")
     request_timeout: float | None = flag(None, "seconds that a request may take; it ends with what it has")
     rate_limit: int | None = flag(None, "requests a minute for each key")
     stream_interval: int = flag(0, "tokens of a streamed chunk, where the request says nothing: 1 sends them one by "

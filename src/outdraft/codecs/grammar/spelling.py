@@ -28,6 +28,13 @@ _QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)*/')
 
 def spell(form: StructuredOutputsParams) -> str:
     """The grammar's text. Raises `RequestError` for a form that is too large, too deep or no JSON."""
+    try:
+        return _spelled(form)
+    except ValueError as error:  # of the library: numbers that JSON does not have, halves of characters
+        raise RequestError(f"{form.kind} of structured_outputs cannot be read: {error}") from error
+
+
+def _spelled(form: StructuredOutputsParams) -> str:
     matcher = llguidance().LLMatcher
     given = getattr(form, form.kind)
     match form.kind:

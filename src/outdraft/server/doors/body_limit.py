@@ -48,9 +48,8 @@ class BodyLimit:
 
     def _too_large(self) -> ApiError:
         return ApiError(
-            413, f"the body is larger than the {self._most} bytes that this server takes", code="body_too_large",
-            headers={"Connection": "close"},
-        )  # fmt: skip
+            413, f"the body is larger than the {self._most} bytes that this server takes", code="body_too_large"
+        )
 
     def _too_slow(self) -> ApiError:
         return ApiError(

@@ -48,13 +48,13 @@ class ChoiceFields(Body):
     typical_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
     seed: int | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = 0
-    stop: str | list[str] | None = None
+    stop: str | Annotated[list[str], Field(max_length=64)] | None = None  # each is looked for behind every token
     stop_token_ids: list[_Id] | None = None
     ignore_eos: bool = False
     logit_bias: dict[str, float] | None = None
     banned_token_ids: list[_Id] | None = None
     allowed_token_ids: list[_Id] | None = None
-    bad_words: list[str] | None = None
+    bad_words: Annotated[list[str], Field(max_length=1024)] | None = None
     forced_prefix: str | None = None
     repetition_penalty: Annotated[float, Field(gt=0)] | None = 1.0
     presence_penalty: _Penalty | None = 0.0
@@ -96,7 +96,7 @@ class SamplingFields(ChoiceFields):
 
     n: Annotated[int, Field(ge=1)] | None = 1
     response_format: ResponseFormat | None = None
-    prompt_logprobs: Annotated[int, Field(ge=0)] | None = None
+    prompt_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     return_token_ids: bool = False
     return_draft_tree: bool = False  # of the last round in a reply or a chunk, and what became of each node
     stream_options: StreamOptions | None = None

@@ -1,0 +1,121 @@
+"""HTTP/1.1 on one connection: uvicorn's, with limits for clients that are slow, and with errors in OpenAI's shape.
+
+    a head that has not come within `head_timeout` seconds                        408
+    no HTTP, or a head that is too large                                          400, 431
+    more connections than `max_connections`                                       503
+    a refused body that goes on for `body_timeout` seconds                        the connection ends
+    an answer of which the client takes nothing for `send_timeout` seconds        the connection ends
+
+Until then a refused body is read and dropped, so that a client that sends first and reads then is told, and not reset.
+"""
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from outdraft.server.errors import ApiError
+from outdraft.server.replies import error_reply
+from outdraft.server.settings import ServerSettings
+
+_LONGEST_HEAD = 64 * 1024  # bytes
+
+
+def protocol_of(settings: ServerSettings) -> Callable[..., asyncio.Protocol]:
+    """What uvicorn makes for each connection."""
+    return partial(LimitedProtocol, settings=settings)
+
+
+class LimitedProtocol(H11Protocol):
+    """One connection."""
+
+    def __init__(self, *given: Any, settings: ServerSettings, **named: Any) -> None:
+        super().__init__(*given, **named)
+        self.conn = h11.Connection(h11.SERVER, _LONGEST_HEAD)
+        self._settings = settings
+        self._due: asyncio.TimerHandle | None = None  # for what the client must send
+        self._waits_for: str | None = None
+        self._taken: asyncio.TimerHandle | None = None  # for what it must take
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        if len(self.connections) > self._settings.max_connections:
+            self._refuse(ApiError(503, "the server has as many connections as it takes: come later", code="overloaded",
+                                  headers={"Retry-After": "1"}))  # fmt: skip
+            return
+        self._watch()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in (self._due, self._taken):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._watch()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._taken = self.loop.call_later(self._settings.send_timeout, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._taken is not None:
+            self._taken.cancel()
+
+    def send_400_response(self, msg: str) -> None:
+        """What h11 cannot read."""
+        if len(self.conn.trailing_data[0]) >= _LONGEST_HEAD:
+            self._refuse(ApiError(431, f"the head of the request is larger than {_LONGEST_HEAD} bytes: send fewer or "
+                                  "shorter headers, and the rest in the body"))  # fmt: skip
+        else:
+            self._refuse(ApiError(400, "this is no request of HTTP/1.1 that can be read: look at its first line, its "
+                                  "headers, and the length or the chunks of its body"))  # fmt: skip
+
+    def _watch(self) -> None:
+        """One timer for each thing that is waited for; it does not begin anew with every byte."""
+        waits_for = self._missing()
+        if waits_for == self._waits_for:
+            return
+        self._waits_for = waits_for
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        if waits_for == "head":
+            self._due = self.loop.call_later(self._settings.head_timeout, self._head_is_late)
+        elif waits_for == "rest":
+            self._due = self.loop.call_later(self._settings.body_timeout, self.transport.abort)
+
+    def _missing(self) -> str | None:
+        """A body that is wanted has its time limit where it is read (`doors/body_limit.py`)."""
+        if self.transport.is_closing():
+            return None
+        if self.conn.their_state is h11.IDLE:
+            return "head" if self.timeout_keep_alive_task is None else None
+        return "rest" if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE else None
+
+    def _head_is_late(self) -> None:
+        if self.conn.trailing_data[0]:
+            self._refuse(ApiError(408, f"the head of the request did not come within {self._settings.head_timeout:g} "
+                                  "seconds: send it at once", code="head_too_slow"))  # fmt: skip
+        else:
+            self.transport.close()
+
+    def _refuse(self, error: ApiError) -> None:
+        """Answer without an application, and end the connection."""
+        if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
+            reply = error_reply(error, {"Connection": "close"})
+            for event in (
+                h11.Response(status_code=error.status, headers=reply.raw_headers), h11.Data(data=bytes(reply.body)),
+                h11.EndOfMessage(),
+            ):  # fmt: skip
+                self.transport.write(self.conn.send(event) or b"")
+        self.transport.close()

@@ -1,0 +1,38 @@
+"""Texts of requests are read beside the event loop; long ones one after another, and those that cannot fit not at all.
+
+A tokenizer takes hundreds of megabytes for a text of some megabytes, so that a few at once could take all memory.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+from outdraft.codecs.fewest import SURE, fewest_tokens
+from outdraft.codecs.text import TextCodec
+from outdraft.server.errors import ApiError
+
+T = TypeVar("T")
+_LONG = 1 << 18  # bytes of a body
+
+
+class Reading:
+    """One for a server. `max_len`: tokens that the context holds."""
+
+    def __init__(self, max_len: int) -> None:
+        self._max_len = max_len
+        self._slowly = ThreadPoolExecutor(1, "outdraft-long-texts")  # one thread, so that its memory is used again
+
+    async def read(self, size: int, work: Callable[..., T], *given: Any) -> T:
+        """The result of `work`, which reads a body of `size` bytes."""
+        if size < _LONG:
+            return await asyncio.to_thread(work, *given)
+        return await asyncio.get_running_loop().run_in_executor(self._slowly, work, *given)
+
+    def check(self, text: str, codec: TextCodec | None, param: str) -> None:
+        """Raise `ApiError` for a text that the context cannot hold, however it is read."""
+        if len(text) < SURE or codec is None or not codec.spells_all:
+            return
+        if (least := fewest_tokens(len(text), codec.longest_token)) >= self._max_len:
+            raise ApiError(400, f"the prompt has {len(text)} characters, which are {least} tokens at least, and the "
+                           f"context holds {self._max_len}: shorten the prompt", param=param)  # fmt: skip
