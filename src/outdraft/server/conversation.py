@@ -67,6 +67,7 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
     tools = tools_asked(body, formats.tools)
     asked = _render(service, body, tools)
     text = asked.text + (tools.format.opening if tools is not None and _is_opened(tools) else "")
+    service.reading.check(text, codec, "messages")
     with told_by_field(body):
         form = bound(tools, body.form(), formats.reasoning, asked.text)
     named = [*(tools.format.marks if tools else ()), *(formats.reasoning.marks if formats.reasoning else ())]

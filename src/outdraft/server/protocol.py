@@ -22,6 +22,7 @@ from outdraft.server.replies import error_reply
 from outdraft.server.settings import ServerSettings
 
 _LONGEST_HEAD = 64 * 1024  # bytes
+_LINGERS = 2.0  # seconds
 
 
 def protocol_of(settings: ServerSettings) -> Callable[..., asyncio.Protocol]:
@@ -38,6 +39,7 @@ class LimitedProtocol(H11Protocol):
         self._settings = settings
         self._due: asyncio.TimerHandle | None = None  # for what the client must send
         self._waits_for: str | None = None
+        self._is_refused = False
         self._taken: asyncio.TimerHandle | None = None  # for what it must take
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -49,8 +51,9 @@ class LimitedProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        self._watch()
+        if not self._is_refused:
+            super().data_received(data)
+            self._watch()
 
     def connection_lost(self, exc: Exception | None) -> None:
         for timer in (self._due, self._taken):
@@ -99,7 +102,7 @@ class LimitedProtocol(H11Protocol):
         if self.transport.is_closing():
             return None
         if self.conn.their_state is h11.IDLE:
-            return "head" if self.timeout_keep_alive_task is None else None
+            return "head" if self.timeout_keep_alive_task is None or self.conn.trailing_data[0] else None
         return "rest" if self.conn.their_state is h11.SEND_BODY and self.conn.our_state is h11.DONE else None
 
     def _head_is_late(self) -> None:
@@ -110,7 +113,9 @@ class LimitedProtocol(H11Protocol):
             self.transport.close()
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer without an application, and end the connection."""
+        """Answer without an application, and end the connection; what still comes is dropped, as a reset would take the
+        answer with it."""
+        self._is_refused = True
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             reply = error_reply(error, {"Connection": "close"})
             for event in (
@@ -118,4 +123,10 @@ class LimitedProtocol(H11Protocol):
                 h11.EndOfMessage(),
             ):  # fmt: skip
                 self.transport.write(self.conn.send(event) or b"")
-        self.transport.close()
+        if self._due is not None:
+            self._due.cancel()
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
+            self._due = self.loop.call_later(_LINGERS, self.transport.close)
+        else:
+            self.transport.close()

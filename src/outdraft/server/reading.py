@@ -13,7 +13,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.server.errors import ApiError
 
 T = TypeVar("T")
-_LONG = 1 << 18  # bytes of a body
+_LONG = 1 << 17  # bytes of a body, or characters of a text
 
 
 class Reading:
@@ -28,6 +28,10 @@ class Reading:
         if size < _LONG:
             return await asyncio.to_thread(work, *given)
         return await asyncio.get_running_loop().run_in_executor(self._slowly, work, *given)
+
+    def is_long(self, text: str) -> bool:
+        """Whether it is read in its turn, or perhaps not at all."""
+        return len(text) >= SURE
 
     def check(self, text: str, codec: TextCodec | None, param: str) -> None:
         """Raise `ApiError` for a text that the context cannot hold, however it is read."""

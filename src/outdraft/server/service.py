@@ -23,6 +23,7 @@ from outdraft.server.errors import ApiError
 from outdraft.server.metrics.instruments import Instruments
 from outdraft.server.metrics.watch import EngineWatch
 from outdraft.server.parsers.found import Formats, find_formats
+from outdraft.server.reading import Reading
 from outdraft.server.schema.sampling import SamplingFields
 from outdraft.server.settings import ServerSettings
 
@@ -41,6 +42,7 @@ class Service:
             settings.tool_call_parser, settings.reasoning_parser, None if template is None else template.source
         )
         self._quotes = any(one.traits.quotes for one in inner(llm.engine.parts.drafter))
+        self.reading = Reading(llm.config["max_model_len"])
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()
@@ -92,6 +94,9 @@ class Service:
             self._check_references(body, asked["references"])
             asked["cache_salt"] = _joined(salt, asked["cache_salt"])
             asked["timeout"] = _least(self.settings.timeout, asked["timeout"])
+            prompts = [await self._short(one, "prompt") for one in prompts]
+            asked["negative_prompt"] = await self._short(asked["negative_prompt"], "negative_prompt")
+            asked["references"] = [await self._short(one, "") for one in asked["references"] or ()]
             return await self.llm.open(
                 prompts, self._limited(params), streams=bool(body.stream), stream_interval=self._interval(body), **asked
             )
@@ -124,6 +129,16 @@ class Service:
             "verifier": config["verifier"]["name"],
             "policy": policy["name"],
         }
+
+    async def _short(self, text: Any, param: str) -> Any:
+        """A text that is long as its ids, which were read in their turn. `param`: what it is, if the context must hold
+        it."""
+        if not isinstance(text, str) or not self.reading.is_long(text):
+            return text
+        if param:
+            self.reading.check(text, self.llm.codec, param)
+        ids = await self.reading.read(len(text), self.llm.encode, text)
+        return {"prompt_token_ids": list(ids)} if param == "prompt" else list(ids)
 
     def _limited(self, params: SamplingParams) -> SamplingParams:
         most = self.settings.max_tokens

@@ -16,6 +16,7 @@ _SAID = {  # what orjson says, in the words of whoever wrote the text
     "surrogate": "a text in it has half a character (a surrogate that stands alone)",
     "not valid UTF-8": "it is not UTF-8",
     "depth": "its lists and tables are nested too deeply",
+    "allocate": "its lists and tables are nested too deeply",  # in a body that is short
     "infinity": "a number in it is too large",
     "expected a JSON value": "something in it is no JSON value (NaN and Infinity are none)",
 }

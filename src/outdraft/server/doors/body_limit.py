@@ -13,12 +13,19 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from outdraft.server.errors import ApiError
 from outdraft.server.replies import error_reply
 
+SIZE = "outdraft.body_size"  # in the scope: bytes of the body that have come
+_BODIES = 64
+
 
 class BodyLimit:
-    """`most`: bytes. `seconds`: from the head of a request to the end of its body."""
+    """`most`: bytes. `seconds`: from the head of a request to the end of its body.
+
+    The bodies of all requests that are under way may have `_BODIES` times as much together.
+    """
 
     def __init__(self, app: ASGIApp, most: int, seconds: float) -> None:
         self._app, self._most, self._seconds = app, most, seconds
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -38,13 +45,21 @@ class BodyLimit:
                 message = await asyncio.wait_for(receive(), max(0.0, end - monotonic()))
             except TimeoutError:
                 raise self._too_slow() from None
-            size += len(message.get("body", b""))
+            come = len(message.get("body", b""))
+            size, self._held = size + come, self._held + come
+            scope[SIZE] = size
             has_come = not message.get("more_body", False)
             if size > self._most:
                 raise self._too_large()
+            if self._held > self._most * _BODIES:
+                raise ApiError(503, "the bodies of all requests together are as large as the server takes: come later",
+                               code="overloaded", headers={"Retry-After": "1"})  # fmt: skip
             return message
 
-        await self._app(scope, limited, send)
+        try:
+            await self._app(scope, limited, send)
+        finally:
+            self._held -= size
 
     def _too_large(self) -> ApiError:
         return ApiError(

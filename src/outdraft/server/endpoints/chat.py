@@ -11,6 +11,7 @@ from outdraft.engine.answers import Answers
 from outdraft.engine.writer import Chunk, Result
 from outdraft.server.connection import DONE, event
 from outdraft.server.conversation import Conversation, converse
+from outdraft.server.doors.body_limit import SIZE
 from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
@@ -27,7 +28,7 @@ def add(app: FastAPI, service: Service) -> None:
 
     @app.post("/v1/chat/completions", tags=["text"], summary="Answer a conversation")
     async def chat(body: ChatRequest, request: Request) -> Response:
-        asked = converse(service, body)
+        asked = await service.reading.read(request.scope.get(SIZE, 0), converse, service, body)
         return await answer(request, service, body, [asked.prompt], asked.params, Chat(service, body, asked))
 
 

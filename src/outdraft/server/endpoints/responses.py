@@ -18,6 +18,7 @@ from outdraft.engine.answers import Answers
 from outdraft.engine.writer import Chunk, Result
 from outdraft.server.connection import event
 from outdraft.server.conversation import Conversation, converse
+from outdraft.server.doors.body_limit import SIZE
 from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.errors import ApiError, broke_off, renamed, told
 from outdraft.server.schema.chat import ChatRequest
@@ -43,7 +44,7 @@ def add(app: FastAPI, service: Service) -> None:
     async def respond(body: ResponsesRequest, request: Request) -> Response:
         try:
             chat = body.chat()
-            asked = converse(service, chat)
+            asked = await service.reading.read(request.scope.get(SIZE, 0), converse, service, chat)
             shape = Responding(service, body, chat, asked)
             return await answer(request, service, chat, [asked.prompt], asked.params, shape)
         except (ApiError, OutdraftError) as error:

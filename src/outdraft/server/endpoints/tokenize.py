@@ -7,10 +7,12 @@ from itertools import groupby
 from typing import Any
 
 from fastapi import FastAPI
+from starlette.requests import Request
 from starlette.responses import Response
 
 from outdraft.codecs.text import TextCodec
 from outdraft.server.conversation import converse
+from outdraft.server.doors.body_limit import SIZE
 from outdraft.server.errors import ApiError
 from outdraft.server.replies import JsonReply
 from outdraft.server.schema.tokens import DetokenizeRequest, TokenizeRequest
@@ -21,14 +23,9 @@ def add(app: FastAPI, service: Service) -> None:
     """The routes."""
 
     @app.post("/tokenize", tags=["tokens"], summary="A text, or a conversation, as token ids")
-    def tokenize(body: TokenizeRequest) -> Response:
+    async def tokenize(body: TokenizeRequest, request: Request) -> Response:
         service.check_model(body.model)
-        ids, codec = _read(service, body), service.codec
-        told: dict[str, Any] = {
-            "count": len(ids), "max_model_len": service.llm.config["max_model_len"], "tokens": ids,
-            "token_strs": [codec.token_text(one) for one in ids] if body.return_token_strs else None,
-        }  # fmt: skip
-        return JsonReply(told)
+        return await service.reading.read(request.scope.get(SIZE, 0), _tokenized, service, body)
 
     @app.post("/detokenize", tags=["tokens"], summary="Token ids as text")
     def detokenize(body: DetokenizeRequest) -> Response:
@@ -39,6 +36,15 @@ def add(app: FastAPI, service: Service) -> None:
                 raise ApiError(400, f"tokens has {one!r:.40}, and the tokenizer knows ids below {codec.num_ids}",
                                param="tokens")  # fmt: skip
         return JsonReply({"prompt": _spell(codec, body.tokens, skips=body.skip_special_tokens)})
+
+
+def _tokenized(service: Service, body: TokenizeRequest) -> Response:
+    ids, codec = _read(service, body), service.codec
+    told: dict[str, Any] = {
+        "count": len(ids), "max_model_len": service.llm.config["max_model_len"], "tokens": ids,
+        "token_strs": [codec.token_text(one) for one in ids] if body.return_token_strs else None,
+    }  # fmt: skip
+    return JsonReply(told)
 
 
 def _read(service: Service, body: TokenizeRequest) -> list[int]:

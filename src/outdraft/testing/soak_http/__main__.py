@@ -110,7 +110,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--requests", type=int, default=20_000)
     parser.add_argument("--callers", type=int, default=48)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--kv-cache-memory", default="3MiB")
+    parser.add_argument("--kv-cache-memory", default="2MiB")
     parser.add_argument("--log", help="a file for the server's log")
     with tempfile.TemporaryDirectory() as directory:
         report = asyncio.run(soak(parser.parse_args(words), Path(directory)))

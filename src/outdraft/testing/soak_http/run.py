@@ -170,9 +170,10 @@ class Soak:
 
     async def _breaks(self, rng: Random, number: int, connection: Connection) -> None:
         asked = broken(rng, self._kinds)
-        await connection.send(asked.data, parts=rng.choice((1, 1, 3)))
-        head = await connection.head()
+        sending = asyncio.ensure_future(connection.send(asked.data, parts=rng.choice((1, 1, 3))))
+        head = await connection.head()  # an answer may come before all is sent
         body = b"" if asked.data.startswith(b"HEAD") else await connection.body(head)
+        await sending
         self.tally.counts[f"broken: {asked.name}"] += 1
         if head.status < 400 or asked.data.startswith(b"HEAD"):
             self.tally.statuses[head.status] += 1

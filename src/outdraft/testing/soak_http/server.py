@@ -68,7 +68,7 @@ def main(words: list[str] | None = None) -> int:
     """Serve until SIGTERM."""
     parser = argparse.ArgumentParser(prog="python -m outdraft.testing.soak_http.server")
     parser.add_argument("model")
-    parser.add_argument("--kv-cache-memory", default="3MiB")
+    parser.add_argument("--kv-cache-memory", default="2MiB")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--full", type=float, default=0.001)
     parser.add_argument("--breaks", type=float, default=0.0005)
