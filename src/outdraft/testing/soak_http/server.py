@@ -49,7 +49,7 @@ class Planted(Service):
                 rows = len(self.llm.encode(prompts[0]))
                 more["prompt_embeds"] = torch.full((rows, runner_of(self.llm.engine.parts).hidden_size), torch.inf)
             case "defect":
-                raise KeyError("secret of /root/secret.py at 0xdeadbeef")
+                raise KeyError("secret of /usr/lib/secret.py at 0xdeadbeef")
         return await super().open(body, prompts, params, salt, **more)
 
 
