@@ -107,6 +107,7 @@ WRITING: dict[str, Row | tuple[Row, ...]] = {  # of all endpoints that write
     "response_format": used("response_format", {"type": "json_object"}),
     "prompt_logprobs": used("prompt_logprobs", 1),
     "return_token_ids": used("return_token_ids", True),
+    "return_draft_tree": used("return_draft_tree", True),
     "stream_options": (used("stream_options", {"include_usage": True}, **PLAIN),
                        refused("stream_options", {"include_usage": True}, "is for a stream")),
 }  # fmt: skip
@@ -162,7 +163,8 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     **{f"sampling.{name}": refused(name, value, "no sampling setting") for name, value in {
         "model": "target", "references": ["a"], "speculative": False, "priority": 1, "timeout": 1.0, "cache_salt": "a",
         "resume_token_ids": [[1]], "request_id": "a", "stream": True, "stream_interval": 1, "stream_options": {},
-        "user": "me", "metadata": {}, "service_tier": "auto", "safety_identifier": "a", "prompt_cache_key": "a",
+        "return_draft_tree": True, "user": "me", "metadata": {}, "service_tier": "auto",
+        "safety_identifier": "a", "prompt_cache_key": "a",
     }.items()},
     "tokenize.model": refused("model", "gpt", "not served here"),
     "tokenize.prompt": used("prompt", "The house"),
