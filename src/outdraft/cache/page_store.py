@@ -16,6 +16,7 @@ from collections.abc import Sequence as Seq
 import torch
 from torch import Tensor
 
+from outdraft.cache.page_events import PageEvents
 from outdraft.cache.planes import Planes, RowFormat
 from outdraft.cache.pool import PagePool
 from outdraft.cache.prefix import PrefixTree
@@ -142,6 +143,10 @@ class PageStore:
             self.share([page])
             self.give_back([own])
         return page
+
+    def listen(self, events: PageEvents) -> None:
+        """It hears which pages are published and evicted."""
+        self._prefixes.listen(events)
 
     def forget(self) -> None:
         """Keep nothing for later texts."""

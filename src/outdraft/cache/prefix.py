@@ -17,6 +17,7 @@ from collections.abc import Hashable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
+from outdraft.cache.page_events import PageEvents
 from outdraft.core.cache import PAGE
 
 Key = tuple[int | None, Hashable, tuple[int, ...]]  # the page before, or the salt of a text that begins; its tokens
@@ -42,6 +43,7 @@ class PrefixTree:
     _pages: dict[Key, int] = field(default_factory=dict)
     _nodes: dict[int, _Node] = field(default_factory=dict)
     _kept: OrderedDict[int, None] = field(default_factory=OrderedDict)
+    _events: PageEvents | None = None  # who hears of it
 
     @property
     def num_kept(self) -> int:
@@ -78,7 +80,15 @@ class PrefixTree:
             self._nodes[page] = _Node(key)
             if before is not None:
                 self._nodes[before].num_children += 1
+            if self._events is not None:
+                self._events.published(page, before, salt, tokens)
         return found
+
+    def listen(self, events: PageEvents) -> None:
+        """It hears of every page, those that are here first: a page is always younger than the one before it."""
+        self._events = events
+        for page, node in self._nodes.items():
+            events.published(page, node.before, node.key[1], node.key[2])
 
     def keep(self, page: int) -> None:
         """Nobody has this published page any more."""
@@ -96,6 +106,8 @@ class PrefixTree:
         del self._pages[node.key]
         if node.before is not None:
             self._nodes[node.before].num_children -= 1
+        if self._events is not None:
+            self._events.evicted(page)
         return page
 
     def clear(self) -> list[int]:

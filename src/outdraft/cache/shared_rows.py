@@ -22,34 +22,34 @@ class SharedRows:
     """
 
     def __init__(self, cache: PagedCache | None, *, whole_texts: bool) -> None:
-        self._cache = cache
+        self.cache = cache
         self._whole_texts = whole_texts
         self.unit = PAGE if whole_texts else CHUNK
         self.needs = Needs()
 
     def adopt(self, seq: Sequence) -> int:
         """Let a sequence that has no rows yet begin with those that are there; returns how many."""
-        if self._cache is None or not self._shares(seq):
+        if self.cache is None or not self._shares(seq):
             return 0
-        found = self._cache.adopt(seq.id, _salt(seq), seq.tokens[: self._most(seq)])
+        found = self.cache.adopt(seq.id, _salt(seq), seq.tokens[: self._most(seq)])
         usable = found // self.unit * self.unit
         if usable < found:
-            self._cache.truncate(seq.id, usable)
+            self.cache.truncate(seq.id, usable)
         return usable
 
     def publish(self, seq: Sequence) -> None:
         """Leave the sequence's committed rows to later texts."""
-        if self._cache is None or not self._shares(seq):
+        if self.cache is None or not self._shares(seq):
             return
-        length = self._cache.length(seq.id)
+        length = self.cache.length(seq.id)
         stop = length if self._whole_texts else min(length, seq.prompt_len - 1) // self.unit * self.unit
-        self._cache.publish(seq.id, _salt(seq), seq.tokens[:stop])
+        self.cache.publish(seq.id, _salt(seq), seq.tokens[:stop])
 
     def num_in_use(self, seq: Sequence) -> int:
         """Pages of running texts that a waiting one would take over."""
-        if self._cache is None or not self._shares(seq):
+        if self.cache is None or not self._shares(seq):
             return 0
-        return self._cache.num_in_use(_salt(seq), seq.tokens[: self._most(seq)])
+        return self.cache.num_in_use(_salt(seq), seq.tokens[: self._most(seq)])
 
     def _shares(self, seq: Sequence) -> bool:
         request = seq.request

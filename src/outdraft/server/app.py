@@ -15,14 +15,25 @@ from outdraft.server.doors.body_limit import BodyLimit
 from outdraft.server.doors.origins import add_origins
 from outdraft.server.doors.rate_limit import RateLimit
 from outdraft.server.doors.request_log import REQUEST_ID, RequestLog
-from outdraft.server.endpoints import chat, completions, generate, health, metrics, models, page, responses, tokenize
+from outdraft.server.endpoints import (
+    chat,
+    completions,
+    generate,
+    health,
+    kv_events,
+    metrics,
+    models,
+    page,
+    responses,
+    tokenize,
+)
 from outdraft.server.errors import ApiError, told
 from outdraft.server.replies import error_reply
 from outdraft.server.schema.base import refuse
 from outdraft.server.service import Service
 from outdraft.server.strict_json import StrictRoute
 
-_ENDPOINTS = (completions, chat, responses, generate, tokenize, models, health, metrics, page)
+_ENDPOINTS = (completions, chat, responses, generate, tokenize, models, health, metrics, kv_events, page)
 _log = logging.getLogger("outdraft.server")
 
 

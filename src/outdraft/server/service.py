@@ -17,6 +17,7 @@ from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.engine.answers import Answers
 from outdraft.engine.llm import LLM
+from outdraft.engine.page_events import page_events
 from outdraft.engine.prompts import Prompt
 from outdraft.engine.watching import listen
 from outdraft.server.errors import ApiError
@@ -43,6 +44,7 @@ class Service:
         )
         self._quotes = any(one.traits.quotes for one in inner(llm.engine.parts.drafter))
         self.reading = Reading(llm.config["max_model_len"])
+        self.page_events = page_events(llm) if settings.kv_events else None
         self._under_way = 0
         self._idle = asyncio.Event()
         self._idle.set()

@@ -35,6 +35,7 @@ class ServerSettings:
         "auto"  # how the model writes calls; auto: guessed by its chat template; none: it calls none
     )
     reasoning_parser: str = "auto"  # how it marks what it thinks; likewise
+    kv_events: bool = False  # tell which prefixes the key/value cache holds, for routers: GET /kv_events
     log_requests: bool = False  # prompts and answers in the log; otherwise only their sizes
 
     def __post_init__(self) -> None:

@@ -15,7 +15,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from outdraft.server.errors import ApiError
 from outdraft.server.replies import error_reply
 
-_GUARDED = ("/v1", "/v2", "/inference", "/tokenize", "/detokenize", "/load")
+_GUARDED = ("/v1", "/v2", "/inference", "/tokenize", "/detokenize", "/load", "/kv_events")
 
 
 class Auth:

@@ -1,0 +1,31 @@
+"""Hear which pages an engine's prefix cache holds (`cache/page_events.py`)."""
+
+from typing import TYPE_CHECKING
+
+from outdraft.cache.page_events import PageEvents
+from outdraft.core.errors import CapabilityError
+from outdraft.engine.loop import Engine
+from outdraft.engine.runner import Runner
+
+if TYPE_CHECKING:
+    from outdraft.engine.llm import LLM
+
+
+def page_events(llm: "LLM") -> PageEvents:
+    """The log of its target's pages, from now on. Raises `CapabilityError` where no page is ever shared."""
+    events = PageEvents()
+
+    def begin(engine: Engine) -> None:
+        target: object = engine.parts.target
+        while not isinstance(target, Runner) and hasattr(target, "target"):
+            target = target.target  # what stands around a runner
+        cache = target.shared.cache if isinstance(target, Runner) else None
+        if cache is None:
+            raise CapabilityError(
+                "this engine shares no pages between texts, so there is nothing to tell of them: turn prefix caching "
+                "on (enable_prefix_caching=True, --enable-prefix-caching)"
+            )
+        cache.store.listen(events)
+
+    llm._thread.ask(begin)
+    return events
