@@ -9,9 +9,17 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
+ON_RAY = [path for path in EXAMPLES if path.stem.startswith("ray_")]
 
 
-@pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.stem)
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ON_RAY, ids=lambda path: path.stem)
+def test_example_on_ray(path):
+    pytest.importorskip("ray")
+    test_example(path)
+
+
+@pytest.mark.parametrize("path", [path for path in EXAMPLES if path not in ON_RAY], ids=lambda path: path.stem)
 def test_example(path):
     assert len(path.read_text().splitlines()) <= 60
     done = subprocess.run([sys.executable, path], capture_output=True, text=True, timeout=300)

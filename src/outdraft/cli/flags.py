@@ -102,7 +102,11 @@ class EngineFlags:
 
         if self.no_cache:
             os.environ["OUTDRAFT_CACHE"] = "off"
-        return LLM(**self._said(one.name for one in fields(self) if one.name != "no_cache"))
+        return LLM(**self.settings())
+
+    def settings(self) -> dict[str, Any]:
+        """What they say to `LLM`."""
+        return self._said(one.name for one in fields(self) if one.name != "no_cache")
 
     def load_plain(self) -> "LLM":
         """The same engine without a drafter."""

@@ -2,11 +2,13 @@
 
 import logging
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from outdraft.cli.flags import EngineFlags, read_file
 from outdraft.cli.options import argument, flag
+from outdraft.cli.ray_flags import RayFlags, from_anywhere
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
 
@@ -56,6 +58,8 @@ class ServerFlags:
                                  "by its chat template; none", metavar="NAME")  # fmt: skip
     reasoning_parser: str = flag("auto", "how the model marks what it thinks: qwen3, deepseek_r1; auto: by its chat "
                                  "template; none", metavar="NAME")  # fmt: skip
+    kv_events: bool = flag(False, "tell routers at /kv_events which prefixes the cache holds; it needs "
+                           "--enable-prefix-caching")  # fmt: skip
     ssl_certfile: str | None = flag(None, "serve HTTPS with this certificate, in PEM", metavar="FILE")
     ssl_keyfile: str | None = flag(None, "and this private key", metavar="FILE")
     log_requests: bool = flag(False, "write prompts and answers into the log, not only their sizes")
@@ -68,6 +72,7 @@ class Options:
     place: str | None = argument(None, "the same as --model", metavar="MODEL")
     engine: EngineFlags = field(metadata={"title": "engine"})
     server: ServerFlags = field(metadata={"title": "server"})
+    ray: RayFlags = field(metadata={"title": "several engines"})
 
 
 def run(options: Options) -> int:
@@ -83,12 +88,36 @@ def run(options: Options) -> int:
     settings, certificate = _settings(options), _certificate(options.server)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     console, name = make_console(), settings.served_model_name[0]
+
+    def ready(address: str) -> None:
+        console.print(f"{name} is served at {address}", markup=False, soft_wrap=True)
+
+    if options.ray.ray:
+        _run_on_ray(options, settings, certificate, ready)
+        return 0
+    options.ray.check_unused()
     with options.engine.load() as llm:
         serve(
             Service(llm, settings), host=options.server.host, port=options.server.port, certificate=certificate,
-            ready=lambda address: console.print(f"{name} is served at {address}", markup=False, soft_wrap=True),
+            ready=ready,
         )  # fmt: skip
     return 0
+
+
+def _run_on_ray(
+    options: Options, settings: "ServerSettings", certificate: "Certificate | None", ready: Callable[[str], None]
+) -> None:
+    try:
+        from outdraft.scale.on_ray.serve import serve_on_ray
+    except ImportError as error:
+        raise ConfigError(f"--ray needs {error.name}: pip install 'outdraft[ray]'") from error
+    scale = options.ray.settings()
+    if options.engine.no_cache:
+        os.environ["OUTDRAFT_CACHE"] = "off"  # Ray's processes on this machine inherit it
+    serve_on_ray(
+        from_anywhere(options.engine.settings()), settings, scale, address=options.ray.ray_address,
+        host=options.server.host, port=options.server.port, certificate=certificate, ready=ready,
+    )  # fmt: skip
 
 
 def _placed(options: Options) -> Options:

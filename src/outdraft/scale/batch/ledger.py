@@ -1,0 +1,112 @@
+"""What of a batch is done, on disk, so that a run that was killed goes on and nothing is done or counted twice.
+
+    folder/part-5be1....jsonl     answers of requests that were written together, whole or not there at all
+    folder/results.jsonl          all answers in the order of the input, once every request has one
+
+A part is named by its ids, and renamed into place when it is complete: whoever writes the same requests again, because
+a machine died after writing and before telling, replaces it by the same answers. Should two parts share an id all the
+same, the first one counts. The folder is one that every machine of the run can write to.
+"""
+
+from collections.abc import Iterable, Iterator
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass
+from hashlib import blake2b
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from outdraft.core.errors import ConfigError
+from outdraft.core.new_file import new_file
+from outdraft.scale.batch.jobs import Job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Account:
+    """What became of the requests of a run; `done + failed + skipped` are all of them, when it is over."""
+
+    total: int
+    done: int  # answered by this run
+    failed: int  # refused, or broken off, in this run: their lines have the error
+    skipped: int  # answered by an earlier run
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every request has its answer."""
+        return self.done + self.failed + self.skipped == self.total
+
+
+class Ledger:
+    """`folder`: made where it is not there."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise ConfigError(f"{folder} cannot be made: {error}; name a folder for the answers") from error
+
+    def missing(self, jobs: Seq[Job], *, retry_failed: bool = False) -> list[Job]:
+        """Requests without an answer. `retry_failed`: those that failed are asked again; their answers are dropped."""
+        answers = self._answers()
+        if retry_failed:
+            for path in self._parts():
+                lines = list(_lines(path))
+                if not all(map(has_worked, lines)):
+                    self._store([line for line in lines if has_worked(line)])
+                    path.unlink()
+            answers = self._answers()
+        return [job for job in jobs if job.custom_id not in answers]
+
+    def find(self, ids: Seq[str]) -> list[dict[str, Any]] | None:
+        """The answers to exactly these requests, if they were written together before."""
+        path = self._part(ids)
+        return list(_lines(path)) if path.exists() else None
+
+    def write(self, answers: Seq[dict[str, Any]]) -> None:
+        """Keep these answers; from now on they are there, whatever happens."""
+        self._store(answers)
+
+    def finish(self, jobs: Seq[Job], todo: Seq[Job]) -> Account:
+        """Count, and write `results.jsonl` where nothing is missing. `todo`: what the run had to do."""
+        answers, mine = self._answers(), {job.custom_id for job in todo}
+        told = [answers.get(job.custom_id) for job in jobs]
+        new = [one for one in told if one is not None and one["custom_id"] in mine]
+        done = sum(map(has_worked, new))
+        account = Account(total=len(jobs), done=done, failed=len(new) - done, skipped=len(jobs) - len(mine))
+        if account.is_complete:
+            with new_file(self.folder / "results.jsonl") as path, path.open("wb") as file:
+                file.writelines(orjson.dumps(one) + b"\n" for one in told)
+        return account
+
+    def _answers(self) -> dict[str, dict[str, Any]]:
+        found: dict[str, dict[str, Any]] = {}
+        for path in self._parts():
+            for line in _lines(path):
+                found.setdefault(line["custom_id"], line)
+        return found
+
+    def _parts(self) -> list[Path]:
+        return sorted(self.folder.glob("part-*.jsonl"))
+
+    def _part(self, ids: Iterable[str]) -> Path:
+        name = blake2b("\n".join(sorted(ids)).encode(), digest_size=16).hexdigest()
+        return self.folder / f"part-{name}.jsonl"
+
+    def _store(self, answers: Seq[dict[str, Any]]) -> None:
+        if not answers:
+            return
+        with new_file(self._part(one["custom_id"] for one in answers)) as path, path.open("wb") as file:
+            file.writelines(orjson.dumps(one) + b"\n" for one in answers)
+
+
+def has_worked(answer: dict[str, Any]) -> bool:
+    """Whether it is a text and no error."""
+    return bool(answer["response"]["status_code"] == 200)
+
+
+def _lines(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as lines:
+        for line in lines:
+            yield orjson.loads(line)

@@ -1,0 +1,42 @@
+"""The replicas of a deployment as a `Fleet`: a request is a call of Ray's, its pieces are a stream of Ray's."""
+
+from collections.abc import AsyncGenerator
+from typing import Any
+
+from ray.exceptions import RayError, RayTaskError
+from ray.serve.exceptions import RayServeException
+
+from outdraft.scale.ask import Ask, Head, ReplicaLost
+from outdraft.scale.route_key import RouteKey
+
+
+class RayFleet:
+    """`replicas`: a `DeploymentHandle` of `EngineReplica`s."""
+
+    def __init__(self, replicas: Any) -> None:
+        self._answer = replicas.answer.options(stream=True)
+        self._answer_whole = replicas.answer_whole
+
+    async def send(self, ask: Ask, key: RouteKey) -> AsyncGenerator[Head | bytes, None]:
+        """See `Fleet`. The key is an argument of the call because a router of Ray's sees nothing else of it."""
+        call = (self._answer if ask.streams else self._answer_whole).remote(ask, key)
+        is_over = False
+        try:
+            if ask.streams:
+                async for piece in call:
+                    yield piece
+                is_over = True
+            else:
+                whole = await call
+                is_over = True
+                for piece in whole:
+                    yield piece
+        except RayTaskError:  # the replica lives, and its code has raised
+            is_over = True
+            raise
+        except (RayServeException, RayError) as error:
+            is_over = True
+            raise ReplicaLost(f"{type(error).__name__}") from error
+        finally:
+            if not is_over:
+                call.cancel()

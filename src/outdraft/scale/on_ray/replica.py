@@ -1,0 +1,52 @@
+"""One engine as an actor of Ray Serve: the application of `outdraft serve`, asked through a handle.
+
+Ray starts it on some node, asks after its health, and lets requests under way finish before it ends it.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import aclosing
+from typing import Any
+
+from outdraft.engine.llm import LLM
+from outdraft.scale.ask import Ask, Head
+from outdraft.scale.in_process import ask_here
+from outdraft.scale.route_key import RouteKey
+from outdraft.server.app import make_app
+from outdraft.server.service import Service
+from outdraft.server.settings import ServerSettings
+
+
+class EngineReplica:
+    """`engine`: the arguments of `LLM`."""
+
+    def __init__(self, engine: Mapping[str, Any], settings: ServerSettings) -> None:
+        self._llm = LLM(**engine)
+        self._service = Service(self._llm, settings)
+        self._app = make_app(self._service)
+
+    async def answer(self, ask: Ask, key: RouteKey) -> AsyncIterator[Head | bytes]:
+        """The reply to a request, piece by piece. The key was for the router."""
+        async with aclosing(ask_here(self._app, ask)) as pieces:
+            async for piece in pieces:
+                yield piece
+
+    async def answer_whole(self, ask: Ask, key: RouteKey) -> list[Head | bytes]:
+        """The same at once: one answer of Ray's costs less than a stream of them."""
+        return [piece async for piece in self.answer(ask, key)]
+
+    async def check_health(self) -> None:
+        """Raises where the engine can work no more; Ray then puts another replica in its place."""
+        if self._service.state == "dead":
+            raise RuntimeError("the engine is dead")
+
+    def __del__(self) -> None:
+        if hasattr(self, "_llm"):
+            self._llm.close()
+
+
+class AppReplica(EngineReplica):
+    """The same with the application itself at the door: a plain deployment, without the front."""
+
+    def __serve_build_asgi_app__(self) -> Any:
+        """Ray asks for it once the engine is there."""
+        return self._app
