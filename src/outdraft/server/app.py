@@ -28,6 +28,7 @@ from outdraft.server.endpoints import (
     tokenize,
 )
 from outdraft.server.errors import ApiError, told
+from outdraft.server.openapi import describe
 from outdraft.server.replies import error_reply
 from outdraft.server.schema.base import refuse
 from outdraft.server.service import Service
@@ -43,6 +44,7 @@ def make_app(service: Service) -> FastAPI:
     app.router.route_class = StrictRoute
     for endpoint in _ENDPOINTS:
         endpoint.add(app, service)
+    describe(app, has_keys=bool(service.settings.api_keys))
     for kind in (ApiError, OutdraftError, Exception):
         app.add_exception_handler(kind, _answer_error)
     app.add_exception_handler(RequestValidationError, _answer_invalid)

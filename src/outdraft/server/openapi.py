@@ -1,0 +1,125 @@
+"""GET /openapi.json tells what is answered: the replies of each endpoint, streams, and errors with their statuses.
+
+Requests are described by their own schemas (`schema/`); what FastAPI would say of replies (an error 422 in a shape of
+its own) is not what this server sends.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+
+_ERROR = {
+    "type": "object",
+    "required": ["error"],
+    "additionalProperties": False,
+    "properties": {
+        "error": {
+            "type": "object",
+            "required": ["message", "type", "param", "code"],
+            "additionalProperties": False,
+            "properties": {
+                "message": {"type": "string", "minLength": 1},
+                "type": {"type": "string", "minLength": 1},
+                "param": {"type": ["string", "null"]},
+                "code": {"type": ["string", "null"]},
+            },
+        }
+    },
+}
+_ERRORS = {
+    400: "What was sent cannot be used; the message names the field",
+    401: "The key is missing, or not known",
+    404: "There is no such thing here",
+    408: "The body did not come in time",
+    413: "The body is too large",
+    415: "The body is not sent as application/json",
+    429: "Too many requests of this key",
+    500: "The answer broke off",
+    503: "Too much is under way, or the server is about to end",
+}
+_USAGE = {
+    "type": "object",
+    "required": ["prompt_tokens", "completion_tokens", "total_tokens"],
+    "properties": {name: {"type": "integer"} for name in ("prompt_tokens", "completion_tokens", "total_tokens")},
+}
+
+
+def _choices(*required: str) -> dict[str, Any]:
+    fields = {"index": {"type": "integer"}, "finish_reason": {"type": ["string", "null"]}}
+    entry = {"type": "object", "required": ["index", "finish_reason", *required], "properties": fields}
+    return {"choices": {"type": "array", "items": entry}, "usage": _USAGE}
+
+
+def _table(kind: str | None = None, **fields: Any) -> dict[str, Any]:
+    """A reply that has these fields, and perhaps more."""
+    named = {"object": {"const": kind}, **fields} if kind else fields
+    return {"type": "object", "required": [*named], "properties": named}
+
+
+_TEXT, _NUMBER, _IDS = {"type": "string"}, {"type": "number"}, {"type": "array", "items": {"type": "integer"}}
+_MODEL = _table("model", id=_TEXT, created={"type": "integer"}, owned_by=_TEXT)
+_STATE = _table(status={"enum": ["ready", "draining", "dead"]})
+_HEADED = {"id": _TEXT, "created": {"type": "integer"}, "model": _TEXT}
+_REPLIES: Mapping[str, dict[str, Any]] = {
+    "/v1/completions": _table("text_completion", **_HEADED, **_choices("text")),
+    "/v1/chat/completions": _table("chat.completion", **_HEADED, **_choices("message")),
+    "/v1/responses": _table("response", id=_TEXT, status=_TEXT, output={"type": "array"}),
+    "/inference/v1/generate": _table(request_id=_TEXT, model=_TEXT, **_choices("token_ids")),
+    "/tokenize": _table(count={"type": "integer"}, max_model_len={"type": "integer"}, tokens=_IDS),
+    "/detokenize": _table(prompt=_TEXT),
+    "/v1/models": _table("list", data={"type": "array", "items": _MODEL}),
+    "/v1/models/{model}": _MODEL,
+    "/live": _STATE,
+    "/ready": _STATE,
+    "/health": _STATE,
+    "/load": _table(server_load=_NUMBER, num_requests_running=_NUMBER, num_requests_waiting=_NUMBER,
+                    kv_cache_usage_perc=_NUMBER),
+}  # fmt: skip
+_STREAMED = ("/v1/completions", "/v1/chat/completions", "/v1/responses", "/inference/v1/generate")
+_OPEN = ("/", "/live", "/ready", "/health", "/metrics")
+_OTHERS: Mapping[str, tuple[str, ...]] = {  # kinds of what is no JSON
+    "/metrics": ("text/plain", "application/openmetrics-text"),
+    "/": ("text/html",),
+}
+
+
+def describe(app: FastAPI, *, has_keys: bool) -> None:
+    """Have the application tell the truth. To be called when all routes are there."""
+    made = app.openapi
+
+    def openapi() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            told = made()
+            for path, operations in told["paths"].items():
+                for method, operation in operations.items():
+                    operation["responses"] = _responses(path, has_body=method == "post")
+                    if has_keys and path not in _OPEN:
+                        operation["security"] = [{"key": []}]
+            schemas = told["components"]["schemas"]
+            for name in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(name, None)
+            schemas["Error"] = _ERROR
+            if has_keys:
+                told["components"]["securitySchemes"] = {"key": {"type": "http", "scheme": "bearer"}}
+        return app.openapi_schema or {}
+
+    app.openapi = openapi  # type: ignore[method-assign]
+
+
+def _responses(path: str, *, has_body: bool) -> dict[str, Any]:
+    kinds: dict[str, Any] = {kind: {"schema": _TEXT} for kind in _OTHERS.get(path, ())}
+    if path in _REPLIES:
+        kinds["application/json"] = {"schema": _REPLIES[path]}
+    if path in _STREAMED:
+        kinds["text/event-stream"] = {"schema": {"type": "string"}}
+    told: dict[str, Any] = {"200": {"description": "What was asked for", "content": kinds}}
+    if path == "/":
+        told["304"] = {"description": "The browser has it already"}
+    if _REPLIES.get(path) is _STATE:
+        told["503"] = {"description": "Not now", "content": {"application/json": {"schema": _STATE}}}
+    for status, meaning in _ERRORS.items():
+        if has_body or (status in (401, 429) and path not in _OPEN) or (status == 404 and "{" in path):
+            content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
+            told[str(status)] = {"description": meaning, "content": content}
+    return told
