@@ -39,6 +39,10 @@ def deep(levels: int) -> dict[str, Any]:
         ({"structured_outputs": {"grammar": "start: a\na: b\nb: a"}}, "structured_outputs"),
         ({"structured_outputs": {"json": {"$ref": "file:///etc/passwd"}}}, "structured_outputs"),
         ({"prompt": ""}, "the prompt is empty"),
+        ({"stop": ["x"] * 65}, "stop"),
+        ({"bad_words": ["x"] * 1025}, "bad_words"),
+        ({"prompt_logprobs": 21}, "prompt_logprobs=21"),
+        ({"logprobs": 21}, "logprobs=21"),
         ({"prompt": "word " * 5000}, "shorten the prompt"),
     ],
 )  # fmt: skip

@@ -1,0 +1,180 @@
+"""A server in a process of its own is killed, or asked to end: what its clients see, and what is left on disk."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from time import monotonic, sleep
+from typing import Any
+
+import httpx
+import pytest
+
+from outdraft import LLM, SamplingParams
+
+PROMPT = "It was late when"
+LONG = {"prompt": PROMPT, "max_tokens": 600, "ignore_eos": True, "temperature": 1, "seed": 3, "n": 8, "stream": True}
+WEIGHTS = ("--weights-memory", "8MiB", "--dtype", "bfloat16")  # packed into a file of the cache
+
+
+class Process:
+    """`outdraft serve`, whose cache is `cache`."""
+
+    def __init__(self, cache: Path, *words: str) -> None:
+        # the log goes to a file, because a pipe that nobody reads would fill
+        env = {**os.environ, "OUTDRAFT_CACHE": str(cache), "OUTDRAFT_REMEMBER": "on", "NO_COLOR": "1", "COLUMNS": "200"}
+        self.log = cache.parent / "log"
+        with self.log.open("a") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "outdraft.cli.main", "serve", "--port", "0", "--served-model-name", "m", *words],
+                stdout=subprocess.PIPE, stderr=log, text=True, env=env,
+            )  # fmt: skip
+
+    def ready(self) -> str:
+        """Its address, when it takes requests."""
+        assert self.process.stdout is not None
+        for line in self.process.stdout:
+            if "is served at" in line:
+                return line.split()[-1]
+        raise AssertionError(f"it ended: {self.log.read_text()}")
+
+    def end(self) -> int:
+        return self.process.wait(120)
+
+
+@contextmanager
+def running(cache: Path, *words: str) -> Iterator[Process]:
+    made = Process(cache, *words)
+    try:
+        yield made
+    finally:
+        made.process.kill()
+        made.process.wait()
+        assert made.process.stdout is not None
+        made.process.stdout.close()
+
+
+class Client(threading.Thread):
+    """Reads one long stream to its end, whatever that is."""
+
+    def __init__(self, address: str) -> None:
+        super().__init__(daemon=True)
+        self.address, self.texts = address, [""] * int(LONG["n"])  # type: ignore[call-overload]
+        self.begun, self.is_whole = threading.Event(), False
+        self.error: Exception | None = None
+        self.start()
+
+    def run(self) -> None:
+        try:
+            with httpx.stream("POST", f"{self.address}/v1/completions", json=LONG, timeout=120) as reply:
+                for line in reply.iter_lines():
+                    if line == "data: [DONE]":
+                        self.is_whole = True
+                    elif line.startswith("data: "):
+                        for choice in json.loads(line[6:])["choices"]:
+                            self.texts[choice["index"]] += choice["text"]
+                        self.begun.set()
+        except httpx.HTTPError as error:
+            self.error = error
+        self.begun.set()
+
+
+@pytest.fixture(scope="module")
+def rights(llm: LLM) -> list[str]:
+    params = SamplingParams(max_tokens=600, ignore_eos=True, temperature=1.0, seed=3, n=8)
+    return [one.text for one in llm.generate(PROMPT, params, num_speculative_tokens=0).outputs]
+
+
+def greedy(address: str) -> Any:
+    body = {"prompt": PROMPT, "max_tokens": 24, "temperature": 0}
+    return httpx.post(f"{address}/v1/completions", json=body, timeout=120).json()["choices"][0]["text"]
+
+
+def loaded(address: str, count: int = 4) -> list[Client]:
+    clients = [Client(address) for _ in range(count)]
+    for one in clients:
+        assert one.begun.wait(60)
+    assert not any(one.is_whole for one in clients)
+    return clients
+
+
+def test_it_is_killed_under_load_and_is_there_again(tmp_path: Path, rights: list[str], llm: LLM) -> None:
+    right = llm.generate(PROMPT, SamplingParams(max_tokens=24)).text
+    with running(tmp_path / "cache") as first:
+        clients = loaded(first.ready())
+        first.process.kill()
+        for one in clients:
+            one.join(60)
+            assert isinstance(one.error, httpx.RemoteProtocolError | httpx.ReadError) and not one.is_whole
+            assert all(whole.startswith(text) for whole, text in zip(rights, one.texts, strict=True))
+        assert first.end() == -signal.SIGKILL
+    with running(tmp_path / "cache") as second:
+        address = second.ready()
+        assert httpx.get(f"{address}/ready").status_code == 200
+        assert greedy(address) == right
+    assert "Traceback" not in first.log.read_text()
+
+
+def test_sigterm_lets_running_requests_finish_and_refuses_new_ones(tmp_path: Path, rights: list[str]) -> None:
+    with running(tmp_path / "cache", "--drain-timeout", "100") as server:
+        address = server.ready()
+        clients = loaded(address, 1)
+        server.process.send_signal(signal.SIGTERM)
+        end = monotonic() + 60
+        while (ready := httpx.get(f"{address}/ready")).status_code == 200 and monotonic() < end:
+            sleep(0.01)
+        assert (ready.status_code, ready.json()) == (503, {"status": "draining"})
+        assert httpx.get(f"{address}/live").status_code == 200
+        reply = httpx.post(f"{address}/v1/completions", json={"prompt": "a"})
+        assert reply.status_code == 503 and reply.headers["retry-after"]
+        assert reply.json()["error"]["type"] == "unavailable_error" and "draining" in reply.json()["error"]["message"]
+        for one in clients:
+            one.join(120)
+            assert one.is_whole and one.error is None and one.texts == rights
+        assert server.end() == 0
+    with pytest.raises(httpx.ConnectError):
+        httpx.get(f"{address}/ready")
+
+
+def test_a_second_sigterm_ends_it_at_once(tmp_path: Path, rights: list[str]) -> None:
+    with running(tmp_path / "cache", "--drain-timeout", "1000") as server:
+        address = server.ready()
+        clients = loaded(address)
+        server.process.send_signal(signal.SIGTERM)
+        while httpx.get(f"{address}/ready").status_code == 200:
+            sleep(0.01)
+        server.process.send_signal(signal.SIGTERM)
+        server.end()
+        for one in clients:
+            one.join(60)
+            assert not one.is_whole
+            assert all(whole.startswith(text) for whole, text in zip(rights, one.texts, strict=True))
+    assert "Traceback" not in server.log.read_text()
+
+
+@pytest.mark.slow
+def test_nothing_on_disk_is_corrupt(tmp_path: Path) -> None:
+    """It is killed while it packs its weights, just when it has packed them, and while it answers."""
+    cache, waits = tmp_path / "cache", (0.0, 0.01, 0.05, 0.2)
+    for wait in waits:
+        with running(cache, *WEIGHTS) as server:
+            while not any(cache.glob("packed/**/*")) and server.process.poll() is None:
+                sleep(0.001)
+            sleep(wait)
+            assert server.process.poll() is None, "it packs, or has packed"
+            server.process.kill()
+    texts = []
+    for _ in range(2):
+        with running(cache, *WEIGHTS) as server:
+            address = server.ready()
+            texts.append(greedy(address))
+            loaded(address, 2)
+            server.process.kill()
+    with running(tmp_path / "fresh", *WEIGHTS) as server:
+        assert texts == [greedy(server.ready())] * 2
+    assert "Traceback" not in server.log.read_text()
