@@ -81,6 +81,7 @@ _OPEN = ("/", "/live", "/ready", "/health", "/metrics")
 _OTHERS: Mapping[str, tuple[str, ...]] = {  # kinds of what is no JSON
     "/metrics": ("text/plain", "application/openmetrics-text"),
     "/": ("text/html",),
+    "/kv_events": ("application/jsonl",),
 }
 
 
@@ -93,7 +94,8 @@ def describe(app: FastAPI, *, has_keys: bool) -> None:
             told = made()
             for path, operations in told["paths"].items():
                 for method, operation in operations.items():
-                    operation["responses"] = _responses(path, has_body=method == "post")
+                    asks = bool(operation.get("parameters"))
+                    operation["responses"] = _responses(path, has_body=method == "post", asks=asks)
                     if has_keys and path not in _OPEN:
                         operation["security"] = [{"key": []}]
             schemas = told["components"]["schemas"]
@@ -107,7 +109,8 @@ def describe(app: FastAPI, *, has_keys: bool) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-def _responses(path: str, *, has_body: bool) -> dict[str, Any]:
+def _responses(path: str, *, has_body: bool, asks: bool) -> dict[str, Any]:
+    """`asks`: something stands in the path, or behind it."""
     kinds: dict[str, Any] = {kind: {"schema": _TEXT} for kind in _OTHERS.get(path, ())}
     if path in _REPLIES:
         kinds["application/json"] = {"schema": _REPLIES[path]}
@@ -119,7 +122,7 @@ def _responses(path: str, *, has_body: bool) -> dict[str, Any]:
     if _REPLIES.get(path) is _STATE:
         told["503"] = {"description": "Not now", "content": {"application/json": {"schema": _STATE}}}
     for status, meaning in _ERRORS.items():
-        if has_body or (status in (401, 429) and path not in _OPEN) or (status == 404 and "{" in path):
+        if has_body or (status in (401, 429) and path not in _OPEN) or (status in (400, 404) and asks):
             content = {"application/json": {"schema": {"$ref": "#/components/schemas/Error"}}}
             told[str(status)] = {"description": meaning, "content": content}
     return told
