@@ -181,19 +181,49 @@ def test_chunks_alone_leave_the_others_their_share_of_the_time():
     assert spent[True] / (spent[True] + spent[False]) == pytest.approx(0.25, abs=0.01)
 
 
-@pytest.mark.parametrize("free_rows", [0, 30])
-def test_beside_others_a_chunk_takes_its_share_of_a_quiet_round(free_rows):
-    """A row costs 1 ms beyond those that a pass over few rows has for nothing."""
-    pace, quiet = Pace(0.3), 0.02
-    pace.saw(0, 500, 0.5)
-    lasts = []
-    for _ in range(500):
+@pytest.mark.parametrize(("fixed", "row"), [(0.0, 0.001), (0.002, 0.001), (0.01, 0.0005), (0.015, 0.003)])
+def test_beside_others_prompts_have_their_share_and_no_pass_lasts_two_rounds(fixed, row):
+    """However few rows a chunk has, it costs something: behind a long context that is most of it."""
+    pace, quiet = Pace(0.25), 0.02
+    lasts, read = [], 0
+    for _ in range(1500):
+        pace.expect(4, 1)
         rows = pace.rows(4, 512)
-        seconds = quiet + 0.001 * max(0, rows - free_rows)
+        seconds = quiet + (fixed + row * rows if rows else 0.0)
         lasts.append(seconds)
+        read += rows
         pace.saw(4, rows, seconds)
-    assert sorted(lasts)[-25] <= 2.1 * quiet and max(lasts) <= 2.5 * quiet
-    assert sum(lasts[400:]) / 100 == pytest.approx(quiet * 1.4, rel=0.12)
+    late = lasts[500:]
+    assert max(late) <= 2 * quiet and sum(lasts[:10]) <= 10 * 3 * quiet
+    assert quiet * len(late) / sum(late) == pytest.approx(0.75, abs=0.02)
+    assert read > 1000, "the prompt goes on"
+
+
+def test_where_more_is_read_than_decoded_prompts_have_more_time():
+    spent = {}
+    for num_reading in (1, 4, 8, 400):
+        pace, quiet, seconds = Pace(0.2), 0.02, {True: 0.0, False: 0.0}
+        for number in range(1500):
+            pace.expect(4, num_reading)
+            rows = pace.rows(4, 512)
+            if number >= 500:
+                seconds[False] += quiet
+                seconds[True] += 0.001 * rows
+            pace.saw(4, rows, quiet + 0.001 * rows)
+        spent[num_reading] = seconds[True] / sum(seconds.values())
+    assert spent[1] == spent[4] == pytest.approx(0.2, abs=0.03)
+    assert spent[8] == pytest.approx(0.25, abs=0.03) and 0.4 < spent[400] < 0.5
+
+
+def test_hiccups_do_not_starve_a_prompt():
+    """Every fourth pass is stopped for a while by another program."""
+    pace, quiet, read = Pace(0.2), 0.02, 0
+    for number in range(2000):
+        pace.expect(4, 1)
+        rows = pace.rows(4, 512)
+        read += rows
+        pace.saw(4, rows, quiet + 0.001 * rows + (0.03 if number % 4 == 0 else 0.0))
+    assert read > 2000
 
 
 def test_admission_leaves_each_who_runs_a_page():

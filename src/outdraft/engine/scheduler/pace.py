@@ -1,52 +1,52 @@
 """How many rows of prompts a pass may take while others decode, from what passes took.
 
     a round of decoding rows alone      quiet seconds, by the number of sequences
-    a pass with prompt rows beside      quiet + share / (1 - share) * quiet
+    a pass with prompt rows beside      at most some 1.85 quiet rounds, whatever the prompt
+    on average                          prompts take their share of the time
 
-So a pass lasts 1 / (1 - share) quiet rounds, however long the prompt. What prompts did not use of their share is saved
-up, to one second: while some is left a pass may last some 1.7 quiet rounds, so that short prompts are read at once.
-What they took beyond it they owe: then they wait for a round.
+    round   q   q  [q + chunk]  q   q  [q + chunk]  ...        a chunk takes time that was saved for it before
 
-Rows beside others cost little at first and more later, so their number is found by small steps: a pass that took less
-than it might is followed by a larger one, and one that took more by a smaller one.
+A chunk is as large as its pass may be long, and others come after it, because a chunk costs something however small it
+is: behind a long context it reads all keys and values. What prompts do not use of their share is saved up, to one
+second, so that short prompts are read at once. Where more texts are read than decoded, their share is larger.
+
+The number of rows is found by small steps: a chunk that took less than it might is followed by a larger one, and one
+that took more by a smaller one.
 """
 
+from math import sqrt
+
 _WEIGHT = 0.25  # of the newest measurement
-_FIRST = 32  # prompt rows beside decoding ones at first, at most
+_FIRST = 16  # prompt rows beside decoding ones at first
 _SAVED = 1.0  # seconds for prompts that may be saved up, or owed
-_BURST = 0.7  # quiet rounds that a chunk may take while some are left
-_LESS, _MORE = 1 / 1.2, 1.2  # steps from one pass to the next, as large down as up: noise cancels out
-_LEAST = 0.7  # of the rows that the budget would pay for alone
+_CHUNK = 0.85  # quiet rounds that a chunk may take
+_STEP = 1.5  # from one chunk to the next at most, as large down as up: noise cancels out
 _REFRESH = 16  # every so many passes prompts wait, so that the quiet round is measured again
+_CROWDED = 0.5  # of the time, at most, for prompts that are more than those who decode
 
 
 class Pace:
     """Seconds by what was in a pass. `share`: of the time, for prompts."""
 
     def __init__(self, share: float) -> None:
-        self._ratio = share / (1 - share)
+        self._share = share
+        self._ratio = _ratio(share)  # seconds for prompts, for each second of others
         self._quiet: dict[int, float] = {}  # bit length of the number of sequences -> seconds of a round
-        self._row: float | None = None  # seconds of a prompt row where nothing is beside it
-        self._rows: float | None = None  # of prompts beside others, as they were last right
-        self._budget = 0.0  # seconds for which they were right
+        self._rows: float = _FIRST  # of prompts beside others, as they were last right
         self._saved = _SAVED
         self._owed = 0.0  # seconds of decoding before the next chunk, where chunks are read alone
         self._mixed = 0  # passes since the last quiet one
 
+    def expect(self, num_decoding: int, num_reading: int) -> None:
+        """So many texts are decoded now, and so many prompts read: where these are more, their share grows."""
+        crowded = _CROWDED * (1 - num_decoding / num_reading) if num_reading else 0.0
+        self._ratio = _ratio(max(self._share, crowded))
+
     def rows(self, num_decoding: int, most: int) -> int:
         """Prompt rows for a pass beside so many decoding sequences; 0: let them decode alone once."""
-        quiet = self._quiet.get(num_decoding.bit_length())
-        if quiet is None or self._mixed >= _REFRESH or self._saved < -self._ratio * quiet:
+        if self._quiet.get(num_decoding.bit_length()) is None or self._mixed >= _REFRESH or self._saved <= 0:
             return 0
-        budget = min(max(self._ratio, _BURST) * quiet, self._ratio * quiet + max(0.0, self._saved))
-        if self._rows is None:
-            self._rows = min(_FIRST, budget / self._row) if self._row else _FIRST
-        elif self._budget:
-            self._rows *= max(_LESS, min(_MORE, budget / self._budget))
-        if self._row:  # beside others a row costs hardly more than alone, whatever a noisy machine says
-            self._rows = max(self._rows, _LEAST * budget / self._row)
-        self._budget = budget
-        return max(1, min(most, round(self._rows)))
+        return max(1, min(most, int(self._rows)))
 
     @property
     def prompts_are_due(self) -> bool:
@@ -62,22 +62,26 @@ class Pace:
             self._owed -= seconds
             self._mixed = 0
         elif not num_decoding:
-            self._row = _mean(self._row, seconds / num_rows)
             self._owed = seconds / self._ratio
         else:
             self._mixed += 1
             quiet = self._quiet.get(kind, seconds)
             self._save(self._ratio * quiet - (seconds - quiet))
-            self._step(num_rows, seconds - quiet)
+            self._step(num_rows, seconds - quiet, _CHUNK * quiet)
 
-    def _step(self, num_rows: int, beside: float) -> None:
-        """The last chunk took `beside` seconds, and might have taken the budget. A short one tells little."""
-        if self._rows is None or (num_rows < _LESS * self._rows and beside < self._budget):
+    def _step(self, num_rows: int, beside: float, budget: float) -> None:
+        """The last chunk took `beside` seconds, and might have taken `budget`. A short one tells little."""
+        if num_rows < self._rows / _STEP and beside < budget:
             return
-        self._rows = num_rows * max(_LESS, min(_MORE, self._budget / max(beside, 1e-9)))
+        before = min(self._rows, num_rows + 1)  # with what was rounded off
+        self._rows = max(1.0, before * max(1 / _STEP, min(_STEP, sqrt(budget / max(beside, 1e-9)))))
 
     def _save(self, seconds: float) -> None:
         self._saved = max(-_SAVED, min(_SAVED, self._saved + seconds))
+
+
+def _ratio(share: float) -> float:
+    return share / (1 - share)
 
 
 def _mean(before: float | None, now: float) -> float:

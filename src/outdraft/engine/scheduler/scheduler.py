@@ -132,6 +132,7 @@ class Scheduler:
         """Who reads in this pass. The first in order reads first; where rows mix, others share what it leaves."""
         if not reading:
             return []
+        self._pace.expect(num_decoding, len(reading))
         if not room.mixes:  # in chunks of fixed size, alone, so that a prompt has the same bits in any company
             return reading[:1] if not num_decoding or self._pace.prompts_are_due else []
         most = self.settings.max_num_batched_tokens
