@@ -196,7 +196,7 @@ def test_beside_others_prompts_have_their_share_and_no_pass_lasts_two_rounds(fix
     late = lasts[500:]
     assert max(late) <= 2 * quiet and sum(lasts[:10]) <= 10 * 3 * quiet
     assert quiet * len(late) / sum(late) == pytest.approx(0.75, abs=0.02)
-    assert read > 1000, "the prompt goes on"
+    assert read > 500, "the prompt goes on"
 
 
 def test_where_more_is_read_than_decoded_prompts_have_more_time():
