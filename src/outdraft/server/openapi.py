@@ -115,7 +115,7 @@ def _responses(path: str, *, has_body: bool, asks: bool) -> dict[str, Any]:
     if path in _REPLIES:
         kinds["application/json"] = {"schema": _REPLIES[path]}
     if path in _STREAMED:
-        kinds["text/event-stream"] = {"schema": {"type": "string"}}
+        kinds["text/event-stream"] = {"schema": {}}  # events, whose data is JSON
     told: dict[str, Any] = {"200": {"description": "What was asked for", "content": kinds}}
     if path == "/":
         told["304"] = {"description": "The browser has it already"}
