@@ -5,12 +5,13 @@
     data: [DONE]
 
 A client that goes away cancels its request: the task that makes the reply is cancelled, and its `finally` leaves the
-engine. One task waits for the next event all the time; a comment that is due never cancels it.
+engine. Comments are sent by a task beside the one that waits for events; neither ever waits for the other.
 """
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from time import monotonic
 from typing import Any, TypeVar
 
 import orjson
@@ -56,6 +57,7 @@ class EventStream(Response):
         super().__init__(headers={"Cache-Control": "no-cache", "X-Accel-Buffering": "no"})
         del self.headers["content-length"]
         self._events, self._close, self._keep_alive = events, close, keep_alive
+        self._sent_at = 0.0  # when the last piece or comment was
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.ensure_future(_hung_up(receive))
@@ -70,34 +72,35 @@ class EventStream(Response):
 
     async def _send(self, send: Send) -> None:
         await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-        async for piece in self._with_comments():
-            await send({"type": "http.response.body", "body": piece, "more_body": True})
+        self._sent_at = monotonic()
+        commenting = asyncio.ensure_future(self._comment(send))
+        try:
+            async for piece in self._pieces():
+                self._sent_at = monotonic()
+                await send({"type": "http.response.body", "body": piece, "more_body": True})
+        finally:
+            await _cancel(commenting)
         await send({"type": "http.response.body", "body": b""})
 
-    async def _with_comments(self) -> AsyncIterator[bytes]:
-        following: asyncio.Future[bytes] | None = None
+    async def _pieces(self) -> AsyncIterator[bytes]:
         try:
-            while True:
-                following = following or asyncio.ensure_future(anext(self._events))  # type: ignore[arg-type]
-                await asyncio.wait((following,), timeout=self._keep_alive or None)
-                if not following.done():
-                    yield _COMMENT
-                    continue
-                ready, following = following, None
-                try:
-                    yield ready.result()
-                except StopAsyncIteration:
-                    return
-                except Exception as error:
-                    yield event(broke_off(error).body)
-                    yield DONE
-                    return
+            async for piece in self._events:
+                yield piece
+        except Exception as error:
+            yield event(broke_off(error).body)
+            yield DONE
         finally:
-            if following is not None:
-                await _cancel(following)
             closing: Callable[[], Awaitable[None]] | None = getattr(self._events, "aclose", None)
             if closing is not None:
                 await closing()
+
+    async def _comment(self, send: Send) -> None:
+        """Whenever nothing was sent for so long. One clock for a stream: a timer for each piece would cost more."""
+        while self._keep_alive:
+            await asyncio.sleep(max(0.0, self._sent_at + self._keep_alive - monotonic()))
+            if monotonic() - self._sent_at >= self._keep_alive:
+                self._sent_at = monotonic()
+                await send({"type": "http.response.body", "body": _COMMENT, "more_body": True})
 
 
 async def _hung_up(receive: Receive) -> None:
