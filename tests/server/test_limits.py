@@ -43,6 +43,7 @@ def deep(levels: int) -> dict[str, Any]:
         ({"bad_words": ["x"] * 1025}, "bad_words"),
         ({"prompt_logprobs": 21}, "prompt_logprobs=21"),
         ({"logprobs": 21}, "logprobs=21"),
+        ({"speculative": 0}, "speculative=0"),
         ({"prompt": "word " * 5000}, "shorten the prompt"),
     ],
 )  # fmt: skip

@@ -6,10 +6,11 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import (
     BaseModel,
+    BeforeValidator,
     ConfigDict,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -108,6 +109,16 @@ def only_types(*known: str, cure: str) -> Any:
         return given
 
     return check
+
+
+def _no_number(given: Any) -> Any:
+    """0 is equal to False in Python, and is another thing in JSON."""
+    if type(given) in (int, float):
+        raise PydanticCustomError("literal_error", "input should be false")
+    return given
+
+
+No = Annotated[Literal[False], BeforeValidator(_no_number)]  # false, and nothing that is equal to it
 
 
 def otherwise(cure: str) -> WrapValidator:

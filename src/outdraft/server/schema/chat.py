@@ -8,7 +8,7 @@ from pydantic import Field
 from outdraft.core.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.json_text import read_json
-from outdraft.server.schema.base import Table, otherwise
+from outdraft.server.schema.base import No, Table, otherwise
 from outdraft.server.schema.sampling import SamplingFields
 
 
@@ -131,7 +131,7 @@ class ChatRequest(SamplingFields):
     chat_template_kwargs: dict[str, Any] | None = None
     add_generation_prompt: bool = True
     continue_final_message: bool = False
-    store: Annotated[Literal[False] | None, otherwise("nothing is stored here: send false, or leave it out")] = None
+    store: Annotated[No | None, otherwise("nothing is stored here: send false, or leave it out")] = None
 
     def params(self, stop: tuple[str, ...], **more: Any) -> SamplingParams:
         """`stop`: what ends an answer by the chat template."""

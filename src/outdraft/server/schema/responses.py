@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Table, only_types, otherwise
+from outdraft.server.schema.base import No, Table, only_types, otherwise
 from outdraft.server.schema.chat import ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
 from outdraft.server.schema.forms import JsonSchema, ResponseFormat
 from outdraft.server.schema.items import Item, messages_of
@@ -99,9 +99,9 @@ class Reasoning(Table):
 class ObfuscationOptions(Table):
     """What a stream tells beside the text."""
 
-    include_obfuscation: Annotated[
-        Literal[False] | None, otherwise("events have no padding here: send false, or leave it out")
-    ] = None
+    include_obfuscation: Annotated[No | None, otherwise("events have no padding here: send false, or leave it out")] = (
+        None
+    )
 
 
 class ResponsesRequest(ChoiceFields):
@@ -141,10 +141,8 @@ class ResponsesRequest(ChoiceFields):
     truncation: Annotated[
         Literal["disabled"] | None, otherwise("the input is never cut here: send disabled, or leave it out")
     ] = None
-    background: Annotated[
-        Literal[False] | None, otherwise("answers are written at once here: send false, or leave it out")
-    ] = None
-    store: Annotated[Literal[False] | None, otherwise("nothing is stored here: send false, or leave it out")] = None
+    background: Annotated[No | None, otherwise("answers are written at once here: send false, or leave it out")] = None
+    store: Annotated[No | None, otherwise("nothing is stored here: send false, or leave it out")] = None
 
     def wants(self, more: str) -> bool:
         """Whether this is to be told too."""

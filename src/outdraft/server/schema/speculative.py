@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from outdraft.core.ranges import MOST_NODES
-from outdraft.server.schema.base import Table
+from outdraft.server.schema.base import No, Table
 
 
 class Speculative(Table):
@@ -23,4 +23,4 @@ def words(asked: "Speculative | Literal[False] | None") -> Mapping[str, Any] | L
     return asked.model_dump(exclude_none=True) if isinstance(asked, Speculative) else asked
 
 
-SpeculativeField = Speculative | Literal[False] | None  # False: plain decoding
+SpeculativeField = Speculative | No | None  # False: plain decoding
