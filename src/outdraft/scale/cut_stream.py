@@ -54,7 +54,7 @@ class CutStream:
             self._body["resume_token_ids"] = resumed
 
     def body(self) -> bytes:
-        """What to ask."""
+        """The request that makes the next replica go on, as JSON."""
         return orjson.dumps(self._body)
 
     def take(self, event: dict[str, Any]) -> dict[str, Any] | None:

@@ -20,7 +20,7 @@ _SHAPE = ("temperature", "top_p", "top_k", "min_p", "typical_p")  # of a distrib
 
 
 class Drafting(Protocol):
-    """Whoever drafts."""
+    """Who drafts on another machine: what the drafter here asks of it."""
 
     def draft(self, asks: Seq[DraftAsk]) -> list[list[int]]:
         """The next tokens behind each text."""

@@ -63,7 +63,7 @@ def _prompt(body: dict[str, Any]) -> Any:
 
 
 def _cut(prompt: Seq[int] | bytes) -> Iterator[Any]:
-    """Whole pages."""
+    """The prompt in pages; what does not fill one is left out."""
     size = TEXT_PAGE if isinstance(prompt, bytes) else PAGE
     for start in range(0, min(len(prompt), size * _MOST) - size + 1, size):
         yield prompt[start : start + size]

@@ -41,7 +41,7 @@ class Conversation:
     marks: dict[int, str]  # special tokens that the readers need, id to text
 
     def reader(self) -> MessageReader:
-        """For one answer."""
+        """A new reader, which takes one answer apart."""
         tools = self.tools
         calls = None if tools is None else tools.format.reader(tools.names, opened=_is_opened(tools))
         thinking = None if self.reasoning is None else self.reasoning.reader(self.text)
@@ -49,7 +49,7 @@ class Conversation:
         return MessageReader(self.codec, marks=self.marks, thinking=thinking, calls=calls, many=many)
 
     def num_reasoning_tokens(self, results: Seq[Result]) -> int:
-        """In all answers."""
+        """Tokens of thoughts in all answers together."""
         if self.reasoning is None:
             return 0
         texts = [text for one in results for text in one.outputs]

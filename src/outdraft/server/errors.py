@@ -46,12 +46,12 @@ class ApiError(Exception):
 
     @property
     def message(self) -> str:
-        """On one line."""
+        """The sentence for the client, on one line."""
         return " ".join(str(self).split())
 
     @property
     def body(self) -> dict[str, Any]:
-        """What is sent."""
+        """The JSON body, in OpenAI's shape."""
         kind = _TYPES.get(self.status, "server_error" if self.status >= 500 else "invalid_request_error")
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 

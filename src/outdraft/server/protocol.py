@@ -31,7 +31,7 @@ def protocol_of(settings: ServerSettings) -> Callable[..., asyncio.Protocol]:
 
 
 class LimitedProtocol(H11Protocol):
-    """One connection."""
+    """One connection, held to the limits of its server."""
 
     def __init__(self, *given: Any, settings: ServerSettings, **named: Any) -> None:
         super().__init__(*given, **named)

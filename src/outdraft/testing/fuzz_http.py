@@ -122,7 +122,7 @@ def _tell(line: str) -> None:
 
 
 def main(words: list[str] | None = None) -> int:
-    """Run it."""
+    """Send the cases and report; 1 where an answer breaks a rule."""
     parser = argparse.ArgumentParser(
         prog="python -m outdraft.testing.fuzz_http", description="Requests made of what /openapi.json says."
     )

@@ -24,11 +24,11 @@ class AffinityRouter(FIFOMixin, RequestRouter):  # type: ignore[misc]
         return [[named[one]] for one in self._affinity.rank(_key(pending_request), list(named))]
 
     def on_request_routed(self, pending_request: PendingRequest, replica_id: ReplicaID, result: Any) -> None:
-        """It went there."""
+        """Remember that this replica holds the prefix now."""
         self._affinity.sent(_key(pending_request), replica_id.unique_id)
 
     def on_request_completed(self, replica_id: ReplicaID, internal_request_id: str) -> None:
-        """It is over."""
+        """One request less is under way at this replica."""
         self._affinity.done(replica_id.unique_id)
 
 

@@ -52,7 +52,7 @@ def serve_on_ray(
 
 
 def _tls(certificate: Certificate | None) -> dict[str, str]:
-    """In Ray's words."""
+    """The certificate as Ray's HTTP options name it."""
     if certificate is None:
         return {}
     return {"ssl_certfile": str(certificate.certfile), "ssl_keyfile": str(certificate.keyfile)}

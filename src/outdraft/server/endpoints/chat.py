@@ -24,7 +24,7 @@ _KIND, _PIECE = "chat.completion", "chat.completion.chunk"
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The route."""
+    """Add this route to the app."""
 
     @app.post("/v1/chat/completions", tags=["text"], summary="Answer a conversation")
     async def chat(body: ChatRequest, request: Request) -> Response:

@@ -21,7 +21,7 @@ _KIND = "text_completion"
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The route."""
+    """Add this route to the app."""
 
     @app.post("/v1/completions", tags=["text"], summary="Continue a text, or several")
     async def complete(body: CompletionRequest, request: Request) -> Response:

@@ -22,7 +22,7 @@ from outdraft.server.wire.logprobs import number, of_ids
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The route."""
+    """Add this route to the app."""
 
     @app.post("/inference/v1/generate", tags=["tokens"], summary="Continue token ids")
     async def generate(body: GenerateRequest, request: Request) -> Response:

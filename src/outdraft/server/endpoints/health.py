@@ -12,7 +12,7 @@ from outdraft.server.service import Service
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The routes."""
+    """Add these routes to the app."""
 
     @app.get("/live", tags=["health"], summary="Whether the engine can work")
     async def live() -> Response:

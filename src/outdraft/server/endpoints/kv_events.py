@@ -21,7 +21,7 @@ _LOOKS = 0.05  # seconds from one look to the next
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The route."""
+    """Add this route to the app."""
 
     @app.get("/kv_events", tags=["health"], summary="Which prefixes the cache holds, for routers")
     async def kv_events(

@@ -13,7 +13,7 @@ from outdraft.server.service import Service
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The routes."""
+    """Add these routes to the app."""
 
     @app.get("/metrics", tags=["health"], summary="Counters and times, for Prometheus")
     def metrics(request: Request) -> Response:

@@ -11,7 +11,7 @@ from outdraft.server.service import Service
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The routes."""
+    """Add these routes to the app."""
 
     @app.get("/v1/models", tags=["about"], summary="What is served")
     async def models() -> Response:

@@ -45,7 +45,7 @@ class _Part:
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The routes."""
+    """Add these routes to the app."""
     parts = _read()
 
     @app.get("/", tags=["about"], summary="A page to try the model on")

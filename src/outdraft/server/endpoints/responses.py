@@ -38,7 +38,7 @@ _CALLED = {  # as a chat says it -> as it is said here
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The route."""
+    """Add this route to the app."""
 
     @app.post("/v1/responses", tags=["text"], summary="Answer a conversation, event by event")
     async def respond(body: ResponsesRequest, request: Request) -> Response:

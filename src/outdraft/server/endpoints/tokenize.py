@@ -20,7 +20,7 @@ from outdraft.server.service import Service
 
 
 def add(app: FastAPI, service: Service) -> None:
-    """The routes."""
+    """Add these routes to the app."""
 
     @app.post("/tokenize", tags=["tokens"], summary="A text, or a conversation, as token ids")
     async def tokenize(body: TokenizeRequest, request: Request) -> Response:

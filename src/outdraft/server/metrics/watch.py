@@ -36,7 +36,7 @@ class EngineWatch:
         self._texts: dict[int, _Text] = {}
 
     def asked(self, seq: Sequence, now: float) -> None:
-        """It waits."""
+        """A request has been queued."""
         self._texts[seq.id] = _Text(asked=now if seq.asked_at is None else seq.asked_at)
         self._to.prompt_sizes.observe(seq.prompt_len)
         self._to.asked_sizes.observe(seq.room)

@@ -20,12 +20,12 @@ class Said:
 
     @property
     def content(self) -> str:
-        """All texts."""
+        """The texts between and around the calls, joined."""
         return "".join(part for part in self.parts if isinstance(part, str))
 
     @property
     def calls(self) -> tuple[Call, ...]:
-        """All calls."""
+        """The calls, in the order in which they were written."""
         return tuple(part for part in self.parts if isinstance(part, Call))
 
 

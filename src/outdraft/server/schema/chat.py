@@ -110,12 +110,12 @@ class Prediction(Table):
     content: str | list[TextPart]
 
     def text(self) -> str:
-        """All of it."""
+        """The text of all parts, joined."""
         return self.content if isinstance(self.content, str) else "".join(part.text for part in self.content)
 
 
 class ChatRequest(SamplingFields):
-    """A conversation."""
+    """The body of `POST /v1/chat/completions`."""
 
     messages: Annotated[list[Message], Field(min_length=1)]
     max_tokens: Annotated[int, Field(ge=1)] | None = None

@@ -48,7 +48,7 @@ class TokenizeRequest(Table):
 
 
 class DetokenizeRequest(Table):
-    """Token ids."""
+    """Token ids that are to be written as text."""
 
     model: str | None = None
     tokens: _Ids

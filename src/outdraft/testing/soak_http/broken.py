@@ -70,7 +70,7 @@ class Broken:
 
 
 def broken(rng: Random, kinds: list[Kind]) -> Broken:
-    """One of them."""
+    """A request with one thing wrong, drawn at random."""
     return rng.choice(_MAKERS)(rng, rng.choice(kinds))
 
 

@@ -60,7 +60,7 @@ class StreamJudge:
         self._is_chat, self._ids = is_chat, set[str]()
 
     def push(self, piece: Any) -> None:
-        """The next one."""
+        """Read the next piece of the stream."""
         if self.is_done:
             self.faults.append(f"a piece stands behind [DONE]: {str(piece)[:100]}")
         elif piece == "[DONE]":

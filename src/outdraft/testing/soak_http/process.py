@@ -21,7 +21,7 @@ class ServerProcess:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The server process's number."""
         assert self._process is not None
         return self._process.pid
 

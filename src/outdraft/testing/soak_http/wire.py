@@ -27,7 +27,7 @@ class StuckError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Head:
-    """Of an answer."""
+    """Status and headers of an answer."""
 
     status: int
     headers: Mapping[str, str]
@@ -81,7 +81,7 @@ class Connection:
         return found
 
     async def parts(self, head: Head) -> AsyncIterator[bytes]:
-        """Of its body."""
+        """The pieces of the body as they come."""
         if head.headers.get("transfer-encoding", "").lower() == "chunked":
             while size := int((await self._read(self._reader.readuntil(b"\n"))).split(b";")[0], 16):
                 yield (await self._read(self._reader.readexactly(size + 2)))[:-2]
@@ -94,7 +94,7 @@ class Connection:
                 yield part
 
     async def body(self, head: Head) -> bytes:
-        """All of it."""
+        """The whole body."""
         return b"".join([part async for part in self.parts(head)])
 
     async def events(self, head: Head) -> AsyncIterator[Any]:
