@@ -60,8 +60,9 @@ def test_the_same_text_with_a_full_an_empty_and_a_damaged_memory(target, pace):
     absurd = json.loads(file.read_text())  # it says that guesses cost nothing and are always right
     for record in absurd["kept"]["arms"].values():
         record["hazards"] = [[[0.0, 50.0]] * 8] * 4
-    for curve in absurd["kept"]["costs"]["drafts"]:
-        curve["level"], curve["shapes"] = 1e-9, [[4, 1.0, 9]]
+    absurd["kept"]["costs"]["drafts"] = [
+        {"1": {"level": 1e-9, "shapes": [[4, 1.0, 9]]}} for _ in absurd["kept"]["costs"]["drafts"]
+    ]
     file.write_text(json.dumps(absurd))
     misled = LLM(target)
     assert policy_of(misled).inner._arms[0].num_tried == 3 and texts(misled) == wanted
