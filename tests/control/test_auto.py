@@ -268,3 +268,30 @@ def test_a_text_alone_is_drafted_as_it_pays_after_a_large_batch():
     alone = drive(policy, world, 40, [sequence(99)])
     assert sum(budget.depth for (budget,) in alone.budgets[10:]) / 30 > 2
     assert max(budget.depth for budget in crowded.budgets[-1]) <= 2
+
+
+@pytest.mark.parametrize(("seconds", "at_once"), [(1e-3, False), (1.0, True)])
+def test_who_joins_a_batch_waits_for_the_next_plan_where_plans_are_dear(seconds, at_once):
+    world = World([0.9], [0.001 * seconds], slope=0.0)
+    world.pass_cost = lambda rows: seconds
+    policy, seqs = auto(), [sequence(i) for i in range(16)]
+    drive(policy, world, 60, seqs)
+    policy.update(world.step(seqs, policy.plan(seqs), 60))  # whatever was due has been planned
+    more = [*seqs, sequence(99)]
+    depths = []
+    for number in range(14):
+        budgets = policy.plan(more)
+        policy.update(world.step(more, budgets, number))
+        depths.append(budgets[-1].depth)
+        assert min(budget.depth for budget in budgets[:-1]) > 0, "the others go on"
+    assert (depths[0] > 0) == at_once and depths[-1] > 0
+
+
+def test_who_is_left_alone_is_planned_for_at_once():
+    world = World([0.5], [0.01e-3], slope=0.0)
+    world.pass_cost = lambda rows: 1e-3 * (1 + 0.3 * (rows - 1))
+    policy, seqs = auto(), [sequence(i) for i in range(16)]
+    drive(policy, world, 60, seqs)
+    policy.end(seqs[1:])
+    (alone,) = policy.plan(seqs[:1])
+    assert policy._planned == [0], alone

@@ -12,7 +12,7 @@ from outdraft.core.request import Request
 from outdraft.core.target import TargetOutput
 from outdraft.core.verdict import Verdict
 from outdraft.decode import distributions
-from outdraft.decode.commit import Judged, commit
+from outdraft.decode.commit import Judged, RowsOf, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import RunAhead
 from outdraft.decode.step import Parts, judge, step
@@ -204,3 +204,15 @@ def test_every_sequence_is_its_own_place_in_the_batch():
 
     table.forward = forward
     assert [event.num_replayed for event in step(seqs, engine.parts)] == [None, 5]
+
+
+def test_states_of_a_pass_are_copied_when_they_are_asked_for():
+    whole = {2: torch.arange(12.0).view(6, 2), 5: torch.zeros(6, 3)}
+    rows = RowsOf(whole, [1, 4])
+    assert set(rows) == {2, 5} and len(rows) == 2
+    assert torch.equal(rows[2], torch.tensor([[2.0, 3.0], [8.0, 9.0]]))
+    kept = rows[2]
+    whole[2].zero_()
+    assert kept.sum() == 22, "what was asked for is its own"
+    with pytest.raises(KeyError):
+        rows[3]

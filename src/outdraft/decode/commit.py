@@ -4,7 +4,7 @@ Of m emitted tokens the last is the new pending one, so the pass leaves (prompt 
 pending token and the first m - 1 accepted nodes. An end inside the accepted run drops the rest of the run.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
@@ -37,6 +37,27 @@ class Judged:
     target_seconds: float
     until: float  # the clock when the pass was over
     prompt_logprobs: Seq[tuple[TokenLogprobs, ...]] = ()  # [B] of the prompt tokens that each one's rows predict
+
+
+class RowsOf(Mapping[int, Tensor]):
+    """Some rows of a pass's states, copied when somebody asks for a tap: of a batch, few texts have such a drafter.
+
+    Who keeps more than one pass of them keeps `dict(hidden)`, or all rows of those passes stay.
+    """
+
+    __slots__ = ("_rows", "_whole")
+
+    def __init__(self, whole: Mapping[int, Tensor], rows: list[int]) -> None:
+        self._whole, self._rows = whole, rows
+
+    def __getitem__(self, tap: int) -> Tensor:
+        return self._whole[tap][self._rows]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._whole)
+
+    def __len__(self) -> int:
+        return len(self._whole)
 
 
 def commit(judged: Judged, target: Target, fail: Fail | None = None) -> tuple[list[StepEvent], list[Seen]]:
@@ -84,7 +105,7 @@ def _commit(judged: Judged, i: int, verdict: Verdict | None, target: Target) -> 
         seq=seq,
         start=start,
         num_committed=len(keep),
-        hidden={tap: h[rows] for tap, h in scored.hidden.items()},
+        hidden=RowsOf(scored.hidden, rows),
         draft=draft,
         logits=scored.logits[packed.node_slice(i)] if draft is not None else None,
         verdict=verdict,

@@ -18,6 +18,7 @@ its distribution does not.
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
+from functools import cache
 from math import ceil
 from typing import Any
 
@@ -36,7 +37,7 @@ from outdraft.core.policy import Arm, Budget
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
-_PLANNING = 5e-5  # seconds of a plan for one sequence, measured with two arms
+_PLANNING = 3e-5  # seconds of a plan for one sequence and arm
 _SHARE = 0.01  # of the time that plans may take
 _PAUSE = 12  # rounds between two plans, at most
 _MARGIN = 1.02  # times plain decoding's tokens a second that a plan must promise: the best of many estimates flatters
@@ -68,7 +69,7 @@ class AutoPolicy:
         self._texts: dict[int, SequenceRecord] = {}
         self._chosen: dict[int, ArmDepth] = {}  # of the step under way
         self._planned: list[int] = []  # sequences that the plan was made for
-        self._until_plan = 0
+        self._until_plan = self._pause = 0  # rounds until the next plan, and between two
         self._rate = 0.0  # tokens a second that the plan promises
         self._probes = Probes(options.exploration)
         self._is_probing = False
@@ -97,10 +98,10 @@ class AutoPolicy:
         if (trial := self._trial(seqs)) is not None:
             choices = trial
         else:
-            if self._until_plan <= 0 or ids != self._planned:
+            if self._until_plan <= 0 or (ids != self._planned and not self._may_wait(ids)):
                 self._make_plan(seqs)
             choices = [self._texts[i].choice for i in ids]
-            if (probe := self._probes.take()) is not None:
+            if (probe := self._probes.take()) is not None and probe.seq_id in ids:
                 choices[ids.index(probe.seq_id)] = probe.choice
                 self._is_probing = True
         budgets = []
@@ -202,23 +203,32 @@ class AutoPolicy:
             return [PLAIN] * len(seqs)
         return None
 
+    def _may_wait(self, ids: Seq[int]) -> bool:
+        """Whether a plan for a batch that has changed can wait until one is due: those who are new decode plainly.
+
+        A plan for many takes long beside a short pass. Whoever decodes alone, or has been left alone, has his at once.
+        """
+        return self._pause > 1 and len(ids) > 1 and len(self._planned) > 1
+
     def _make_plan(self, seqs: Seq[Sequence]) -> None:
         """Each sequence's arm as if all did alike; then the depths of all together."""
         self._planned = [seq.id for seq in seqs]
         limit, count = self._options.num_speculative_tokens, len(seqs)
-        passes = self.costs.passes
+        passes = cache(self.costs.passes)  # the sequences of a batch ask about the same rows and depths
         plain = count / passes(count)
+        drafts = [cache(cost.of(count)) for cost in self.costs.drafts]
+        nodes = [cache(arm.nodes) for arm in self._arms]
         survivals = []
         for seq in seqs:
             text, deepest = self._texts[seq.id], allowed(seq, limit)
             best, most, alive = PLAIN, _MARGIN * plain, [0.0]
             promises = {}
-            for index, arm in enumerate(self._arms):
+            for index in range(len(self._arms)):
                 if index in text.resting:
                     continue
                 own = text.outlooks[index].survivals(deepest)
                 depth, rate = best_depth(
-                    own, draft_cost=self.costs.drafts[index].of(count), pass_cost=passes, nodes=arm.nodes, count=count
+                    own, draft_cost=drafts[index], pass_cost=passes, nodes=nodes[index], count=count
                 )
                 promises[index] = rate if depth else 0.0
                 if rate > most:
@@ -234,7 +244,8 @@ class AutoPolicy:
             text = self._texts[seq.id]
             text.choice = text.fixed or text.choice
         self._rate = most
-        self._until_plan = min(_PAUSE, ceil(count * _PLANNING / (_SHARE * passes(count))))
+        self._pause = min(_PAUSE, ceil(count * len(self._arms) * _PLANNING / (_SHARE * passes(count))))
+        self._until_plan = self._pause
         self._probes.prepare(
             seqs, self._texts, self._arms, self.costs, rate=self._rate, watched=self._watcher.free(self.costs)
         )  # fmt: skip

@@ -40,7 +40,7 @@ class ServerProcess:
 
     @property
     def is_alive(self) -> bool:
-        """Whether it runs."""
+        """Whether the server process still runs."""
         return self._process is not None and self._process.returncode is None
 
     @property

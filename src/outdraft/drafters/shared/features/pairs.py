@@ -108,7 +108,7 @@ class Pairs:
             self._cache.truncate(seq.id, 0)
             text = self._texts[seq.id] = _Text(one.start)
         text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
-        text.features.append(one.hidden)
+        text.features.append(dict(one.hidden))
         if len(text.tokens) >= _MAX_WAITING:
             with suppress(CacheFullError):  # they wait on: later there is room again
                 self.read([seq.id])
