@@ -86,3 +86,19 @@ def test_how_a_server_is_spelled():
     for wrong in ("http://host", "a=host:80", "a=ftp://host", "llama_cpp", "a b=http://h"):
         with pytest.raises(ConfigError, match="write NAME=URL"):
             parse_server(wrong)
+
+
+def test_our_own_server_is_a_peer_too():
+    """It refuses fields that it does not know, and tells its passes; the ids are those that the engine writes."""
+    pytest.importorskip("uvicorn")
+    from serving import serving
+
+    from outdraft import LLM, SamplingParams
+
+    job = make_job(5, length=12)
+    with LLM("zoo:target", drafter="ngram", num_speculative_tokens=4) as llm, serving(llm) as (url, _):
+        answer = asyncio.run(HttpServer("ours", url, {}, {}).ask(job))
+        whole = llm.generate({"prompt_token_ids": job.ids}, SamplingParams(max_tokens=12, ignore_eos=True))
+    assert answer.token_ids == whole.token_ids and answer.text == whole.text
+    assert answer.stats is not None and answer.stats.num_steps == whole.stats.num_steps == len(answer.arrivals)
+    assert answer.stats.num_accepted_tokens == whole.stats.num_accepted_tokens

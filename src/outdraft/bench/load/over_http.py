@@ -4,14 +4,15 @@
 
 Prompts are token ids. A piece of the stream is not a token: an answer's tokens are counted by the ids that the server
 tells (vLLM's `return_token_ids`, llama.cpp's `return_tokens`), else by its `usage`, else taken to be as many as were
-asked for. llama.cpp tells its draft tokens with the last piece (`timings`), so that its tokens per pass are known.
+asked for. llama.cpp tells its draft tokens with the last piece (`timings`), and so does `outdraft serve` (`metrics`),
+so that their tokens per pass are known.
 """
 
 import asyncio
 import json
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from time import perf_counter, process_time, sleep
 from typing import Any
 
@@ -31,6 +32,7 @@ FIELDS: Mapping[str, Any] = {  # beside OpenAI's own; a program that does not kn
     "return_token_ids": True,  # vLLM
     "return_tokens": True,  # llama.cpp
 }
+_UNKNOWN = {"outdraft": ("cache_prompt", "return_tokens")}  # who refuses a field that it does not know
 _PAUSE = 0.25  # seconds in which a server's threads fall asleep
 _URL = re.compile(r"([^=:,\s]+)=(https?://\S+)")
 
@@ -61,13 +63,14 @@ class HttpServer:
 
     def __init__(self, label: str, url: str, config: Mapping[str, Any], fields: Mapping[str, Any]) -> None:
         self._label, self._url = label, url
-        self._fields = {**FIELDS, **fields}
         try:
             listed = asyncio.run(read_json(f"{url}/v1/models")).get("data") or [{}]
         except HttpError as error:
             raise self._error(error) from error
         self._model = str(listed[0].get("id", "default"))
-        told = {"name": label, "url": url, "model": self._model, "owner": listed[0].get("owned_by"), **fields}
+        owner = listed[0].get("owned_by")
+        self._fields = {**FIELDS, **dict.fromkeys(_UNKNOWN.get(owner, ())), **fields}
+        told = {"name": label, "url": url, "model": self._model, "owner": owner, **fields}
         self.config = {**config, "peer": told}
         self._pids = find_processes(url)
 
@@ -107,14 +110,14 @@ class HttpServer:
         pieces: list[str] = []
         ids: list[tuple[int, ...]] = []  # of each piece
         counted: int | None = None
-        timings: dict[str, Any] | None = None
+        passes: Callable[[int], RequestStats] | None = None
         began = perf_counter()
         async for event in read_events(f"{self._url}/v1/completions", body):
             told = json.loads(event)
             if "error" in told:
                 raise HttpError(f"it says {told['error']}")
             counted = (told.get("usage") or {}).get("completion_tokens", counted)
-            timings = told.get("timings", timings)
+            passes = _counters(told) or passes
             for choice in told.get("choices") or ():
                 new = choice.get("token_ids") or choice.get("tokens") or told.get("tokens") or ()
                 if choice.get("text") or new:
@@ -129,16 +132,26 @@ class HttpServer:
         num_first = len(ids[0]) if whole else max(1, round(num_tokens / len(arrivals)))
         return Answer(
             arrivals=tuple(arrivals), num_first=num_first, num_tokens=num_tokens, text="".join(pieces), token_ids=whole,
-            stats=None if timings is None else _counters(num_tokens, timings),
+            stats=None if passes is None else passes(num_tokens),
         )  # fmt: skip
 
     def _error(self, error: HttpError) -> PeerError:
         return PeerError(f"peer {self._label} at {self._url}: {error}; start its server, or leave --peer out")
 
 
-def _counters(num_tokens: int, timings: Mapping[str, Any]) -> RequestStats:
-    """Every pass brings one token besides the accepted ones."""
-    drafted, accepted = int(timings.get("draft_n", 0)), int(timings.get("draft_n_accepted", 0))
+def _counters(told: Mapping[str, Any]) -> Callable[[int], RequestStats] | None:
+    """What a piece tells of drafting: the counters of an answer with so many tokens. None: nothing."""
+    if (timings := told.get("timings")) is not None:  # llama.cpp: every pass brings one token besides the accepted ones
+        drafted, accepted = int(timings.get("draft_n", 0)), int(timings.get("draft_n_accepted", 0))
+        return lambda num: _stats(num, num - accepted, drafted, accepted)
+    found = (told.get("metrics") or {}).get("speculative_decoding")
+    if found is None or "tokens_per_target_pass" not in found:
+        return None
+    drafted, accepted = found["num_draft_tokens"], found["num_accepted_draft_tokens"]
+    return lambda num: _stats(num, round(num / (found["tokens_per_target_pass"] or 1)), drafted, accepted)
+
+
+def _stats(num_tokens: int, num_steps: int, drafted: int, accepted: int) -> RequestStats:
     return RequestStats(
-        num_tokens=num_tokens, num_steps=num_tokens - accepted, num_draft_tokens=drafted, num_accepted_tokens=accepted
+        num_tokens=num_tokens, num_steps=num_steps, num_draft_tokens=drafted, num_accepted_tokens=accepted
     )
