@@ -141,6 +141,7 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "responses.input": used("input", "Good day"),
     "responses.instructions": used("instructions", "Be kind."),
     "responses.max_output_tokens": used("max_output_tokens", 3),
+    "responses.client_metadata": accepted("client_metadata", {"a": "b"}),
     "responses.text": used("text", {"format": {"type": "json_object"}}),
     "responses.tools": used("tools", [FUNCTION]),
     "responses.tool_choice": used("tool_choice", "required", tools=[FUNCTION]),

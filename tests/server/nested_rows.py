@@ -135,7 +135,7 @@ NESTED: dict[str, Row | tuple[Row, ...]] = {
         "chat", "used", {"speculative": {"policy": "fixed", "num_speculative_tokens": 3}},
         {"speculative": {"num_speculative_tokens": 3}}, shows=lambda reply: reply["speculative"]["policy"],
     ),
-    "Message.role": at("tokenize", "used", spoken("system"), spoken("developer")),
+    "Message.role": at("tokenize", "used", spoken("system"), spoken("user")),
     "Message.content": at("tokenize", "used", spoken("user", content="No."), spoken("user")),
     "Message.name": at("tokenize", "used", spoken("user", name="Ann"), spoken("user")),
     "Message.tool_calls": at("tokenize", "used", spoken("assistant", tool_calls=[CALLING]), spoken("assistant")),

@@ -162,7 +162,7 @@ def test_fields_of_requests(
     asking: httpx.Client, quoting: LLM, endpoint: str, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for row in rows(ONLY.get(f"{endpoint}.{name}", WRITING.get(name))):
-        assert row.kind != "accepted" or name in ACCEPTED or row.given == {"store": False}
+        assert row.kind != "accepted" or name in (*ACCEPTED, "client_metadata") or row.given == {"store": False}
         check(asking, endpoint, name, row, quoting, monkeypatch)
 
 
@@ -192,7 +192,10 @@ def test_no_row_is_left_over() -> None:
 
 def test_the_short_list_is_documented() -> None:
     page = (Path(__file__).parents[2] / "docs" / "server.md").read_text()
-    assert all(f"`{name}`" in page.partition("are accepted:")[2].partition("\n\n")[0] for name in (*ACCEPTED, "store"))
+    assert all(
+        f"`{name}`" in page.partition("are accepted:")[2].partition("\n\n")[0]
+        for name in (*ACCEPTED, "client_metadata", "store")
+    )
 
 
 @pytest.mark.parametrize(

@@ -208,6 +208,17 @@ def test_refused_by_name(http: httpx.Client, body: dict[str, Any], param: str, s
     assert says in error["message"] and error["param"] == param and "of structured_outputs" not in error["message"]
 
 
+def test_the_developer_is_the_system_where_the_template_has_none(http: httpx.Client) -> None:
+    def size(role: str, template: str) -> int:
+        messages = [{"role": role, "content": "Be kind."}, *HELLO]
+        return int(http.post("/tokenize", json={"messages": messages, "chat_template": template}).json()["count"])
+
+    shows = "{% for m in messages if m.role in ROLES %}{{ m.role }}{{ m.content }}{% endfor %}"
+    without, known = shows.replace("ROLES", "('system',)"), shows.replace("ROLES", "('system', 'developer')")
+    assert size("developer", without) == size("system", without) > 0
+    assert size("developer", known) != size("system", known)
+
+
 def test_null_says_nothing(http: httpx.Client) -> None:
     nothing = dict.fromkeys(("previous_response_id", "conversation", "max_tool_calls", "instructions", "prompt", "n"))
     assert without_ids(ask(http, **nothing)) == without_ids(ask(http))

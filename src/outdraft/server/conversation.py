@@ -87,6 +87,8 @@ def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> Ch
     template = _template(service, body)
     written = service.formats.tools
     messages = [message.told(written.call_id if written else None) for message in body.messages]
+    if template is None or "developer" not in template.source:  # it would be dropped, or shown to a model without one
+        messages = [{**one, "role": "system"} if one["role"] == "developer" else one for one in messages]
     variables = _variables(body, tools)
     if template is not None:
         for name in variables:

@@ -126,6 +126,7 @@ class ResponsesRequest(ChoiceFields):
         "verbosity": _LENGTH,
     }
 
+    client_metadata: dict[str, Any] | None = None  # as metadata; Codex sends it
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
