@@ -37,7 +37,7 @@ CASES = {
     "decoding rows alone": (
         [Load(at=0.01 * i, prompt=(i % 11,), tokens=60) for i in range(20)], {"max_num_seqs": 8}, {DECODING}
     ),
-    "prompts beside decoding rows": (stream(60, 30, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING}),
+    "prompts beside decoding rows": (stream(240, 30, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING}),
     "all three, with idle times": (
         stream(60, 12, (4, 300), (10, 40)), {"max_num_seqs": 8}, {BOTH, DECODING, PROMPTS}
     ),

@@ -15,7 +15,7 @@ import sys
 import time
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -30,6 +30,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 
 _WARM = 2.0  # seconds before anything is counted
+_LENGTH = 256  # tokens of each of the others' texts: with endless ones every round would take longer, prompt or not
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,29 +54,28 @@ class Outcome:
 Arrival = tuple[float, int]  # when a piece came, and how many tokens it had
 
 
-def window(streams: Seq[Seq[Arrival]], start: float, stop: float) -> Window:
-    """The gaps that end in [start, stop), and the tokens that came in it."""
+def window(texts: Seq[Seq[Arrival]], start: float, stop: float) -> Window:
+    """Of texts: the gaps that end in [start, stop), and the tokens that came in it."""
     gaps = [
-        later - sooner
-        for arrivals in streams
-        for (sooner, _), (later, _) in pairwise(arrivals)
-        if start <= later < stop
+        later - sooner for arrivals in texts for (sooner, _), (later, _) in pairwise(arrivals) if start <= later < stop
     ]
-    tokens = sum(count for arrivals in streams for at, count in arrivals if start <= at < stop)
+    tokens = sum(num for arrivals in texts for at, num in arrivals if start <= at < stop)
     p50, p99 = np.percentile(gaps, [50, 99]) if gaps else (float("nan"), float("nan"))
     return Window(median_gap=float(p50), p99_gap=float(p99), tokens_per_second=tokens / (stop - start))
 
 
 async def measure(llm: LLM, prompt: list[int], *, others: int, seconds: float) -> Outcome:
-    """`others` stream for so long in quiet; then the prompt comes."""
+    """`others` stream for so long in quiet, one text after another each; then the prompt comes."""
     vocab = llm.engine.parts.target.vocab_size
-    streams: list[list[Arrival]] = [[] for _ in range(others)]
-    endless = SamplingParams(max_tokens=None, ignore_eos=True)
+    texts: list[list[Arrival]] = []
 
     async def listen(i: int) -> None:
         start = {"prompt_token_ids": [(37 * i + 11 * j) % (vocab - 2) + 1 for j in range(24)]}
-        async for chunk in llm.astream(start, endless):
-            streams[i].append((time.perf_counter(), len(chunk.token_ids)))
+        for number in count():  # the first texts have different lengths, so that not all begin anew at once
+            length = _LENGTH * (i + 1) // others if number == 0 else _LENGTH
+            texts.append(text := list[Arrival]())
+            async for chunk in llm.astream(start, SamplingParams(max_tokens=length, ignore_eos=True)):
+                text.append((time.perf_counter(), len(chunk.token_ids)))
 
     tasks = [asyncio.create_task(listen(i)) for i in range(others)]
     try:
@@ -91,7 +91,7 @@ async def measure(llm: LLM, prompt: list[int], *, others: int, seconds: float) -
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
     return Outcome(
-        quiet=window(streams, arrives - seconds, arrives), beside=window(streams, arrives, first),
+        quiet=window(texts, arrives - seconds, arrives), beside=window(texts, arrives, first),
         first_seconds=first - arrives,
     )  # fmt: skip
 

@@ -20,6 +20,11 @@ class Room(Protocol):
         ...
 
     @property
+    def slices(self) -> int:
+        """In how many slices a pass over a prompt's chunk may run, with other passes between them; 1: it is whole."""
+        ...
+
+    @property
     def capacity(self) -> int | None:
         """The most rows that one text can ever have, all of the memory for itself; None: as many as it likes."""
         ...
@@ -52,8 +57,8 @@ class Unbounded:
     capacity = None
     free = 0
 
-    def __init__(self, *, mixes: bool = False) -> None:
-        self.mixes = mixes
+    def __init__(self, *, mixes: bool = False, slices: int = 1) -> None:
+        self.mixes, self.slices = mixes, slices
 
     def wanted(self, seq: Sequence) -> int:
         return 0

@@ -79,6 +79,22 @@ class Target(Protocol):
         ...
 
 
+class SlicedPass(Protocol):
+    """A pass that stops between layers, while other passes of the same target run."""
+
+    def run(self, num_layers: int) -> TargetOutput | None:
+        """So many layers more. None: the pass is not over. Its sequence is in no other pass until it is."""
+        ...
+
+
+class SlicingTarget(Target, Protocol):
+    """A target whose rows have the same bits if their pass stops on the way."""
+
+    def start(self, packed: PackedDrafts, taps: Seq[int] = ()) -> SlicedPass:
+        """As `forward`, of which nothing has run yet but that there is room for the rows."""
+        ...
+
+
 class ReplayingTarget(Target, Protocol):
     """A target whose passes may drift, and which can go back (`decode/guard.py`)."""
 

@@ -23,7 +23,7 @@ from outdraft.core.packing import PackedDrafts, pack
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Replay, ReplayingTarget, Target, TargetOutput
+from outdraft.core.target import Replay, ReplayingTarget, SlicedPass, SlicingTarget, Target, TargetOutput
 from outdraft.sampling.guidance import guide
 
 _APART = 1 << 40  # between the id of a text and that of its shadow: no engine counts so far
@@ -81,6 +81,10 @@ class GuidedTarget:
             scale = packed.seqs[i].request.params.guidance_scale
             logits[nodes] = guide(logits[nodes], shadows.logits[beside.node_slice(j)], scale)
         return replace(scored, logits=logits, drifted=scored.drifted | {judged[j] for j in shadows.drifted})
+
+    def start(self, packed: PackedDrafts, taps: Seq[int] = ()) -> SlicedPass:
+        """The target's, of texts that are not guided."""
+        return cast(SlicingTarget, self.target).start(packed, taps)
 
     def replay(self, packed: PackedDrafts, i: int, node: int) -> Replay:
         """Score a node again, with both prompts."""

@@ -15,12 +15,12 @@ from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Traits, inner
 from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent, StepTimes
-from outdraft.core.packing import pack
+from outdraft.core.packing import PackedDrafts, pack
 from outdraft.core.policy import Budget, Policy
 from outdraft.core.room import Room, Unbounded
 from outdraft.core.sequence import Sequence
 from outdraft.core.speculative import Held
-from outdraft.core.target import Target
+from outdraft.core.target import Target, TargetOutput
 from outdraft.core.verifier import Verifier
 from outdraft.decode.asked import as_asked
 from outdraft.decode.commit import Fail, Judged, commit
@@ -126,21 +126,35 @@ def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, 
     """
     packed = pack(seqs, guesses)
     drafted = perf_counter()
-    needs = parts.drafter.needs
     meanwhile = RunAhead(parts.traits.ahead if ahead else None, packed)
     with parts.executor.beside(meanwhile.work):
-        scored = parts.target.forward(packed, needs.taps + needs.prompt_taps * any(packed.num_certain))
+        scored = parts.target.forward(packed, taps_for(packed, parts))
         passed = perf_counter()
     joined = perf_counter()
-    packed = meanwhile.continued()
+    return judge_scored(
+        meanwhile.continued(), scored, parts, draft_seconds=drafted - began + joined - passed,
+        target_seconds=passed - drafted, until=joined,
+    )  # fmt: skip
 
+
+def taps_for(packed: PackedDrafts, parts: Parts) -> tuple[int, ...]:
+    """Whose hidden states the drafter wants of this pass."""
+    needs = parts.drafter.needs
+    return needs.taps + needs.prompt_taps * any(packed.num_certain)
+
+
+def judge_scored(
+    packed: PackedDrafts, scored: TargetOutput, parts: Parts, *, draft_seconds: float, target_seconds: float,
+    until: float,
+) -> Judged:  # fmt: skip
+    """Ask the rule about a pass. The seconds are what it took; `until`: the clock when it was over."""
     p = target_distributions(packed, scored.logits, soft=parts.soft)
     coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
     verdicts = parts.verifier(packed, p, coins)
     prompt_logprobs = score_prompts(packed, scored)
     return Judged(
         packed=packed, scored=scored, p=p, verdicts=verdicts, prompt_logprobs=prompt_logprobs,
-        draft_seconds=drafted - began + joined - passed, target_seconds=passed - drafted, until=joined,
+        draft_seconds=draft_seconds, target_seconds=target_seconds, until=until,
     )  # fmt: skip
 
 

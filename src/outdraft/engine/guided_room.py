@@ -17,6 +17,10 @@ class GuidedRoom:
         return self._room.mixes
 
     @property
+    def slices(self) -> int:
+        return self._room.slices
+
+    @property
     def capacity(self) -> int | None:
         return self._room.capacity
 

@@ -1,8 +1,7 @@
 """The engine's loop: admit requests, run steps, retire sequences. It uses the four parts only by their contracts.
 
-Sequences join whenever there is room and leave when they end; who runs in a pass, and with how many rows, is the
-scheduler's to say (`engine/scheduler`). Where rows are exact, or guarded, no greedy or seeded text depends on who else
-is there, nor on whether it had to give back its memory on the way.
+Sequences join whenever there is room and leave when they end; who runs in a pass is the scheduler's to say
+(`engine/scheduler`). Where rows are exact, or guarded, no greedy or seeded text depends on who else is there.
 """
 
 import logging
@@ -18,11 +17,12 @@ from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
 from outdraft.core.speculative import Held
 from outdraft.core.watch import Watches
-from outdraft.decode.apart import fail, step_apart
+from outdraft.decode.apart import fail
 from outdraft.decode.asked import RulesByRequest
 from outdraft.decode.guidance import guides
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
-from outdraft.decode.step import Parts, step
+from outdraft.decode.sliced import Steps
+from outdraft.decode.step import Parts
 from outdraft.engine.requests.checks import most_held
 from outdraft.engine.requests.prepare import Terms, make_sequence
 from outdraft.engine.requests.speculative import settle
@@ -58,7 +58,7 @@ class Engine:
         self.eos_token_ids = eos_token_ids
         self.scheduler = Scheduler(scheduling or SchedulerSettings(), clock)
         self.clock = clock
-        self.watch = Watches()
+        self.watch, self._steps = Watches(), Steps()
         self._ids = count()
         self._vocab_size, self._max_len = parts.target.vocab_size, parts.target.max_len
 
@@ -160,14 +160,13 @@ class Engine:
             self._give_back(seq)
         if turn.seqs:
             began = self.clock()
-            made = step_apart(turn.seqs, self._used) if self.isolates else step(turn.seqs, self._used)
+            made = self._steps.run(turn.seqs, turn.num_layers, self._used, isolates=self.isolates)
             now = self.clock()
-            self.scheduler.ran(turn, now - began)
+            self.scheduler.ran(turn, now - began, is_over=bool(made))
             events += made
             self.watch.passed(turn.seqs, made, now, now - began)
-        for seq in turn.seqs:
-            if seq.finish_reason is not None:
-                self._retire(seq)
+        for seq in (seq for seq in turn.seqs if seq.finish_reason is not None):
+            self._retire(seq)
         return events
 
     def abandon(self) -> None:
@@ -240,6 +239,7 @@ class Engine:
         self.watch.ended(seq, self.clock())
 
     def _let_end(self, seq: Sequence) -> None:
+        self._steps.forget(seq)
         self._used.drafter.end([seq])
         self._used.policy.end([seq])
         try:

@@ -12,14 +12,14 @@ def room_of(runner: Runner) -> Room:
     cache = runner.cache
     if isinstance(cache, PagedCache) and (num_pages := cache.num_pages) is not None:
         return CacheRoom(runner, cache, num_pages)
-    return Unbounded(mixes=runner.mixes)
+    return Unbounded(mixes=runner.mixes, slices=runner.slices)
 
 
 class CacheRoom:
     """A paged pool that does not grow."""
 
     def __init__(self, runner: Runner, cache: PagedCache, num_pages: int) -> None:
-        self.mixes = runner.mixes
+        self.mixes, self.slices = runner.mixes, runner.slices
         self.capacity = num_pages * PAGE
         self._runner = runner
         self._cache = cache

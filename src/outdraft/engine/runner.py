@@ -5,9 +5,10 @@ embeddings, and have probe nodes; a drafter may run some of the layers (`run`), 
 cache exactly where the next pass expects them (`tentative`), or over a cache of its own.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import replace
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -20,6 +21,7 @@ from outdraft.core.errors import CacheFullError, CapabilityError, RequestError
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder, Replay, TargetOutput
+from outdraft.engine.layer_by_layer import LayerByLayer
 from outdraft.engine.plain_rows import PlainRows
 from outdraft.models.guess import guess_with
 from outdraft.models.native import NativeDecoder
@@ -69,6 +71,7 @@ class Runner:
             own_rows=self.cache_config.of_drafters,
         )  # fmt: skip
         self.mixes = independent and decoder.kernels != "pytorch"
+        self.slices = config.num_layers if self.mixes else 1
         pages = self.cache if self.cache_config.prefixes and isinstance(self.cache, PagedCache) else None
         self.shared = SharedRows(pages, whole_texts=self.mixes)
         self._scorer = guess_with(decoder) if isinstance(decoder, NativeDecoder) else None
@@ -106,28 +109,50 @@ class Runner:
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
-        scores_prompt = any(packed.prompt_rows)
-        if self._scorer is not None and packed.starts_from_ids and not taps and not scores_prompt:
+        ids_say_all = packed.starts_from_ids and not any(packed.prompt_rows)
+        if self._scorer is not None and ids_say_all and all(tap > 0 for tap in taps):
             context = CachedContext(self.cache, self._segments(packed))
+            hidden = {tap: torch.empty(len(packed.tokens), self.hidden_size) for tap in taps}
             _, logits = self._scorer.feed(
-                packed.tokens.tolist(), packed.positions.tolist(), context, packed.nodes.tolist()
-            )
-            return TargetOutput(logits=logits, hidden={}, drifted=frozenset())
-        positions = packed.positions.to(self.device)
-        h = self.decoder.embed(packed.tokens.to(self.device), positions)
-        for start, stop, vectors in zip(packed.row_starts[:-1], packed.row_starts[1:], packed.embeds, strict=True):
-            if vectors is not None:
-                h[start:stop] = put_in(h[start:stop], vectors)
+                packed.tokens.tolist(), packed.positions.tolist(), context, packed.nodes.tolist(),
+                kept={tap - 1: states for tap, states in hidden.items()},
+            )  # fmt: skip
+            return TargetOutput(logits=logits, hidden=hidden)
+        positions, h = self._embedded(packed)
         drifted = self.plain_rows.drifted(packed) if self.plain_rows is not None else frozenset[int]()
         segments = self._segments(packed)
         start_layer, h = self._catch_up(packed, h, positions, segments)
         out = self.decoder.run(
             h, positions, CachedContext(self.cache, segments, self.exact), start=start_layer, taps=taps
         )
-        hidden = out.hidden if len(packed.nodes) == len(h) else out.hidden[packed.nodes.to(self.device)]
+        return self._scored(packed, out.hidden, out.taps, drifted)
+
+    def start(self, packed: PackedDrafts, taps: Collection[int] = ()) -> LayerByLayer:
+        """As `forward`, in slices, of rows that start at the first layer."""
+        positions, h = self._embedded(packed)
+        segments = self._segments(packed)
+        return LayerByLayer(
+            self.decoder, h, positions, lambda: CachedContext(self.cache, segments, self.exact), taps,
+            finish=partial(self._scored, packed),
+        )  # fmt: skip
+
+    def _embedded(self, packed: PackedDrafts) -> tuple[Tensor, Tensor]:
+        """Positions [R], and what stands before the first layer [R, D]."""
+        positions = packed.positions.to(self.device)
+        h = self.decoder.embed(packed.tokens.to(self.device), positions)
+        for start, stop, vectors in zip(packed.row_starts[:-1], packed.row_starts[1:], packed.embeds, strict=True):
+            if vectors is not None:
+                h[start:stop] = put_in(h[start:stop], vectors)
+        return positions, h
+
+    def _scored(
+        self, packed: PackedDrafts, h: Tensor, taps: Mapping[int, Tensor], drifted: frozenset[int] = frozenset()
+    ) -> TargetOutput:
+        """From what stands behind the last layer [R, D]."""
+        hidden = h if len(packed.nodes) == len(h) else h[packed.nodes.to(self.device)]
         return TargetOutput(
-            logits=self.decoder.logits(hidden), hidden=out.taps, drifted=drifted,
-            logits_at=self._logits_of(out.hidden) if scores_prompt else None,
+            logits=self.decoder.logits(hidden), hidden=taps, drifted=drifted,
+            logits_at=self._logits_of(h) if any(packed.prompt_rows) else None,
         )  # fmt: skip
 
     def _logits_of(self, hidden: Tensor) -> Callable[[range], Tensor]:

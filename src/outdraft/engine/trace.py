@@ -48,7 +48,11 @@ class TraceWriter:
         self._write(
             {"outdraft_trace": 1, "model": config["model"], "drafter": config["drafter"]["name"]}
             | asdict(engine.scheduler.settings)
-            | {"capacity": None if capacity is None else capacity // PAGE, "mixes": engine.parts.room.mixes}
+            | {
+                "capacity": None if capacity is None else capacity // PAGE,
+                "mixes": engine.parts.room.mixes,
+                "slices": engine.parts.room.slices,
+            }
         )
 
     def asked(self, seq: Sequence, now: float) -> None:

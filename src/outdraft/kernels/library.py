@@ -92,7 +92,7 @@ class CFeed(Structure):
         ("rows", c_int), ("num_spans", c_int), ("tokens", POINTER(c_int32)), ("positions", POINTER(c_int32)),
         ("spans", POINTER(CSpan)), ("cos", c_void_p), ("sin", c_void_p), ("table", c_int64), ("features", c_void_p),
         ("taps", POINTER(c_void_p)), ("wanted", POINTER(c_int32)), ("num_wanted", c_int), ("states", c_void_p),
-        ("logits", c_void_p), ("skipped", c_char_p),
+        ("logits", c_void_p), ("skipped", c_char_p), ("kept", POINTER(c_void_p)),
     )  # fmt: skip
 
 

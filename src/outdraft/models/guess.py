@@ -4,6 +4,7 @@
 Data in: token ids, positions and the attention context of the rows; data out: states [M, D], logits [M, V], chains.
 """
 
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 
 import torch
@@ -33,9 +34,13 @@ class NativeGuesser:
         features: Tensor | None = None,
         taps: Seq[Tensor] = (),
         skip: Skip = NO_SKIP,
+        kept: Mapping[int, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """States [M, D] and logits [M, V] of the wanted rows; with an entrance, one of features and taps [N, D]."""
-        return self._guesser.feed(self._rows(tokens, positions, ctx, 0, features, taps, skip), wanted)
+        """States [M, D] and logits [M, V] of the wanted rows; with an entrance, one of features and taps [N, D].
+
+        kept: layer -> where the states after it go [N, D] float32.
+        """
+        return self._guesser.feed(self._rows(tokens, positions, ctx, 0, features, taps, skip, kept or {}), wanted)
 
     def chain(
         self,
@@ -52,7 +57,7 @@ class NativeGuesser:
         cutoffs: Seq[tuple[float, float]] | None = None,
     ) -> Chains:
         """`Guesser.chain`: the cache must have room for the rows of every step behind those of the pass."""
-        rows = self._rows(tokens, positions, ctx, max(depths), None, taps, skip)
+        rows = self._rows(tokens, positions, ctx, max(depths), None, taps, skip, {})
         return self._guesser.chain(rows, depths, draws, feed_last=feed_last, states=states, cutoffs=cutoffs)
 
     def _rows(
@@ -64,12 +69,13 @@ class NativeGuesser:
         features: Tensor | None,
         taps: Seq[Tensor],
         skip: Skip,
+        kept: Mapping[int, Tensor],
     ) -> Rows:
         cos, sin = self._rope.table(max(positions) + steps + 1, torch.float32, torch.device("cpu"))
         return Rows(
             tokens=tokens, positions=positions, spans=spans_of(ctx), cos=cos, sin=sin,
             features=features.float().contiguous() if features is not None else None,
-            taps=[tap.float().contiguous() for tap in taps], skip=skip,
+            taps=[tap.float().contiguous() for tap in taps], skip=skip, kept=kept,
         )  # fmt: skip
 
 

@@ -47,6 +47,7 @@ class SimulatedTarget:
     random: Random
     asked: Mapping[int, Asked]  # by sequence
     mixes: bool
+    slices: int
     num_pages: int | None
     vocab_size: int = 2
     max_len: int = _ANY
@@ -58,6 +59,17 @@ class SimulatedTarget:
 
     def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
         """No logits of use; the clock stands where the pass would have ended."""
+        self.clock.now += self._seconds(packed)
+        return self._scored(packed)
+
+    def start(self, packed: PackedDrafts, taps: Seq[int] = ()) -> "SimulatedSlices":
+        """The same, whose slices take their part of the time each."""
+        return SimulatedSlices(self, packed, self._seconds(packed))
+
+    def _scored(self, packed: PackedDrafts) -> TargetOutput:
+        return TargetOutput(logits=torch.zeros(packed.node_starts[-1], self.vocab_size))
+
+    def _seconds(self, packed: PackedDrafts) -> float:
         counts = [stop - start for start, stop in zip(packed.row_starts[:-1], packed.row_starts[1:], strict=True)]
         missing = sum(self.missing(seq, n) for seq, n in zip(packed.seqs, counts, strict=True))
         if self.num_pages is not None and missing > self.free:
@@ -67,8 +79,7 @@ class SimulatedTarget:
             num_decoding=sum(not certain for certain in packed.num_certain), num_nodes=packed.node_starts[-1],
             num_rows=sum(counts), context=context,
         )  # fmt: skip
-        self.clock.now += self.costs.seconds(work, self.random)
-        return TargetOutput(logits=torch.zeros(packed.node_starts[-1], self.vocab_size))
+        return self.costs.seconds(work, self.random)
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         self.rows[seq.id] += len(keep)
@@ -95,6 +106,23 @@ class SimulatedTarget:
 
     def forget(self) -> None:
         """Nothing is kept."""
+
+
+@dataclass(slots=True)
+class SimulatedSlices:
+    """`SlicedPass`. `seconds`: of the whole pass."""
+
+    target: SimulatedTarget
+    packed: PackedDrafts
+    seconds: float
+    num_run: int = 0
+
+    def run(self, num_layers: int) -> TargetOutput | None:
+        """The clock stands where so many layers more would have ended."""
+        count = min(num_layers, self.target.slices - self.num_run)
+        self.num_run += count
+        self.target.clock.now += self.seconds * count / self.target.slices
+        return None if self.num_run < self.target.slices else self.target._scored(self.packed)
 
 
 @dataclass(slots=True, kw_only=True)

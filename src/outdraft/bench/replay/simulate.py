@@ -37,11 +37,12 @@ _CONFIG = {"model": "simulated", "drafter": {"name": "as recorded"}}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Machine:
-    """What the replay runs on. `num_pages`: of the key/value cache; None: any number. `mixes`: see `core/room.py`."""
+    """What the replay runs on. `num_pages`: of the key/value cache; None: any number. Others: see `core/room.py`."""
 
     costs: Costs
     pauses: Pauses
     mixes: bool = True
+    slices: int = 1
     num_pages: int | None = None
 
 
@@ -49,7 +50,11 @@ def learn(trace: Trace) -> Machine:
     """The machine that a trace was recorded on. Raises `ConfigError` for a trace of hardly any passes."""
     setup = trace.setup
     return Machine(
-        costs=Costs(trace.passes), pauses=learn_pauses(trace.pauses), mixes=setup["mixes"], num_pages=setup["capacity"]
+        costs=Costs(trace.passes),
+        pauses=learn_pauses(trace.pauses),
+        mixes=setup["mixes"],
+        slices=setup.get("slices", 1),
+        num_pages=setup["capacity"],
     )
 
 
@@ -72,7 +77,7 @@ def simulate(requests: Seq[Asked], machine: Machine, scheduling: SchedulerSettin
     asked: dict[int, Asked] = {}
     target = SimulatedTarget(
         clock=clock, costs=machine.costs, random=Random(seed), asked=asked, mixes=machine.mixes,
-        num_pages=machine.num_pages,
+        slices=machine.slices, num_pages=machine.num_pages,
     )  # fmt: skip
     recorded = AsRecorded(asked=asked)
     parts = Parts(target=target, drafter=recorded, verifier=recorded, policy=Always(), room=target)

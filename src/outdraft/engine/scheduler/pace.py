@@ -1,14 +1,15 @@
 """How many rows of prompts a pass may take while others decode, from what passes took.
 
     a round of decoding rows alone      quiet seconds, by the number of sequences
-    a pass with prompt rows beside      at most some 1.85 quiet rounds, whatever the prompt
+    a pass with prompt rows beside      at most some 1.85 quiet rounds, whatever the prompt; more beside many
     on average                          prompts take their share of the time
 
     round   q   q  [q + chunk]  q   q  [q + chunk]  ...        a chunk takes time that was saved for it before
 
 A chunk is as large as its pass may be long, and others come after it, because a chunk costs something however small it
 is: behind a long context it reads all keys and values. What prompts do not use of their share is saved up, to one
-second, so that short prompts are read at once. Where more texts are read than decoded, their share is larger.
+second, so that short prompts are read at once. Where more texts are read than decoded, those that are more have as much
+of the time each as one that decodes, and chunks are larger: a few who decode gain little from it that many wait.
 
 The number of rows is found by small steps: a chunk that took less than it might is followed by a larger one, and one
 that took more by a smaller one.
@@ -18,11 +19,12 @@ from math import sqrt
 
 _WEIGHT = 0.25  # of the newest measurement
 _FIRST = 16  # prompt rows beside decoding ones at first
+_THIN = 12  # rows: chunks below are read in slices, where they can be
 _SAVED = 1.0  # seconds for prompts that may be saved up, or owed
 _CHUNK = 0.85  # quiet rounds that a chunk may take
 _STEP = 1.5  # from one chunk to the next at most, as large down as up: noise cancels out
 _REFRESH = 16  # every so many passes prompts wait, so that the quiet round is measured again
-_CROWDED = 0.5  # of the time, at most, for prompts that are more than those who decode
+_CROWD = 4.0  # prompts that count for each who decodes, at most
 
 
 class Pace:
@@ -31,22 +33,43 @@ class Pace:
     def __init__(self, share: float) -> None:
         self._share = share
         self._ratio = _ratio(share)  # seconds for prompts, for each second of others
+        self._crowd = 1.0
         self._quiet: dict[int, float] = {}  # bit length of the number of sequences -> seconds of a round
         self._rows: float = _FIRST  # of prompts beside others, as they were last right
         self._saved = _SAVED
         self._owed = 0.0  # seconds of decoding before the next chunk, where chunks are read alone
         self._mixed = 0  # passes since the last quiet one
+        self._is_after_slice = False
 
     def expect(self, num_decoding: int, num_reading: int) -> None:
         """So many texts are decoded now, and so many prompts read: where these are more, their share grows."""
-        crowded = _CROWDED * (1 - num_decoding / num_reading) if num_reading else 0.0
-        self._ratio = _ratio(max(self._share, crowded))
+        self._crowd = max(1.0, min(_CROWD, num_reading / num_decoding)) if num_decoding else 1.0
+        self._ratio = max(_ratio(self._share), self._crowd - 1.0)
 
     def rows(self, num_decoding: int, most: int) -> int:
         """Prompt rows for a pass beside so many decoding sequences; 0: let them decode alone once."""
         if self._quiet.get(num_decoding.bit_length()) is None or self._mixed >= _REFRESH or self._saved <= 0:
             return 0
         return max(1, min(most, int(self._rows)))
+
+    @property
+    def is_thin(self) -> bool:
+        """Whether chunks have become so small that most of what they take is not for their rows."""
+        return self._rows < _THIN
+
+    def begin_anew(self) -> None:
+        """Another prompt is read, whose chunks may be larger."""
+        self._rows = _FIRST
+
+    def slice_seconds(self, num_decoding: int) -> float | None:
+        """What a slice of a chunk may take now; None: those who decode have their turn before it."""
+        quiet = self._quiet.get(num_decoding.bit_length())
+        return None if quiet is None or self._is_after_slice or self._saved <= 0 else self._budget(quiet)
+
+    def saw_slice(self, seconds: float) -> None:
+        """It took so long."""
+        self._is_after_slice = True
+        self._save(-seconds)
 
     @property
     def prompts_are_due(self) -> bool:
@@ -56,6 +79,7 @@ class Pace:
     def saw(self, num_decoding: int, num_rows: int, seconds: float) -> None:
         """A pass over so many decoding sequences and prompt rows took so long."""
         kind = num_decoding.bit_length()
+        self._is_after_slice = False
         if not num_rows:
             self._quiet[kind] = _mean(self._quiet.get(kind), seconds)
             self._save(self._ratio * seconds)
@@ -67,7 +91,11 @@ class Pace:
             self._mixed += 1
             quiet = self._quiet.get(kind, seconds)
             self._save(self._ratio * quiet - (seconds - quiet))
-            self._step(num_rows, seconds - quiet, _CHUNK * quiet)
+            self._step(num_rows, seconds - quiet, self._budget(quiet))
+
+    def _budget(self, quiet: float) -> float:
+        """Seconds of a chunk."""
+        return _CHUNK * self._crowd * quiet
 
     def _step(self, num_rows: int, beside: float, budget: float) -> None:
         """The last chunk took `beside` seconds, and might have taken `budget`. A short one tells little."""

@@ -20,6 +20,7 @@ from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.engine.scheduler.pace import Pace
 from outdraft.engine.scheduler.queue import Queue
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.slices import Slices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,6 +31,7 @@ class Turn:
     preempted: tuple[Sequence, ...] = ()  # they give back their memory before, and wait
     num_decoding: int = 0
     num_prompt_rows: int = 0
+    num_layers: int = 0  # of the one sequence's chunk, which runs in slices (`decode/sliced.py`); 0: a whole pass
 
 
 class Scheduler:
@@ -42,6 +44,7 @@ class Scheduler:
         self.num_preempted = 0  # times that somebody gave back its memory
         self._clock = clock
         self._pace = Pace(settings.prompt_share)
+        self._slices = Slices()
         self._ends: dict[int, float] = {}  # of sequences with a deadline
 
     def add(self, seq: Sequence, room: Room) -> None:
@@ -91,6 +94,7 @@ class Scheduler:
     def put_back(self, seq: Sequence) -> None:
         """It gave back its memory, and waits at its place."""
         self.running.remove(seq)
+        self._forget_slices(seq)
         self.waiting.put(seq)
         self.num_preempted += 1
 
@@ -99,6 +103,7 @@ class Scheduler:
         self.waiting.take(seq)
         self.waiting.forget(seq)
         self._ends.pop(seq.id, None)
+        self._forget_slices(seq)
         runs = any(one is seq for one in self.running)
         if runs:
             self.running.remove(seq)
@@ -115,21 +120,64 @@ class Scheduler:
         """The next pass. It is empty where nobody runs."""
         ordered = sorted(self.running, key=self.waiting.rank)
         decoding = [seq for seq in ordered if seq.prefilled]
-        reading = self._chunks([seq for seq in ordered if not seq.prefilled], len(decoding), room)
-        chosen = [*decoding, *reading] if room.mixes or not reading else reading
+        reading = [seq for seq in ordered if not seq.prefilled]
+        num_layers, reader = self._slice(reading, len(decoding), room), self._slices.reader
+        if num_layers and reader is not None:
+            chosen = [self._slices.begin(reader)]
+        else:
+            if num_layers is not None:  # others read beside those who decode, between two slices
+                reading = [seq for seq in reading if seq is not reader]
+            reading = self._chunks(reading, len(decoding), room)
+            chosen = [*decoding, *reading] if room.mixes or not reading else reading
         preempted = self._make_room(chosen, room)
         seqs = [seq for seq in chosen if not any(seq is one for one in preempted)]
         return Turn(
             seqs=tuple(seqs), preempted=tuple(preempted), num_decoding=sum(seq.prefilled for seq in seqs),
-            num_prompt_rows=sum(_num_read(seq) for seq in seqs if not seq.prefilled),
+            num_prompt_rows=sum(_num_read(seq) for seq in seqs if not seq.prefilled), num_layers=num_layers or 0,
         )  # fmt: skip
 
-    def ran(self, turn: Turn, seconds: float) -> None:
-        """Learn from the pass of this turn, which took so many seconds."""
-        self._pace.saw(turn.num_decoding, turn.num_prompt_rows, seconds)
+    def ran(self, turn: Turn, seconds: float, *, is_over: bool = True) -> None:
+        """Learn from the pass of this turn, or from the slice of a pass that `is_over` or not; it took so long."""
+        if turn.num_layers:
+            self._slices.ran(turn.num_layers, turn.num_prompt_rows, seconds, is_over=is_over)
+            self._pace.saw_slice(seconds)
+        else:
+            self._slices.were_last &= not turn.num_prompt_rows
+            self._pace.saw(turn.num_decoding, turn.num_prompt_rows, seconds)
+
+    def _slice(self, reading: list[Sequence], num_decoding: int, room: Room) -> int | None:
+        """Layers of the coming slice; 0: others decode before it. None: nobody reads in slices now.
+
+        The first in order does, from when its chunks beside others have become small until its prompt is read.
+        """
+        slices = self._slices
+        if slices.reader is not None and slices.reader.prefilled:
+            self._forget_slices(slices.reader)
+        if not slices.is_open:
+            if not reading or not num_decoding or room.slices == 1:
+                return None
+            if slices.reader is not reading[0]:
+                if not self._pace.is_thin or reading[0].beside is not None:
+                    return None
+                slices.reader = reading[0]
+                self._pace.begin_anew()
+        if not num_decoding:
+            return room.slices
+        if slices.were_last and len(reading) > 1:  # prompts of others come in between
+            return 0
+        self._pace.expect(num_decoding, 1)
+        seconds = self._pace.slice_seconds(num_decoding)
+        return 0 if seconds is None else slices.layers(seconds)
+
+    def _forget_slices(self, seq: Sequence) -> None:
+        if self._slices.reader is seq:
+            self._slices.end()
 
     def _chunks(self, reading: list[Sequence], num_decoding: int, room: Room) -> list[Sequence]:
-        """Who reads in this pass. The first in order reads first; where rows mix, others share what it leaves."""
+        """Who reads in this pass. The first in order reads first; where rows mix, others share what it leaves.
+
+        Half of the rows are for prompts of which less is left, so that nobody waits for all of a long one.
+        """
         if not reading:
             return []
         self._pace.expect(num_decoding, len(reading))
@@ -137,15 +185,10 @@ class Scheduler:
             return reading[:1] if not num_decoding or self._pace.prompts_are_due else []
         most = self.settings.max_num_batched_tokens
         rows = self._pace.rows(num_decoding, most) if num_decoding else most
-        chosen = []
-        for seq in reading:
-            if rows <= 0:
-                break
-            both = seq.num_unread and seq.beside is not None and seq.beside.num_unread
-            seq.max_chunk = max(1, min(rows // 2 if both else rows, CHUNK))
-            rows -= _num_read(seq)
-            chosen.append(seq)
-        return chosen
+        shorter = sorted((seq for seq in reading[1:] if _overtakes(seq, reading[0])), key=_num_left)
+        chosen, rows = _share_rows(shorter, rows // 2, rows)
+        others, _ = _share_rows([seq for seq in reading if not any(seq is one for one in chosen)], rows, rows)
+        return [*chosen, *others]
 
     def _make_room(self, chosen: list[Sequence], room: Room) -> list[Sequence]:
         """Who must give back its memory so that the others of the pass have theirs; and who may draft beyond it."""
@@ -166,6 +209,31 @@ class Scheduler:
             seq.drafts = more <= spare
             spare -= more if seq.drafts else 0
         return preempted
+
+
+def _share_rows(reading: list[Sequence], most: int, rows: int) -> tuple[list[Sequence], int]:
+    """Those who read with at most `most` of these rows, one after another; and how many of all rows they leave."""
+    chosen = []
+    left = rows - most
+    for seq in reading:
+        if rows <= left:
+            break
+        both = seq.num_unread and seq.beside is not None and seq.beside.num_unread
+        free = rows - left
+        seq.max_chunk = max(1, min(free // 2 if both else free, CHUNK))
+        rows -= _num_read(seq)
+        chosen.append(seq)
+    return chosen, rows
+
+
+def _overtakes(seq: Sequence, first: Sequence) -> bool:
+    """Whether it may read before one that stands before it in order."""
+    return seq.request.priority <= first.request.priority and _num_left(seq) < _num_left(first)
+
+
+def _num_left(seq: Sequence) -> int:
+    """Tokens of its prompts that are to be read."""
+    return seq.num_unread + (0 if seq.beside is None else seq.beside.num_unread)
 
 
 def _num_rows(seq: Sequence) -> int:

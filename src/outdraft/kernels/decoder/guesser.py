@@ -8,8 +8,9 @@ stand in their caches; data out: states, logits, chosen tokens and the distribut
 """
 
 import ctypes
+from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 
 import torch
@@ -19,7 +20,7 @@ from outdraft.core.errors import CapabilityError
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.distributions import Warp
 from outdraft.kernels.decoder.matrix import Weight
-from outdraft.kernels.decoder.stack import Span, Stack, describe, ints, pointer, table_size
+from outdraft.kernels.decoder.stack import Span, Stack, describe, ints, places, pointer, table_size
 from outdraft.kernels.library import CDistribution, CEntrance, CFeed, CGuessChain, CLinear, check, require_library
 
 
@@ -83,6 +84,7 @@ class Rows:
     features: Tensor | None = None  # [N, D] float32, with an entrance only
     taps: Seq[Tensor] = ()  # [N, D] float32 each: the features' origin, where there are none
     skip: Skip = NO_SKIP  # what the layers leave out, in every step
+    kept: Mapping[int, Tensor] = field(default_factory=dict)  # layer -> [N, D] float32: where its states go
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -160,7 +162,7 @@ class Guesser:
             self._native.od_guesser_free(self._handle)
 
     def feed(self, rows: Rows, wanted: Seq[int], *, scored: bool = True) -> tuple[Tensor, Tensor]:
-        """States [M, D] and logits [M, V] (empty unless `scored`) of the wanted rows."""
+        """States [M, D] and logits [M, V] (empty unless `scored`) of the wanted rows; `rows.kept` is filled."""
         count = len(wanted)
         states = torch.empty(count, self._width)
         logits = torch.empty(count if scored else 0, self._vocab)
@@ -233,4 +235,5 @@ class Guesser:
             len(rows.tokens), len(spans), ints(rows.tokens), ints(rows.positions), describe(spans),
             rows.cos.data_ptr(), rows.sin.data_ptr(), table_size(rows.cos), pointer(rows.features),
             taps if rows.taps else None, skipped=rows.skip.flags(range(self._num_layers)) if rows.skip else None,
+            kept=places(rows.kept, range(self._num_layers)),
         )  # fmt: skip

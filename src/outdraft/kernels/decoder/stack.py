@@ -180,7 +180,7 @@ class Stack:
         passed = CPass(
             hidden.data_ptr(), ints(positions), cos.data_ptr(), sin.data_ptr(), table_size(cos), len(positions),
             describe(spans), len(spans), ints(layers), len(layers),
-            *(_places(kept, layers) for kept in (taps, middles, queries)),
+            *(places(kept, layers) for kept in (taps, middles, queries)),
             skip.flags(layers) if skip else None,
         )  # fmt: skip
         check(self._native.od_model_run(self.handle, ctypes.byref(passed)))
@@ -214,7 +214,7 @@ def table_size(tables: Tensor) -> int:
     return tables.stride(0) if tables.dim() == 4 else 0
 
 
-def _places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes.c_void_p] | None":
+def places(kept: Mapping[int, Tensor], layers: Seq[int]) -> "ctypes.Array[ctypes.c_void_p] | None":
     """A pointer for each layer; null where nothing is kept."""
     if not kept:
         return None

@@ -109,7 +109,7 @@ static inline const float* enter(Guesser& g, const Feed& feed) {
 static inline void advance(Guesser& g, const Feed& feed) {
     const float* beside = enter(g, feed);
     run(*g.body, Pass{g.space.hidden.get(), feed.positions, feed.cos, feed.sin, feed.table, feed.rows, feed.spans, feed.num_spans,
-                      g.space.layers.get(), g.num_layers, nullptr, nullptr, nullptr, feed.skipped, beside});
+                      g.space.layers.get(), g.num_layers, feed.kept, nullptr, nullptr, feed.skipped, beside});
 }
 
 // own [rows, head's vocab] -> out [rows, ids]: negative infinity for what the head does not know.
@@ -171,7 +171,7 @@ static void guess(Guesser& g, const Feed& from, const GuessChain& chain) {
     if (n > g.space.chains) g.space.logits = make_buffer<float>(n * std::size_t(vocab)), g.space.chains = n;
     std::int32_t *tokens = g.space.tokens.get(), *positions = g.space.positions.get();
     Feed next = from;
-    next.tokens = tokens, next.positions = positions, next.features = g.space.states.get();
+    next.tokens = tokens, next.positions = positions, next.features = g.space.states.get(), next.kept = nullptr;
     advance(g, from);
     for (int s = 0; s < n; s++) {
         Span& span = from.spans[s];

@@ -69,6 +69,7 @@ struct Feed {
     int num_wanted;
     float *states, *logits;  // [wanted, hidden], [wanted, vocab]; null: none
     const std::uint8_t* skipped;  // of each layer, as in Pass
+    float* const* kept;  // [layers] where the states after each go: [rows, hidden] or null; null: nowhere
 };
 
 // How a token is chosen from logits. The distribution is that of `sampling/warp.py`.

@@ -1,0 +1,53 @@
+"""How large the chunks of a prompt are that is read in slices of layers, and how large the slices, from what they took.
+
+a slice   as many layers as fit into the seconds that it may take, one at least
+a chunk   so many rows that one layer of it nearly fills a slice: the more rows, the more rarely keys and values
+          before them are read
+"""
+
+from outdraft.core.sequence import CHUNK, Sequence
+
+_FIRST = 64  # rows of a chunk at first
+_FEWEST = 8
+_FULL = 0.8  # of a slice's seconds that one layer should take
+_STEP = 1.5  # from one chunk to the next at most
+_WEIGHT = 0.25  # of the newest measurement
+
+
+class Slices:
+    """`reader`: whose prompt is read so, if anybody's. `is_open`: a chunk of it is under way."""
+
+    def __init__(self) -> None:
+        self.reader: Sequence | None = None
+        self.is_open = False
+        self.were_last = False  # since then nobody else has read
+        self._rows: float = _FIRST
+        self._layer: float | None = None  # seconds of a layer of the chunk
+        self._budget = 0.0  # seconds of a slice
+
+    def begin(self, seq: Sequence) -> Sequence:
+        """The reader, whose next chunk has its size if none is under way."""
+        if not self.is_open:
+            seq.max_chunk = int(self._rows)
+        return seq
+
+    def end(self) -> None:
+        """Nobody reads so."""
+        self.reader, self.is_open = None, False
+
+    def layers(self, budget: float) -> int:
+        """Of a slice that may take so many seconds."""
+        self._budget = budget
+        return 1 if self._layer is None else max(1, int(budget / self._layer))
+
+    def ran(self, num_layers: int, num_rows: int, seconds: float, *, is_over: bool) -> None:
+        """A slice of a chunk of so many rows took so long, and with it the chunk `is_over`, or not."""
+        now = seconds / num_layers
+        self._layer = now if self._layer is None else self._layer + _WEIGHT * (now - self._layer)
+        self.is_open, self.were_last = not is_over, True
+        if not is_over:
+            return
+        if num_rows >= int(self._rows):  # the end of a prompt is shorter, and tells less
+            step = _FULL * self._budget / max(self._layer, 1e-9)
+            self._rows = max(_FEWEST, min(CHUNK, self._rows * max(1 / _STEP, min(_STEP, step))))
+        self._layer = None  # the next one has other rows

@@ -1,0 +1,108 @@
+"""Prompts that are read in slices of layers while others decode: the same texts, and no trace of a dropped chunk."""
+
+import asyncio
+
+import pytest
+
+from outdraft import LLM, SamplingParams
+from outdraft.decode.sliced import SlicedStep
+from outdraft.engine.assembly.variant import runner_of
+from outdraft.engine.scheduler import pace, slices
+from outdraft.kernels.library import library
+
+pytestmark = pytest.mark.skipif(library() is None, reason="no native kernels here")
+
+RUNS = {"prompt_token_ids": [5, 6, 7]}
+ENDLESS = SamplingParams(max_tokens=300, ignore_eos=True)
+PROMPTS = [{"prompt_token_ids": [3 + i * k % 90 for i in range(count)]} for k, count in ((1, 70), (7, 33), (11, 150))]
+SETTINGS = [
+    SamplingParams(max_tokens=12),
+    SamplingParams(max_tokens=12, temperature=1.0, seed=4, repetition_penalty=1.2),
+    SamplingParams(max_tokens=12, prompt_logprobs=1, logprobs=1),
+]
+
+
+@pytest.fixture
+def ran(monkeypatch) -> list[int]:
+    """Every prompt beside others is read in slices; here is of which sequence each of them was."""
+    seen: list[int] = []
+    run = SlicedStep.run
+
+    def told(self, num_layers, fail=None):
+        seen.append(self.seq.id)
+        return run(self, num_layers, fail)
+
+    monkeypatch.setattr(SlicedStep, "run", told)
+    monkeypatch.setattr(pace, "_THIN", 10**6)
+    monkeypatch.setattr(slices, "_FIRST", 16)
+    return seen
+
+
+def beside(llm, asked):
+    """What `asked`, a coroutine, gives while another text is written."""
+
+    async def both():
+        other = llm.astream(RUNS, ENDLESS)
+        await anext(other)
+        found = await asked(llm)
+        await other.aclose()
+        return found
+
+    return asyncio.run(both())
+
+
+async def ask_all(llm):
+    return [await llm.agenerate(*one) for one in zip(PROMPTS, SETTINGS, strict=True)]
+
+
+@pytest.mark.parametrize(
+    "words", [{"drafter": "none"}, {"drafter": "eagle"}, {"draft_model": "zoo:draft"}, {"drafter": "early_exit"}],
+    ids=lambda words: next(iter(words.values())),
+)  # fmt: skip
+def test_texts_are_those_of_whole_passes(words, ran):
+    wanted = [LLM("zoo:target", drafter="none").generate(*one) for one in zip(PROMPTS, SETTINGS, strict=True)]
+    found = beside(LLM("zoo:target", **words), ask_all)
+    assert [one.token_ids for one in found] == [one.token_ids for one in wanted]
+    assert found[2].prompt_logprobs == wanted[2].prompt_logprobs
+    assert len(set(ran)) == 3 and len(ran) > 3 * 4, "each was read in slices, and in more than one"
+
+
+def test_whoever_leaves_in_the_middle_of_a_chunk_leaves_nothing(ran):
+    llm = LLM("zoo:target", drafter="none", kv_cache="paged")
+    cache = runner_of(llm.engine.parts).cache
+
+    async def leave(llm):
+        for prompt in PROMPTS * 4:
+            asked = asyncio.create_task(llm.agenerate(prompt, SETTINGS[0]))
+            before = len(ran)
+            while len(ran) < before + 2:
+                await asyncio.sleep(0)
+            asked.cancel()
+            await asyncio.gather(asked, return_exceptions=True)
+        return await ask_all(llm)
+
+    wanted = [LLM("zoo:target", drafter="none").generate(*one) for one in zip(PROMPTS, SETTINGS, strict=True)]
+    assert [one.token_ids for one in beside(llm, leave)] == [one.token_ids for one in wanted]
+    llm.generate(RUNS, SETTINGS[0])
+    cache.check()
+
+
+@pytest.mark.logs_faults
+def test_what_raises_in_a_slice_ends_its_own_request(ran, monkeypatch):
+    llm = LLM("zoo:target", drafter="none")
+    run = runner_of(llm.engine.parts).decoder.run
+
+    def breaks(h, *args, start=0, **words):
+        if start == 2:
+            raise RuntimeError("planted")
+        return run(h, *args, start=start, **words)
+
+    monkeypatch.setattr(runner_of(llm.engine.parts).decoder, "run", breaks)
+
+    async def ask(llm):
+        with pytest.raises(Exception, match="planted"):
+            await llm.agenerate(PROMPTS[0], SETTINGS[0])
+        monkeypatch.undo()
+        return await llm.agenerate(PROMPTS[1], SETTINGS[0])
+
+    assert beside(llm, ask).token_ids == LLM("zoo:target", drafter="none").generate(PROMPTS[1], SETTINGS[0]).token_ids
