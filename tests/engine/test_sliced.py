@@ -3,12 +3,17 @@
 import asyncio
 
 import pytest
+import torch
+from drafters.drafting import sequence
 
 from outdraft import LLM, SamplingParams
+from outdraft.core.draft import chain
+from outdraft.core.packing import pack
 from outdraft.decode.sliced import SlicedStep
 from outdraft.engine.assembly.variant import runner_of
-from outdraft.engine.scheduler import pace, slices
+from outdraft.engine.scheduler import slices
 from outdraft.kernels.library import library
+from outdraft.testing.in_slices import in_slices
 
 pytestmark = pytest.mark.skipif(library() is None, reason="no native kernels here")
 
@@ -23,7 +28,7 @@ SETTINGS = [
 
 
 @pytest.fixture
-def ran(monkeypatch) -> list[int]:
+def ran(monkeypatch):
     """Every prompt beside others is read in slices; here is of which sequence each of them was."""
     seen: list[int] = []
     run = SlicedStep.run
@@ -33,9 +38,9 @@ def ran(monkeypatch) -> list[int]:
         return run(self, num_layers, fail)
 
     monkeypatch.setattr(SlicedStep, "run", told)
-    monkeypatch.setattr(pace, "_THIN", 10**6)
     monkeypatch.setattr(slices, "_FIRST", 16)
-    return seen
+    with in_slices():
+        yield seen
 
 
 def beside(llm, asked):
@@ -106,3 +111,21 @@ def test_what_raises_in_a_slice_ends_its_own_request(ran, monkeypatch):
         return await llm.agenerate(PROMPTS[1], SETTINGS[0])
 
     assert beside(llm, ask).token_ids == LLM("zoo:target", drafter="none").generate(PROMPTS[1], SETTINGS[0]).token_ids
+
+
+def test_logits_and_taps_are_those_of_a_whole_pass():
+    """In one native call, layer by layer in Python (which tap 0 wants), and in slices of two layers."""
+    runner = runner_of(LLM("zoo:target", drafter="none").engine.parts)
+    seq = sequence([5, 3, 9, 5, 3, 9, 7])
+    runner.begin(seq)
+    packed = pack([seq], [chain([seq.pending])])
+    taps = (1, runner.num_layers - 1, runner.num_layers)
+    whole, by_layer, sliced = runner.forward(packed, taps), runner.forward(packed, (0, *taps)), None
+    started = runner.start(packed, (0, *taps))
+    while sliced is None:
+        sliced = started.run(2)
+    for other in (by_layer, sliced):
+        assert torch.equal(whole.logits, other.logits)
+        assert all(torch.equal(whole.hidden[tap], other.hidden[tap]) for tap in taps)
+    assert torch.equal(by_layer.hidden[0], sliced.hidden[0]) and len(whole.hidden[1]) == 7
+    runner.end(seq)

@@ -15,7 +15,7 @@ import torch
 from outdraft.core.draft import Draft, HostTree, Role
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
-from outdraft.core.target import Replay, ReplayingTarget, Target, TargetOutput
+from outdraft.core.target import Replay, ReplayingTarget, SlicedPass, SlicingTarget, Target, TargetOutput
 
 
 class AuditError(AssertionError):
@@ -50,14 +50,22 @@ class AuditedTarget:
 
     def forward(self, packed: PackedDrafts, taps: Seq[int] = ()) -> TargetOutput:
         """Check the layout of the pass, then run it."""
-        require(len({seq.id for seq in packed.seqs}) == len(packed.seqs), "one sequence twice in a pass")
-        for i, seq in enumerate(packed.seqs):
-            self._check_rows(packed, i, seq)
-        self.num_passes += 1
+        self._check_pass(packed)
         out = self.target.forward(packed, taps)
         expected = (packed.node_starts[-1], self.vocab_size)
         require(tuple(out.logits.shape) == expected, f"logits are {tuple(out.logits.shape)}, not {expected}")
         return out
+
+    def start(self, packed: PackedDrafts, taps: Seq[int] = ()) -> SlicedPass:
+        """Check the layout of a pass that runs in slices."""
+        self._check_pass(packed)
+        return cast(SlicingTarget, self.target).start(packed, taps)
+
+    def _check_pass(self, packed: PackedDrafts) -> None:
+        require(len({seq.id for seq in packed.seqs}) == len(packed.seqs), "one sequence twice in a pass")
+        for i, seq in enumerate(packed.seqs):
+            self._check_rows(packed, i, seq)
+        self.num_passes += 1
 
     def _check_rows(self, packed: PackedDrafts, i: int, seq: Sequence) -> None:
         cached, certain = self.cached[seq.id], packed.num_certain[i]

@@ -19,7 +19,7 @@ from math import sqrt
 
 _WEIGHT = 0.25  # of the newest measurement
 _FIRST = 16  # prompt rows beside decoding ones at first
-_THIN = 12  # rows: chunks below are read in slices, where they can be
+THIN = 12  # rows: chunks below are read in slices, where they can be (`slices.py`)
 _SAVED = 1.0  # seconds for prompts that may be saved up, or owed
 _CHUNK = 0.85  # quiet rounds that a chunk may take
 _STEP = 1.5  # from one chunk to the next at most, as large down as up: noise cancels out
@@ -55,7 +55,7 @@ class Pace:
     @property
     def is_thin(self) -> bool:
         """Whether chunks have become so small that most of what they take is not for their rows."""
-        return self._rows < _THIN
+        return self._rows < THIN
 
     def begin_anew(self) -> None:
         """Another prompt is read, whose chunks may be larger."""

@@ -1,7 +1,7 @@
 """Many requests in little memory: whoever joins, leaves or has to give back its memory, every text is what it is alone.
 
-A pool of a few pages holds some of the requests; prompts are read in chunks beside others' rounds where rows do not
-depend on their pass, as they do not in float64.
+A pool of a few pages holds some of the requests; prompts are read in chunks beside others' rounds, or in slices of layers
+between them, where rows do not depend on their pass, as they do not in float64.
 """
 
 from dataclasses import replace
@@ -14,20 +14,22 @@ from outdraft.testing.audit import require
 from outdraft.testing.contract.forced import Lines
 from outdraft.testing.contract.ground import GREEDY, SEEDED, agrees, requests
 from outdraft.testing.contract.reuse import runner_of
+from outdraft.testing.in_slices import in_slices
 from outdraft.testing.subject import Outcome, Subject, collect, join
 
 _PAGES = 4  # of 16 rows; the requests together want about four times as many
 
 
 def crowds_write_the_same(subject: Subject) -> None:
-    """Joins, a cancellation, preemptions, prefix hits and mixed passes at once, greedy and seeded requests together."""
+    """Joins, a cancellation, preemptions, prefix hits, mixed and sliced passes at once, greedy and seeded requests together."""
     asked = [request for pair in zip(requests(SEEDED), requests(GREEDY), strict=True) for request in pair]
     asked.append(replace(asked[6], prompt_token_ids=(*asked[6].prompt_token_ids, 4)))
     # Two more texts have a form, which is told every token once, however often they are read.
     asked += [replace(asked[i], constraint=partial(Lines, subject.vocab_size)) for i in (4, 7)]
     for mixes, prefixes, some in ((True, True, asked), (False, False, asked[4:])):
         cache = CacheConfig(layout="paged", num_pages=_PAGES, prefixes=prefixes, poison=True)
-        _run(subject, some, cache, mixes=mixes)
+        with in_slices(mixes):
+            _run(subject, some, cache, mixes=mixes)
 
 
 def _run(subject: Subject, asked: list[Request], cache: CacheConfig, *, mixes: bool) -> None:
@@ -36,6 +38,7 @@ def _run(subject: Subject, asked: list[Request], cache: CacheConfig, *, mixes: b
     runner = runner_of(engine)
     if mixes:
         runner.shared.unit, engine.parts.room.mixes = 16, True  # type: ignore[misc]
+        engine.parts.room.slices = runner.num_layers  # type: ignore[misc]
     outcomes: dict[int, Outcome] = {}
     join(engine, outcomes, asked[:5])
     for _ in range(6):

@@ -21,6 +21,7 @@ from outdraft.testing.fuzz.drive import Text
 from outdraft.testing.fuzz.oracle import Oracle, plain_greedy
 from outdraft.testing.fuzz.plan import PLAIN, Case
 from outdraft.testing.fuzz.subjects import Workshop
+from outdraft.testing.in_slices import in_slices
 from outdraft.testing.sweep.survived import Survived
 
 SECONDS = 600  # for one case; longer is a hang
@@ -68,7 +69,7 @@ class Runner:
         )  # fmt: skip
         began = process_time()
         try:
-            with _time_limit(SECONDS), Survived() as survived:
+            with _time_limit(SECONDS), in_slices(case.slices), Survived() as survived:
                 self._run(case, record)
             if survived.broke and record.difference is None:
                 record.difference = {"what": f"survived: {survived.broke[0]!r}", "where": survived.where}

@@ -94,7 +94,7 @@ class Connection:
                 yield part
 
     async def body(self, head: Head) -> bytes:
-        """The whole body."""
+        """All parts of the body, once the last has come."""
         return b"".join([part async for part in self.parts(head)])
 
     async def events(self, head: Head) -> AsyncIterator[Any]:
