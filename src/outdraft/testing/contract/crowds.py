@@ -1,7 +1,7 @@
 """Many requests in little memory: whoever joins, leaves or has to give back its memory, every text is what it is alone.
 
-A pool of a few pages holds some of the requests; prompts are read in chunks beside others' rounds, or in slices of layers
-between them, where rows do not depend on their pass, as they do not in float64.
+A pool of a few pages holds some of the requests; prompts are read in chunks beside others' rounds, or in slices of
+layers between them, where rows do not depend on their pass, as they do not in float64.
 """
 
 from dataclasses import replace
@@ -21,7 +21,7 @@ _PAGES = 4  # of 16 rows; the requests together want about four times as many
 
 
 def crowds_write_the_same(subject: Subject) -> None:
-    """Joins, a cancellation, preemptions, prefix hits, mixed and sliced passes at once, greedy and seeded requests together."""
+    """Joins, a cancellation, preemptions, prefix hits, mixed and sliced passes, greedy and seeded requests together."""
     asked = [request for pair in zip(requests(SEEDED), requests(GREEDY), strict=True) for request in pair]
     asked.append(replace(asked[6], prompt_token_ids=(*asked[6].prompt_token_ids, 4)))
     # Two more texts have a form, which is told every token once, however often they are read.
