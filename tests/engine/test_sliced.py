@@ -49,7 +49,8 @@ def beside(llm, asked):
     async def both():
         other = llm.astream(RUNS, ENDLESS)
         await anext(other)
-        found = await asked(llm)
+        async with asyncio.timeout(60):
+            found = await asked(llm)
         await other.aclose()
         return found
 

@@ -95,7 +95,7 @@ def test_where_passes_are_whole_nobody_reads_in_slices():
 
 def test_a_short_prompt_is_read_between_the_slices_of_a_long_one():
     machine, long = with_a_long_prompt()
-    while not machine.passes or not machine.passes[-1][1]:
+    while len(machine.passes) < 400 or not machine.passes[-1][1]:  # nothing is saved up any more
         machine.turn()
     short = sequence(25, id=10)
     machine.add(short)
@@ -124,7 +124,7 @@ def test_whose_memory_is_taken_begins_its_chunk_again():
         machine.turn()
     machine.made.put_back(long)
     machine.layers_left, long.num_cached = 0, 0
-    assert machine.turn() == (0, 1, 2, 3)
+    assert all(machine.turn() == (0, 1, 2, 3) for _ in range(5)), "it waits"
     machine.made.join(long)
     for _ in range(20):
         machine.turn()
