@@ -37,6 +37,8 @@ def test_a_group_goes_where_its_last_request_went():
     send(affinity, "c", key(2, group=70))
     assert affinity.rank(key(50, group=70), HERE)[0] == "c"
     assert affinity.rank(key(1, group=70), HERE)[0] == "a", "a prefix counts for more"
+    affinity.sent(key(3, group=70), "c")
+    assert affinity.rank(key(50, group=70), HERE)[0] == "c", "although it has more to do than the others"
 
 
 def test_load_breaks_ties_and_bounds_imbalance():

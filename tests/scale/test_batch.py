@@ -136,3 +136,11 @@ def test_seeds_of_requests_are_their_own():
     tokens = Job(custom_id="x", url="/inference/v1/generate", body={"token_ids": [1]})
     assert own.seeded(1) is own and greedy.seeded(1) is greedy
     assert tokens.seeded(1).body["sampling_params"]["seed"] == seed_of(1, "x")
+
+
+def test_results_are_written_when_every_request_has_its_answer(tmp_path):
+    jobs = [Job(custom_id=name, url="/v1/completions", body={}) for name in ("a", "b")]
+    ledger = Ledger(tmp_path)
+    for name, is_there in (("a", False), ("b", True)):
+        ledger.write([{"custom_id": name, "response": {"status_code": 200}}])
+        assert ledger.finish(jobs, jobs).is_complete == (tmp_path / "results.jsonl").exists() == is_there
