@@ -13,7 +13,7 @@ from outdraft.testing.losslessness import FAULTS, PLANTED, SETTINGS, Auditor, Se
 from outdraft.testing.prompts import distribution_prompts, identity_prompts
 from outdraft.testing.token_distribution import guessed_positions, judge_tokens, text_distributions
 
-SMALL = ("--prompts", 12, "--tokens", 32, "--samples", 160, "--json")
+SMALL = ("--prompts", 8, "--tokens", 24, "--samples", 100, "--json")
 
 
 def test_audit_passes_and_planted_bias_fails(outdraft, tiny: Path):

@@ -23,7 +23,14 @@ STATIC, PAGED = CacheConfig(), CacheConfig(layout="paged")
 INT8, PAGED_INT8 = CacheConfig(dtype="int8"), CacheConfig(layout="paged", dtype="int8")
 
 
-@pytest.fixture(scope="module", params=[pytest.param(row, id=row.name, marks=quick(row)) for row in ROWS])
+def marks(i, row):
+    """Every other drafter is asked where slow tests run."""
+    return (pytest.mark.slow,) if i % 2 else quick(row)
+
+
+@pytest.fixture(
+    scope="module", params=[pytest.param(row, id=row.name, marks=marks(i, row)) for i, row in enumerate(ROWS)]
+)
 def subject(request, tmp_path_factory) -> Subject:
     return Subject(request.param, tmp_path_factory.mktemp("side"), dtype=torch.float32)
 

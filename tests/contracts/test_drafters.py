@@ -1,7 +1,8 @@
 """Every drafter of the table against every assertion of the contract suite.
 
-A drafter's first row is asked everything in `make test`; its other shapes are asked for greedy text at two lengths and
-for the cache, and the rest where slow tests run.
+A drafter's first row is asked everything in `make test`, but for half of what features of requests are about: those
+assertions are long, and each is asked of every other drafter. A drafter's other shapes are asked for greedy text at two
+lengths and for the cache. The rest is asked where slow tests run.
 """
 
 from dataclasses import replace
@@ -15,14 +16,34 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
 from outdraft.testing.contract import CHECKS, sampled_distribution_is_the_targets
+from outdraft.testing.contract.forced import forced_tokens_write_the_same
+from outdraft.testing.contract.guided import guided_requests_write_the_same
 from outdraft.testing.contract.identity import greedy_equals_reference
+from outdraft.testing.contract.masked import masked_requests_write_the_same
+from outdraft.testing.contract.reuse import rows_are_taken_over
 from outdraft.testing.contract.upkeep import cache_equals_recompute
 from outdraft.testing.subject import Subject, run
 
+FEATURES = (
+    guided_requests_write_the_same,
+    masked_requests_write_the_same,
+    forced_tokens_write_the_same,
+    rows_are_taken_over,
+)
+DRAFTERS = list(dict.fromkeys(row.drafter for row in ROWS))
+
+
+def marks(row, check) -> tuple[pytest.MarkDecorator, ...]:
+    """Slow, or not."""
+    if check is cache_equals_recompute:
+        return ()
+    if check in FEATURES and (DRAFTERS.index(row.drafter) + FEATURES.index(check)) % 2:
+        return (pytest.mark.slow,)
+    return quick(row)
+
+
 ASKED = [
-    pytest.param(
-        row, check, id=f"{row.name}-{check.__name__}", marks=() if check is cache_equals_recompute else quick(row)
-    )
+    pytest.param(row, check, id=f"{row.name}-{check.__name__}", marks=marks(row, check))
     for row in ROWS
     for check in CHECKS
 ] + [

@@ -37,7 +37,12 @@ ROWS = [
 ] + [DrafterRow(drafter="ctc", side=heads("ctc"), options={"width": 2, "nodes": 8})]
 
 
-@pytest.fixture(scope="module", params=ROWS, ids=lambda row: row.name)
+def slow(row):
+    """Chains of heads that have trees: less can go wrong with them."""
+    return (pytest.mark.slow,) if row.label == "chain" else ()
+
+
+@pytest.fixture(scope="module", params=[pytest.param(row, id=row.name, marks=slow(row)) for row in ROWS])
 def subject(request, tmp_path_factory):
     return NativeSubject(request.param, tmp_path_factory.mktemp("side"))
 
