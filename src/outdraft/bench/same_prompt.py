@@ -34,9 +34,7 @@ def main(words: Seq[str] | None = None) -> int:
         made = make_model(given.model, Shelf())
         with TemporaryDirectory() as folder:
             place = with_context(made.path, 2 * given.prompt, Path(folder))
-            sys.stdout.write(
-                f"{given.model}, {given.prompt} tokens of prompt, {given.rounds} rounds; {busy_note()}\n"
-            )
+            sys.stdout.write(f"{given.model}, {given.prompt} tokens of prompt, {given.rounds} rounds; {busy_note()}\n")
             for drafter in given.drafter or ("none", "eagle"):
                 with LLM(place, drafter=drafter, enable_prefix_caching=True) as llm:
                     _show(llm, drafter, given.prompt, given.rounds)
