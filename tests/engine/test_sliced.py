@@ -99,7 +99,7 @@ def test_what_raises_in_a_slice_ends_its_own_request(ran, monkeypatch):
     run = runner_of(llm.engine.parts).decoder.run
 
     def breaks(h, *args, start=0, **words):
-        if start == 2:
+        if start > 0:  # the other text has no layer by itself
             raise RuntimeError("planted")
         return run(h, *args, start=start, **words)
 

@@ -9,16 +9,18 @@ from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
 from outdraft.engine.scheduler.scheduler import Scheduler
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.scheduler.slices import Slices
 from outdraft.sampling.coins import draft_coins, verifier_coins
 
 LAYERS = 12
 QUIET = 0.02
 
 
-def sequence(count: int, *, id: int, is_read: bool = False) -> Sequence:
+def sequence(count: int, *, id: int, is_read: bool = False, priority: int = 0) -> Sequence:
     tokens = [1] * count
     return Sequence(
-        id=id, request=Request(prompt_token_ids=tuple(tokens)), tokens=tokens, prompt_len=count, max_len=100_000,
+        id=id, request=Request(prompt_token_ids=tuple(tokens), priority=priority), tokens=tokens, prompt_len=count,
+        max_len=100_000,
         seed=0, coupled=False, eos_token_ids=frozenset(), coins=verifier_coins, draft_coins=draft_coins,
         num_cached=count - 1 if is_read else 0,
     )  # fmt: skip
@@ -104,6 +106,36 @@ def test_a_short_prompt_is_read_between_the_slices_of_a_long_one():
         machine.turn()
         turns += 1
     assert turns < 60 and long.num_unread
+
+
+@pytest.mark.parametrize(("num_tokens", "num_read", "priority"), [(16_001, 12_100, 0), (16_001, 0, 0), (25, 0, 5)])
+def test_who_may_not_overtake_waits_until_a_long_prompt_is_read(num_tokens, num_read, priority):
+    """One behind as long a context, one that is longer, and one that is less urgent."""
+    machine, long = with_a_long_prompt()
+    while not machine.passes or not machine.passes[-1][1]:
+        machine.turn()
+    other = sequence(num_tokens, id=10, priority=priority)
+    machine.add(other)
+    other.num_cached = num_read
+    while long.num_unread > 600:  # from there on the other one may have less left
+        machine.turn()
+    assert other.num_cached == num_read and max(seconds for *_, seconds in machine.passes[250:]) <= 2 * QUIET
+
+
+def test_after_a_slice_others_have_a_round_without_prompts():
+    machine, _ = with_a_long_prompt()
+    machine.add(*(sequence(200, id=i) for i in range(10, 20)))
+    for _ in range(400):
+        machine.turn()
+    after = [seconds for (_, now, _), (_, _, seconds) in pairwise(machine.passes) if now]
+    assert len(after) > 20 and max(after) == QUIET
+
+
+def test_a_clock_that_stands_still_is_no_error():
+    slices = Slices()
+    slices.begin(sequence(100, id=0), LAYERS)
+    slices.ran(1, 64, 0.0, is_over=False)
+    assert slices.layers(0.02) == LAYERS - 1
 
 
 def test_a_chunk_that_is_under_way_goes_on_when_nobody_decodes_any_more():

@@ -72,7 +72,7 @@ async def measure(llm: LLM, prompt: list[int], *, others: int, seconds: float) -
     async def listen(i: int) -> None:
         start = {"prompt_token_ids": [(37 * i + 11 * j) % (vocab - 2) + 1 for j in range(24)]}
         for number in count():  # the first texts have different lengths, so that not all begin anew at once
-            length = _LENGTH * (i + 1) // others if number == 0 else _LENGTH
+            length = max(1, _LENGTH * (i + 1) // others) if number == 0 else _LENGTH
             texts.append(text := list[Arrival]())
             async for chunk in llm.astream(start, SamplingParams(max_tokens=length, ignore_eos=True)):
                 text.append((time.perf_counter(), len(chunk.token_ids)))

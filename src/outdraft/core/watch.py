@@ -17,7 +17,7 @@ class Watch(Protocol):
         """A request was not accepted, because too many wait."""
 
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
-        """A pass over these sequences is over."""
+        """A pass over these sequences is over; without events, a slice of one, whose last slice has its event."""
 
     def ended(self, seq: Sequence, now: float) -> None:
         """A request is over, in whatever way."""
@@ -28,7 +28,6 @@ class Watches:
 
     def __init__(self) -> None:
         self.each: tuple[Watch, ...] = ()
-        self._slices: tuple[int, float] = (-1, 0.0)  # of whose chunk slices have run, and what they took
 
     def add(self, watch: Watch) -> None:
         """From now on it hears everything."""
@@ -47,12 +46,6 @@ class Watches:
             one.refused(seq, now)
 
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
-        """Without events: a slice of a pass, which counts when the pass is over."""
-        if len(seqs) == 1 and self._slices[0] == seqs[0].id:
-            seconds, self._slices = seconds + self._slices[1], (-1, 0.0)
-        if not events:
-            self._slices = seqs[0].id, seconds
-            return
         for one in self.each:
             one.passed(seqs, events, now, seconds)
 

@@ -8,12 +8,14 @@ One JSON object a line; times are seconds since the recording began:
     {"outdraft_trace": 1, "model": ..., "max_num_seqs": ..., "capacity": pages or null, ...}
     {"at": 0.31, "asks": 7, "prompt": 120, "most": 64, "priority": 0, "timeout": null}
     {"at": 0.35, "seconds": 0.02, "cached": {"7": 64}, "rows": [[7, certain, nodes, tokens, before], ...]}
+    {"at": 0.41, "slice": 0.01}
     {"at": 1.90, "ends": 7, "reason": "stop"}
 
 A request asks when its caller does, so its line may stand behind that of a pass which was over later. `most`: tokens
 that it may write. `certain`: prompt rows of the request in this pass; `nodes`: those of its draft, pending token
 included; `before`: those that the cache held; `tokens`: how many it emitted. The reason of a request that might not
-wait is "refused". No text is written, and no token.
+wait is "refused". A slice is of a prompt's pass that stops between layers: the pass has a line of its own when it is
+over. No text is written, and no token.
 """
 
 import json
@@ -43,6 +45,7 @@ class TraceWriter:
         self._began = began
         self.error: OSError | None = None  # why nothing more is written
         self._known: set[int] = set()
+        self._slices: dict[int, float] = {}  # seconds of a chunk that is under way
         self._untold: set[int] = set()  # of them, those that no pass has had yet
         capacity = engine.parts.room.capacity
         self._write(
@@ -71,7 +74,15 @@ class TraceWriter:
         self._end(seq, now, "refused")
 
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
-        """A pass over these sequences is over; sequences that the recording began too late for are counted too."""
+        """A pass over these sequences is over; sequences that the recording began too late for are counted too.
+
+        Of a pass in slices each slice has a line, and the pass has the seconds of all.
+        """
+        if not events:
+            self._slices[seqs[0].id] = self._slices.get(seqs[0].id, 0.0) + seconds
+            self._write({"at": now - self._began, "slice": seconds})
+            return
+        seconds += self._slices.pop(seqs[0].id, 0.0) if len(seqs) == 1 else 0.0
         own = {event.seq_id: event for event in events}
         rows = []
         for seq in seqs:
@@ -85,6 +96,7 @@ class TraceWriter:
 
     def ended(self, seq: Sequence, now: float) -> None:
         """A request is over, in whatever way."""
+        self._slices.pop(seq.id, None)
         self._end(seq, now, seq.finish_reason)
 
     def _end(self, seq: Sequence, now: float, reason: str | None) -> None:

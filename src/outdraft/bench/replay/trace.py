@@ -101,6 +101,8 @@ def read_lines(told: list[dict[str, Any]]) -> Trace:
             requests[line["ends"]].end, requests[line["ends"]].reason = at, line["reason"]
             open_ids.discard(line["ends"])
             ended += 1
+        elif "slice" in line:
+            free, is_awake, asked, ended = at, True, 0, 0
         else:
             passes.append(Pass(work=_work(line), seconds=line["seconds"]))
             if requests:  # else the recording began within

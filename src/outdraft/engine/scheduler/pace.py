@@ -48,7 +48,8 @@ class Pace:
 
     def rows(self, num_decoding: int, most: int) -> int:
         """Prompt rows for a pass beside so many decoding sequences; 0: let them decode alone once."""
-        if self._quiet.get(num_decoding.bit_length()) is None or self._mixed >= _REFRESH or self._saved <= 0:
+        is_quiet_due = self._mixed >= _REFRESH or self._is_after_slice or self._saved <= 0
+        if self._quiet.get(num_decoding.bit_length()) is None or is_quiet_due:
             return 0
         return max(1, min(most, int(self._rows)))
 

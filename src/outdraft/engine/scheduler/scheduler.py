@@ -123,10 +123,10 @@ class Scheduler:
         reading = [seq for seq in ordered if not seq.prefilled]
         num_layers, reader = self._slice(reading, len(decoding), room), self._slices.reader
         if num_layers and reader is not None:
-            chosen = [self._slices.begin(reader)]
+            chosen = [self._slices.begin(reader, room.slices)]
         else:
             if num_layers is not None:  # others read beside those who decode, between two slices
-                reading = [seq for seq in reading if seq is not reader]
+                reading = [seq for seq in reading if reader is not None and _comes_between(seq, reader)]
             reading = self._chunks(reading, len(decoding), room)
             chosen = [*decoding, *reading] if room.mixes or not reading else reading
         preempted = self._make_room(chosen, room)
@@ -140,7 +140,8 @@ class Scheduler:
         """Learn from the pass of this turn, or from the slice of a pass that `is_over` or not; it took so long."""
         if turn.num_layers:
             self._slices.ran(turn.num_layers, turn.num_prompt_rows, seconds, is_over=is_over)
-            self._pace.saw_slice(seconds)
+            if any(seq.prefilled for seq in self.running):
+                self._pace.saw_slice(seconds)
         else:
             self._slices.were_last &= not turn.num_prompt_rows
             self._pace.saw(turn.num_decoding, turn.num_prompt_rows, seconds)
@@ -162,9 +163,10 @@ class Scheduler:
                 slices.reader = reading[0]
                 self._pace.begin_anew()
         if not num_decoding:
-            return room.slices
-        if slices.were_last and len(reading) > 1:  # prompts of others come in between
-            return 0
+            return slices.rest()
+        reader = slices.reader
+        if slices.were_last and reader is not None and any(_comes_between(seq, reader) for seq in reading):
+            return 0  # others read before the next slice
         self._pace.expect(num_decoding, 1)
         seconds = self._pace.slice_seconds(num_decoding)
         return 0 if seconds is None else slices.layers(seconds)
@@ -229,6 +231,12 @@ def _share_rows(reading: list[Sequence], most: int, rows: int) -> tuple[list[Seq
 def _overtakes(seq: Sequence, first: Sequence) -> bool:
     """Whether it may read before one that stands before it in order."""
     return seq.request.priority <= first.request.priority and _num_left(seq) < _num_left(first)
+
+
+def _comes_between(seq: Sequence, reader: Sequence) -> bool:
+    """Whether it is read between two slices of another prompt: not where it would read long behind a long context."""
+    is_long = _num_left(seq) > CHUNK and seq.num_cached > 4 * CHUNK
+    return seq is not reader and _overtakes(seq, reader) and not is_long
 
 
 def _num_left(seq: Sequence) -> int:

@@ -22,13 +22,14 @@ class Slices:
         self.is_open = False
         self.were_last = False  # since then nobody else has read
         self._rows: float = _FIRST
+        self._left = 0  # layers of the chunk
         self._layer: float | None = None  # seconds of a layer of the chunk
-        self._budget = 0.0  # seconds of a slice
+        self._budget = 0.0  # seconds of a slice; 0: nobody waits for it
 
-    def begin(self, seq: Sequence) -> Sequence:
-        """The reader, whose next chunk has its size if none is under way."""
+    def begin(self, seq: Sequence, num_layers: int) -> Sequence:
+        """The reader, whose next chunk, if none is under way, has its size, and so many layers."""
         if not self.is_open:
-            seq.max_chunk = int(self._rows)
+            seq.max_chunk, self._left = int(self._rows), num_layers
         return seq
 
     def end(self) -> None:
@@ -38,16 +39,23 @@ class Slices:
     def layers(self, budget: float) -> int:
         """Of a slice that may take so many seconds."""
         self._budget = budget
-        return 1 if self._layer is None else max(1, int(budget / self._layer))
+        most = 1 if self._layer is None else max(1, int(budget / max(self._layer, 1e-9)))
+        return min(most, self._left) if self.is_open else most
+
+    def rest(self) -> int:
+        """All layers that are left: nobody waits for them."""
+        self._budget = 0.0
+        return self._left
 
     def ran(self, num_layers: int, num_rows: int, seconds: float, *, is_over: bool) -> None:
         """A slice of a chunk of so many rows took so long, and with it the chunk `is_over`, or not."""
         now = seconds / num_layers
         self._layer = now if self._layer is None else self._layer + _WEIGHT * (now - self._layer)
+        self._left -= num_layers
         self.is_open, self.were_last = not is_over, True
         if not is_over:
             return
-        if num_rows >= int(self._rows):  # the end of a prompt is shorter, and tells less
+        if self._budget and num_rows >= int(self._rows):  # the end of a prompt is shorter, and tells less
             step = _FULL * self._budget / max(self._layer, 1e-9)
             self._rows = max(_FEWEST, min(CHUNK, self._rows * max(1 / _STEP, min(_STEP, step))))
         self._layer = None  # the next one has other rows

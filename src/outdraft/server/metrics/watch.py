@@ -47,6 +47,11 @@ class EngineWatch:
 
     def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None:
         """A pass: what it read, wrote and drafted."""
+        if not events:  # a slice: its pass counts when it is over, but began with the first
+            for text in (self._texts.get(seq.id) for seq in seqs):
+                if text is not None and text.began is None:
+                    self._begin(text, seqs[0], now - seconds)
+            return
         own = {event.seq_id: event for event in events}
         self._to.pass_tokens.observe(sum(event.num_certain + len(event.tokens) for event in events))
         for seq in seqs:
