@@ -32,7 +32,7 @@ def test_the_engine_is_built_so():
     prompt = "It was late. It was late. It was late. It was"
     text = plain.generate(prompt, params)
     looking_up = plain.with_drafter("ngram")
-    texts = [looking_up.generate(prompt, params) for _ in range(4)]  # a busy moment may tell it not to draft for one
+    texts = [looking_up.generate(prompt, params) for _ in range(20)]  # a busy moment may tell it not to draft for some
     assert {one.token_ids for one in (both.generate(prompt, params), *texts)} == {text.token_ids}
     assert any(one.metrics["speculative_decoding"]["num_draft_tokens"] for one in texts)
     with pytest.raises(ConfigError, match="unknown policy 'autos', did you mean 'auto'"):

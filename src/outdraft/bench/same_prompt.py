@@ -25,7 +25,9 @@ from outdraft.engine.llm import LLM
 def main(words: Seq[str] | None = None) -> int:
     """Measure and show; 2 for a model or a drafter that cannot be had."""
     parser = argparse.ArgumentParser(prog="python -m outdraft.bench.same_prompt", description=__doc__)
-    parser.add_argument("model", nargs="?", default="zoo:target@4x12")
+    parser.add_argument(
+        "model", nargs="?", default="zoo:target", help="a head of its own size must be beside it for eagle"
+    )
     parser.add_argument("--prompt", type=int, default=2_000, help="tokens of the prompt")
     parser.add_argument("--drafter", action="append", help="may be repeated; without it none and eagle")
     parser.add_argument("--rounds", type=int, default=5)
