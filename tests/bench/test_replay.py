@@ -2,6 +2,7 @@
 
 import json
 import threading
+from io import StringIO
 from random import Random
 
 import pytest
@@ -11,10 +12,12 @@ from outdraft.bench.replay.costs import Costs, Pass, Work
 from outdraft.bench.replay.pauses import Pause, Pauses, learn_pauses
 from outdraft.bench.replay.simulate import Machine, simulate
 from outdraft.bench.replay.summary import Summary, middle, summarise
-from outdraft.bench.replay.trace import Asked, read_trace
+from outdraft.bench.replay.trace import Asked, read_lines, read_trace
 from outdraft.core.errors import ConfigError
+from outdraft.core.events import StepEvent
 from outdraft.core.request import Request
 from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.engine.trace import TraceWriter
 
 
 class Known:
@@ -188,3 +191,27 @@ def test_only_one_recording_at_a_time(tmp_path):
         pass
     with pytest.raises(ConfigError, match="cannot be written"), record_trace(llm, tmp_path / "none" / "a.jsonl"):
         pass
+
+
+def test_time_in_which_a_slice_ran_is_no_pause():
+    """Of a prompt's pass that stops between layers; it has its own line, with all of its seconds, when it is over."""
+    header = {"outdraft_trace": 1}
+    ask = {"at": 0.0, "asks": 7, "prompt": 90, "most": 4, "priority": 0, "timeout": None}
+    rounds = [{"at": at, "seconds": 0.1, "cached": {}, "rows": [[1, 0, 1, 1, 40]]} for at in (0.1, 0.3, 0.5)]
+    chunk = {"at": 0.4, "seconds": 0.19, "cached": {}, "rows": [[7, 89, 1, 1, 0]]}
+    told = [header, ask, rounds[0], {"at": 0.2, "slice": 0.1}, rounds[1], chunk, rounds[2]]
+    trace = read_lines(told)
+    assert [one.seconds for one in trace.passes] == [0.1, 0.1, 0.19, 0.1]
+    assert [round(one.seconds, 6) for one in trace.pauses] == [0.0] * 4
+
+
+def test_a_trace_tells_slices_and_the_seconds_of_all_of_them():
+    made = StringIO()
+    llm = LLM("zoo:target", drafter="none")
+    writer = TraceWriter(made, llm.engine, llm.config, 0.0)
+    seq = llm.engine.prepare(Request(prompt_token_ids=(1, 2, 3)))
+    writer.asked(seq, 0.0)
+    writer.passed([seq], [], 0.1, 0.1)
+    writer.passed([seq], [StepEvent(seq_id=seq.id, num_certain=2)], 0.3, 0.05)
+    told = [json.loads(line) for line in made.getvalue().splitlines()]
+    assert told[2] == {"at": 0.1, "slice": 0.1} and told[3]["seconds"] == 0.15
