@@ -34,7 +34,7 @@ DRAFTERS = list(dict.fromkeys(row.drafter for row in ROWS))
 
 
 def marks(row, check) -> tuple[pytest.MarkDecorator, ...]:
-    """Slow, or not."""
+    """Which assertions `make test` asks of a row, and which are left to slow tests."""
     if check is cache_equals_recompute:
         return ()
     if check in FEATURES and (DRAFTERS.index(row.drafter) + FEATURES.index(check)) % 2:

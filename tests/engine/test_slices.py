@@ -161,3 +161,14 @@ def test_whose_memory_is_taken_begins_its_chunk_again():
     for _ in range(20):
         machine.turn()
     assert long.num_cached > 0
+
+
+def test_nothing_is_learned_of_rows_from_a_chunk_that_nobody_waited_for():
+    slices, seq = Slices(), sequence(1000, id=0)
+    assert slices.layers(0.01) == 1
+    slices.begin(seq, LAYERS)
+    rows = seq.max_chunk
+    slices.ran(1, rows, 0.5, is_over=False)
+    slices.ran(slices.rest(), rows, 5.0, is_over=True)
+    slices.begin(seq, LAYERS)
+    assert seq.max_chunk == rows

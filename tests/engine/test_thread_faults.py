@@ -35,7 +35,7 @@ def test_a_request_that_is_refused_in_the_step_that_breaks_is_answered(llm, monk
 
     monkeypatch.setattr(llm.engine, "_admit", refuse_one)
     with monkeypatch.context() as breaking:
-        breaking.setattr("outdraft.decode.sliced.step_apart", broken)
+        breaking.setattr("outdraft.decode.steps.step_apart", broken)
         ids = ([7, 8], [5, 6])
         results = within(60, lambda: llm.generate([{"prompt_token_ids": one} for one in ids], GREEDY))
     assert [result.finish_reason for result in results] == ["error"] * 2

@@ -8,6 +8,10 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from outdraft import LLM, SamplingParams, record_trace
+from outdraft.core.events import StepEvent
+from outdraft.core.request import Request
+from outdraft.server.metrics.instruments import Instruments
+from outdraft.server.metrics.watch import EngineWatch
 
 Scrape = Callable[[], dict[str, float]]
 BODY = {"prompt": "It was late when", "max_tokens": 24, "temperature": 0, "ignore_eos": True}
@@ -116,3 +120,17 @@ def test_prefixes_that_were_taken_over_are_counted() -> None:
         service.stop_listening()
         llm.generate(prompt, SamplingParams(max_tokens=2))
         assert read("outdraft:prefix_cache_queries_total", {"model_name": "m"}) == 80
+
+
+def test_a_prompt_in_slices_has_waited_until_its_first_slice() -> None:
+    """The rounds of others between its slices are no time in the queue, and a slice is no pass."""
+    instruments, llm = Instruments("target"), LLM("zoo:target", drafter="none")
+    watch = EngineWatch(instruments, llm.engine)
+    seq = llm.engine.prepare(Request(prompt_token_ids=(1, 2, 3)), asked_at=1.0)
+    watch.asked(seq, 1.0)
+    watch.passed([seq], [], 1.5, 0.1)
+    watch.passed([seq], [StepEvent(seq_id=seq.id, num_certain=2)], 9.0, 0.1)
+    samples = [sample for family in instruments.registry.collect() for sample in family.samples]
+    found = {sample.name.removeprefix("outdraft:"): sample.value for sample in samples}
+    assert found["request_queue_time_seconds_sum"] == pytest.approx(0.4)
+    assert found["iteration_tokens_total_count"] == 1

@@ -7,7 +7,6 @@ A slice reads those of its layers only, so that chunks may be large, and the pau
 chunk is kept before its pass is over: until then it can be dropped without a trace.
 """
 
-from collections.abc import Sequence as Seq
 from time import perf_counter
 from typing import cast
 
@@ -18,9 +17,8 @@ from outdraft.core.events import StepEvent
 from outdraft.core.packing import pack
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import SlicingTarget
-from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.commit import Fail
-from outdraft.decode.step import Parts, judge_scored, keep, step, taps_for
+from outdraft.decode.step import Parts, judge_scored, keep, taps_for
 
 
 class SlicedStep:
@@ -49,34 +47,3 @@ class SlicedStep:
             self._packed, scored, self._parts, draft_seconds=0.0, target_seconds=self._seconds, until=until
         )
         return keep(judged, self._parts, fail)
-
-
-class Steps:
-    """What runs an engine's passes."""
-
-    def __init__(self) -> None:
-        self._under_way: SlicedStep | None = None
-
-    def run(self, seqs: Seq[Sequence], num_layers: int, parts: Parts, *, isolates: bool) -> list[StepEvent]:
-        """A whole pass over the sequences, one event each; or so many layers of the chunk of the only one.
-
-        A chunk begins where none is under way, and has no event before it is over. `isolates`: what raises ends the
-        request that it belongs to (`decode/apart.py`).
-        """
-        if not num_layers:
-            return step_apart(seqs, parts) if isolates else step(seqs, parts)
-        (seq,), sliced, self._under_way = seqs, self._under_way, None
-        try:
-            sliced = sliced or SlicedStep(seq, parts)
-            made = sliced.run(num_layers, fail if isolates else None)
-        except Exception as error:
-            if not isolates:
-                raise
-            return [fail(seq, error)]
-        self._under_way = None if made else sliced
-        return made
-
-    def forget(self, seq: Sequence) -> None:
-        """Its chunk, should it be under way, is dropped."""
-        if self._under_way is not None and self._under_way.seq is seq:
-            self._under_way = None

@@ -21,8 +21,8 @@ from outdraft.decode.apart import fail
 from outdraft.decode.asked import RulesByRequest
 from outdraft.decode.guidance import guides
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
-from outdraft.decode.sliced import Steps
 from outdraft.decode.step import Parts
+from outdraft.decode.steps import Steps
 from outdraft.engine.requests.checks import most_held
 from outdraft.engine.requests.prepare import Terms, make_sequence
 from outdraft.engine.requests.speculative import settle

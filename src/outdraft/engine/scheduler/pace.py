@@ -68,7 +68,7 @@ class Pace:
         return None if quiet is None or self._is_after_slice or self._saved <= 0 else self._budget(quiet)
 
     def saw_slice(self, seconds: float) -> None:
-        """It took so long."""
+        """A slice took so many seconds, which others waited for."""
         self._is_after_slice = True
         self._save(-seconds)
 

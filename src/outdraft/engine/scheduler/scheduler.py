@@ -188,8 +188,9 @@ class Scheduler:
         most = self.settings.max_num_batched_tokens
         rows = self._pace.rows(num_decoding, most) if num_decoding else most
         shorter = sorted((seq for seq in reading[1:] if _overtakes(seq, reading[0])), key=_num_left)
-        chosen, rows = _share_rows(shorter, rows // 2, rows)
-        others, _ = _share_rows([seq for seq in reading if not any(seq is one for one in chosen)], rows, rows)
+        chosen, left = _share_rows(shorter, rows // 2)
+        rest = [seq for seq in reading if not any(seq is one for one in chosen)]
+        others, _ = _share_rows(rest, rows - rows // 2 + left)
         return [*chosen, *others]
 
     def _make_room(self, chosen: list[Sequence], room: Room) -> list[Sequence]:
@@ -213,16 +214,14 @@ class Scheduler:
         return preempted
 
 
-def _share_rows(reading: list[Sequence], most: int, rows: int) -> tuple[list[Sequence], int]:
-    """Those who read with at most `most` of these rows, one after another; and how many of all rows they leave."""
+def _share_rows(reading: list[Sequence], rows: int) -> tuple[list[Sequence], int]:
+    """Those who read with these rows, one after another; and how many rows they leave."""
     chosen = []
-    left = rows - most
     for seq in reading:
-        if rows <= left:
+        if rows <= 0:
             break
         both = seq.num_unread and seq.beside is not None and seq.beside.num_unread
-        free = rows - left
-        seq.max_chunk = max(1, min(free // 2 if both else free, CHUNK))
+        seq.max_chunk = max(1, min(rows // 2 if both else rows, CHUNK))
         rows -= _num_read(seq)
         chosen.append(seq)
     return chosen, rows

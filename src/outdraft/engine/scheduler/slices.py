@@ -33,7 +33,7 @@ class Slices:
         return seq
 
     def end(self) -> None:
-        """Nobody reads so."""
+        """Its prompt is read, or it is gone: the next one may be read otherwise."""
         self.reader, self.is_open = None, False
 
     def layers(self, budget: float) -> int:
