@@ -33,6 +33,7 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.testing.contract.reuse import runner_of
+from outdraft.testing.in_slices import in_slices
 from outdraft.testing.own_caches import own_caches
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject
@@ -79,12 +80,30 @@ class Asked:
     cancelled: bool = False
 
 
+class SliceCount:
+    """A listener of the engine's: slices after which their pass is not over."""
+
+    def __init__(self):
+        self.num = 0
+
+    def passed(self, seqs, events, now, seconds):
+        self.num += not events
+
+    def asked(self, seq, now):
+        """It waits."""
+
+    refused = ended = asked
+
+
 class Machine(RuleBasedStateMachine):
     drafter = "none"
     seen: Counter[str]
 
-    @initialize(pages=st.integers(4, 5), shares=st.sampled_from([True, True, False]), seats=st.integers(1, 4))
-    def begin(self, pages, shares, seats):
+    @initialize(
+        pages=st.integers(4, 5), shares=st.sampled_from([True, True, False]), seats=st.integers(1, 4),
+        slices=st.booleans(),
+    )  # fmt: skip
+    def begin(self, pages, shares, seats, slices):
         self.subject, self.num_pages = subject_of(self.drafter), pages
         self.engine = self.subject.engine(
             cache=CacheConfig(layout="paged", num_pages=pages, prefixes=shares, poison=True),
@@ -94,6 +113,12 @@ class Machine(RuleBasedStateMachine):
         self.runner = runner_of(self.engine)
         if shares:  # as native kernels do; in float64 reading in other pieces changes no id
             self.runner.shared.unit, self.engine.parts.room.mixes = PAGE, True
+        self.unfinished = SliceCount()
+        self.engine.watch.add(self.unfinished)
+        self.slicing = in_slices(shares and slices)
+        self.slicing.__enter__()
+        if shares and slices:
+            self.engine.parts.room.slices = self.runner.num_layers
         rows = self.runner.cache
         self.caches: list[PagedCache] = [rows, *own_caches(self.engine.parts.drafter, rows)]
         assert len(self.caches) == len(self.runner.cache_config.pool.forgets)
@@ -125,7 +150,9 @@ class Machine(RuleBasedStateMachine):
             assert not in_vain, f"{in_vain} joined and had to give way in the same step: there was no room for them"
 
     def progress(self):
-        return [(len(one.seq.tokens), one.seq.num_cached, one.seq.num_preempted) for one in self.asked]
+        return [
+            self.unfinished.num, *((len(one.seq.tokens), one.seq.num_cached, one.seq.num_preempted) for one in self.asked)
+        ]  # fmt: skip
 
     @precondition(lambda self: self.engine.has_work)
     @rule(data=st.data())
@@ -187,12 +214,19 @@ class Machine(RuleBasedStateMachine):
     def teardown(self):
         if not hasattr(self, "engine"):
             return
+        try:
+            self.end()
+        finally:
+            self.slicing.__exit__(None, None, None)
+
+    def end(self):
         if self.engine.has_work:
             self.end_all()
         self.everything_has_one_place()
         self.every_page_is_accounted_for()
         self.what_is_written_is_the_beginning()
         self.rows_are_taken_over_within_a_salt()
+        self.seen["in slices"] += self.engine.parts.target.num_sliced
         assert all(one.num_free == self.num_pages for one in self.caches)
         self.seen["gave back"] += sum(one.seq.num_preempted for one in self.asked)
         self.seen["took over"] += sum(one.seq.num_taken_over for one in self.asked)
@@ -203,4 +237,4 @@ class Machine(RuleBasedStateMachine):
 def test_whatever_happens_every_text_is_plain_decodings(name):
     machine = type("Machine", (Machine,), {"drafter": name, "seen": Counter()})
     run_state_machine_as_test(machine, settings=QUICK)
-    assert min(machine.seen[what] for what in ("gave back", "took over", "cancelled")) > 0, machine.seen
+    assert min(machine.seen[what] for what in ("gave back", "took over", "cancelled", "in slices")) > 0, machine.seen

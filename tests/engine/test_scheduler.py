@@ -222,18 +222,19 @@ def test_beside_others_prompts_have_their_share_and_no_pass_lasts_two_rounds(fix
 
 def test_where_more_is_read_than_decoded_prompts_have_more_time():
     spent = {}
-    for num_reading in (1, 4, 8, 400):
+    for num_reading, num_soon in ((1, 0), (4, 0), (8, 0), (400, 0), (1, 1), (2, 2), (3, 1)):
         pace, quiet, seconds = Pace(0.2), 0.02, {True: 0.0, False: 0.0}
         for number in range(1500):
-            pace.expect(4, num_reading)
+            pace.expect(4, num_reading, num_soon)
             rows = pace.rows(4, 512)
             if number >= 500:
                 seconds[False] += quiet
                 seconds[True] += 0.001 * rows
             pace.saw(4, rows, quiet + 0.001 * rows)
-        spent[num_reading] = seconds[True] / sum(seconds.values())
-    assert spent[1] == spent[4] == pytest.approx(0.2, abs=0.03)
-    assert spent[8] == pytest.approx(0.5, abs=0.04) and 0.7 < spent[400] < 0.8
+        spent[num_reading, num_soon] = seconds[True] / sum(seconds.values())
+    assert spent[1, 0] == spent[4, 0] == spent[1, 1] == pytest.approx(0.2, abs=0.03)
+    assert spent[8, 0] == spent[2, 2] == pytest.approx(0.5, abs=0.04) and 0.7 < spent[400, 0] < 0.8
+    assert spent[1, 0] < spent[3, 1] < spent[2, 2], "one that is soon read counts for several"
 
 
 def test_hiccups_do_not_starve_a_prompt():

@@ -215,7 +215,8 @@ def test_the_developer_is_the_system_where_the_template_has_none(http: httpx.Cli
 
     shows = "{% for m in messages if m.role in ROLES %}{{ m.role }}{{ m.content }}{% endfor %}"
     without, known = shows.replace("ROLES", "('system',)"), shows.replace("ROLES", "('system', 'developer')")
-    assert size("developer", without) == size("system", without) > 0
+    prose = without + "{# no developer #}"  # the word alone is no role
+    assert size("developer", without) == size("developer", prose) == size("system", without) > 0
     assert size("developer", known) != size("system", known)
 
 

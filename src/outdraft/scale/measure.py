@@ -3,7 +3,7 @@
     by hand   client i -> outdraft serve number i mod N
     on Ray    every client -> outdraft serve --ray --replicas N
 
-The same requests in turns, streamed, every answer of one length; tokens a second, and their ratio by rounds. All
+The same requests in turns, streamed or whole, every answer of one length; tokens a second, and their ratio by rounds. All
 processes, Ray's own and the clients among them, share this machine.
 """
 
@@ -36,6 +36,7 @@ def main(words: Seq[str] | None = None) -> int:
     parser.add_argument("--requests", type=int, default=4, help="of each client in a round, one after the other")
     parser.add_argument("--max-tokens", type=int, default=64, help="of every answer")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--whole", action="store_true", help="answers come when they are whole, and not as streams")
     given = parser.parse_args(words)
     try:
         return _measure(given)
@@ -70,8 +71,8 @@ async def _load(urls: Seq[str], given: argparse.Namespace) -> float:
         for i in range(given.requests):
             body = {
                 "model": "target", "prompt": f"Client {number} asks for the {i}th time: on that day the captain",
-                "max_tokens": given.max_tokens, "ignore_eos": True, "stream": True, "temperature": 0.8,
-                "seed": 1000 * number + i,
+                "max_tokens": given.max_tokens, "ignore_eos": True, "stream": not given.whole,
+                "temperature": 0.8, "seed": 1000 * number + i,
             }  # fmt: skip
             async for event in read_events(f"{urls[number % len(urls)]}/v1/completions", body):
                 if event.startswith('{"error"'):
@@ -85,8 +86,8 @@ async def _load(urls: Seq[str], given: argparse.Namespace) -> float:
 def _tell(given: argparse.Namespace, found: Mapping[str, Seq[float]]) -> None:
     ratios = [ray / hand for ray, hand in zip(found["on Ray"], found["by hand"], strict=True)]
     sys.stdout.write(
-        f"{given.model}, {given.drafter}, {given.replicas} engines, {given.clients} clients, answers of "
-        f"{given.max_tokens} tokens, {given.rounds} rounds\n"
+        f"{given.model}, {given.drafter}, {given.replicas} engines, {given.clients} clients, "
+        f"{'whole answers' if given.whole else 'streams'} of {given.max_tokens} tokens, {given.rounds} rounds\n"
     )
     for way, rates in found.items():
         each = " ".join(f"{rate:.1f}" for rate in rates)

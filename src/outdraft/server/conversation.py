@@ -25,6 +25,7 @@ from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
 from outdraft.server.tool_choice import ToolsAsked, tools_asked
 
+_DEVELOPER = re.compile(r"""(['"])developer\1""")  # a template that knows the role compares with its name
 _RESERVED = ("messages", "tools", "add_generation_prompt", "continue_final_message")
 
 
@@ -87,7 +88,7 @@ def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> Ch
     template = _template(service, body)
     written = service.formats.tools
     messages = [message.told(written.call_id if written else None) for message in body.messages]
-    if template is None or "developer" not in template.source:  # it would be dropped, or shown to a model without one
+    if template is None or not _DEVELOPER.search(template.source):  # it would be dropped, or shown as nobody's words
         messages = [{**one, "role": "system"} if one["role"] == "developer" else one for one in messages]
     variables = _variables(body, tools)
     if template is not None:

@@ -38,7 +38,9 @@ class AuditedTarget:
         self.max_len = target.max_len
         self.cached: dict[int, list[int]] = {}
         self.num_passes = 0
+        self.num_sliced = 0  # of them
         self._pass: dict[int, tuple[int, HostTree | None]] = {}
+        self._in_slices: set[int] = set()  # sequences whose pass is not over
 
     def begin(self, seq: Sequence) -> int:
         """A sequence may begin once."""
@@ -59,11 +61,14 @@ class AuditedTarget:
     def start(self, packed: PackedDrafts, taps: Seq[int] = ()) -> SlicedPass:
         """Check the layout of a pass that runs in slices."""
         self._check_pass(packed)
+        self._in_slices |= {seq.id for seq in packed.seqs}
+        self.num_sliced += 1
         return cast(SlicingTarget, self.target).start(packed, taps)
 
     def _check_pass(self, packed: PackedDrafts) -> None:
         require(len({seq.id for seq in packed.seqs}) == len(packed.seqs), "one sequence twice in a pass")
         for i, seq in enumerate(packed.seqs):
+            require(seq.id not in self._in_slices, f"sequence {seq.id}: another pass while its own runs in slices")
             self._check_rows(packed, i, seq)
         self.num_passes += 1
 
@@ -92,6 +97,7 @@ class AuditedTarget:
         """Check that the kept rows are the prompt rows and one path, and that they spell the text."""
         require(seq.id in self._pass, f"sequence {seq.id}: commit without a pass")
         certain, tree = self._pass.pop(seq.id)
+        self._in_slices.discard(seq.id)
         keep = list(keep)
         require(keep[:certain] == list(range(certain)), f"sequence {seq.id}: a prompt row was dropped")
         cached = self.cached[seq.id]
@@ -121,6 +127,7 @@ class AuditedTarget:
         require(seq.id in self.cached, f"sequence {seq.id} ended without beginning")
         del self.cached[seq.id]
         self._pass.pop(seq.id, None)
+        self._in_slices.discard(seq.id)
         self.target.end(seq)
 
 

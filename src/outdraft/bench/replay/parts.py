@@ -6,6 +6,7 @@ A request writes as many tokens as it did, in rounds of as many nodes and tokens
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from itertools import pairwise
 from random import Random
 
 import torch
@@ -52,6 +53,7 @@ class SimulatedTarget:
     vocab_size: int = 2
     max_len: int = _ANY
     rows: dict[int, int] = field(default_factory=dict)
+    opened: dict[int, int] = field(default_factory=dict)  # rows of the chunks whose slices are under way
 
     def begin(self, seq: Sequence) -> int:
         self.rows[seq.id] = min(self.asked[seq.id].cached, len(seq.tokens) - 1)
@@ -64,13 +66,15 @@ class SimulatedTarget:
 
     def start(self, packed: PackedDrafts, taps: Seq[int] = ()) -> "SimulatedSlices":
         """The same, whose slices take their part of the time each."""
-        return SimulatedSlices(self, packed, self._seconds(packed))
+        seconds = self._seconds(packed)
+        self.opened |= {seq.id: count for seq, count in zip(packed.seqs, _row_counts(packed), strict=True)}
+        return SimulatedSlices(self, packed, seconds)
 
     def _scored(self, packed: PackedDrafts) -> TargetOutput:
         return TargetOutput(logits=torch.zeros(packed.node_starts[-1], self.vocab_size))
 
     def _seconds(self, packed: PackedDrafts) -> float:
-        counts = [stop - start for start, stop in zip(packed.row_starts[:-1], packed.row_starts[1:], strict=True)]
+        counts = _row_counts(packed)
         missing = sum(self.missing(seq, n) for seq, n in zip(packed.seqs, counts, strict=True))
         if self.num_pages is not None and missing > self.free:
             raise CacheFullError(f"{missing} pages are missing, and {self.free} of {self.num_pages} are free")
@@ -83,9 +87,11 @@ class SimulatedTarget:
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         self.rows[seq.id] += len(keep)
+        self.opened.pop(seq.id, None)
 
     def end(self, seq: Sequence) -> None:
         del self.rows[seq.id]
+        self.opened.pop(seq.id, None)
 
     @property
     def capacity(self) -> int | None:
@@ -93,7 +99,7 @@ class SimulatedTarget:
 
     @property
     def free(self) -> int:
-        return (self.num_pages or 0) - sum(_pages(rows) for rows in self.rows.values())
+        return (self.num_pages or 0) - sum(self._num_pages_of(one) for one in self.rows)
 
     def wanted(self, seq: Sequence) -> int:
         return _pages(len(seq.tokens))
@@ -102,10 +108,13 @@ class SimulatedTarget:
         return _pages(self.rows[seq.id] + num_rows) - _pages(self.rows[seq.id])
 
     def held(self, seq: Sequence) -> int:
-        return _pages(self.rows[seq.id])
+        return self._num_pages_of(seq.id)
 
     def forget(self) -> None:
         """Nothing is kept."""
+
+    def _num_pages_of(self, sequence: int) -> int:
+        return _pages(self.rows[sequence] + self.opened.get(sequence, 0))
 
 
 @dataclass(slots=True)
@@ -177,6 +186,11 @@ class Always:
     def update(self, events: Seq[StepEvent]) -> None: ...
 
     def end(self, seqs: Seq[Sequence]) -> None: ...
+
+
+def _row_counts(packed: PackedDrafts) -> list[int]:
+    """Rows of each sequence."""
+    return [stop - start for start, stop in pairwise(packed.row_starts)]
 
 
 def _pages(rows: int) -> int:

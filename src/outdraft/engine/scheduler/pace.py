@@ -8,8 +8,9 @@
 
 A chunk is as large as its pass may be long, and others come after it, because a chunk costs something however small it
 is: behind a long context it reads all keys and values. What prompts do not use of their share is saved up, to one
-second, so that short prompts are read at once. Where more texts are read than decoded, those that are more have as much
-of the time each as one that decodes, and chunks are larger: a few who decode gain little from it that many wait.
+second, so that short prompts are read at once. Where more texts are read than decoded, prompts have more of the time,
+and chunks are larger: a few who decode gain little from it that many wait. A prompt that is soon read counts several
+times, because it soon decodes too, and a round costs nearly the same for few texts as for many.
 
 The number of rows is found by small steps: a chunk that took less than it might is followed by a larger one, and one
 that took more by a smaller one.
@@ -25,6 +26,7 @@ _CHUNK = 0.85  # quiet rounds that a chunk may take
 _STEP = 1.5  # from one chunk to the next at most, as large down as up: noise cancels out
 _REFRESH = 16  # every so many passes prompts wait, so that the quiet round is measured again
 _CROWD = 4.0  # prompts that count for each who decodes, at most
+_SOON = 4.0  # prompts as which one counts that is soon read
 
 
 class Pace:
@@ -41,9 +43,13 @@ class Pace:
         self._mixed = 0  # passes since the last quiet one
         self._is_after_slice = False
 
-    def expect(self, num_decoding: int, num_reading: int) -> None:
-        """So many texts are decoded now, and so many prompts read: where these are more, their share grows."""
-        self._crowd = max(1.0, min(_CROWD, num_reading / num_decoding)) if num_decoding else 1.0
+    def expect(self, num_decoding: int, num_reading: int, num_soon: int = 0) -> None:
+        """So many texts are decoded now, and so many prompts read: where these are more, their share grows.
+
+        `num_soon`: of the prompts, those that are soon read.
+        """
+        weight = num_reading + (_SOON - 1) * num_soon
+        self._crowd = max(1.0, min(_CROWD, weight / num_decoding)) if num_decoding else 1.0
         self._ratio = max(_ratio(self._share), self._crowd - 1.0)
 
     def rows(self, num_decoding: int, most: int) -> int:

@@ -182,10 +182,10 @@ class Scheduler:
         """
         if not reading:
             return []
-        self._pace.expect(num_decoding, len(reading))
+        most = self.settings.max_num_batched_tokens
+        self._pace.expect(num_decoding, len(reading), sum(_num_left(seq) <= most for seq in reading))
         if not room.mixes:  # in chunks of fixed size, alone, so that a prompt has the same bits in any company
             return reading[:1] if not num_decoding or self._pace.prompts_are_due else []
-        most = self.settings.max_num_batched_tokens
         rows = self._pace.rows(num_decoding, most) if num_decoding else most
         shorter = sorted((seq for seq in reading[1:] if _overtakes(seq, reading[0])), key=_num_left)
         chosen, left = _share_rows(shorter, rows // 2)

@@ -3,6 +3,7 @@
 SIGTERM or Ctrl-C       Ray takes no new request for the application; those under way have `drain_timeout` seconds
 """
 
+import os
 import signal
 from collections.abc import Callable, Mapping
 from threading import Event
@@ -20,6 +21,13 @@ from outdraft.server.settings import ServerSettings
 
 NAME = "outdraft"  # of the application, among those of the cluster
 _LOOK = 0.5  # seconds; between them Python handles signals
+# Of a cluster that is started here: each piece of a stream passes fewer threads on its way. Our code blocks no event
+# loop, because the engine has a thread of its own.
+_FEW_THREADS = {
+    "RAY_SERVE_RUN_USER_CODE_IN_SEPARATE_THREAD": "0",
+    "RAY_SERVE_RUN_ROUTER_IN_SEPARATE_LOOP": "0",
+    "RAY_SERVE_REQUEST_PATH_LOG_BUFFER_SIZE": "1000",
+}
 
 
 def serve_on_ray(
@@ -32,7 +40,11 @@ def serve_on_ray(
     """
     if not port:
         raise ConfigError("port=0 takes a free one only without --ray: name the port that Ray's proxy listens to")
-    local: dict[str, Any] = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"} if address is None else {}
+    local: dict[str, Any] = {}
+    if address is None:
+        local = {"include_dashboard": False, "_node_ip_address": "127.0.0.1"}
+        for name, value in _FEW_THREADS.items():  # Ray's processes inherit them
+            os.environ.setdefault(name, value)
     try:
         ray.init(address=address or "local", namespace=NAME, **local)
     except ConnectionError as error:

@@ -58,6 +58,10 @@ def _run(subject: Subject, asked: list[Request], cache: CacheConfig, *, mixes: b
         sum(outcome.seq.num_preempted for outcome in outcomes.values()) > 0,
         f"{subject.row.name}: nobody had to give back memory, so this check shows nothing",
     )
+    require(
+        engine.parts.target.num_sliced > 0 or not mixes,  # type: ignore[attr-defined]
+        f"{subject.row.name}: no prompt was read in slices, so this check does not show that they change nothing",
+    )
     runner.cache.check()
     free = engine.parts.room.free
     require(free == _PAGES, f"{subject.row.name}: {free} of {_PAGES} pages are free after all requests")
