@@ -3,8 +3,8 @@
     by hand   client i -> outdraft serve number i mod N
     on Ray    every client -> outdraft serve --ray --replicas N
 
-The same requests in turns, streamed or whole, every answer of one length; tokens a second, and their ratio by rounds. All
-processes, Ray's own and the clients among them, share this machine.
+The same requests in turns, streamed or whole, every answer of one length; tokens a second, and their ratio by rounds.
+All processes, Ray's own and the clients among them, share this machine.
 """
 
 import argparse
