@@ -1,8 +1,6 @@
 """The flags of `outdraft serve --ray`: what does not fit is told before a model is loaded."""
 
 import argparse
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -71,10 +69,3 @@ def test_without_the_package_the_cure_is_told(monkeypatch):
     monkeypatch.setattr(builtins, "__import__", lacking)
     with pytest.raises(ConfigError, match=r"pip install 'outdraft\[ray\]'"):
         serve.run(read("--model", "zoo:target", "--ray"))
-
-
-@pytest.mark.parametrize("words", [("--max-connections", "5"), ("--head-timeout", "1"), ("--send-timeout", "1")])
-def test_limits_of_our_own_http_server_are_refused_where_rays_listens(words, monkeypatch):
-    monkeypatch.setitem(sys.modules, "outdraft.scale.on_ray.serve", types.SimpleNamespace(serve_on_ray=None))
-    with pytest.raises(ConfigError, match=f"{words[0]} is of our own HTTP server"):
-        serve.run(read("--model", "zoo:target", "--ray", *words))

@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from dataclasses import replace
 
 import httpx
 import pytest
 
-from outdraft.scale.front import make_front
+from outdraft.scale.ask import Head
+from outdraft.scale.front import Front
 from outdraft.server.settings import ServerSettings
 from tests.scale.fleets import PlannedFleet
 
@@ -21,9 +23,7 @@ STREAMS = {"completion": COMPLETION, "several": SEVERAL, "chat": CHAT, "tokens":
 
 
 async def ask(fleet, path, body, method="POST"):
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(make_front(fleet, SETTINGS)), base_url="http://x"
-    ) as one:
+    async with httpx.AsyncClient(transport=httpx.ASGITransport(Front(fleet, SETTINGS)), base_url="http://x") as one:
         return await one.request(method, path, json=body)
 
 
@@ -133,7 +133,7 @@ def test_what_replicas_say_goes_through(apps):
 
 
 def test_it_counts_what_it_has_saved(apps):
-    front = make_front(PlannedFleet(apps, lambda i: (5, None, 0, None)[i]), SETTINGS)
+    front = Front(PlannedFleet(apps, lambda i: (5, None, 0, None)[i]), SETTINGS)
 
     async def run():
         async with httpx.AsyncClient(transport=httpx.ASGITransport(front), base_url="http://x") as client:
@@ -148,7 +148,7 @@ def test_it_counts_what_it_has_saved(apps):
 def test_a_client_that_hangs_up_cancels_the_request(apps):
     """The stream of the replica is closed with the client's."""
     fleet = PlannedFleet(apps[1:])
-    front = make_front(fleet, SETTINGS)
+    front = Front(fleet, SETTINGS)
     path, body = COMPLETION
 
     async def run():
@@ -173,3 +173,38 @@ def test_a_client_that_hangs_up_cancels_the_request(apps):
 
     sent = asyncio.run(run())
     assert len(sent) < 100 and not fleet.num_open
+
+
+class SlowFleet:
+    """Answers once it is told to."""
+
+    def __init__(self):
+        self.go = asyncio.Event()
+
+    async def send(self, ask, key):
+        yield Head(200, ((b"content-type", b"application/json"),))
+        await self.go.wait()
+        yield b'{"whole": true}'
+
+
+def test_a_front_that_drains_lets_requests_finish_and_takes_none():
+    async def main(drain_timeout):
+        fleet = SlowFleet()
+        front = Front(fleet, replace(SETTINGS, drain_timeout=drain_timeout))
+        async with httpx.AsyncClient(transport=httpx.ASGITransport(front), base_url="http://x") as client:
+            running = asyncio.create_task(client.post("/v1/completions", json={}))
+            while not front._num_open:
+                await asyncio.sleep(0)
+            draining = asyncio.create_task(front.drain())
+            await asyncio.sleep(0.05)
+            refused = [await client.post("/v1/completions", json={}), await client.get("/ready")]
+            assert [one.status_code for one in refused] == [503, 503] and refused[0].headers["retry-after"] == "5"
+            assert draining.done() == (drain_timeout < 0.05), "it waits as long as it may"
+            fleet.go.set()
+            assert (await client.get("/live")).status_code == 200
+            assert (await running).json() == {"whole": True}
+            await draining
+            await front.drain()
+
+    asyncio.run(main(30.0))
+    asyncio.run(main(0.01))

@@ -9,9 +9,10 @@ limits. Before them stand two limits, of a body's size and of the time in which 
 here.
 """
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict
 from typing import Any
 
@@ -19,7 +20,7 @@ import orjson
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 from outdraft.scale.ask import Ask, Fleet
 from outdraft.scale.cut_stream import CutStream, can_resume
@@ -35,16 +36,35 @@ _log = logging.getLogger("outdraft.scale")
 _OF_CONNECTION = (b"content-length", b"transfer-encoding", b"connection", b"date", b"server")
 
 
-def make_front(fleet: Fleet, settings: ServerSettings) -> ASGIApp:
+class Front:
     """The ASGI application. `settings`: those that the replicas have."""
-    return BodyLimit(_Front(fleet), most=settings.max_body_bytes, seconds=settings.body_timeout)
 
-
-class _Front:
-    def __init__(self, fleet: Fleet) -> None:
+    def __init__(self, fleet: Fleet, settings: ServerSettings) -> None:
         self._fleet, self._tally = fleet, Tally()
+        self._limited = BodyLimit(self._serve, most=settings.max_body_bytes, seconds=settings.body_timeout)
+        self._drain_timeout = settings.drain_timeout
+        self._is_draining = False
+        self._num_open = 0  # requests under way
+        self._idle = asyncio.Event()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._num_open += 1
+        try:
+            await self._limited(scope, receive, send)
+        finally:
+            self._num_open -= 1
+            if not self._num_open:
+                self._idle.set()
+
+    async def drain(self) -> None:
+        """Take nothing new, and wait for what is under way, as long as it may take."""
+        self._is_draining = True
+        self._idle.clear()
+        if self._num_open:
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), self._drain_timeout)
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             while (message := await receive())["type"] != "lifespan.shutdown":
                 await send({"type": f"{message['type']}.complete"})
@@ -57,6 +77,9 @@ class _Front:
             await JsonReply(asdict(self._tally))(scope, receive, send)
             return
         try:
+            if self._is_draining and (request.method != "GET" or request.url.path == "/ready"):
+                raise ApiError(503, "the server is draining and takes no new request", code="draining",
+                               headers={"Retry-After": "5"})  # fmt: skip
             response = await self._answer(request)
         except ClientDisconnect:
             return

@@ -5,11 +5,12 @@ a second one            ends at once
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Any
 
 import uvicorn
+from starlette.types import ASGIApp
 
 from outdraft.core.errors import ConfigError
 from outdraft.server.app import make_app
@@ -17,6 +18,7 @@ from outdraft.server.certificate import Certificate
 from outdraft.server.notify import tell_system
 from outdraft.server.protocol import protocol_of
 from outdraft.server.service import Service
+from outdraft.server.settings import ServerSettings
 
 _IDLE = 30  # seconds that a connection is kept for the next request
 
@@ -24,16 +26,30 @@ _IDLE = 30  # seconds that a connection is kept for the next request
 def serve(
     service: Service, *, host: str, port: int, certificate: Certificate | None, ready: Callable[[str], None]
 ) -> None:
-    """Serve until a signal ends it. `ready`: told the address when requests are taken."""
+    """Serve an engine until a signal ends it. `ready`: told the address when requests are taken."""
+    serve_app(
+        make_app(service), service.settings, service.drain, host=host, port=port, certificate=certificate, ready=ready
+    )
+
+
+def serve_app(
+    app: ASGIApp, settings: ServerSettings, drain: Callable[[], Awaitable[None]], *, host: str, port: int,
+    certificate: Certificate | None, ready: Callable[[str], None],
+) -> None:  # fmt: skip
+    """The same of any application. `drain`: takes nothing new from then on, and is over when what is under way is."""
     certfile, keyfile = (None, None) if certificate is None else (certificate.certfile, certificate.keyfile)
-    config = make_config(service, host=host, port=port, ssl_certfile=certfile, ssl_keyfile=keyfile)
-    asyncio.run(_Server(config, service, ready).serve())
+    config = _config(app, settings, host=host, port=port, ssl_certfile=certfile, ssl_keyfile=keyfile)
+    asyncio.run(_Server(config, drain, ready).serve())
 
 
 def make_config(service: Service, **where: Any) -> uvicorn.Config:
-    """How uvicorn serves it. `where`: uvicorn's own settings of address and certificate."""
+    """How uvicorn serves an engine. `where`: uvicorn's own settings of address and certificate."""
+    return _config(make_app(service), service.settings, **where)
+
+
+def _config(app: ASGIApp, settings: ServerSettings, **where: Any) -> uvicorn.Config:
     return uvicorn.Config(
-        make_app(service), http=protocol_of(service.settings), ws="none", log_level="critical", access_log=False,  # type: ignore[arg-type]
+        app, http=protocol_of(settings), ws="none", log_level="critical", access_log=False,  # type: ignore[arg-type]
         server_header=False, lifespan="off", timeout_keep_alive=_IDLE, **where,
     )  # fmt: skip
 
@@ -41,9 +57,11 @@ def make_config(service: Service, **where: Any) -> uvicorn.Config:
 class _Server(uvicorn.Server):
     """It listens while it drains, so that new requests are told why they are refused."""
 
-    def __init__(self, config: uvicorn.Config, service: Service, ready: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]], ready: Callable[[str], None]
+    ) -> None:
         super().__init__(config)
-        self._service, self._ready = service, ready
+        self._drain_app, self._ready = drain, ready
         self._draining: asyncio.Task[None] | None = None
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
@@ -66,5 +84,5 @@ class _Server(uvicorn.Server):
 
     async def _drain(self) -> None:
         tell_system("STOPPING=1")
-        await self._service.drain()
+        await self._drain_app()
         self.should_exit = True

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
 from outdraft.cli.flags import EngineFlags, read_file
-from outdraft.cli.options import argument, flag, flag_name
+from outdraft.cli.options import argument, flag
 from outdraft.cli.ray_flags import RayFlags, from_anywhere
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
@@ -111,11 +111,6 @@ def _run_on_ray(
         from outdraft.scale.on_ray.serve import serve_on_ray
     except ImportError as error:
         raise ConfigError(f"--ray needs {error.name}: pip install 'outdraft[ray]'") from error
-    for name in ("head_timeout", "send_timeout", "max_connections"):
-        if getattr(options.server, name) != getattr(ServerFlags(), name):
-            raise ConfigError(
-                f"--{flag_name(name)} is of our own HTTP server, and with --ray Ray's listens: leave it out"
-            )
     scale = options.ray.settings()
     if options.engine.no_cache:
         os.environ["OUTDRAFT_CACHE"] = "off"  # Ray's processes on this machine inherit it

@@ -1,6 +1,7 @@
 """The replicas of a deployment as a `Fleet`: a request is a call of Ray's, its pieces are a stream of Ray's."""
 
 from collections.abc import AsyncGenerator
+from functools import cached_property
 from typing import Any
 
 from ray.exceptions import RayError, RayTaskError
@@ -11,15 +12,18 @@ from outdraft.scale.route_key import RouteKey
 
 
 class RayFleet:
-    """`replicas`: a `DeploymentHandle` of `EngineReplica`s."""
+    """`replicas`: a `DeploymentHandle` of `EngineReplica`s, which may be asked from one event loop only."""
 
     def __init__(self, replicas: Any) -> None:
-        self._answer = replicas.answer.options(stream=True)
-        self._answer_whole = replicas.answer_whole
+        self._replicas = replicas
+
+    @cached_property
+    def _answer(self) -> Any:
+        return self._replicas.answer.options(stream=True)
 
     async def send(self, ask: Ask, key: RouteKey) -> AsyncGenerator[Head | bytes, None]:
         """See `Fleet`. The key is an argument of the call because a router of Ray's sees nothing else of it."""
-        call = (self._answer if ask.streams else self._answer_whole).remote(ask, key)
+        call = (self._answer if ask.streams else self._replicas.answer_whole).remote(ask, key)
         is_over = False
         try:
             if ask.streams:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from outdraft.scale.front import make_front
+from outdraft.scale.front import Front
 from outdraft.scale.on_ray.fleet import RayFleet
 from outdraft.server.settings import ServerSettings
 
@@ -11,7 +11,7 @@ class FrontReplica:
     """`replicas`: Ray puts the handle of the engines here."""
 
     def __init__(self, replicas: Any, settings: ServerSettings) -> None:
-        self._front = make_front(RayFleet(replicas), settings)
+        self._front = Front(RayFleet(replicas), settings)
 
     def __serve_build_asgi_app__(self) -> Any:
         """Ray asks for it once."""
