@@ -12,7 +12,7 @@ here.
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import aclosing, suppress
+from contextlib import aclosing
 from dataclasses import asdict
 from typing import Any
 
@@ -44,25 +44,23 @@ class Front:
         self._limited = BodyLimit(self._serve, most=settings.max_body_bytes, seconds=settings.body_timeout)
         self._drain_timeout = settings.drain_timeout
         self._is_draining = False
-        self._num_open = 0  # requests under way
-        self._idle = asyncio.Event()
+        self._open: set[asyncio.Task[object]] = set()  # of requests under way
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        self._num_open += 1
+        running = asyncio.ensure_future(self._limited(scope, receive, send))
+        self._open.add(running)
         try:
-            await self._limited(scope, receive, send)
+            await running
         finally:
-            self._num_open -= 1
-            if not self._num_open:
-                self._idle.set()
+            self._open.discard(running)
 
     async def drain(self) -> None:
-        """Take nothing new, and wait for what is under way, as long as it may take."""
+        """Take nothing new, and wait for what is under way; cancel it when its time is over."""
         self._is_draining = True
-        self._idle.clear()
-        if self._num_open:
-            with suppress(TimeoutError):
-                await asyncio.wait_for(self._idle.wait(), self._drain_timeout)
+        if self._open:
+            _, late = await asyncio.wait(self._open, timeout=self._drain_timeout)
+            for one in late:
+                one.cancel()
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":

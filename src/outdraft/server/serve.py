@@ -5,6 +5,7 @@ a second one            ends at once
 """
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from types import FrameType
 from typing import Any
@@ -21,6 +22,17 @@ from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 
 _IDLE = 30  # seconds that a connection is kept for the next request
+
+
+def check_address(host: str, port: int) -> None:
+    """Raise `ConfigError` where nobody can listen, so that no model is loaded for it."""
+    try:
+        with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
+            pass
+    except OSError as error:
+        raise ConfigError(
+            f"port {port} of {host} cannot be listened to ({error.strerror or error}): choose another one"
+        ) from error
 
 
 def serve(

@@ -78,7 +78,7 @@ class Options:
 def run(options: Options) -> int:
     """Serve until a signal ends it."""
     try:
-        from outdraft.server.serve import serve
+        from outdraft.server.serve import check_address, serve
     except ImportError as error:
         raise ConfigError(f"the server needs {error.name}: pip install 'outdraft[server]'") from error
     from outdraft.cli.console import make_console
@@ -96,6 +96,7 @@ def run(options: Options) -> int:
         _run_on_ray(options, settings, certificate, ready)
         return 0
     options.ray.check_unused()
+    check_address(options.server.host, options.server.port)
     with options.engine.load() as llm:
         serve(
             Service(llm, settings), host=options.server.host, port=options.server.port, certificate=certificate,
@@ -111,7 +112,10 @@ def _run_on_ray(
         from outdraft.scale.on_ray.serve import serve_on_ray
     except ImportError as error:
         raise ConfigError(f"--ray needs {error.name}: pip install 'outdraft[ray]'") from error
+    from outdraft.server.serve import check_address
+
     scale = options.ray.settings()
+    check_address(options.server.host, options.server.port)
     if options.engine.no_cache:
         os.environ["OUTDRAFT_CACHE"] = "off"  # Ray's processes on this machine inherit it
     serve_on_ray(
