@@ -6,7 +6,6 @@ row -> Subject -> engine(...) -> run(engine, requests) -> [Outcome]        oracl
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
-from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -48,14 +47,6 @@ class Outcome:
     events: list[StepEvent] = field(default_factory=list)
 
 
-@cache
-def _ground(
-    target: Callable[[int, torch.dtype], Decoder], vocab_size: int, dtype: torch.dtype
-) -> tuple[Decoder, dict[tuple[int, ...], Tensor]]:
-    """The tiny target of many rows, and what it has been asked without a cache."""
-    return target(vocab_size, dtype), {}
-
-
 class _Referring(Engine):
     """Every request comes with these documents."""
 
@@ -84,11 +75,12 @@ class Subject:
         self.row = row
         self.directory = directory
         self.method = find("drafter", row.drafter)
-        self.decoder, self._known = _ground(row.target, vocab_size, dtype)
+        self.decoder: Decoder = row.target(vocab_size, dtype)
         self.references = row.references(self.decoder)
         given = {**row.side(self.decoder, directory), **row.options}
         self.options: Any = make_options(self.method, given)
         self.vocab_size = vocab_size
+        self._known: dict[tuple[int, ...], Tensor] = {}
 
     def in_float32(self) -> "Subject":
         """The same row over the same target in float32, where rounding is coarse enough to show."""
