@@ -6,15 +6,19 @@ from io import StringIO
 from random import Random
 
 import pytest
+from drafters.drafting import sequence
 
 from outdraft import LLM, SamplingParams, record_trace
 from outdraft.bench.replay.costs import Costs, Pass, Work
+from outdraft.bench.replay.parts import SimulatedClock, SimulatedTarget
 from outdraft.bench.replay.pauses import Pause, Pauses, learn_pauses
 from outdraft.bench.replay.simulate import Machine, simulate
 from outdraft.bench.replay.summary import Summary, middle, summarise
 from outdraft.bench.replay.trace import Asked, read_lines, read_trace
+from outdraft.core.draft import chain
 from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
+from outdraft.core.packing import pack
 from outdraft.core.request import Request
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.engine.trace import TraceWriter
@@ -215,3 +219,16 @@ def test_a_trace_tells_slices_and_the_seconds_of_all_of_them():
     writer.passed([seq], [StepEvent(seq_id=seq.id, num_certain=2)], 0.3, 0.05)
     told = [json.loads(line) for line in made.getvalue().splitlines()]
     assert told[2] == {"at": 0.1, "slice": 0.1} and told[3]["seconds"] == 0.15
+
+
+def test_a_chunk_in_slices_has_its_pages_until_it_is_dropped():
+    costs = Costs([Pass(work=Work(num_decoding=1, num_nodes=1, num_rows=1, context=9), seconds=0.01)] * 40)
+    target = SimulatedTarget(
+        clock=SimulatedClock(), costs=costs, random=Random(1), asked={}, mixes=True, slices=4, num_pages=8
+    )
+    seq = sequence([5] * 40)
+    target.rows[seq.id] = 0
+    target.start(pack([seq], [chain([seq.pending])]))
+    assert (target.free, target.held(seq)) == (5, 3)
+    target.end(seq)
+    assert target.free == 8

@@ -357,3 +357,16 @@ def test_deadlines_count_from_arrival_waiting_or_running():
 def test_numbers_out_of_range_are_refused(words, said):
     with pytest.raises(ConfigError, match=said):
         SchedulerSettings(**words)
+
+
+@pytest.mark.parametrize(("length", "num_soon"), [(20, 1), (600, 0)])
+def test_a_prompt_that_fits_into_one_pass_is_soon_read(length, num_soon, monkeypatch):
+    made = scheduler(max_num_batched_tokens=512)
+    decoding, reading = sequence(range(1, 5), id=0), sequence([1] * length, id=1)
+    add(made, decoding, reading)
+    join_all(made, Unbounded())
+    decodes(decoding)
+    asked = []
+    monkeypatch.setattr(made._pace, "expect", lambda *numbers: asked.append(numbers))
+    made.choose(Unbounded(mixes=True))
+    assert asked[-1] == (1, 1, num_soon)

@@ -30,9 +30,11 @@ def check_address(host: str, port: int) -> None:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             pass
     except OSError as error:
-        raise ConfigError(
-            f"port {port} of {host} cannot be listened to ({error.strerror or error}): choose another one"
-        ) from error
+        raise _unheard(host, port) from error
+
+
+def _unheard(host: str, port: int) -> ConfigError:
+    return ConfigError(f"port {port} of {host} cannot be listened to: choose another one")
 
 
 def serve(
@@ -80,9 +82,7 @@ class _Server(uvicorn.Server):
         try:
             await super().startup(sockets)  # type: ignore[arg-type]
         except SystemExit as error:  # uvicorn has met an OSError
-            raise ConfigError(
-                f"port {self.config.port} of {self.config.host} cannot be listened to: choose another one"
-            ) from error
+            raise _unheard(self.config.host, self.config.port) from error
         port = self.servers[0].sockets[0].getsockname()[1]
         kind = "https" if self.config.is_ssl else "http"
         self._ready(f"{kind}://{self.config.host}:{port}")

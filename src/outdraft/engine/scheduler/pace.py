@@ -26,7 +26,7 @@ _CHUNK = 0.85  # quiet rounds that a chunk may take
 _STEP = 1.5  # from one chunk to the next at most, as large down as up: noise cancels out
 _REFRESH = 16  # every so many passes prompts wait, so that the quiet round is measured again
 _CROWD = 4.0  # prompts that count for each who decodes, at most
-_SOON = 4.0  # prompts as which one counts that is soon read
+_SOON = 4.0  # weight of a prompt that is soon read; others have 1
 
 
 class Pace:
