@@ -295,3 +295,16 @@ def test_who_is_left_alone_is_planned_for_at_once():
     policy.end(seqs[1:])
     (alone,) = policy.plan(seqs[:1])
     assert policy._planned == [0], alone
+
+
+def test_an_arm_that_has_much_to_read_is_not_asked_for_the_last_tokens():
+    """Reading 2,000 tokens takes as long as 20 passes: what a long text wins back, and a short one does not."""
+
+    def asks(max_tokens):
+        policy = auto(num_speculative_tokens=4)
+        drive(policy, World([0.8], [0.02]), 60)
+        policy.costs._missed[0] = 0.01
+        policy.costs.doze(1, 2000)
+        return policy.plan([sequence(1, max_tokens=max_tokens)])[0].depth
+
+    assert asks(8) == 0 and asks(400) == 4

@@ -51,7 +51,10 @@ class RowsOf(Mapping[int, Tensor]):
         self._whole, self._rows = whole, rows
 
     def __getitem__(self, tap: int) -> Tensor:
-        return self._whole[tap][self._rows]
+        rows, whole = self._rows, self._whole[tap]
+        if rows and rows == list(range(rows[0], rows[0] + len(rows))):  # a prompt's: a list of many is slow to read
+            return whole[rows[0] : rows[0] + len(rows)].clone()
+        return whole[rows]
 
     def __iter__(self) -> Iterator[int]:
         return iter(self._whole)

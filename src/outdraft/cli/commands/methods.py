@@ -38,12 +38,12 @@ def run(options: Options) -> int:
     from outdraft.core.near_miss import near_miss
     from outdraft.core.registry import installed
 
-    entries = catalogue(options.kind, with_options=options.options or options.name is not None)
+    entries = catalogue(options.kind, with_options=options.options and options.name is None)
     if options.name is not None:
         known = [entry["name"] for entry in entries]
         also = {other: entry["name"] for entry in entries for other in entry.get("also_called", ())}
         name = options.name if options.name in known else also.get(options.name, options.name)
-        entries = [entry for entry in entries if entry["name"] == name]
+        entries = catalogue(options.kind, with_options=True, only=name)
         if not entries:
             kind = options.kind or "method"
             miss = near_miss(options.name.lower(), [*known, *also])
@@ -76,18 +76,20 @@ def run(options: Options) -> int:
     return 0
 
 
-def catalogue(kind: str | None = None, *, with_options: bool = False) -> list[dict[str, Any]]:
-    """One plain record for each method."""
+def catalogue(
+    kind: str | None = None, *, with_options: bool = False, only: str | None = None
+) -> list[dict[str, Any]]:  # fmt: skip
+    """One plain record for each method, or for each of the name `only`: reading what options mean takes a while."""
     from outdraft.core.errors import ConfigError
     from outdraft.core.registry import KINDS, find, installed, names
 
     listed = [(name, "outdraft", find(one, name)) for one in KINDS for name in names(one)]
     listed += [(one.name, one.place, one.found) for one in installed() if not isinstance(one.found, ConfigError)]
-    listed = [(name, place, method) for name, place, method in listed if kind in (None, method.kind)]
+    listed = [one for one in listed if kind in (None, one[2].kind) and only in (None, one[0])]
     order = list(KINDS)
     listed.sort(key=lambda one: order.index(one[2].kind))
     entries = [_entry(name, place, method, with_options=with_options) for name, place, method in listed]
-    return entries + (_recipes(with_options=with_options) if kind in (None, RECIPE) else [])
+    return entries + (_recipes(with_options=with_options, only=only) if kind in (None, RECIPE) else [])
 
 
 def _entry(name: str, place: str, method: "AnyMethod", *, with_options: bool) -> dict[str, Any]:
@@ -114,7 +116,7 @@ def _about(method: "AnyMethod", prefix: str = "") -> dict[str, dict[str, Any]]:
     }
 
 
-def _recipes(*, with_options: bool) -> list[dict[str, Any]]:
+def _recipes(*, with_options: bool, only: str | None) -> list[dict[str, Any]]:
     """The same of each recipe: drafter, shape, verifier and policy in the summary's place."""
     from dataclasses import asdict
 
@@ -122,7 +124,7 @@ def _recipes(*, with_options: bool) -> list[dict[str, Any]]:
     from outdraft.engine.assembly.recipe import read_recipe, recipe_names
 
     entries = []
-    for name in recipe_names():
+    for name in recipe_names() if only is None else {only} & set(recipe_names()):
         recipe = read_recipe(name)
         parts = {"drafter": recipe.drafter, "verifier": recipe.verifier, "policy": recipe.policy}
         entry: dict[str, Any] = {"name": name, "kind": RECIPE, "lossless": recipe.lossless}
