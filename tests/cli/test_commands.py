@@ -142,7 +142,10 @@ def test_a_method_is_told_with_all_its_options(outdraft, monkeypatch, name: str,
     monkeypatch.setenv("COLUMNS", str(width))
     text = outdraft("methods", name).out
     told = " ".join(text.split())
-    for entry in json.loads(outdraft("methods", name, "--json").out):
+    entries = json.loads(outdraft("methods", name, "--json").out)
+    kinds = [kind for kind in KINDS if name in names(kind)] + ["recipe"] * (name in recipe_names())
+    assert [(entry["kind"], entry["name"]) for entry in entries] == [(kind, name) for kind in kinds]
+    for entry in entries:
         for option, default in entry["options"].items():
             about = entry["about"][option]
             assert f"{option} = {tuple(default) if isinstance(default, list) else default!r}" in told

@@ -124,7 +124,9 @@ def _recipes(*, with_options: bool, only: str | None) -> list[dict[str, Any]]:
     from outdraft.engine.assembly.recipe import read_recipe, recipe_names
 
     entries = []
-    for name in recipe_names() if only is None else {only} & set(recipe_names()):
+    for name in recipe_names():
+        if only not in (None, name):
+            continue
         recipe = read_recipe(name)
         parts = {"drafter": recipe.drafter, "verifier": recipe.verifier, "policy": recipe.policy}
         entry: dict[str, Any] = {"name": name, "kind": RECIPE, "lossless": recipe.lossless}

@@ -230,7 +230,7 @@ class AutoPolicy:
                 depth, rate = best_depth(
                     own, draft_cost=drafts[index], pass_cost=passes, nodes=nodes[index], count=count
                 )
-                rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # before its first guess
+                rate /= 1 + rate * self.costs.catch_up(seq.id, index) / max(1, seq.room)  # it reads first
                 promises[index] = rate if depth else 0.0
                 if rate > most:
                     best, most, alive = ArmDepth(index, depth), rate, own
