@@ -2,14 +2,18 @@
 
 import asyncio
 import logging
+import threading
+from itertools import pairwise
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
 from outdraft import LLM
+from outdraft.core.errors import CacheFullError
 from outdraft.engine.assembly.variant import runner_of
 from outdraft.testing.own_caches import own_caches
-from outdraft.testing.soak import Tally, breaks_at_times, full_at_times, kinds, left_over, soak
+from outdraft.testing.soak import CALLERS, Tally, breaks_at_times, full_at_times, kinds, left_over, soak
 
 
 @pytest.fixture
@@ -85,6 +89,26 @@ def test_a_planted_fault_of_a_drafter_is_raised_before_and_after_its_work():
             raised.append("when it had done" in str(error))
     assert told == {"begin": len(raised)} and 20 < sum(raised) < 40 and 20 < len(raised) - sum(raised) < 40
     assert len(done) == 100 - (len(raised) - sum(raised))
+
+
+def test_a_planted_full_pool_has_room_when_the_texts_try_again():
+    """As often as a batch of all callers may ask, together and each text alone; nobody else's takes are refused."""
+    cache, refused = SimpleNamespace(store=SimpleNamespace(take=lambda count: [count])), []
+    full_at_times(cache, Random(1), 0.5)
+
+    def takes():
+        for i in range(2000):
+            try:
+                assert cache.store.take(1) == [1]
+            except CacheFullError:
+                refused.append(i)
+
+    takes()
+    assert refused == []
+    thread = threading.Thread(target=takes, name="outdraft-engine")
+    thread.start()
+    thread.join()
+    assert len(refused) > 10 and min(b - a for a, b in pairwise(refused)) > 2 * CALLERS
 
 
 def test_kinds_share_beginnings_and_differ_in_settings():

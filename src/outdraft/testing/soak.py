@@ -37,6 +37,7 @@ from outdraft.testing.own_caches import own_caches
 
 CALLERS = 64
 _KINDS = 48  # different requests; each has one right text
+_HONEST = 2 * CALLERS  # takes after a planted "full": a batch needs fewer to try again, together and alone
 
 
 class Raises:
@@ -147,12 +148,20 @@ def _compare(tally: Tally, what: str, written: list[int], right: list[int], kind
 
 
 def full_at_times(cache: PagedCache, rng: Random, share: float) -> None:
-    """Have a pool say that it is full now and then, where a guess wants more pages."""
-    take = cache.store.take
+    """Have a pool say that it is full now and then, where texts want more pages.
+
+    For the next takes it says the truth: the scheduler has found room for each text's next token, so a text that is
+    refused as often as it tries would be right to fail.
+    """
+    take, honest = cache.store.take, 0
 
     def take_or_not(count: int) -> list[int]:
-        if count > 0 and rng.random() < share and threading.current_thread().name == "outdraft-engine":
-            raise CacheFullError("planted: the pool is full")
+        nonlocal honest
+        if count > 0 and threading.current_thread().name == "outdraft-engine":
+            honest -= 1
+            if honest < 0 and rng.random() < share:
+                honest = _HONEST
+                raise CacheFullError("planted: the pool is full")
         return take(count)
 
     cache.store.take = take_or_not  # type: ignore[method-assign]
