@@ -313,7 +313,7 @@ def test_a_coroutine_is_woken_for_every_step_of_a_stream_and_once_for_a_whole_te
     whole = within(60, lambda: asyncio.run(llm.agenerate("abc", GREEDY)))
     assert len(arrived) == 1 and whole.stats.num_steps > 1
     within(60, lambda: asyncio.run(_drain(llm.astream("abc", GREEDY))))
-    assert len(arrived) == 1 + whole.stats.num_steps
+    assert len(arrived) == 1 + 1 + whole.stats.num_steps  # a stream is told that the engine has taken it
 
 
 def test_before_a_fork_a_step_that_nobody_waits_for_is_waited_for(llm, monkeypatch):

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import zip_longest
 
-from outdraft.core.errors import OutdraftError
+from outdraft.core.errors import BusyError, OutdraftError
 from outdraft.core.request import Request
 from outdraft.engine.call import Call
 from outdraft.engine.prompts import Prompt, gathered
@@ -49,6 +49,7 @@ class Answers:
             streams=streams,
             stream_interval=stream_interval,
             asked_at=asked_at,
+            together=True,
             wake=partial(asyncio.get_running_loop().call_soon_threadsafe, self._arrived.set),
         )
 
@@ -74,6 +75,24 @@ class Answers:
     def _new_pieces(self, i: int) -> list[tuple[Place, Chunk]]:
         place = self._places[i]
         return [(place, replace(chunk, index=place.index)) for chunk in self._calls[i].take()]
+
+    async def joined(self) -> None:
+        """Of a stream: wait until the engine has taken the requests, which it does between two passes.
+
+        Raises `BusyError` where it has no room for all of them.
+        """
+        try:
+            while not all(call.is_answered for call in self._calls):
+                self._arrived.clear()
+                for call in self._calls:
+                    call.read()
+                if not all(call.is_answered for call in self._calls):
+                    await self._arrived.wait()
+            if isinstance(self.error, BusyError):
+                raise self.error
+        except BaseException:
+            self.leave()
+            raise
 
     async def end(self) -> None:
         """Wait until all texts are over."""

@@ -44,11 +44,19 @@ class Outbox:
         """Hand it over, or keep it until there is something to show."""
         self._kept.append(event)
         if event.finish_reason is not None or (self.streams and event.tokens):
-            kept, self._kept = self._kept, []
-            self.queue.put(kept)
-            if self.wake is not None:
-                with suppress(RuntimeError):  # the loop is closed, so nobody waits
-                    self.wake()
+            self._hand_over()
+
+    def welcome(self) -> None:
+        """The engine has taken the request: whoever streams is told so by a list without events."""
+        if self.streams:
+            self._hand_over()
+
+    def _hand_over(self) -> None:
+        kept, self._kept = self._kept, []
+        self.queue.put(kept)
+        if self.wake is not None:
+            with suppress(RuntimeError):  # the loop is closed, so nobody waits
+                self.wake()
 
     def fail(self, error: OutdraftError) -> None:
         """Nobody will decode it: end with an error."""
@@ -72,6 +80,7 @@ class Call:
         self._inbox = inbox
         self.outbox = Outbox(seq=writer.seq, streams=streams, wake=wake)
         self._has_left = False
+        self.is_answered = False  # the engine has taken it, or refused it
 
     def __del__(self) -> None:
         if hasattr(self, "_has_left"):
@@ -115,5 +124,6 @@ class Call:
                 self._inbox.put(Leave(self.outbox.seq))
 
     def _read(self, events: list[StepEvent]) -> None:
+        self.is_answered = True
         for event in events:
             self.writer.push(event)

@@ -51,13 +51,14 @@ class Streaming(Conversational):
         """Ask for all of these prompts at once, from asyncio; what comes back is `Answers`, to be read and to be left.
 
         `streams=False`: nobody is woken before a text is whole. `stream_interval`: as for `stream`.
-        Raises `RequestError` for what is refused.
+        Raises `RequestError` for what is refused, and `BusyError` for a stream that finds no room.
         """
         asked_at, interval = self.engine.clock(), _checked(stream_interval)
         requests = await asyncio.to_thread(self._prompts.requests, prompts, params, per_request)  # tokenizing may last
-        return Answers(
-            self._thread, requests, prompts, streams=streams, stream_interval=interval, asked_at=asked_at
-        )  # fmt: skip
+        answers = Answers(self._thread, requests, prompts, streams=streams, stream_interval=interval, asked_at=asked_at)
+        if streams:
+            await answers.joined()
+        return answers
 
     async def agenerate(self, prompt: Prompt, params: SamplingParams | None = None, **per_request: Any) -> Result:
         """`generate` for one prompt; concurrent calls share the batch."""

@@ -63,9 +63,10 @@ class EngineThread:
         stream_interval: int = 0,
         wake: Callable[[], object] | None = None,
         asked_at: float | None = None,
+        together: bool = False,
     ) -> list[Call]:
-        """Queue them all; none, if one is refused. `streams`: events are wanted step by step; `wake`: see `Call`;
-        `stream_interval`: see `Writer`.
+        """Queue them all; none, if one is invalid. `streams`: events are wanted step by step; `wake`: see `Call`;
+        `stream_interval`: see `Writer`; `together`: where too many wait for one of them, all are refused.
 
         `asked_at`: when their caller asked, by the engine's clock; their timeouts count from there. None: now.
         """
@@ -81,7 +82,7 @@ class EngineThread:
         calls = [Call(writer, worker.inbox, streams=streams, wake=wake) for writer in writers]
         with self._lock:
             self._calls.update(calls)
-        worker.send(Join([call.outbox for call in calls], 1 if self._native else num_threads()))
+        worker.send(Join([call.outbox for call in calls], 1 if self._native else num_threads(), together))
         return calls
 
     def ask(self, work: Callable[[Engine], T]) -> T:

@@ -27,10 +27,11 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """New requests, all of one caller."""
+    """New requests, all of one caller. `together`: the engine takes all of them or none, and tells streams so."""
 
     outboxes: Seq[Outbox]
     num_threads: int  # that PyTorch may use for them
+    together: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,14 +118,8 @@ class Worker:
         self.is_busy = True
         match message:
             case Join():
-                for outbox in message.outboxes:
-                    try:
-                        engine.enqueue(outbox.seq)
-                    except BaseException as error:  # too many wait, or who watches the engine broke
-                        engine.cancel(outbox.seq)
-                        outbox.post(fail(outbox.seq, error))
-                    else:
-                        self._outboxes[outbox.seq.id] = outbox
+                for outboxes in [message.outboxes] if message.together else [[one] for one in message.outboxes]:
+                    self._join(engine, outboxes, told=message.together)
             case Leave():
                 self._outboxes.pop(message.seq.id, None)
                 try:
@@ -140,6 +135,21 @@ class Worker:
                     answer = None, error
                 self.is_busy = engine.has_work
                 message.answer.put(answer)
+
+    def _join(self, engine: Engine, outboxes: Seq[Outbox], *, told: bool) -> None:
+        """All of these, or none."""
+        try:
+            for outbox in outboxes:
+                engine.enqueue(outbox.seq)
+        except BaseException as error:  # too many wait, or who watches the engine broke
+            for outbox in outboxes:
+                engine.cancel(outbox.seq)
+                outbox.post(fail(outbox.seq, error))
+        else:
+            for outbox in outboxes:
+                self._outboxes[outbox.seq.id] = outbox
+                if told:
+                    outbox.welcome()
 
     def _refuse_all(self, error: OutdraftError) -> None:
         """Answer everybody whom the thread has not answered, and now never will."""

@@ -27,7 +27,7 @@ from outdraft.server.endpoints import (
     responses,
     tokenize,
 )
-from outdraft.server.errors import ApiError, told
+from outdraft.server.errors import FORESEEN, ApiError, told
 from outdraft.server.openapi import describe
 from outdraft.server.replies import error_reply
 from outdraft.server.schema.base import refuse
@@ -61,7 +61,7 @@ def make_app(service: Service) -> FastAPI:
 
 async def _answer_error(request: Request, error: Exception) -> Response:
     found = told(error)
-    if found.status >= 500 and not isinstance(error, ApiError):
+    if found.status >= 500 and not isinstance(error, FORESEEN):
         _log.error(
             "%s failed: %s %.100r", request.scope.get(REQUEST_ID), request.method, request.url.path, exc_info=error
         )

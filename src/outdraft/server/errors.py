@@ -56,6 +56,9 @@ class ApiError(Exception):
         return {"error": {"message": self.message, "type": kind, "param": self.param, "code": self.code}}
 
 
+FORESEEN = (ApiError, BusyError)  # the log needs no traceback of these
+
+
 def clean(error: BaseException) -> str:
     """What an error of the engine says, on one line and without the places of this machine."""
     return _PLACES.sub("...", " ".join(str(error).split())) or "the request failed"
@@ -80,7 +83,7 @@ def told(error: BaseException) -> ApiError:
 def broke_off(error: Exception) -> ApiError:
     """The end of a stream that an error has cut short. It is written into the log, because its status cannot tell."""
     found = told(error)
-    if found.status >= 500 and not isinstance(error, ApiError):
+    if found.status >= 500 and not isinstance(error, FORESEEN):
         _log.error("a stream broke off", exc_info=error)
     return found
 
