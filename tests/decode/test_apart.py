@@ -179,17 +179,19 @@ def test_a_bias_that_leaves_no_token_ends_its_own_request(way, bias):
 
 
 class Rule:
-    """Raises where the culprit is; with `drafted`, only where it has a draft."""
+    """Raises where the culprit is, or forgets its verdict; with `drafted`, only where it has a draft."""
 
     lossless = True
 
-    def __init__(self, drafted: bool) -> None:
-        self.inner, self.drafted = AUTO.build(None), drafted
+    def __init__(self, drafted: bool, forgets: bool = False) -> None:
+        self.inner, self.drafted, self.forgets = AUTO.build(None), drafted, forgets
         self.couples = self.inner.couples
 
     def __call__(self, packed, p, coins):
         for seq, draft in zip(packed.seqs, packed.drafts, strict=True):
             if seq.id == CULPRIT and draft is not None and (draft.num_nodes > 1 or not self.drafted):
+                if self.forgets:
+                    return self.inner(packed, p, coins)[:-1]
                 raise Boom("in the rule")
         return self.inner(packed, p, coins)
 
@@ -206,6 +208,15 @@ def test_a_rule_that_raises(drafted):
     else:
         assert isinstance(ended(outcomes[CULPRIT]), DecodingError)
         assert "Boom: in the rule" in str(ended(outcomes[CULPRIT]))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_rule_that_forgets_a_verdict_ends_one_request(way):
+    table = TableTarget(vocab_size=11, seed=5)
+    asked = requests(way)
+    outcomes = run(engine_over(table, oracle(table.next_logits), rule=Rule(drafted=False, forgets=True)), asked)
+    check_neighbours(table, outcomes, asked)
+    assert "gave 0 verdicts for 1 guesses" in str(ended(outcomes[CULPRIT]))
 
 
 @pytest.mark.parametrize("way", WAYS)

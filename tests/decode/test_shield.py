@@ -143,13 +143,19 @@ def test_a_drafter_that_cannot_end_a_sequence_costs_nobody_else(seqs, caplog):
 
 
 class Planner:
-    """Gives as many budgets as it is told."""
+    """Gives as many budgets as it is told, or something else."""
 
-    def __init__(self, number: int) -> None:
-        self.number = number
+    def __init__(self, number: int, of=BUDGETS[0]) -> None:
+        self.number, self.of = number, of
 
     def plan(self, seqs):
-        return BUDGETS[:1] * self.number
+        return [self.of] * self.number
+
+
+def test_what_is_no_budget_means_plain_decoding(seqs, caplog):
+    with caplog.at_level(logging.WARNING, logger="outdraft"):
+        assert ShieldedPolicy(Planner(3, of=4)).plan(seqs) == [Budget(depth=0)] * 3
+    assert "4 in place of a budget" in caplog.text
 
 
 @pytest.mark.parametrize("number", [0, 2, 4])
@@ -196,6 +202,7 @@ def test_who_finds_no_room_to_begin_begins_when_there_is(seqs, caplog):
         shield.begin(seqs)
         assert begun(drafter) == [0, 2] and all(seq.speculates for seq in seqs)
         assert [one.num_nodes for one in shield.propose(seqs, BUDGETS)] == [2, 1, 2]
+        assert [seq.is_overruled for seq in seqs] == [False, True, False]  # the policy had planned a guess for it
         assert shield.traits.ahead(seqs, [chain([1])] * 3, lambda: True)[1] is None
         shield.observe([seen(seq) for seq in seqs])
         drafter.full.clear()

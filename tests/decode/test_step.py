@@ -1,14 +1,19 @@
 """One step taken apart: what each part of it is given, what an event says, and how the seconds are shared out."""
 
+from dataclasses import replace
+from types import SimpleNamespace
+
 import pytest
 import torch
 
 from outdraft.core.draft import Continuation, Draft, Role, chain
+from outdraft.core.errors import CacheFullError
 from outdraft.core.events import Source, step_times
 from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
+from outdraft.core.room import Unbounded
 from outdraft.core.target import TargetOutput
 from outdraft.core.verdict import Verdict
 from outdraft.decode import distributions
@@ -65,6 +70,50 @@ def test_the_prompts_taps_are_asked_for_while_a_prompt_is_read():
     for _ in range(2):
         step([seq], engine.parts)
     assert asked == [(2, 1), (2,)]
+
+
+class Full:
+    """Memory in which two sequences have room for their pending tokens and `spare` more rows, a row a page."""
+
+    capacity, cached = 100, None
+
+    def __init__(self, spare):
+        self.free = 2 + spare
+
+    def missing(self, seq, num_rows):
+        return num_rows
+
+
+def told_to(told):
+    """A policy that wants three tokens each time, and what it learns from."""
+    return SimpleNamespace(plan=lambda seqs: [Budget(depth=3)] * len(seqs), update=told.extend)
+
+
+def no_room(*given):
+    raise CacheFullError("no page is left")
+
+
+@pytest.mark.parametrize(
+    ("trouble", "learned"), [("none", [0, 1]), ("no guesses", []), ("no rows to draft", []), ("the last is cut", [0])]
+)
+def test_a_policy_learns_nothing_from_a_guess_that_memory_has_cut(trouble, learned):
+    told = []
+    engine = engine_of(TableTarget(), room=Full(3) if trouble == "the last is cut" else Unbounded())
+    seqs = sequences(engine)
+    for seq in seqs:
+        seq.drafts = trouble != "no guesses"
+    if trouble == "no rows to draft":
+        engine.parts.drafter.propose = no_room
+    events = step(seqs, replace(engine.parts, policy=told_to(told)))
+    assert [event.seq_id for event in told] == [seqs[i].id for i in learned] and len(events) == 2
+
+
+def test_a_policy_learns_nothing_where_a_pass_had_no_room_for_its_guesses():
+    told, table = [], TableTarget()
+    engine, honest = engine_of(table), table.forward
+    table.forward = lambda packed, taps=(): no_room() if packed.node_starts[-1] > 2 else honest(packed, taps)
+    events = step(sequences(engine), replace(engine.parts, policy=told_to(told)))
+    assert [len(event.tokens) for event in events] == [1, 1] and told == []
 
 
 def judged_by_hand(engine, seqs, drafts, verdicts) -> Judged:

@@ -50,7 +50,7 @@ class Sequence:
     constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
     drafted_by: str = ""  # who made the guess of the pass under way, by name
-    is_overruled: bool = False  # its request, and not the policy, decided about that guess
+    is_overruled: bool = False  # its request or full memory, and not the policy, decided about that guess
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
     beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
 

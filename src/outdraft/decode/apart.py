@@ -91,6 +91,7 @@ def _without_guess(seq: Sequence, parts: Parts, error: Exception) -> StepEvent:
     except Exception as still:
         return fail(seq, still)
     assert isinstance(parts.drafter, ShieldedDrafter)
+    seq.is_overruled = True  # the guess was not looked at, so the policy learns nothing from it
     if not isinstance(error, CacheFullError):  # which is no fault of the guess: later there is room again
         parts.drafter.give_up([seq], error)
     return keep(judged, parts, fail)[0]

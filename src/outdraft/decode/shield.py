@@ -97,6 +97,8 @@ class ShieldedDrafter:
             if seq.id in self._late:
                 self._begin(seq)
         ready = [i for i, seq in enumerate(seqs) if seq.speculates and seq.id not in self._late]
+        for seq, budget in zip(seqs, budgets, strict=True):
+            seq.is_overruled = seq.is_overruled or (seq.id in self._late and budget.depth > 0)
         guesses = [chain([seq.pending]) for seq in seqs]
         found = self._ask_for_guesses([seqs[i] for i in ready], [budgets[i] for i in ready]) if ready else []
         for i, guess in zip(ready, found, strict=True):
@@ -190,9 +192,12 @@ class ShieldedPolicy:
         """One budget for each; plain decoding for all where the policy failed."""
         try:
             budgets = self.inner.plan(seqs)
-            if len(budgets) == len(seqs):
-                return budgets
-            raise ValueError(f"{len(budgets)} budgets for {len(seqs)} sequences")
+            if len(budgets) != len(seqs):
+                raise ValueError(f"{len(budgets)} budgets for {len(seqs)} sequences")
+            for one in budgets:
+                if not isinstance(one, Budget):
+                    raise TypeError(f"{shown(one)} in place of a budget")
+            return budgets
         except Exception as error:
             self._tell(error)
             return [Budget(depth=0)] * len(seqs)

@@ -89,14 +89,23 @@ def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
     """The drafter's guesses; none this time where its own rows find no room."""
     planned = parts.policy.plan(seqs)
     budgets = [
-        as_asked(seq, budget) if seq.drafts else Budget(depth=0) for seq, budget in zip(seqs, planned, strict=True)
-    ]
+        as_asked(seq, budget) if seq.drafts else _none_for(seq, budget)
+        for seq, budget in zip(seqs, planned, strict=True)
+    ]  # fmt: skip
     for seq, budget in zip(seqs, budgets, strict=True):
         seq.drafted_by = parts.held.name_of(budget.arm)
     try:
         return parts.drafter.propose(seqs, budgets)
     except CacheFullError:
+        for seq, budget in zip(seqs, budgets, strict=True):
+            seq.is_overruled = seq.is_overruled or budget.depth > 0
         return [chain([seq.pending]) for seq in seqs]
+
+
+def _none_for(seq: Sequence, planned: Budget) -> Budget:
+    """No guess for want of memory. The policy learns nothing from the round if it had planned one."""
+    seq.is_overruled = planned.depth > 0
+    return Budget(depth=0)
 
 
 def guesses_for(seq: Sequence) -> bool:
@@ -111,12 +120,21 @@ def judge_what_fits(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, bega
     """
     fitting = what_fits(seqs, guesses, parts.room)
     is_whole = all(fits is guess for fits, guess in zip(fitting, guesses, strict=True))
+    _overrule(seqs, guesses, fitting)
     try:
         return judge(seqs, fitting, parts, began, ahead=is_whole)  # nobody goes on behind a guess that was cut
     except CacheFullError:
         if all(guess.num_nodes == 1 for guess in fitting):
             raise
-        return judge(seqs, [chain([seq.pending]) for seq in seqs], parts, began, ahead=False)
+        plain = [chain([seq.pending]) for seq in seqs]
+        _overrule(seqs, fitting, plain)
+        return judge(seqs, plain, parts, began, ahead=False)
+
+
+def _overrule(seqs: Seq[Sequence], guesses: Seq[Draft], fitting: Seq[Draft]) -> None:
+    """The policy learns nothing from a guess that memory has cut."""
+    for seq, guess, fits in zip(seqs, guesses, fitting, strict=True):
+        seq.is_overruled = seq.is_overruled or fits.num_nodes < guess.num_nodes
 
 
 def judge(seqs: Seq[Sequence], guesses: Seq[Draft], parts: Parts, began: float, *, ahead: bool = True) -> Judged:
@@ -151,6 +169,8 @@ def judge_scored(
     p = target_distributions(packed, scored.logits, soft=parts.soft)
     coins = [seq.coins(seq) for seq, guess in zip(packed.seqs, packed.drafts, strict=True) if guess is not None]
     verdicts = parts.verifier(packed, p, coins)
+    if len(verdicts) != len(coins):
+        raise ValueError(f"the acceptance rule gave {len(verdicts)} verdicts for {len(coins)} guesses")
     prompt_logprobs = score_prompts(packed, scored)
     return Judged(
         packed=packed, scored=scored, p=p, verdicts=verdicts, prompt_logprobs=prompt_logprobs,
