@@ -232,3 +232,11 @@ def test_a_chunk_in_slices_has_its_pages_until_it_is_dropped():
     assert (target.free, target.held(seq)) == (5, 3)
     target.end(seq)
     assert target.free == 8
+
+
+def test_a_recording_of_an_llm_that_is_closed_meanwhile_is_whole(tmp_path):
+    path = tmp_path / "t.jsonl"
+    with LLM("zoo:target", drafter="none") as llm, record_trace(llm, path):
+        llm.generate("One door", SamplingParams(max_tokens=3))
+        llm.close()
+    assert [one.reason for one in read_trace(path).requests] == ["length"]

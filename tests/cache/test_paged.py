@@ -58,7 +58,7 @@ def test_an_empty_pool_says_so_and_loses_nothing():
     cache.add(1)
     with pytest.raises(CapabilityError, match=r"1 pages of 16 positions are asked for, but 0 of the pool's 3 are free"):
         cache.reserve(1, 1)
-    with pytest.raises(CapabilityError, match="num_pages"):
+    with pytest.raises(CapabilityError, match="kv_cache_memory"):
         cache.fork(0, 2)
     cache.check()
     assert cache.read(0, 1, 33)[0].eq(1).all()

@@ -75,6 +75,13 @@ def test_stop_is_found_wherever_the_border_falls(text: str, stops: list[str], cu
     assert expected is None
 
 
+def test_what_the_least_tokens_complete_does_not_count():
+    finder = StopStrings(["ab", "c"], min_tokens=2)
+    assert finder.push("ab") is None and finder.push("ca") is None
+    hit = finder.push("b")
+    assert hit is not None and (hit.token, hit.offset) == (2, 3)
+
+
 def test_after_a_hit_nothing_is_read():
     finder = StopStrings(["\n\n"])
     assert finder.push("a\n") is None

@@ -156,9 +156,10 @@ def test_bad_options(options, bad):
         options(**bad)
 
 
-def test_history_wants_a_range():
-    with pytest.raises(ConfigError, match="least=3 is more than num_speculative_tokens=2"):
-        HistoryPolicy(HistoryOptions(num_speculative_tokens=2))
+def test_history_holds_to_a_limit_below_its_range():
+    for share in (0.0, 1.0):
+        run = drive(HistoryPolicy(HistoryOptions(num_speculative_tokens=2)), World([share], [0.1]), 50)
+        assert {budget.depth for (budget,) in run.budgets} == {2}
 
 
 def test_the_dice_of_exp3_are_its_own():

@@ -244,5 +244,5 @@ def test_arms_and_depths_stay_in_range(name):
     run = drive(policy, world, 200, [sequence(i) for i in range(3)])
     for budgets in run.budgets:
         assert all(0 <= budget.depth <= 4 and 0 <= budget.arm < 3 for budget in budgets)
-    nothing = drive(build(name, num_speculative_tokens=0, **({"least": 1} if name == "history" else {})), world, 20)
+    nothing = drive(build(name, num_speculative_tokens=0), world, 20)
     assert all(budget.depth == 0 for (budget,) in nothing.budgets)

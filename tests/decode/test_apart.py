@@ -299,7 +299,7 @@ def test_a_full_pool_ends_as_few_requests_as_it_must():
     assert "length" in reasons and "error" in reasons and later[0].seq.finish_reason == "length"
     for free, tight in zip(wide, narrow, strict=True):
         if tight.seq.finish_reason == "error":
-            assert isinstance(ended(tight), CapabilityError) and "num_pages" in str(ended(tight))
+            assert isinstance(ended(tight), CapabilityError) and "kv_cache_memory" in str(ended(tight))
         written = [token for event in tight.events for token in event.tokens]
         assert written == free.seq.output[: len(written)] and (tight.seq.finish_reason == "error" or len(written) == 38)
 

@@ -11,6 +11,7 @@ from outdraft.core.errors import OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.core.registry import find, make_options
 from outdraft.engine.assembly import default
+from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.llm import LLM
 from outdraft.kernels.library import library
 from outdraft.models.load import save_model
@@ -73,6 +74,15 @@ def test_what_lies_there_and_does_not_fit_is_left_out(target, caplog):
     assert arms(llm) == ["ngram", "suffix"]
     (record,) = caplog.records
     assert "left out" in record.getMessage() and "draft" in record.getMessage() and "50" in record.getMessage()
+
+
+@native
+def test_what_does_not_fit_is_left_out_of_other_weights_too(target):
+    """An engine that rounds its weights when memory is short builds its drafters anew."""
+    saved(target / "draft", layers=1, vocab=50)
+    llm = LLM(target, precision="elastic")
+    llm.engine.ladder.read = lambda: Memory(free=1, total=100)
+    assert llm.generate(PROMPTS[0], WAYS[0]).variant == "int4-g32-mixed" and arms(llm) == ["ngram", "suffix"]
 
 
 @native

@@ -77,6 +77,20 @@ def test_a_stop_string_cuts_inside_an_accepted_run(llm, fast):
         assert "".join(c.text for c in engine.stream("abcabcabc", params)) == result.text
 
 
+def test_a_stop_string_that_comes_before_the_least_tokens_does_not_count(llm, fast):
+    words = {
+        "max_tokens": 24,
+        "temperature": 1.0,
+        "seed": 5,
+        "stop": tuple(set(llm.generate("abcabcabc", SEEDED).text)),
+    }
+    for engine in (llm, fast):
+        early, late = (engine.generate("abcabcabc", SamplingParams(**words, min_tokens=least)) for least in (0, 12))
+        assert len(early.token_ids) <= 3 and len(late.token_ids) > 12 and late.finish_reason == "stop"
+        streamed = engine.stream("abcabcabc", SamplingParams(**words, min_tokens=12))
+        assert "".join(chunk.text for chunk in streamed) == late.text
+
+
 def test_logprobs_of_drafted_tokens_equal_those_of_plain_decoding(llm, fast):
     params = SamplingParams(max_tokens=24, ignore_eos=True, logprobs=3, temperature=0.7, seed=1, repetition_penalty=1.1)
     plain, quick = llm.generate("abababab", params), fast.generate("abababab", params)

@@ -6,7 +6,12 @@ import pytest
 
 from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams
+from outdraft.core.policy import Budget
 from outdraft.core.request import Request
+from outdraft.decode.step import Parts
+from outdraft.engine.loop import Engine
+from outdraft.engine.scheduler.settings import SchedulerSettings
+from outdraft.testing.fakes import ConstantPolicy, ReferenceRule, TableTarget, oracle
 from outdraft.testing.spec_table import DrafterRow
 from outdraft.testing.subject import Subject, run
 
@@ -30,13 +35,13 @@ def test_every_request_is_dropped_though_one_cannot_be_cleared_away(engine, monk
     def broken(seq):
         tried.append(seq)
         retire(seq)
-        if seq is seqs[0]:
+        if seq in (seqs[0], waiting):
             raise error
 
     monkeypatch.setattr(engine, "_retire", broken)
-    engine.add(request())
+    waiting = engine.add(request())
     engine.abandon()
-    assert tried == seqs and not engine.has_work
+    assert tried == [waiting, *seqs] and not engine.has_work
 
 
 def test_ids_are_the_vocabularys(engine):
@@ -67,3 +72,18 @@ def test_one_token_may_be_left_and_none_may_not(engine):
     (outcome,) = run(engine, [request(logit_bias=all_but, stop_token_ids=(17,))])
     assert outcome.seq.finish_reason == "stop"
     assert run(engine, [request(logit_bias=dict.fromkeys(range(61), -1.0))])[0].seq.finish_reason == "length"
+
+
+def test_who_ends_while_waiting_is_of_the_weights_of_the_moment():
+    table, now = TableTarget(), [0.0]
+    parts = Parts(target=table, drafter=oracle(table.next_logits), verifier=ReferenceRule(),
+                  policy=ConstantPolicy(Budget(depth=2)))  # fmt: skip
+    engine = Engine(parts, variant="int4", clock=lambda: now[0], scheduling=SchedulerSettings(max_num_seqs=1))
+    for timeout in (None, 5.0):
+        engine.enqueue(
+            engine.prepare(Request(prompt_token_ids=(3, 1), params=SamplingParams(max_tokens=40), timeout=timeout))
+        )
+    engine.step()
+    now[0] = 6.0
+    (late,) = [event for event in engine.step() if event.finish_reason == "timeout"]
+    assert late.variant == "int4"

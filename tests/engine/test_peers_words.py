@@ -301,8 +301,9 @@ def test_chat_is_generate_over_the_template(llm: LLM):
     assert llm.chat(talk, params).token_ids == expected.token_ids
     assert [one.token_ids for one in llm.chat([talk, talk], sampling_params=params)] == [expected.token_ids] * 2
     assert codec.apply_chat_template(talk, tokenize=False) == "User: hello\nAssistant:"
-    with pytest.raises(RequestError, match="tools= is for a chat template"):
-        llm.chat(talk, tools=[{}])
+    for words in ({"tools": [{}]}, {"chat_template_kwargs": {"tools": [{}]}}):
+        with pytest.raises(RequestError, match="tools= is for a chat template"):
+            llm.chat(talk, **words)
     with pytest.raises(RequestError, match="conversation is empty"):
         llm.chat([])
     with pytest.raises(RequestError, match="must be a list of tables"):

@@ -68,6 +68,14 @@ def test_a_stream_goes_on_where_it_was(first, second):
         assert "".join(chunk.text for chunk in resumed) == "".join(chunk.text for chunk in chunks)
 
 
+def test_a_stream_that_goes_on_tells_the_prompts_log_probabilities_once(first, second):
+    params = SamplingParams(max_tokens=24, prompt_logprobs=1)
+    whole = first.generate(PROMPT, params)
+    chunks = list(second.stream(PROMPT, params, resume_token_ids=[list(whole.token_ids[:9])]))
+    (told,) = [chunk.prompt_logprobs for chunk in chunks if chunk.prompt_logprobs is not None]
+    assert [one.token for one in told[1:]] == [one.token for one in whole.prompt_logprobs[1:]]
+
+
 def test_a_form_goes_on(first, second):
     pytest.importorskip("llguidance")
     schema = {"type": "object", "properties": {"name": {"type": "string", "maxLength": 12}, "age": {"type": "integer"}},

@@ -8,6 +8,7 @@ import threading
 import time
 
 import pytest
+import torch
 from engine.test_thread import GREEDY, LONG, PROMPTS, is_empty, within
 
 from outdraft import LLM, SamplingParams
@@ -54,6 +55,7 @@ def test_what_is_no_ordinary_exception_ends_requests_and_not_the_thread(llm, mon
         results = within(60, lambda: llm.generate(PROMPTS, GREEDY))
     assert all(isinstance(result.error, DecodingError) for result in results)
     assert type(error).__name__ in str(results[0].error)
+    assert all("the other requests of the batch ended with it" in str(result.error) for result in results)
     assert within(60, lambda: llm.generate("abc", GREEDY)).finish_reason == "length"
     assert llm._thread._worker.thread is thread
 
@@ -124,6 +126,45 @@ def test_a_thread_that_breaks_answers_all_and_the_next_request_begins_another(ll
     assert llm.engine.step == step
     assert within(60, lambda: llm.generate("abc", GREEDY)).finish_reason == "length"
     assert llm._thread._worker.thread is not thread
+
+
+def test_a_thread_that_breaks_leaves_nothing_for_the_next(llm):
+    told = []
+
+    def broken():
+        told.append(None)
+        if len(told) == 1:
+            raise ValueError("nobody hears")
+
+    requests = [Request(prompt_token_ids=(5, 6), params=LONG) for _ in range(3)]
+    calls = llm._thread.submit(requests, streams=True, wake=broken)
+    llm._thread._worker.thread.join(30)
+    assert not llm.engine.running and not llm.engine.waiting
+    for call in calls:
+        call.read()
+    assert all(isinstance(call.writer.error, DecodingError) for call in calls[1:])
+    assert within(60, lambda: llm.generate("abc", GREEDY)).finish_reason == "length"
+
+
+@pytest.mark.parametrize("first", ["a request", "a question"])
+def test_passes_have_the_threads_of_their_requests(llm, monkeypatch, first):
+    """Whatever message woke the engine's thread."""
+    counts, asked, go, step = [], threading.Event(), threading.Event(), llm.engine.step
+    monkeypatch.setattr(llm._thread, "_native", True)
+    monkeypatch.setattr(llm.engine, "step", lambda: counts.append(torch.get_num_threads()) or step())
+    before = torch.get_num_threads()
+    torch.set_num_threads(3)
+    try:
+        if first == "a question":
+            question = threading.Thread(target=llm._thread.ask, args=[lambda engine: asked.set() or go.wait(30)])
+            question.start()
+            assert asked.wait(30)
+        (call,) = llm._thread.submit([Request(prompt_token_ids=(5, 6), params=GREEDY)])
+        go.set()
+        within(60, call.wait)
+    finally:
+        torch.set_num_threads(before)
+    assert set(counts) == {1}
 
 
 def test_who_sends_to_a_thread_that_has_just_ended_is_answered(llm):

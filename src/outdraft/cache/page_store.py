@@ -101,7 +101,7 @@ class PageStore:
         if missing > self._prefixes.num_kept and not self._can_grow:
             raise CacheFullError(
                 f"cache: {count} pages of {PAGE} positions are asked for, but {self.num_free} of the pool's "
-                f"{len(self._owners)} are free: run fewer sequences at once, or give the pool more num_pages"
+                f"{len(self._owners)} are free: run fewer sequences at once, or give it more memory (kv_cache_memory)"
             )
         evicted = min(max(0, missing), self._prefixes.num_kept)
         self._free += self._emptied([self._prefixes.evict() for _ in range(evicted)])

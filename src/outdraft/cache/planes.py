@@ -42,10 +42,9 @@ class Planes:
     @torch.inference_mode(False)  # a pool that grew while serving must still change outside
     def allocate(cls, leading: tuple[int, ...], width: int, like: "RowFormat", poison: bool) -> "Planes":
         """Slots of shape `leading`, rows of `width` channels."""
-        with torch.inference_mode(False):  # a cache that grows in inference mode is also written outside of it
-            rows = torch.empty((*leading, width), dtype=torch.int8 if like.int8 else like.dtype, device=like.device)
-            values = torch.empty_like(rows)
-            scales = [torch.empty(leading, dtype=torch.float32, device=like.device) for _ in range(2 * like.int8)]
+        rows = torch.empty((*leading, width), dtype=torch.int8 if like.int8 else like.dtype, device=like.device)
+        values = torch.empty_like(rows)
+        scales = [torch.empty(leading, dtype=torch.float32, device=like.device) for _ in range(2 * like.int8)]
         made = cls(
             dtype=like.dtype, keys=rows, values=values,
             key_scales=scales[0] if scales else None, value_scales=scales[1] if scales else None,

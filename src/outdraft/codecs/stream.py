@@ -52,9 +52,11 @@ class StopStrings:
 
     An Aho-Corasick automaton over characters (Aho and Corasick, "Efficient string matching", 1975,
     https://doi.org/10.1145/360825.360855). Its state is the longest end of the text that could begin a stop string.
+    `min_tokens`: one that the first so many tokens complete does not count.
     """
 
-    def __init__(self, stops: Seq[str]) -> None:
+    def __init__(self, stops: Seq[str], min_tokens: int = 0) -> None:
+        self._min_tokens = min_tokens
         self._next: list[dict[str, int]] = [{}]
         self._depth = [0]
         self._found: list[str | None] = [None]
@@ -80,7 +82,7 @@ class StopStrings:
             self._state = self._step(self._state, character)
             self._length += 1
             found = self._found[self._state]
-            if found is not None:
+            if found is not None and self._num_tokens >= self._min_tokens:
                 self.stop = Stop(found, self._num_tokens, self._length - len(found))
                 return self.stop
         self._num_tokens += 1

@@ -14,7 +14,6 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
 from outdraft.control.shared.limits import allowed
-from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.method import PolicyMethod
 from outdraft.core.options import PolicyOptions
@@ -54,10 +53,6 @@ class HistoryPolicy:
     """A window for each sequence."""
 
     def __init__(self, options: HistoryOptions) -> None:
-        if options.least > options.num_speculative_tokens > 0:
-            raise ConfigError(
-                f"least={options.least} is more than num_speculative_tokens={options.num_speculative_tokens}"
-            )
         self._options = options
         self._states: dict[int, _State] = {}
 

@@ -42,12 +42,16 @@ def step_apart(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     return keep(judged, parts, fail)
 
 
-def fail(seq: Sequence, error: BaseException) -> StepEvent:
-    """End a request with what went wrong; what is no error of ours goes to the log with its traceback."""
+def fail(seq: Sequence, error: BaseException, *, alone: bool = True) -> StepEvent:
+    """End a request with what went wrong; what is no error of ours goes to the log with its traceback.
+
+    `alone`: the other requests go on.
+    """
     seq.finish_reason = "error"
     if not isinstance(error, OutdraftError):
         _log.error("a request ended, because decoding it broke", exc_info=error)
-        broken = DecodingError(f"decoding broke after {seq.num_output} tokens: {told(error)}; other requests go on")
+        others = "other requests go on" if alone else "the other requests of the batch ended with it"
+        broken = DecodingError(f"decoding broke after {seq.num_output} tokens: {told(error)}; {others}")
         broken.__cause__ = error
         error = broken
     _drop_frames(error)

@@ -57,10 +57,12 @@ class Conversational:
         Raises `RequestError` for what is no conversation, or a model without a tokenizer.
         """
         many = isinstance(messages, list | tuple) and bool(messages) and isinstance(messages[0], list | tuple)
-        variables = {
-            **(chat_template_kwargs or {}), "tools": tools, "continue_final_message": continue_final_message,
+        own = {
+            **({} if tools is None else {"tools": tools}),
+            **({"continue_final_message": True} if continue_final_message else {}),
             **({} if add_generation_prompt else {"add_generation_prompt": False}),
-        }  # fmt: skip
+        }
+        variables = {**(chat_template_kwargs or {}), **own}
         asked = [self._prompts.chat(one, **variables) for one in (messages if many else [messages])]
         settings = read_settings(one_of(params, sampling_params), len(asked))
         stopped = [replace(one, stop=(*one.stop, *stop)) for one, (_, stop) in zip(settings, asked, strict=True)]

@@ -171,10 +171,7 @@ class Engine:
 
     def abandon(self) -> None:
         """A step broke in a way that nobody foresaw: drop every request, whatever else breaks on the way."""
-        for seq in list(self.waiting):
-            self.scheduler.drop(seq)
-            self.watch.ended(seq, self.clock())
-        for seq in list(self.running):
+        for seq in [*self.waiting, *self.running]:
             try:
                 self._retire(seq)
             except BaseException as error:
@@ -195,7 +192,8 @@ class Engine:
         for seq in self.scheduler.expired():
             seq.finish_reason = "timeout"
             self._retire(seq)
-            events.append(StepEvent(seq_id=seq.id, finish_reason="timeout", variant=seq.variant))
+            variant = seq.variant or self.variant
+            events.append(StepEvent(seq_id=seq.id, finish_reason="timeout", variant=variant))
         return events
 
     def _admit_waiting(self) -> list[StepEvent]:

@@ -22,6 +22,7 @@ from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.near_miss import near_miss
 from outdraft.core.option_types import plain
 from outdraft.core.params import SamplingParams, called_here
+from outdraft.core.ranges import MOST_NODES
 from outdraft.core.request import Request
 from outdraft.core.shown import shown
 from outdraft.core.speculative import Speculative
@@ -72,8 +73,11 @@ class PromptReader:
             others[name] = check_value(name, value, _HINTS[name], error=RequestError)
         others.setdefault("logprobs_mode", self.logprobs_mode)
         wanted = others.get("num_speculative_tokens")
-        if wanted is not None and wanted < 0:
-            raise RequestError(f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (0 is plain)")
+        if wanted is not None and not 0 <= wanted <= MOST_NODES:
+            raise RequestError(
+                f"num_speculative_tokens={wanted} is out of range: it must be at least 0 (plain decoding) and at most "
+                f"{MOST_NODES}"
+            )
         cut = others.pop("resume_token_ids", ())
         read = [(self.encode(prompt), *self._beside(prompt)) for prompt in each(prompts)]
         settings = read_settings(params, len(read))

@@ -21,13 +21,13 @@ over. No text is written, and no token.
 import json
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
 from outdraft.core.cache import PAGE
-from outdraft.core.errors import ConfigError
+from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.paths import user_path
 from outdraft.core.sequence import Sequence
@@ -139,4 +139,5 @@ def record_trace(llm: "LLM", path: str | Path) -> Iterator[None]:
         try:
             yield
         finally:
-            llm._thread.ask(end)
+            with suppress(CapabilityError):  # closed within the block: nothing more is asked of it
+                llm._thread.ask(end)

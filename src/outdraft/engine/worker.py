@@ -12,8 +12,6 @@ from threading import Lock, Thread
 from typing import Any
 from weakref import ref
 
-import torch
-
 from outdraft.core.errors import CapabilityError, DecodingError, OutdraftError
 from outdraft.decode.apart import fail
 from outdraft.engine.call import Leave, Outbox
@@ -72,21 +70,38 @@ class Worker:
             self._serve(find)
         except BaseException as error:
             _log.error("the engine's thread broke", exc_info=error)
+            self._clear(find())
             end = DecodingError(f"the engine's thread broke with {type(error).__name__}: ask again for another thread")
         with self._ending:
             self.end, self.is_busy = end, False
             self._refuse_all(end)
+
+    @staticmethod
+    def _clear(engine: Engine | None) -> None:
+        """The next thread must not go on with texts whose callers are told that they ended."""
+        try:
+            if engine is not None:
+                engine.abandon()
+        except BaseException as error:
+            _log.error("the requests of a thread that broke could not be cleared away", exc_info=error)
 
     def _serve(self, find: Callable[[], Engine | None]) -> None:
         while (message := self.inbox.get()) is not None:
             engine = find()
             if engine is None:
                 return
-            with torch_threads(message.num_threads if isinstance(message, Join) else torch.get_num_threads()):
-                stop = self._work(engine, message)
+            stop = self._begin(engine, message)
             del engine, message
             if stop:
                 return
+
+    def _begin(self, engine: Engine, message: Any) -> bool:
+        """Work on as many threads as the requests that begin it may have; true if the thread is to end."""
+        if isinstance(message, Join):
+            with torch_threads(message.num_threads):
+                return self._work(engine, message)
+        self._deliver(engine, message)
+        return self._work(engine, Empty) if self.is_busy else False
 
     def _work(self, engine: Engine, message: Any) -> bool:
         """Take messages and make steps until there is nothing to do; true if the thread is to end."""
@@ -106,7 +121,7 @@ class Worker:
             events = engine.step()
         except BaseException as error:  # also a stranger's sys.exit(): it ends requests, and not the thread
             engine.abandon()
-            events = [fail(outbox.seq, error) for outbox in self._outboxes.values()]
+            events = [fail(outbox.seq, error, alone=False) for outbox in self._outboxes.values()]
         self.is_busy = engine.has_work  # told before the events are: who has the last one may fork
         for event in events:
             if (outbox := self._outboxes.get(event.seq_id)) is not None:

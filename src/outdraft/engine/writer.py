@@ -96,7 +96,7 @@ def find_stops(request: Request, codec: Codec | None) -> Callable[[int], bool] |
         raise RequestError(
             f"stop={request.params.stop!r} needs a tokenizer, and the model has none: use stop_token_ids"
         )
-    stream, stops = codec.stream(), StopStrings(request.params.stop)
+    stream, stops = codec.stream(), StopStrings(request.params.stop, request.params.min_tokens)
     return lambda token: stops.push(stream.push(token)) is not None
 
 
@@ -115,10 +115,11 @@ class Writer:
         self.error: OutdraftError | None = None
         self._interval = stream_interval
         self._stream = codec.stream() if codec is not None else None
-        self._stops = StopStrings(seq.request.params.stop)
+        self._stops = StopStrings(seq.request.params.stop, seq.request.params.min_tokens)
         self._text = ""
         self._shown = self._told = 0  # characters and tokens that are in a chunk
         self._num_resumed = 0
+        self._tells_prompt = seq.request.params.prompt_logprobs is not None  # which the next chunk is to do
         self._ids: list[int] = []
         self._sources: list[Source] = []
         self._logprobs: list[TokenLogprobs] = []
@@ -133,7 +134,7 @@ class Writer:
         self._sources += event.sources
         self._logprobs += event.logprobs
         self._prompt_logprobs += event.prompt_logprobs
-        self._variant = event.variant
+        self._variant = event.variant or self._variant  # an error from outside the engine names none
         if event.draft_tree is not None:
             self._draft_tree = replace(event.draft_tree, drafted_by=event.drafted_by)
         for token in event.tokens:
@@ -151,7 +152,8 @@ class Writer:
 
     def _tell(self) -> None:
         """A chunk of all that is in none."""
-        new, is_first, is_over = slice(self._told, len(self._ids)), not self._told, self.finish_reason is not None
+        new, is_over = slice(self._told, len(self._ids)), self.finish_reason is not None
+        of_prompt, self._tells_prompt = self._of_prompt() if self._tells_prompt else None, False
         own = slice(new.start - self._num_resumed, new.stop - self._num_resumed)  # what was not written elsewhere
         self._told = len(self._ids)
         self.chunks.append(
@@ -161,7 +163,7 @@ class Writer:
                 finish_reason=None if self.error is not None else self.finish_reason,
                 stop_reason=self._stop_reason(), stats=self.stats if is_over else None,
                 speculative=self.seq.settled.told if is_over else None,
-                prompt_logprobs=self._of_prompt() if is_first else None, draft_tree=self._draft_tree,
+                prompt_logprobs=of_prompt, draft_tree=self._draft_tree,
             )
         )  # fmt: skip
 

@@ -85,7 +85,7 @@ def engine_beside(setup: Setup, network: Network, precision: str) -> Assembled:
 def load_variant(setup: Setup, level: str, *, small_draft: bool) -> Variant:
     """The weights of a level; `small_draft`: the draft model on 4 bits."""
     combination = setup.combination.rounded("int4") if small_draft else setup.combination
-    return build_variant(setup, _load(setup, level), combination)
+    return _build(setup, _load(setup, level), combination)
 
 
 def build_variant(setup: Setup, network: Network, combination: Combination) -> Variant:
