@@ -116,3 +116,9 @@ def test_it_is_only_told_where_it_is_turned_on_and_behind_the_key(llm):
 def test_an_engine_that_shares_nothing_refuses_at_the_start():
     with LLM("zoo:target", drafter="none") as llm, pytest.raises(CapabilityError, match="prefix caching"):
         Service(llm, ServerSettings(served_model_name=("target",), kv_events=True))
+
+
+def test_an_engine_whose_pages_go_with_its_weights_refuses_at_the_start():
+    words = {"drafter": "none", "enable_prefix_caching": True, "precision": "elastic"}
+    with LLM("zoo:target", **words) as llm, pytest.raises(CapabilityError, match="precision='elastic'"):
+        Service(llm, ServerSettings(served_model_name=("target",), kv_events=True))

@@ -42,7 +42,8 @@ class SharedRows:
         if self.cache is None or not self._shares(seq):
             return
         length = self.cache.length(seq.id)
-        stop = length if self._whole_texts else min(length, seq.prompt_len - 1) // self.unit * self.unit
+        # a chunk that ends right before the pending token may be read beside it, in a pass of another size
+        stop = length if self._whole_texts else min(length, max(0, seq.prompt_len - 2)) // self.unit * self.unit
         self.cache.publish(seq.id, _salt(seq), seq.tokens[:stop])
 
     def num_in_use(self, seq: Sequence) -> int:

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from outdraft.cache.page_events import PageEvents
 from outdraft.core.errors import CapabilityError
+from outdraft.engine.assembly.elastic import ElasticEngine
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
 
@@ -12,10 +13,18 @@ if TYPE_CHECKING:
 
 
 def page_events(llm: "LLM") -> PageEvents:
-    """The log of its target's pages, from now on. Raises `CapabilityError` where no page is ever shared."""
+    """The log of its target's pages, from now on, in place of an earlier one.
+
+    Raises `CapabilityError` where no page is ever shared, or pages go with their weights.
+    """
     events = PageEvents()
 
     def begin(engine: Engine) -> None:
+        if isinstance(engine, ElasticEngine):
+            raise CapabilityError(
+                "precision='elastic' changes the weights, and all pages with them, so there is no log of pages: name "
+                "another precision, or leave the log out (kv_events, --kv-events)"
+            )
         target: object = engine.parts.target
         while not isinstance(target, Runner) and hasattr(target, "target"):
             target = target.target  # what stands around a runner
