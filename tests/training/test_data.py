@@ -2,6 +2,9 @@
 
 import gzip
 import json
+import os
+import signal
+from contextlib import nullcontext
 from dataclasses import replace
 
 import numpy as np
@@ -12,11 +15,13 @@ from tokenizers import Tokenizer
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
 from outdraft.models.load import load_model
+from outdraft.training.alone import alone
 from outdraft.training.config import DataConfig, LoopConfig, TextSource, TrainingRecipe, read_recipe
 from outdraft.training.copies import make_copies
-from outdraft.training.data import open_streams, prepare
-from outdraft.training.run import run_recipe
+from outdraft.training.data import Stream, halve, open_streams, prepare
+from outdraft.training.run import data_folder, run_recipe
 from outdraft.training.sources import is_held_out, read_documents
+from outdraft.training.team import Team
 from outdraft.training.tokenizer import END_ID, END_OF_TEXT, sample_texts, save_tokenizer, train_tokenizer
 from tests.training.toys import toy_sampler
 
@@ -70,8 +75,37 @@ def test_another_tokenizers_streams_stand_beside_the_targets(data, tmp_path):
         task={"vocab_size": 400, "max_len": 64, "family": "byte_fallback"},
     )  # fmt: skip
     run_recipe(recipe, tmp_path, tmp_path / "out", lambda line: None)
-    assert (tmp_path / "out/other/tokenizer.json").exists() and (tmp_path / "out/data/other/train-books.npy").exists()
-    assert not list((tmp_path / "out/data").glob("*.npy"))
+    assert (tmp_path / "out/other/tokenizer.json").exists() and data_folder(recipe, tmp_path / "out").is_dir()
+    run_recipe(replace(recipe, tokenizer="tokenizer"), tmp_path, tmp_path / "out", lambda line: None)
+    assert len(list((tmp_path / "out/data").glob("*/train-books.npy"))) == 1, "the same tokenizer under another name"
+    smaller = replace(recipe, tokenizer="tokenizer", task={**recipe.task, "vocab_size": 300})
+    run_recipe(smaller, tmp_path, tmp_path / "out", lambda line: None)
+    assert len(list((tmp_path / "out/data").glob("*/train-books.npy"))) == 2, (
+        "it is trained again, and spells otherwise"
+    )
+
+
+def test_streams_are_found_again_by_what_is_in_them(data, tokenizer, tmp_path):
+    """A shorter source of the same name has streams of its own; other shares read the same ones."""
+    save_tokenizer(tokenizer, tmp_path / "out/tokenizer", 64)
+    windows = TrainingRecipe(
+        kind="mixture", name="mixture", data=data, loop=LoopConfig(), task={"num_texts": 1, "num_valid": 1}
+    )
+    (books,) = data.sources
+    found = {}
+    for name, changed in (
+        ("whole", data), ("short", replace(data, sources=(replace(books, max_chars=20_000),))),
+        ("shares", replace(data, copies_share=0.5, sources=(replace(books, share=0.5),))),
+        ("held out", replace(data, holdout_seed=9)), ("copies", replace(data, num_copies=10)), ("again", data),
+    ):  # fmt: skip
+        told = []
+        run_recipe(replace(windows, data=changed), tmp_path, tmp_path / "out", told.append)
+        found[name] = data_folder(replace(windows, data=changed), tmp_path / "out")
+        assert any("there are no streams" in line for line in told) is (name not in ("shares", "again"))
+    assert found["whole"] == found["shares"] == found["again"] and len(set(found.values())) == 4
+    whole, short = (len(np.load(found[name] / "train-books.npy")) for name in ("whole", "short"))
+    assert short < whole
+    assert not list((tmp_path / "out/data").rglob("*.part-*"))
 
 
 def test_no_held_out_document_is_trained_on(data, tokenizer, tmp_path):
@@ -148,16 +182,120 @@ def test_a_target_is_trained_goes_on_and_leaves_windows_of_text(data, tokenizer,
         run_recipe(recipe, tmp_path, out, told.append)
     before = load_model(out / "target")
     assert before.dtype == torch.bfloat16 and any("validation" in line for line in told)
-    (out / "target/run/checkpoint.pt").unlink()
-    run_recipe(
-        replace(pretrain, task={"init": True}, loop=replace(loop, lr=0.0, muon_lr=0.0)), tmp_path, out, told.append
-    )
+    still = replace(pretrain, run="run_more", task={"init": True}, loop=replace(loop, lr=0.0, muon_lr=0.0))
+    run_recipe(still, tmp_path, out, told.append)
     after = load_model(out / "target")
     assert all(torch.equal(a, b) for a, b in zip(before.parameters(), after.parameters(), strict=True))
+    assert (out / "target/run/checkpoint.pt").exists() and (out / "target/run_more/checkpoint.pt").exists()
     run_recipe(windows, tmp_path, out, told.append)
     lines = [json.loads(line) for line in (out / "mixture/train.jsonl").read_text().splitlines()]
     assert len(lines) == 6 and all(len(line["token_ids"]) == 33 for line in lines)
-    assert len((out / "mixture/valid.jsonl").read_text().splitlines()) == 2
+    for part in ("valid", "test"):
+        assert len((out / f"mixture/{part}.jsonl").read_text().splitlines()) == 2
+
+
+@pytest.fixture
+def target(data, tokenizer, tmp_path):
+    """A recipe of a target, whose streams and tokenizer are there."""
+    save_tokenizer(tokenizer, tmp_path / "out/tokenizer", 64)
+    shape = dict(vocab_size=300, hidden_size=16, num_layers=1, num_heads=2, intermediate_size=32, max_len=64)
+    loop = LoopConfig(steps=3, batch_tokens=128, micro_tokens=64, seq_len=32, warmup=1, eval_tokens=128)
+    return TrainingRecipe(kind="pretrain", name="target", data=data, loop=loop, model=shape)
+
+
+def test_a_targets_run_goes_on_as_itself_alone(target, tmp_path):
+    """What is there is neither written over nor continued by a run of other settings, and an end is an end."""
+    out, told = tmp_path / "out", []
+    run_recipe(target, tmp_path, out, told.append)
+    with pytest.raises(ConfigError, match=r"target/run holds a training run: continue it with --resume, or move it"):
+        run_recipe(target, tmp_path, out, told.append)
+    changes = {
+        "seed": {"loop": replace(target.loop, seed=2)}, "lr": {"loop": replace(target.loop, lr=0.5)},
+        "compile": {"loop": replace(target.loop, compile=True)},
+        "task": {"task": {"init": True}}, "streams": {"data": replace(target.data, num_copies=10)},
+        "shares": {"data": replace(target.data, copies_share=0.5)},
+    }  # fmt: skip
+    for what, other in changes.items():
+        with pytest.raises(ConfigError, match=f"target/run holds a run with {what}="):
+            run_recipe(replace(target, **other), tmp_path, out, told.append, resume=True)
+    weights = out / "target/model.safetensors"
+    weights.unlink()
+    run_recipe(target, tmp_path, out, told.append, resume=True)
+    assert "ended at step 3; --export writes its weights" in told[-1] and not weights.exists()
+    run_recipe(target, tmp_path, out, told.append, export_only=True)
+    assert weights.exists()
+    with alone(out / "target/run"), pytest.raises(ConfigError, match="another process trains in"):
+        run_recipe(target, tmp_path, out, told.append, resume=True)
+
+
+def test_a_target_that_is_stopped_is_not_written(target, tmp_path, monkeypatch):
+    out, told = tmp_path / "out", []
+
+    def tell(line):
+        told.append(line)
+        if len(told) == before + 1:
+            os.kill(os.getpid(), signal.SIGINT)  # as Ctrl-C does
+
+    quick = replace(target, loop=replace(target.loop, eval_every=1))
+    before = 99
+    run_recipe(replace(target, name="other"), tmp_path, out, told.append)  # streams are made
+    told.clear()
+    before = 1  # behind the line of the number format comes an evaluation's
+    with pytest.raises(KeyboardInterrupt):
+        run_recipe(quick, tmp_path, out, tell)
+    assert "stopped at step 1" in told[-1] and "--resume goes on" in told[-1]
+    assert not (out / "target/model.safetensors").exists() and (out / "target/run/checkpoint.pt").exists()
+    run_recipe(quick, tmp_path, out, told.append, resume=True)
+    assert (out / "target/model.safetensors").exists()
+
+
+def test_of_several_workers_the_first_writes(target, tmp_path, monkeypatch):
+    class Second(Team):
+        def wait(self):
+            pass
+
+    monkeypatch.setattr("outdraft.training.run.join_team", lambda device: nullcontext(Second(rank=1, size=2)))
+    windows = replace(target, kind="mixture", name="mixture", model={}, task={"num_texts": 1, "num_valid": 1})
+    run_recipe(windows, tmp_path, tmp_path / "out", lambda line: None)
+    assert [path.name for path in (tmp_path / "out").iterdir()] == ["tokenizer"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({"model": {"hiden_size": 16}}, r"unknown key 'hiden_size' in \[model\], did you mean 'hidden_size'"),
+        ({"model": {"vocab_size": 300}}, r"\[model\] lacks hidden_size, num_layers, num_heads, intermediate_size: add"),
+        ({"model": {"bos_id": 0}}, r"unknown key 'bos_id'"),
+        ({"kind": "tokenizer", "task": {"vocab_size": 300, "max_len": 64, "famly": "x"}}, "did you mean 'family'"),
+        ({"kind": "tokenizer", "task": {"vocab_size": 300}}, r"\[task\] lacks max_len: add"),
+    ],
+)
+def test_what_a_table_lacks_or_does_not_take_is_named(target, tmp_path, changes, says):
+    with pytest.raises(ConfigError, match=says):
+        run_recipe(replace(target, **changes), tmp_path, tmp_path / "out", lambda line: None)
+
+
+def test_halves_of_streams_share_no_token():
+    plain = Stream(name="books", ids=np.arange(1, 100, dtype=np.uint16), weight=0.75, starts=None)
+    copies = Stream(name="copies", ids=np.arange(200, 300, dtype=np.uint16), weight=0.25, starts=np.array([0, 30, 60]))
+    for stream, cut in ((plain, 49), (copies, 60)):
+        (first,), (second,) = halve([stream])
+        assert first.ids.tolist() + second.ids.tolist() == stream.ids.tolist() and len(first.ids) == cut
+        assert first.weight == second.weight == stream.weight
+    assert first.starts.tolist() == [0, 30] and second.starts.tolist() == [0]
+
+
+def test_tune_and_test_are_of_different_text(target, tmp_path):
+    task = {"num_texts": 1, "num_valid": 40, "length": 33}
+    windows = replace(target, kind="mixture", name="mixture", model={}, task=task)
+    run_recipe(windows, tmp_path, tmp_path / "out", lambda line: None)
+    streams = {one.name: one for one in open_streams(target.data, data_folder(windows, tmp_path / "out"), "valid")}
+    parts = halve(list(streams.values()))
+    for name, part in zip(("valid", "test"), parts, strict=True):
+        text = ["".join(f",{i}" for i in stream.ids) for stream in part]
+        for line in (tmp_path / f"out/mixture/{name}.jsonl").read_text().splitlines():
+            window = "".join(f",{i}" for i in json.loads(line)["token_ids"])
+            assert any(window in one for one in text), "a window is of its own half"
 
 
 def test_a_recipe_names_the_near_miss(tmp_path):

@@ -1,4 +1,4 @@
-"""How the zoo is made: recipes for a tokenizer, a target, a distilled draft, an early-exit head and an EAGLE head.
+"""Training: of drafts (`outdraft train`), of trials that compare them, and of the zoo's tokenizers and decoders.
 
 python -m outdraft.training recipes/zoo/target.toml --data DIR --out DIR [--resume]
 """

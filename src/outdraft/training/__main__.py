@@ -1,6 +1,7 @@
 """python -m outdraft.training RECIPE --data DIR --out DIR [--resume] [--export]
 
-Progress lines go to standard error. SIGUSR1, or a file OUT/<name>/run/finish, starts the decay; Ctrl-C saves and stops.
+Progress lines go to standard error. SIGUSR1, or a file OUT/<name>/<run>/finish, starts the decay; Ctrl-C saves and
+stops.
 """
 
 import argparse
@@ -29,6 +30,8 @@ def main() -> int:
     except OutdraftError as error:
         report(f"error: {error}")
         return 2
+    except KeyboardInterrupt:
+        return 130
     return 0
 
 

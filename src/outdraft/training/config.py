@@ -2,6 +2,7 @@
 
     kind = "pretrain"        # tokenizer | pretrain | mixture | evaluate
     name = "target"          # results go to OUT/<name>
+    run = "run"              # checkpoint and log go to OUT/<name>/<run>; another training of <name> needs another one
     tokenizer = "tokenizer"  # whose ids are learned: OUT/<tokenizer>; left out: the target's
     data = "data.toml"       # the text sources, shared by all recipes of the zoo
     [model]  [loop]  [task]  # shape of the network, the loop's numbers, options of the kind
@@ -12,7 +13,7 @@ names the near miss.
 
 import tomllib
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -23,6 +24,7 @@ from outdraft.core.ranges import check_range
 T = TypeVar("T")
 TARGETS_TOKENIZER = "tokenizer"
 KINDS = ("tokenizer", "pretrain", "mixture", "evaluate")
+_WATCHING = ("eval_every", "eval_tokens", "patience", "save_every", "seed")  # of a loop: changes no step of a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,6 +83,11 @@ class LoopConfig:
         check_range(self, "lr", "muon_lr", "weight_decay", least=0.0)
         check_range(self, "decay_share", "clip", least=1e-6)
 
+    @property
+    def of_steps(self) -> dict[str, Any]:
+        """What the steps of a run depend on, beside the seed."""
+        return {name: value for name, value in asdict(self).items() if name not in _WATCHING}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainingRecipe:
@@ -91,22 +98,25 @@ class TrainingRecipe:
     data: DataConfig
     loop: LoopConfig
     tokenizer: str = TARGETS_TOKENIZER
+    run: str = "run"
     model: Mapping[str, Any] = field(default_factory=dict)
     task: Mapping[str, Any] = field(default_factory=dict)
 
 
 def build(cls: type[T], given: Mapping[str, Any], where: str) -> T:
     """An instance of the dataclass `cls`; refuses unknown and missing keys."""
-    known = {f.name: f for f in fields(cls)}  # type: ignore[arg-type]
+    known = {f.name: f.default is MISSING and f.default_factory is MISSING for f in fields(cls)}  # type: ignore[arg-type]
+    require_keys(given, known, where)
+    return cls(**given)
+
+
+def require_keys(given: Mapping[str, Any], known: Mapping[str, bool], where: str) -> None:
+    """Raise `ConfigError` for a key that is not known, or one that lacks. `known`: keys, and whether each is needed."""
     for key in given:
         if key not in known:
-            raise ConfigError(
-                f"unknown key {key!r} in {where}{near_miss(key, list(known))}; it takes: {', '.join(known)}"
-            )
-    missing = [n for n, f in known.items() if n not in given and f.default is MISSING and f.default_factory is MISSING]
-    if missing:
-        raise ConfigError(f"{where} lacks {', '.join(missing)}")
-    return cls(**given)
+            raise ConfigError(f"unknown key {key!r} in {where}{near_miss(key, known)}; it takes: {', '.join(known)}")
+    if missing := [key for key, is_needed in known.items() if is_needed and key not in given]:
+        raise ConfigError(f"{where} lacks {', '.join(missing)}: add them; it takes: {', '.join(known)}")
 
 
 def read_recipe(path: Path) -> TrainingRecipe:

@@ -5,7 +5,7 @@
 Whatever is wrong with a plan is said here, before any training.
 """
 
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -39,7 +39,6 @@ from outdraft.training.writing import require_writer
 from outdraft.weights.hub import resolve
 
 _PRIME = 1_000_003  # between the seeds of runs and of steps
-_WATCHING = ("compile", "eval_every", "eval_tokens", "patience", "save_every", "seed")  # changes no step of a run
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -244,5 +243,5 @@ def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
         "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
         "target": fingerprint(target)["weights"], "dtype": name_of(target.dtype),
         "corpus tokens": len(corpus.ids),
-        **{name: value for name, value in asdict(plan.loop).items() if name not in _WATCHING},
+        **plan.loop.of_steps,
     }  # fmt: skip

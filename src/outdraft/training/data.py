@@ -1,12 +1,16 @@
 """Token streams on disk, and batches that are a pure function of (seed, step): a resumed run sees the same data.
 
-    documents -> train | validation (by hash) -> ids, each document closed by <|endoftext|> -> <split>-<source>.npy
+    documents -> train | validation (by hash) -> ids, each document closed by <|endoftext|>
+    OUT/data/<digest>/<split>-<source>.npy      digest: of the sources, of what is held out, and of the tokenizer
 
 A sequence is a window at a random place of one source's stream; copies start at a document's beginning.
 """
 
+import hashlib
+import json
+import platform
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +19,7 @@ from numpy.typing import NDArray
 from tokenizers import Tokenizer
 from torch import Tensor
 
+from outdraft.core.new_file import new_file
 from outdraft.training.config import DataConfig
 from outdraft.training.copies import make_copies
 from outdraft.training.sources import is_held_out, read_documents
@@ -25,15 +30,24 @@ SPLITS = ("train", "valid")
 Ids = NDArray[np.uint16]
 
 
+def stream_folder(data: DataConfig, tokenizer_dir: Path) -> str:
+    """The name of the folder of these streams: another one for whatever else would be in them."""
+    sources = [{**asdict(source), "share": None} for source in data.sources]  # shares are for those who read streams
+    told: list[object] = [sources, data.num_copies, data.holdout_percent, data.holdout_seed]
+    told += [platform.python_version() for source in data.sources if source.path == "stdlib"]
+    whole = hashlib.sha256(json.dumps(told).encode() + (tokenizer_dir / "tokenizer.json").read_bytes())
+    return whole.hexdigest()[:16]
+
+
 def prepare(
     data: DataConfig, data_dir: Path, tokenizer: Tokenizer, out_dir: Path, report: Callable[[str], None]
 ) -> None:
-    """Tokenise every source into two streams; what is already there is kept."""
-    out_dir.mkdir(parents=True, exist_ok=True)
+    """Tokenise every source into two streams, unless all of them are there."""
     texts: dict[str, dict[str, list[str]]] = {}
     wanted = [s.name for s in data.sources] + [COPIES]
     if all((out_dir / f"{split}-{name}.npy").exists() for split in SPLITS for name in wanted):
         return
+    report(f"there are no streams of these sources, hold-outs and tokenizer yet: {out_dir} is made")
     for source in data.sources:
         split: dict[str, list[str]] = {"train": [], "valid": []}
         for text in read_documents(source, data_dir):
@@ -48,7 +62,8 @@ def prepare(
     for source_name, split in {**texts, COPIES: copies}.items():
         for name in SPLITS:
             ids = encode_stream(tokenizer, split[name])
-            np.save(out_dir / f"{name}-{source_name}.npy", ids)
+            with new_file(out_dir / f"{name}-{source_name}.npy") as beside, beside.open("wb") as file:
+                np.save(file, ids)
             chars = sum(len(t.encode()) for t in split[name])
             report(f"{name} {source_name}: {len(split[name])} documents, {len(ids)} tokens, {chars} bytes")
 
@@ -103,9 +118,22 @@ class MixtureOptions:
     """The [task] table of a mixture's recipe."""
 
     num_texts: int
-    num_valid: int
+    num_valid: int  # windows of valid.jsonl, and as many of test.jsonl
     length: int = 257  # tokens of a window
     copies_share: float = 0.0  # documents that repeat themselves; 0: as the data file says
+
+
+def halve(streams: list[Stream]) -> tuple[list[Stream], list[Stream]]:
+    """The streams cut in two, so that no token is in both parts: in the middle, or at a start that is nearest to it."""
+    first, second = [], []
+    for stream in streams:
+        starts, cut = stream.starts, len(stream.ids) // 2
+        if starts is not None:
+            cut = int(starts[np.abs(starts - cut).argmin()])
+        first.append(replace(stream, ids=stream.ids[:cut], starts=None if starts is None else starts[starts < cut]))
+        later = None if starts is None else starts[starts >= cut] - cut
+        second.append(replace(stream, ids=stream.ids[cut:], starts=later))
+    return first, second
 
 
 def open_streams(data: DataConfig, data_dir: Path, split: str) -> list[Stream]:

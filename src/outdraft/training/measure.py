@@ -19,7 +19,7 @@ from outdraft.training.repeats import share_that_loops
 from outdraft.training.samples import samples_page
 
 
-def measure_zoo(recipe: TrainingRecipe, out: Path, report: Report) -> None:
+def measure_zoo(recipe: TrainingRecipe, data: Path, out: Path, report: Report) -> None:
     """Loss of the target and of its draft, if there is one; how the target's own text is."""
     options = build(EvaluateOptions, recipe.task, "[task]")
     found = [name for name in ("target", "draft") if (out / name / "config.json").exists()]
@@ -27,11 +27,11 @@ def measure_zoo(recipe: TrainingRecipe, out: Path, report: Report) -> None:
         raise ConfigError(f"no target in {out / 'target'}: run the target's recipe with the same --out first")
     models = {name: open_target(out / name, "auto", "cpu")[0] for name in found}
     tokenizer = Tokenizer.from_file(str(out / "tokenizer" / "tokenizer.json"))
-    losses = evaluate_losses(recipe.data, out / "data", tokenizer, models, options)
+    losses = evaluate_losses(recipe.data, data, tokenizer, models, options)
     llm = LLM(out / "target", drafter="none")
     openings = {
         stream.name: Sampler([stream], 1).rows(0, 0, options.num_texts, options.prompt_tokens).tolist()
-        for stream in open_streams(recipe.data, out / "data", "valid")
+        for stream in open_streams(recipe.data, data, "valid")
     }
     looping = share_that_loops(llm, openings, options.text_tokens)
     write_report(out / recipe.name, {"losses": losses, "looping": looping})

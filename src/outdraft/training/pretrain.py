@@ -6,6 +6,7 @@ autocast where the CPU has instructions for it (`computing.py`); weights and los
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from inspect import Parameter, signature
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,11 @@ from outdraft.models.config import llama_config
 from outdraft.models.load import load_model
 from outdraft.nn.packed import PackedContext
 from outdraft.training.compilable import make_compilable
+from outdraft.training.config import require_keys
 from outdraft.training.objective import Forgetful
 from outdraft.training.tokenizer import END_ID
+
+_OURS = ("bos_id", "eos_ids")  # of a model's shape: the tokenizer's
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,7 +41,9 @@ def trainable(directory: Path, dtype: torch.dtype = torch.float32) -> Decoder:
 
 
 def new_decoder(shape: Mapping[str, Any], seed: int, dtype: torch.dtype = torch.float32) -> Decoder:
-    """A fresh decoder of the recipe's [model] table."""
+    """A fresh decoder of the recipe's [model] table. Raises `ConfigError` for its unknown and missing keys."""
+    asked = {key: one.default is Parameter.empty for key, one in signature(llama_config).parameters.items()}
+    require_keys(shape, {key: needed for key, needed in asked.items() if key not in _OURS}, "[model]")
     config = llama_config(**shape, bos_id=END_ID, eos_ids=(END_ID,))
     decoder = initialise(Decoder(config), seed).to(dtype)
     make_compilable(decoder, config.max_len, dtype)

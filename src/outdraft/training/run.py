@@ -1,37 +1,39 @@
 """Carry out a recipe of the zoo: its tokenizer, its target, the text that its drafts learn from, how good they are.
 
-    OUT/tokenizer/  OUT/data/*.npy  OUT/<name>/ (what ships)  OUT/<name>/run/ (checkpoint, log)
-    OUT/<another tokenizer>/  OUT/data/<another tokenizer>/*.npy
+    OUT/tokenizer/  OUT/data/<digest>/*.npy  OUT/<name>/ (what ships)  OUT/<name>/run/ (checkpoint, log)
 
 Recipes build on each other through OUT: tokenizer, target, mixture. The drafts are trained by `outdraft train`.
 """
 
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from tokenizers import Tokenizer
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
+from outdraft.training.alone import alone
 from outdraft.training.computing import format_of_loop
-from outdraft.training.config import TARGETS_TOKENIZER, TrainingRecipe, build
-from outdraft.training.data import MixtureOptions, Sampler, open_streams, prepare
+from outdraft.training.config import TrainingRecipe, build
+from outdraft.training.data import COPIES, MixtureOptions, Sampler, halve, open_streams, prepare, stream_folder
 from outdraft.training.export import export_decoder
 from outdraft.training.journal import Report
-from outdraft.training.loop import Loop
+from outdraft.training.loop import CHECKPOINT, Loop
 from outdraft.training.measure import measure_zoo
 from outdraft.training.objective import Evaluation
 from outdraft.training.pretrain import NextToken, PretrainOptions, new_decoder, trainable
-from outdraft.training.team import join_team
-from outdraft.training.tokenizer import sample_texts, save_tokenizer, train_tokenizer
+from outdraft.training.team import Team, join_team
+from outdraft.training.tokenizer import TokenizerOptions, sample_texts, save_tokenizer, train_tokenizer
 
 
 def data_folder(recipe: TrainingRecipe, out: Path) -> Path:
-    """Where the recipe's token streams lie: each tokenizer has its own."""
-    return out / "data" if recipe.tokenizer == TARGETS_TOKENIZER else out / "data" / recipe.tokenizer
+    """Where the recipe's token streams lie."""
+    return out / "data" / stream_folder(recipe.data, out / recipe.tokenizer)
 
 
 def run_recipe(
@@ -43,52 +45,90 @@ def run_recipe(
     resume: bool = False,
     export_only: bool = False,
 ) -> None:
-    """Everything that a recipe asks for."""
-    tokenizer_dir, data = out / recipe.tokenizer, data_folder(recipe, out)
-    if recipe.kind == "tokenizer":
-        texts = sample_texts(recipe.data, data_dir, recipe.data.tokenizer_chars)
-        family = recipe.task.get("family", "byte_level")
-        tokenizer = train_tokenizer(texts, recipe.task["vocab_size"], family)
-        save_tokenizer(tokenizer, tokenizer_dir, recipe.task["max_len"])
-        prepare(recipe.data, data_dir, tokenizer, data, report)
-        return
-    if not (tokenizer_dir / "tokenizer.json").exists():
-        raise ConfigError(f"no tokenizer in {tokenizer_dir}: run the tokenizer's recipe with the same --out first")
-    prepare(recipe.data, data_dir, Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json")), data, report)
-    {
-        "evaluate": lambda: measure_zoo(recipe, out, report),
-        "mixture": lambda: write_mixture(recipe, data, out / recipe.name),
-        "pretrain": lambda: pretrain(recipe, data, out, report, resume=resume, export_only=export_only),
-    }[recipe.kind]()
+    """Everything that a recipe asks for. Raises `KeyboardInterrupt` where somebody stopped it before its end."""
+    tokenizer_dir = out / recipe.tokenizer
+    with join_team("cpu") as team:
+        if team.leads:
+            if recipe.kind == "tokenizer":
+                make_tokenizer(recipe, data_dir, tokenizer_dir)
+            if not (tokenizer_dir / "tokenizer.json").exists():
+                raise ConfigError(
+                    f"no tokenizer in {tokenizer_dir}: run the tokenizer's recipe with the same --out first"
+                )
+            tokenizer = Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json"))
+            prepare(recipe.data, data_dir, tokenizer, data_folder(recipe, out), report)
+        team.wait()  # one worker encodes, the others find it
+        data = data_folder(recipe, out)
+        if recipe.kind == "pretrain":
+            pretrain(recipe, data, out, report, team, resume=resume, export_only=export_only)
+        elif recipe.kind == "evaluate" and team.leads:
+            measure_zoo(recipe, data, out, report)
+        elif recipe.kind == "mixture" and team.leads:
+            write_mixture(recipe, data, out / recipe.name)
 
 
-def pretrain(recipe: TrainingRecipe, data: Path, out: Path, report: Report, *, resume: bool, export_only: bool) -> None:
+def make_tokenizer(recipe: TrainingRecipe, data_dir: Path, out: Path) -> None:
+    """Learn a tokenizer from the recipe's sources, and write it."""
+    options = build(TokenizerOptions, recipe.task, "[task]")
+    texts = sample_texts(recipe.data, data_dir, recipe.data.tokenizer_chars)
+    save_tokenizer(train_tokenizer(texts, options.vocab_size, options.family), out, options.max_len)
+
+
+def pretrain(
+    recipe: TrainingRecipe, data: Path, out: Path, report: Report, team: Team, *, resume: bool, export_only: bool
+) -> None:
     """Train a decoder on the text alone, and write it."""
     home, config = out / recipe.name, recipe.loop
     more = build(PretrainOptions, recipe.task, "[task]").init
     decoder = trainable(home) if more else new_decoder(recipe.model, config.seed)
     objective = NextToken(decoder)
-    train, valid = (Sampler(open_streams(recipe.data, data, split), config.seed) for split in ("train", "valid"))
-    with join_team("cpu") as team:
-        loop = Loop(
-            objective,
-            train,
-            config,
-            home / "run",
-            report,
-            evaluate=judge(objective.loss, valid, recipe),
-            team=team,
-            vocab_size=decoder.config.vocab_size,
-        )
-        if resume or export_only:
-            loop.resume(goes_on=not export_only)
-        if not export_only:
-            if team.leads:
-                report(format_of_loop(config.bfloat16, loop.device).line)
-            loop.run()
-            loop.evaluate()
+
+    def tell(line: str) -> None:
         if team.leads:
-            export_decoder(decoder, home, out / recipe.tokenizer)
+            report(line)
+
+    train, valid = (Sampler(open_streams(recipe.data, data, split), config.seed) for split in ("train", "valid"))
+    loop = Loop(
+        objective,
+        train,
+        config,
+        home / recipe.run,
+        report,
+        evaluate=judge(objective.loss, valid, recipe),
+        team=team,
+        vocab_size=decoder.config.vocab_size,
+        about=_about(recipe, data),
+    )
+    if export_only:
+        loop.resume(goes_on=False)
+    else:
+        with alone(loop.run_dir) if team.leads else nullcontext():
+            if resume:
+                loop.resume()
+                if loop.step >= loop.schedule.end:
+                    tell(f"{loop.run_dir} ended at step {loop.step}; --export writes its weights to {home} again")
+                    return
+            elif (loop.run_dir / CHECKPOINT).exists():
+                raise ConfigError(
+                    f"{loop.run_dir} holds a training run: continue it with --resume, or move it away to train anew"
+                )
+            tell(format_of_loop(config.bfloat16, loop.device).line)
+            loop.run()
+            if loop.interrupted:
+                tell(f"stopped at step {loop.step}, and nothing is written to {home}; --resume goes on")
+                raise KeyboardInterrupt
+            loop.evaluate()
+    if team.leads:
+        export_decoder(decoder, home, out / recipe.tokenizer)
+
+
+def _about(recipe: TrainingRecipe, data: Path) -> dict[str, Any]:
+    """What must be the same when a run goes on, so that it ends with the same bits."""
+    shares = {source.name: source.share for source in recipe.data.sources} | {COPIES: recipe.data.copies_share}
+    return {
+        **recipe.loop.of_steps, "seed": recipe.loop.seed, "model": repr(sorted(recipe.model.items())),
+        "task": repr(sorted(recipe.task.items())), "streams": data.name, "shares": repr(sorted(shares.items())),
+    }  # fmt: skip
 
 
 def judge(
@@ -108,12 +148,20 @@ def judge(
 
 
 def write_mixture(recipe: TrainingRecipe, data: Path, out: Path) -> None:
-    """OUT/<name>/train.jsonl and valid.jsonl: windows of the corpora, as ids, for drafts to learn from."""
+    """OUT/<name>/train.jsonl, valid.jsonl and test.jsonl: windows of the corpora, as ids, for drafts to learn from.
+
+    Each half of the held-out text is in one of the latter two.
+    """
     options = build(MixtureOptions, recipe.task, "[task]")
     sources = replace(recipe.data, copies_share=options.copies_share or recipe.data.copies_share)
-    for split, count in (("train", options.num_texts), ("valid", options.num_valid)):
-        sampler = Sampler(open_streams(sources, data, split), recipe.loop.seed)
-        with new_file(out / f"{split}.jsonl") as beside, beside.open("w", encoding="utf-8") as lines:
+    valid, test = halve(open_streams(sources, data, "valid"))
+    parts = {
+        "train": (open_streams(sources, data, "train"), options.num_texts), "valid": (valid, options.num_valid),
+        "test": (test, options.num_valid),
+    }  # fmt: skip
+    for name, (streams, count) in parts.items():
+        sampler = Sampler(streams, recipe.loop.seed)
+        with new_file(out / f"{name}.jsonl") as beside, beside.open("w", encoding="utf-8") as lines:
             for i in range(count):
                 ids = sampler.rows(i, 0, 1, options.length)[0].tolist()
                 lines.write(json.dumps({"token_ids": ids}) + "\n")

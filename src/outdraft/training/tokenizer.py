@@ -10,6 +10,7 @@ Data in: the training split of a recipe's sources (a few million characters of e
 
 import json
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from tokenizers import Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, trainers
@@ -27,6 +28,15 @@ _RAW_BYTES = [f"<0x{byte:02X}>" for byte in range(256)]
 _WORDS = (
     rf"{_SPACE}+(?={_SPACE})|{_SPACE}?\p{{L}}+|{_SPACE}?\p{{N}}+|{_SPACE}?[^{_SPACE}\s\p{{L}}\p{{N}}]+|{_SPACE}|\s+"
 )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TokenizerOptions:
+    """The [task] table of a tokenizer's recipe."""
+
+    vocab_size: int
+    max_len: int  # of the model that reads it
+    family: str = "byte_level"
 
 
 def train_tokenizer(texts: Iterator[str], vocab_size: int, family: str = "byte_level") -> Tokenizer:
