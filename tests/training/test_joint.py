@@ -146,7 +146,7 @@ def test_the_changes_learn_at_their_share_of_the_rate(target, muon):
     learner, _ = joint(target, target_lr_share=0.25)
     parameters = list(learner.module.parameters())
     config = LoopConfig(lr=0.1, muon_lr=muon, weight_decay=0.5)
-    optimizer = Optimizer(parameters, config, VOCAB, learner.rates)
+    optimizer = Optimizer(learner.module.named_parameters(), config, VOCAB, learner.rates)
     optimizer.step(0.5)
     seen = {id(p): group["lr"] for part, _ in optimizer._parts for group in part.param_groups for p in group["params"]}
     assert len(seen) == len(parameters)

@@ -81,7 +81,7 @@ class Loop:
         if twin is not None:
             shard(loss, self.team, self.device)
         named = [(n, p) for n, p in objective.module.named_parameters() if p.requires_grad]
-        self.optimizer = Optimizer([p for _, p in named], config, vocab_size, rates)
+        self.optimizer = Optimizer(named, config, vocab_size, rates)
         self._dtype = format_of_loop(config.bfloat16, self.device).dtype
         self._about = {"dtype": name_of(self._dtype), **(about or {})}
         self._stopped, self._skipped, self._judged_at = False, 0, -1

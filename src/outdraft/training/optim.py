@@ -2,7 +2,8 @@
 
 Muon (Jordan 2024, https://kellerjordan.github.io/posts/muon/): the momentum of a matrix is replaced by a nearly
 orthogonal matrix of the same row and column space, so that all directions are learned at one speed; scaled as large as
-AdamW's step (Liu et al. 2025, https://arxiv.org/abs/2502.16982). Embeddings, heads and vectors take AdamW. Moments are
+AdamW's step (Liu et al. 2025, https://arxiv.org/abs/2502.16982). Tables, output heads and vectors take AdamW: a matrix
+is a table or a head if one of its sides is as long as the vocabulary, or if its name says so (`TABLES`). Moments are
 float32, as the parameters are; what computes in bfloat16 does so under autocast.
 """
 
@@ -15,21 +16,28 @@ from torch import nn
 from outdraft.core.errors import ConfigError
 from outdraft.training.config import LoopConfig
 
+TABLES = {"embedding", "positions", "places", "lm_head", "projections"}  # parts of names, in every network of ours
+
 
 class Optimizer:
-    """One step for parameters that have their gradients. `rates`: parameters that learn at a share of the rate."""
+    """One step for parameters that have their gradients. `named`: each with its name in the module.
+
+    rates: parameters that learn at a share of the rate.
+    """
 
     def __init__(
         self,
-        parameters: Iterable[nn.Parameter],
+        named: Iterable[tuple[str, nn.Parameter]],
         config: LoopConfig,
         vocab_size: int = 0,
         rates: Mapping[nn.Parameter, float] | None = None,
     ) -> None:
-        self.parameters = list(parameters)
+        given = list(named)
+        self.parameters = [p for _, p in given]
         matrices = [
-            p for p in self.parameters if config.muon_lr > 0 and p.dim() == 2 and vocab_size not in p.shape
-        ]  # what has a side as long as the vocabulary is a table
+            p for name, p in given
+            if config.muon_lr > 0 and p.dim() == 2 and vocab_size not in p.shape and TABLES.isdisjoint(name.split("."))
+        ]  # fmt: skip
         taken = {id(p) for p in matrices}
         rest = [p for p in self.parameters if id(p) not in taken]
         decay = config.weight_decay
