@@ -1,16 +1,19 @@
 """EAGLE-1 directories that others serve. One layout of tensors; the class that config.json names differs.
 
-    eagle    LlamaForCausalLM, as the authors write it, and vLLM wants it (which puts "Eagle" before it)
-    sglang   LlamaForCausalLMEagle, the name that SGLang looks for; ours too
+    eagle    LlamaForCausalLM, as the authors write it
+    vllm     the same without fc.bias, for which vLLM has no room (it puts "Eagle" before the name)
+    sglang   LlamaForCausalLMEagle, the name that SGLang looks for, with fc.bias, which it always reads; ours too
 
 A file of the authors holds the target's embeddings too, and may be PyTorch's own. HASS trains the same network.
 """
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
+from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.shared.features.last_feature import (
     ARCHITECTURE,
@@ -49,7 +52,23 @@ def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | No
 
 
 def _write(net: LastFeatureNet, target: Decoder, target_name: str, directory: Path) -> None:
-    save_last_feature(net, directory)
+    save_last_feature(net if net.config.bias else _with_bias(net, target), directory)
+
+
+def _with_bias(net: LastFeatureNet, target: Decoder) -> LastFeatureNet:
+    """The same network with a bias of zeros."""
+    made = LastFeatureNet(replace(net.config, bias=True), target, net.fc.weight.dtype)
+    made.load_state_dict({**net.state_dict(), "fc.bias": torch.zeros_like(net.fc.weight[:, 0])})
+    return made
+
+
+def _write_vllm(net: LastFeatureNet, target: Decoder, target_name: str, directory: Path) -> None:
+    if net.config.bias:
+        raise CapabilityError(
+            "this draft has a bias of its joining layer (fc.bias), and vLLM's EAGLE network has none: train one "
+            "without it (outdraft train eagle1 --options bias=false), or serve this one elsewhere"
+        )
+    _write_authors(net, target, target_name, directory)
 
 
 def _write_authors(net: LastFeatureNet, target: Decoder, target_name: str, directory: Path) -> None:
@@ -71,6 +90,10 @@ FORMATS: tuple[HeadFormat[LastFeatureNet, Decoder | TargetPort, Decoder], ...] =
     ),
     HeadFormat(
         name="eagle", summary="EAGLE-1 as its authors write it", matches=_matches_authors, read=_read,
-        write=_write_authors, served={"vllm": _VLLM},
+        write=_write_authors,
+    ),
+    HeadFormat(
+        name="vllm", summary="the same without a bias, as vLLM wants it", matches=lambda directory: False, read=_read,
+        write=_write_vllm, served={"vllm": _VLLM},
     ),
 )  # fmt: skip
