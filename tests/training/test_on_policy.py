@@ -117,6 +117,14 @@ def test_kinds_that_write_nothing_by_themselves_are_refused(tmp_path):
             {"loss": {"reinforce": 0.1}, "on_policy": 0.5, "reinforce": {"reward": "bleu"}},
             "replaces by the draft's",
         ),
+        *(
+            (
+                "draft_model",
+                {"loss": {"forward_kl": 1.0, loss: 0.1}, "on_policy": 0.5},
+                f"loss {loss} learns the text's own tokens, which on_policy=0.5 replaces",
+            )
+            for loss in ("cross_entropy", "sequence_kd")
+        ),
         ("draft_model", {"reinforce": {"rewrad": "bleu"}}, "did you mean 'reward'"),
         ("draft_model", {"reinforce": {"reward": "blue"}}, "bleu"),
     ):

@@ -27,7 +27,7 @@ from outdraft.training.init import require_shape
 from outdraft.training.journal import Report
 from outdraft.training.lessons import Teacher
 from outdraft.training.loop import CHECKPOINT, Loop
-from outdraft.training.losses import OWN, mixed
+from outdraft.training.losses import OF_TEXT, OWN, mixed
 from outdraft.training.on_policy import OnPolicy, RowSource
 from outdraft.training.packing import Packing, Rows, example_rows
 from outdraft.training.plan import TrainPlan
@@ -125,6 +125,11 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
 def _require_possible(plan: TrainPlan) -> None:
     if not plan.data:
         raise ConfigError("there is nothing to learn from: name files with --data FILE (texts, chats, or answers)")
+    if plan.on_policy and (said := [name for name in OF_TEXT if plan.loss.get(name)]):
+        raise ConfigError(
+            f"loss {said[0]} learns the text's own tokens, which on_policy={plan.on_policy:g} replaces by the draft's: "
+            "take a loss between distributions, such as forward_kl, or leave on_policy out"
+        )
     if plan.loop.bfloat16 is not None:
         raise ConfigError(
             f"bfloat16={plan.loop.bfloat16} of the loop is for recipes of the zoo: a draft's passes compute in its "

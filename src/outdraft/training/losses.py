@@ -102,6 +102,7 @@ LOSSES: Mapping[str, Loss] = {
         total_variation, log_acceptance, hybrid,
     )
 }  # fmt: skip
+OF_TEXT = ("cross_entropy", "sequence_kd")  # these learn the text's own tokens, whoever wrote them
 STATES = "smooth_l1"  # made by the learners of kinds that guess states (drafters/shared/learning/smooth_l1.py)
 BESIDE = (STATES, "reinforce")  # losses that compare something else than the distributions of one row
 
