@@ -60,8 +60,7 @@ def measure(trial: Trial, arm: str, place: Path, texts: dict[str, list[Path]], c
     """Acceptance by position on each set of texts, and the check of what the draft promised."""
     began, kind = perf_counter(), trial.arms[arm]["kind"]
     (target, _), method = open_target(resolve(trial.target), "auto", "cpu"), find_learner(kind)
-    options = {**trial.arms[arm].get("options", {}), **trial.arms[arm].get("judge", {})}
-    learner = method.load(read_options(method.options, options, arm), target, place)
+    learner = method.load(read_options(method.options, trial.arms[arm].get("options", {}), arm), target, place)
     learner.module.eval()
     teacher, codec = Teacher(target, learner.taps), load_codec(resolve(trial.target))
     row: dict[str, Any] = {"arm": arm, "weights": digest_weights(place), "bytes": weights_bytes(place)}

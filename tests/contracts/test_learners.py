@@ -87,6 +87,15 @@ def test_no_guess_depends_on_what_comes_after_it(name, target):
         assert moved[0, :, at:].any(), "and one behind it has not"
 
 
+@pytest.mark.parametrize("name", [name for name in LEARNERS if asked(name)[0].hands_states])
+def test_an_exam_of_what_goes_on_for_ever_is_as_deep_as_it_is_asked(name, target):
+    """Fewer or more steps than were trained: tau is of as many tokens as the rounds whose costs divide it."""
+    _, learner, teacher = make(name, target)
+    for depth in (2, 6):
+        seen = Exam(batches=[rows()], depth=depth).walk(learner, teacher)
+        assert len(seen.kept) == depth
+
+
 @pytest.mark.parametrize("name", LEARNERS)
 def test_no_guess_depends_on_another_document(name, target):
     _, learner, teacher = make(name, target)

@@ -87,7 +87,6 @@ options = { num_steps = 2, taps = [1] }
 [arms.one_step]
 kind = "eagle"
 options = { num_steps = 1, taps = [1] }
-judge = { num_steps = 2 }
 [[claims]]
 says = "Unrolled over one step"
 better = "unrolled"

@@ -62,6 +62,7 @@ class Lesson:
     states: Tensor  # [B * T, D] after the target's last layer, not normed
     taps: Mapping[int, Tensor] = field(default_factory=dict)  # tap t: [B * T, D] after t layers
     moment: Moment | None = None  # in training; None: an exam, where nothing is noisy
+    depth: int = 4  # of an exam: so many guesses are looked at, one behind the other, where a kind knows no end
 
     @property
     def shape(self) -> tuple[int, int]:

@@ -92,7 +92,7 @@ class Exam:
         """The rounds that the draft would take through them."""
         total: Walk | None = None
         for rows in self.batches:
-            lesson = teacher.lesson(rows)
+            lesson = replace(teacher.lesson(rows), depth=self.depth)
             outlook = learner.look(lesson)
             found = accepted(outlook, lesson, teacher.logits, self.temperature)
             found = found * self.depth if outlook.recurs else found[: self.depth]

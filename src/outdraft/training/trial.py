@@ -11,7 +11,7 @@
     promises = 512               texts of which each draft promises something, for `outdraft train check`
     tuned_on = 1                 all rates are tried with the first seed, the others take the best; 0: with every seed
     [loop]                       of all arms
-    [arms.NAME]                  kind, options, loss, ... of a plan; `judge`: options that are others when it is judged
+    [arms.NAME]                  kind, options, loss, ... of a plan
     [[claims]]                   says, better, worse, measure
 
 The rate is chosen on the texts `tune`, the figures are of the texts `test`. A run that is in DIR/trial.jsonl is not run
@@ -52,7 +52,7 @@ RECORD = "trial.jsonl"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trial:
-    """The file. `arms`: of each the keys of a plan, and `judge`."""
+    """The file. `arms`: of each the keys of a plan."""
 
     target: str
     data: tuple[str, ...]
@@ -128,8 +128,7 @@ def run_lacking(trial: Trial, arms: Seq[str], work: Path, tell: Callable[[str], 
 def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: Any) -> Run:
     """One training, judged on both sets of texts with the weights that were best while it ran."""
     arm = dict(trial.arms[name])
-    judge, own = arm.pop("judge", {}), arm.pop("loop", {})
-    loop = {"lr": 1e-3, "muon_lr": 3e-3, **trial.loop, **own}
+    loop = {"lr": 1e-3, "muon_lr": 3e-3, **trial.loop, **arm.pop("loop", {})}
     loop |= {key: loop[key] * rate for key in ("lr", "muon_lr")}
     plan = make_plan(
         {
@@ -148,7 +147,7 @@ def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: A
     save_draft(course, Path(plan.out))
     if trial.promises:
         write_record(Path(plan.out), make_record(course, promises(course, texts=trial.promises)))
-    options = read_options(course.method.options, {**plan.options, **judge}, f"arm {name!r}")
+    options = read_options(course.method.options, plan.options, f"arm {name!r}")
     learner = course.method.load(options, course.teacher.target, Path(plan.out))  # as everybody will find it
     codec, vocab_size = load_codec(course.source), course.teacher.target.config.vocab_size
     test, _, _ = open_corpus(find_files(trial.test), codec, vocab_size, work / "texts", held_out=0.0)

@@ -1,7 +1,7 @@
 """Train EAGLE-1's network on a frozen target: features that come near the target's, and the target's distribution.
 
 Li et al., "EAGLE", 2024, https://arxiv.org/abs/2401.15077: smooth L1 distance of features, weight 1, and soft
-cross-entropy, weight 0.1, one step; uniform noise on the features that are read. An evaluation looks at four steps.
+cross-entropy, weight 0.1, one step; uniform noise on the features that are read. An evaluation looks further ahead.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ class Eagle1Learning:
 
 def _learner(net: LastFeatureNet, target: Decoder, options: Eagle1Learning) -> FeatureLearner:
     return FeatureLearner(
-        net, target, lambda place: save_last_feature(net, place, target.dtype), weights=(1.0,), looks=4,
-        extrapolates=True, noise=options.noise,
+        net, target, lambda place: save_last_feature(net, place, target.dtype), weights=(1.0,), extrapolates=True,
+        noise=options.noise,
     )  # fmt: skip
 
 

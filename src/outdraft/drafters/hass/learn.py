@@ -44,7 +44,7 @@ class HassLearning:
 def _learner(net: LastFeatureNet, target: Decoder, options: HassLearning) -> FeatureLearner:
     return FeatureLearner(
         net, target, lambda place: save_last_feature(net, place, target.dtype),
-        weights=falling(options.num_steps, options.decay), looks=4, extrapolates=True,
+        weights=falling(options.num_steps, options.decay), extrapolates=True,
         noise=options.noise,
     )  # fmt: skip
 

@@ -40,7 +40,7 @@ class MtpLearning:
 def _learner(net: MtpNet, target: Decoder, options: MtpLearning) -> FeatureLearner:
     return FeatureLearner(
         net, target, lambda place: save_mtp(net, place, target.dtype),
-        weights=falling(options.num_steps, options.beta), looks=4,
+        weights=falling(options.num_steps, options.beta),
     )  # fmt: skip
 
 

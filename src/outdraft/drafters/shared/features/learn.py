@@ -29,7 +29,7 @@ from outdraft.models.base import Decoder
 class FeatureLearner:
     """A network under a frozen target. `weights`: of each step in the loss; there is a step for each.
 
-    looks: steps of an exam, at least: how good a guess is further ahead than it was trained for.
+    An exam takes as many steps as it is deep, also more than were trained.
     extrapolates: outputs are to be the features of the next position, for losses over states.
     noise: width of the uniform noise on true features while it learns, in a text of 512 tokens; in shorter ones more.
     """
@@ -41,7 +41,6 @@ class FeatureLearner:
         save: Callable[[Path], None],
         *,
         weights: Seq[float],
-        looks: int = 0,
         extrapolates: bool = False,
         noise: float = 0.0,
     ) -> None:
@@ -49,7 +48,7 @@ class FeatureLearner:
         self.module: nn.Module = net
         self.taps = net.form.taps
         self._net, self._target, self._save = net, target, save
-        self._weights, self._looks = tuple(weights), looks
+        self._weights = tuple(weights)
         self._extrapolates, self._noise = extrapolates, noise
 
     def look(self, lesson: Lesson) -> Outlook:
@@ -76,7 +75,7 @@ class FeatureLearner:
         whole = (documents == lesson.documents[:, 1:length]).flatten()  # the pair's token is of the same document
         rows = of_pairs(torch.arange(batch * length, device=ids.device), 1)[:, 0]
         guesses, beside = [], []
-        for step in range(max(len(self._weights), self._looks if lesson.moment is None else 0)):
+        for step in range(max(len(self._weights), lesson.depth if lesson.moment is None else 0)):
             g = net.run(embeds, f, places.flatten(), context)
             kept = (whole & (places.flatten() >= step)).nonzero()[:, 0]
             weight = self._weights[step] if step < len(self._weights) else 0.0
