@@ -4,7 +4,8 @@
 
 `--arm ARM[:NAME]`: an arm of the trial, and the name that it has in the zoo. In their order they go into the wheel
 while its models are under 64 MB together, the rest into packages/zoo; the target's companions.json and more.json are
-written anew. Only configuration and weights are copied. `--dry-run` only says what would go where.
+written anew: of several arms of a kind the first is what the kind drafts with. Only configuration and weights are
+copied. `--dry-run` only says what would go where.
 """
 
 import argparse
@@ -13,7 +14,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from figures import drafts_of, recipe_of, weights_bytes
+from figures import drafts_of, weights_bytes
 
 from outdraft.core.registry import find_learner
 from outdraft.training.trial import read_trial
@@ -51,7 +52,7 @@ def main() -> None:
     stays = [path for path in wheel.iterdir() if path.is_dir() and path.name not in replaced]
     used = weights_bytes(given.target) + sum(map(weights_bytes, stays))
     companions = json.loads((wheel / "target/companions.json").read_text(encoding="utf-8"))
-    beyond = []
+    beyond, given_to = [], set()
     for arm, name in asked.items():
         source = given.out / drafts[arm].place
         size, kind = weights_bytes(source), trial.arms[arm]["kind"]
@@ -61,8 +62,9 @@ def main() -> None:
         role, drafter = (
             ("draft_model", "any") if kind == "draft_model" else ("head", find_learner(kind).drafter or kind)
         )
-        if arm == name or recipe_of(kind) == name or drafter not in companions.get(role, {}):
+        if (role, drafter) not in given_to:  # the first arm of a kind is its default
             companions.setdefault(role, {})[drafter] = f"../{name}" if here else f"zoo:{name}"
+        given_to.add((role, drafter))
         sys.stdout.write(f"{name}: {size / 1e6:.1f} MB, {'the wheel' if here else 'packages/zoo'}\n")
         if not given.dry_run:
             for home in (wheel, more):

@@ -167,9 +167,10 @@ def checkout(tmp_path: Path) -> Path:
     filled(tmp_path / "new", 50)
     (tmp_path / "trial.toml").write_text(
         'target = "new"\ndata = []\ntune = []\ntest = []\ntokens = 1\n[arms.small]\nkind = "draft_model"\n'
+        '[arms.cut]\nkind = "draft_model"\n[arms.eagle31]\nkind = "eagle3"\n'
         '[arms.medusa]\nkind = "medusa"\n[arms.eagle3]\nkind = "eagle3"\n[arms.untrained]\nkind = "eagle"\n'
     )
-    sizes = {"small": 20, "medusa": 30, "eagle3": 10}
+    sizes = {"small": 20, "medusa": 30, "eagle3": 10, "cut": 5, "eagle31": 5}
     for arm, size in sizes.items():
         filled(tmp_path / f"out/{arm}-1-0", size)
     record(tmp_path / "out", *(a_run(arm, 1, 0, 1.5) for arm in sizes))
@@ -210,6 +211,19 @@ def test_drafts_go_into_the_wheel_while_there_is_room(script, monkeypatch, check
     assert [line.split(", ")[1] for line in said[:3]] == ["the wheel", "packages/zoo", "the wheel"]
 
 
+def test_the_first_arm_of_a_kind_is_its_default(script, monkeypatch, checkout):
+    words = [word for arm in ("small:draft", "cut", "eagle3", "eagle31") for word in ("--arm", arm)]
+    install(script, monkeypatch, checkout, *words)
+    found = json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())
+    assert found == {
+        "draft_model": {"any": "../draft", "universal": "../foreign_draft"}, "head": {"eagle3": "zoo:eagle3"},
+    }  # fmt: skip
+    install(script, monkeypatch, checkout, "--arm", "cut", "--arm", "small:draft")
+    assert (
+        json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())["draft_model"]["any"] == "../cut"
+    )
+
+
 def test_a_dry_run_copies_nothing(script, monkeypatch, checkout, capsys):
     before = {path: path.stat().st_mtime_ns for path in checkout.rglob("*")}
     install(script, monkeypatch, checkout, *ARMS, "--dry-run")
@@ -219,5 +233,7 @@ def test_a_dry_run_copies_nothing(script, monkeypatch, checkout, capsys):
 
 def test_an_arm_without_a_trained_draft_is_named(script, monkeypatch, checkout):
     assert "untrained" in read_trial(checkout.parent / "trial.toml").arms
-    with pytest.raises(SystemExit, match=r"no draft of untrained is trained in .*; there are: small, medusa, eagle3"):
+    with pytest.raises(
+        SystemExit, match=r"no draft of untrained is trained in .*; there are: small, cut, eagle31, medusa, eagle3"
+    ):
         install(script, monkeypatch, checkout, "--arm", "untrained")
