@@ -102,6 +102,19 @@ def test_the_schedule_warms_up_stays_and_decays_to_zero():
     assert (schedule.decay_at, schedule.end) == (50, 60)
 
 
+def test_a_decay_within_the_warm_up_begins_where_that_has_come_to():
+    """A short run, and one that is told early to finish: the rate rises and falls once, and never jumps."""
+    short = Schedule(toy_config(steps=14, warmup=20, decay_share=0.3))
+    told = Schedule(toy_config(steps=1000, warmup=20, decay_share=0.5))
+    told.begin_decay(5)
+    for schedule, peak, steps in ((short, 0.6, 14), (told, 0.3, 7)):
+        factors = [schedule.factor(step) for step in range(steps)]
+        assert schedule.end == steps and max(factors) == pytest.approx(peak) == factors[schedule.decay_at]
+        assert factors[: schedule.decay_at + 1] == sorted(factors[: schedule.decay_at + 1])
+        assert factors[schedule.decay_at :] == sorted(factors[schedule.decay_at :], reverse=True)
+    assert [round(short.factor(step), 2) for step in range(9, 14)] == [0.5, 0.55, 0.6, 0.4, 0.2]
+
+
 def scripted(*scores):
     found = iter(scores)
     return lambda: Evaluation(score=next(found), line="", numbers={"told": 1})

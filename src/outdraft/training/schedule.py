@@ -4,7 +4,8 @@
       |   /                    \\           warm-up: linear; stable: as long as there is time;
       |  /                      \\          decay: linear to zero over a share of the steps done
     0 +-/------------------------\\---
-MiniCPM (Hu et al. 2024, https://arxiv.org/abs/2404.06395). A checkpoint of the stable phase can be continued for ever.
+MiniCPM (Hu et al. 2024, https://arxiv.org/abs/2404.06395). A decay that begins within the warm-up
+begins at the rate that the warm-up has reached. A checkpoint of the stable phase can be continued for ever.
 """
 
 from outdraft.training.config import LoopConfig
@@ -32,6 +33,7 @@ class Schedule:
         return step >= self.decay_at
 
     def factor(self, step: int) -> float:
-        if step >= self.decay_at:
-            return max(0.0, (self.end - step) / max(1, self.end - self.decay_at))
-        return min(1.0, (step + 1) / max(1, self.warmup))
+        warm = min(1.0, (min(step, self.decay_at) + 1) / max(1, self.warmup))
+        if step < self.decay_at:
+            return warm
+        return warm * max(0.0, (self.end - step) / max(1, self.end - self.decay_at))
