@@ -4,6 +4,7 @@ import importlib
 import json
 import random
 import sys
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
@@ -65,6 +66,9 @@ def test_two_reports_stand_beside_each_other(script):
         "looping": {"books": 0.125, "all": 0.1},
     }  # fmt: skip
     lines = script("before_after").tables(before, after).splitlines()
+    task = tomllib.loads((RECIPES / "evaluate.toml").read_text())["task"]
+    counted = task["ngram_steps"] * task["ngram_rows"] * (task["length"] - 1)
+    assert f"4-gram of {counted / 1e6:.1f} M tokens" in lines[0]
     assert lines[2] == "| books | 2.50 | 2.25 | 1.25 | 1.00 | 3.75 |"
     assert lines[3] == "| mixture | 2.00 | 1.75 |  |  | 3.25 |", "a mixture has no bytes of its own"
     assert lines[-2:] == ["| books | 50% | 12% |", "| all | 25% | 10% |"]

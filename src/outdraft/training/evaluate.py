@@ -3,7 +3,8 @@
     nats/token    mean of -log p over held-out documents, all but the first tokens of a window
     bits/byte     the same over the bytes that those tokens spell, so that tokenizers can be compared
 
-The n-gram is counted on as many tokens as the target saw, in the stable phase the very same windows.
+The n-gram is counted on windows of the training text, `ngram_steps` batches of `ngram_rows`. With a target's own seed
+and sizes they are those that it saw in its stable phase.
 Data out: OUT/evaluate/report.json.
 """
 
@@ -33,7 +34,7 @@ class EvaluateOptions:
     num_rows: int = 48  # windows of each source
     length: int = 257
     ngram_order: int = 4
-    ngram_seed: int = 1  # the target's seed, steps and batch: the same windows
+    ngram_seed: int = 1  # with a target's seed and rows a batch: its own windows
     ngram_steps: int = 1000
     ngram_rows: int = 24
     num_texts: int = 16  # openings of each source, behind which the target writes
