@@ -57,7 +57,8 @@ def compare(
 
     `logits_of`: the target's final states [n, D] -> [n, V]. `temperature`: the loss compares both distributions there,
     and is multiplied by its square, so that gradients keep their size. `beside`: the weights of losses beside those of
-    the guesses, by name. `chunk`: logits that are held at once.
+    the guesses, by name: each is a mean of its own over the rows given here, so where it counts others than the guesses
+    do, the loss depends a little on how a step is cut into passes. `chunk`: logits that are held at once.
     """
     total = lesson.states.new_zeros((), dtype=torch.float32)
     weight, tokens, rates = 0.0, lesson.ids[:, 1:].flatten(), []
