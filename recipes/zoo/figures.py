@@ -94,7 +94,10 @@ def method_words(kind: str, place: Path) -> str:
 
 
 def benched(path: Path, arms: dict[str, Path]) -> dict[str, dict[str, float]]:
-    """Of each arm over all prompts: the drafting share of a round, tokens a pass, wall clock over plain decoding."""
+    """Of each arm over all prompts: the drafting share of a round, tokens a pass, wall clock over plain decoding.
+
+    Rows are those of the weights that were measured last.
+    """
     lines = path.read_text(encoding="utf-8").splitlines()
     rows = [row for row in map(json.loads, lines) if row.get("kind") == "row"]
     found = {}
@@ -102,6 +105,7 @@ def benched(path: Path, arms: dict[str, Path]) -> dict[str, dict[str, float]]:
         own = [row for row in rows if row["method"].endswith(f"={place}")]
         if not own:
             continue
+        own = [row for row in own if _weights(row) == _weights(own[-1])]  # a draft trained before may have lain there
         ratios = [
             median(p / m for p, m in zip(row["plain_seconds"], row["seconds"], strict=True))
             for row in own
@@ -110,6 +114,12 @@ def benched(path: Path, arms: dict[str, Path]) -> dict[str, dict[str, float]]:
         found[arm] = {"share": share, "speedup": fmean(ratios), "tau": fmean(row["tau"] for row in own)}
         found[arm]["identical"] = all(row["identical"] is not False for row in own)
     return found
+
+
+def _weights(row: dict[str, Any]) -> str | None:
+    """Which weights drafted in a row of the bench, inflated as it was."""
+    digest: str | None = row["config"]["drafter"]["weights"]
+    return digest
 
 
 def table(trial: Trial, drafts: dict[str, Run], rows: dict[str, dict[str, Any]], bench: dict[str, Any]) -> str:

@@ -110,10 +110,12 @@ def test_a_draft_is_spelt_as_the_bench_reads_and_records_it(script, tmp_path):
         ("eagle3", "prose", 1.0, {"identical": False}),
     )
     rows = [
-        make_row("eagle", suite, "1", speed=speed, noise=0.0, rng=rng, **rest) | {"method": rivals[kind].label}
+        make_row("eagle", suite, "1", speed=speed, noise=0.0, rng=rng, **rest)
+        | {"method": rivals[kind].label, "config": {"drafter": {"weights": kind}}}
         for kind, suite, speed, rest in told
     ]
-    path = write(tmp_path / "bench.jsonl", [*rows, {"kind": "curve"}])
+    before = rows[0] | {"plain_seconds": [9.0] * 3, "config": {"drafter": {"weights": "trained before"}}}
+    path = write(tmp_path / "bench.jsonl", [before, *rows, {"kind": "curve"}])
     found = figures.benched(path, places)
     assert found.keys() == {"eagle", "eagle3"}, "eagle's rows are not those of eagle3"
     assert found["eagle"] == pytest.approx({"share": 1 / 3, "speedup": 1.5, "tau": 2.0, "identical": True})
