@@ -139,7 +139,9 @@ def test_a_target_in_bfloat16_is_judged_as_it_was_trained_under(trial: Path, tmp
     assert len(read_runs(tmp_path / "out" / RECORD)) == 4
 
 
-def test_unknown_arms_and_keys_are_named(trial: Path):
+def test_unknown_arms_and_keys_are_named(trial: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    assert main([str(trial), "--out", str(tmp_path / "out"), "--only", "unroled"]) == 2
+    assert "--only unroled is no arm, did you mean 'unrolled'?; there are: unrolled, one" in capsys.readouterr().err
     text = trial.read_text()
     trial.write_text(text.replace('better = "unrolled"', 'better = "unroled"'))
     with pytest.raises(ConfigError, match="names the arm 'unroled', which is not there"):
@@ -191,8 +193,9 @@ def test_what_is_lacking_and_how_long_it_takes(trial: Path, tmp_path: Path, caps
     assert lacking(asked, arms, runs) == [
         ("one_step", 1.0, 0), ("one_step", 2.0, 0), ("unrolled", 2.0, 1), ("one_step", 1.0, 1),
     ]  # fmt: skip
-    assert "unrolled: 1 runs of about 1 s" in forecast(lacking(asked, arms, runs), runs)
-    assert "one_step: 3 runs, none measured yet" in forecast(lacking(asked, arms, runs), runs)
+    told = forecast(lacking(asked, arms, runs), runs, {"unrolled": 512, "one_step": 64 * 512}).splitlines()
+    assert told[0] == "one_step: 3 runs of about 64 s, by the other arms", "it reads 64 times as many tokens"
+    assert told[1:] == ["unrolled: 1 runs of about 1 s", "4 runs are lacking: about 3 min"]
     assert main([str(trial), "--out", str(tmp_path / "out"), "--forecast"]) == 0
     assert "6 runs are lacking: about 0 min, and 6 of arms that were never run" in capsys.readouterr().out
     assert not (tmp_path / "out" / RECORD).exists()

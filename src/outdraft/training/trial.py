@@ -31,6 +31,7 @@ from typing import Any
 import torch
 
 from outdraft.core.errors import ConfigError, OutdraftError
+from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.models.load_codec import load_codec
@@ -176,6 +177,16 @@ def read_runs(path: Path) -> list[Run]:
     return [Run(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line]
 
 
+def _arms(trial: Trial, only: Seq[str]) -> list[str]:
+    """Those that are asked for, or all. Raises `ConfigError` for one that the file does not have."""
+    for name in only:
+        if name not in trial.arms:
+            raise ConfigError(
+                f"--only {name} is no arm{near_miss(name, trial.arms)}; there are: {', '.join(trial.arms)}"
+            )
+    return list(only or trial.arms)
+
+
 def main(words: list[str] | None = None) -> int:
     """Run what is lacking, arm by arm and seed by seed; then the tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -189,10 +200,11 @@ def main(words: list[str] | None = None) -> int:
     try:
         trial = read_trial(asked.file)
         record = asked.out / RECORD
-        arms = asked.only or list(trial.arms)
+        arms = _arms(trial, asked.only)
         if asked.forecast:
             runs = read_runs(record)
-            sys.stdout.write(forecast(lacking(trial, arms, runs), runs))
+            tokens = {name: arm.get("tokens", trial.tokens) for name, arm in trial.arms.items()}
+            sys.stdout.write(forecast(lacking(trial, arms, runs), runs, tokens))
             return 0
         if not asked.table:
             run_lacking(trial, arms, asked.out, sys.stderr.write)
