@@ -160,6 +160,27 @@ def test_text_is_closed_by_the_end_token(codec, tmp_path):
     assert all(train.ids[stop - 1] == end for stop in train.starts[1:])
 
 
+def test_nothing_behind_the_end_of_an_answer_counts(codec, tmp_path):
+    """A template that closes answers by an end token and a new line; in a text end tokens stand between its parts."""
+    lines = ChatTemplate(
+        "{% for m in messages %}{{ m.role }}: {{ m.content }}<|endoftext|>\n{% endfor %}"
+        "{% if add_generation_prompt %}assistant: {% endif %}",
+        {},
+    )
+    path = write(tmp_path / "t.jsonl", [{"messages": CHAT}, {"text": "one<|endoftext|>two"}])
+    before, codec.chat_template = codec.chat_template, lines
+    try:
+        train, _, _ = open_corpus([path], codec, codec.vocab_size, tmp_path / "cache", held_out=0.0)
+    finally:
+        codec.chat_template = before
+    (end,) = codec.eos_token_ids
+    chat, text = (slice(*train.starts[i : i + 2]) for i in range(2))
+    counted = train.ids[chat][train.counts[chat]].tolist()
+    assert counted == [*codec.encode("hello"), end, *codec.encode("bye"), end]
+    assert train.ids[chat].tolist().count(end) == 4 and train.ids[chat][-1] != end, "it gets no second end"
+    assert train.ids[text].tolist().count(end) == 2 and train.counts[text].all()
+
+
 def test_an_epoch_holds_every_token_once(file, tmp_path):
     train, _, _ = open_corpus([file], None, 50, tmp_path / "cache", held_out=0.3)
     packing = Packing(train, 3)

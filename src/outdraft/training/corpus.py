@@ -79,7 +79,7 @@ def open_corpus(
 
 def _digest(files: Seq[Path], codec: TextCodec | None, vocab_size: int, held_out: float) -> str:
     """Of the files as they are now, and of all that turns them into ids."""
-    told = ["2", repr(held_out), str(vocab_size)]  # the first is the version of what is written
+    told = ["3", repr(held_out), str(vocab_size)]  # the first is the version of what is written
     if codec is not None:
         template = codec.chat_template
         told += [codec.fingerprint, repr(sorted(codec.eos_token_ids)), "" if template is None else template.source]
@@ -134,8 +134,10 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
         for where, record in read_records(path):
             read += 1
             ids, counts = encode(pieces_of(record, template, where), codec, where)
-            if ends and ids and ids[-1] not in ends and "token_ids" not in record:  # what an engine wrote is whole
-                ids, counts = [*ids, ends[0]], [*counts, counts[-1]]
+            if ends and ids and "token_ids" not in record:  # what an engine wrote is whole
+                counts = _until_end(ids, counts, ends)
+                if counts[-1] and ids[-1] not in ends:
+                    ids, counts = [*ids, ends[0]], [*counts, True]
             if len(ids) < LEAST or not any(counts[1:]):
                 skipped += 1
                 continue
@@ -170,6 +172,18 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
     )  # fmt: skip
     with new_file(place / "about.json") as beside:
         beside.write_text(json.dumps(asdict(accounts), indent=2) + "\n", encoding="utf-8")
+
+
+def _until_end(ids: list[int], counts: list[bool], ends: list[int]) -> list[bool]:
+    """What counts, but for what a chat template puts behind an answer's end token: no engine writes on there."""
+    found, is_answer, is_over = list(counts), False, False
+    for i, token in enumerate(ids):
+        if not counts[i]:
+            is_answer, is_over = True, False  # a prompt, behind which an answer begins
+        elif is_answer:
+            found[i] = not is_over
+            is_over = is_over or token in ends
+    return found
 
 
 def _load(place: Path, split: str) -> Corpus:
