@@ -1,6 +1,7 @@
 """The loop: it learns, it saves bit for bit, it resumes as if nothing had happened, it ends when told to."""
 
 import json
+from contextlib import nullcontext
 from dataclasses import replace
 
 import pytest
@@ -9,10 +10,11 @@ import torch
 from outdraft.core.errors import ConfigError, DecodingError
 from outdraft.drafters.early_exit.learn import EarlyExitLearning, new
 from outdraft.training.checkpoint import load_state
-from outdraft.training.loop import BEST, CHECKPOINT
+from outdraft.training.loop import BEST, CHECKPOINT, Loop
 from outdraft.training.objective import Evaluation
 from outdraft.training.pretrain import NextToken
 from outdraft.training.schedule import Schedule
+from outdraft.training.team import Team
 from tests.training.toys import (
     Lessons,
     draft_loop,
@@ -208,6 +210,22 @@ def test_what_counts_weighs_the_same_in_whichever_pass_it_stands(tmp_path):
     assert found[0] and any(float(one.abs().max()) > 1e-4 for one in found[0].values())
     for name, one in found[0].items():
         torch.testing.assert_close(one, found[1][name], atol=1e-7, rtol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("changes", "says"),
+    [
+        ({}, None),
+        ({"batch_tokens": 80}, "batch_tokens=80 is 5 rows of seq_len=16, which 2 workers .*: take batch_tokens=96"),
+        ({"final_seq_len": 256}, "batch_tokens=256 is 1 rows of final_seq_len=256, .*: take batch_tokens=512"),
+    ],
+)
+def test_a_batch_that_workers_cannot_share_is_refused(tmp_path, monkeypatch, changes, says):
+    """Two of five rows each would leave one out of every step."""
+    monkeypatch.setattr("outdraft.training.loop.DistributedDataParallel", lambda loss, **settings: loss)
+    with pytest.raises(ConfigError, match=says) if says else nullcontext():
+        Loop(NextToken(toy_decoder()), toy_sampler(), toy_config(**changes), tmp_path, lambda line: None,
+             team=Team(size=2), listens=False)  # fmt: skip
 
 
 def test_a_run_that_ended_stays_ended(tmp_path):

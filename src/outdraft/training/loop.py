@@ -1,6 +1,6 @@
 """The training loop, the same for a target, a draft and a head: they differ in their objective only.
 
-    rows of this step -> objective.loss -> gradients, averaged over the team -> clip -> optimiser
+    rows of this step -> objective.total -> gradients, averaged over the team -> clip -> optimiser
     every so often       evaluate: a score; the best weights are kept, and training ends when it no longer rises
 
 A file named `finish` in the run's folder, or SIGUSR1, starts the decay; Ctrl-C or SIGTERM saves and stops. Killed at
@@ -72,6 +72,7 @@ class Loop:
     ) -> None:
         self.objective, self.data, self.config = objective, data, config
         self.run_dir, self.team = run_dir, team or Team()
+        _require_even(config, self.team.size)
         self.journal = Journal(
             run_dir, report, leads=self.team.leads, batch_tokens=config.batch_tokens, board=board
         )  # fmt: skip
@@ -271,3 +272,15 @@ class Loop:
             self.journal.say(f"decay from step {self.step} to {self.schedule.end}")
         self._stopped = bool(flags[1] > 0)
         return self._stopped
+
+
+def _require_even(config: LoopConfig, workers: int) -> None:
+    """Raise `ConfigError` for a batch whose rows cannot be shared evenly: some would be left out of every step."""
+    for name in ("seq_len", "final_seq_len"):
+        length = getattr(config, name)
+        if length and (rows := max(1, config.batch_tokens // length)) % workers:
+            enough = math.ceil(rows / workers) * workers * length
+            raise ConfigError(
+                f"batch_tokens={config.batch_tokens} is {rows} rows of {name}={length}, which {workers} workers cannot "
+                f"share evenly: take batch_tokens={enough}"
+            )
