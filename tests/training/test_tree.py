@@ -10,7 +10,7 @@ from outdraft.core.learner import Guess, Outlook
 from outdraft.drafters.shared.trees.template import read_template
 from outdraft.training.lessons import Teacher
 from outdraft.training.record import write_record
-from outdraft.training.tree import measure_tree, rank_accuracies
+from outdraft.training.tree import count_ranks, measure_tree
 from tests.training.toys import VOCAB, lesson_rows, toy_decoder
 
 
@@ -44,13 +44,13 @@ def batches():
 
 
 def test_ranks_are_counted_where_the_text_counts():
-    found = rank_accuracies(Knowing(), Teacher(toy_decoder(), ()), batches(), ranks=3)
-    assert found == [[0.5, 0.5, 0.0], [0.0, 0.0, 1.0]]
+    found = count_ranks(Knowing(), Teacher(toy_decoder(), ()), batches(), ranks=3)
+    assert found == [([16, 16, 0], 32), ([0, 0, 32], 32)]
 
 
 def test_a_draft_that_is_the_same_at_every_depth_has_no_such_tree():
     with pytest.raises(ConfigError, match="one for each depth"):
-        rank_accuracies(Knowing(recurs=True), Teacher(toy_decoder(), ()), batches(), ranks=3)
+        count_ranks(Knowing(recurs=True), Teacher(toy_decoder(), ()), batches(), ranks=3)
 
 
 @pytest.mark.parametrize("kind", ["eagle1", "draft_model"])

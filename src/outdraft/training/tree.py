@@ -42,13 +42,9 @@ class Measured:
     guesses: int  # of the first head that were looked at
 
 
-def rank_accuracies(learner: Learner, teacher: Teacher, batches: Seq[Rows], *, ranks: int) -> list[list[float]]:
-    """[K][ranks]: how often the text's own token is the one of this rank, where the text counts."""
-    return [[hit / max(1, seen) for hit in hits] for hits, seen in _count(learner, teacher, batches, ranks)]
-
-
 @torch.no_grad()
-def _count(learner: Learner, teacher: Teacher, batches: Seq[Rows], ranks: int) -> list[tuple[list[float], int]]:
+def count_ranks(learner: Learner, teacher: Teacher, batches: Seq[Rows], ranks: int) -> list[tuple[list[float], int]]:
+    """Of each head how often the text's own token is the one of each rank, and over how many guesses that count."""
     found: list[tuple[list[float], int]] = []
     for rows in batches:
         lesson = teacher.lesson(rows)
@@ -97,7 +93,7 @@ def measure_tree(
             find_files(data), load_codec(source), decoder.config.vocab_size, Path(cache), held_out=0.0
         )[0]
         length = min(256, decoder.config.max_len - 1)
-        counted = _count(learner, teacher, example_rows(corpus, texts, length, 4096), ranks)
+        counted = count_ranks(learner, teacher, example_rows(corpus, texts, length, 4096), ranks)
     accuracies = tuple(tuple(hit / max(1, seen) for hit in hits) for hits, seen in counted)
     template = TemplateFile(paths=best_template(accuracies, nodes), accuracies=accuracies)
     if not template.paths:
