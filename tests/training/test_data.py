@@ -203,6 +203,12 @@ def target(data, tokenizer, tmp_path):
     return TrainingRecipe(kind="pretrain", name="target", data=data, loop=loop, model=shape)
 
 
+def test_what_rounds_otherwise_is_another_run():
+    """A compiled pass is not bit for bit the plain one; how often a run is judged and saved changes no step."""
+    of_steps, same = LoopConfig().of_steps, {"eval_every": 7, "save_every": 7, "eval_tokens": 7, "patience": 7}
+    assert LoopConfig(**same).of_steps == of_steps != LoopConfig(compile=True).of_steps
+
+
 def test_a_targets_run_goes_on_as_itself_alone(target, tmp_path):
     """What is there is neither written over nor continued by a run of other settings, and an end is an end."""
     out, told = tmp_path / "out", []
@@ -211,7 +217,6 @@ def test_a_targets_run_goes_on_as_itself_alone(target, tmp_path):
         run_recipe(target, tmp_path, out, told.append)
     changes = {
         "seed": {"loop": replace(target.loop, seed=2)}, "lr": {"loop": replace(target.loop, lr=0.5)},
-        "compile": {"loop": replace(target.loop, compile=True)},
         "task": {"task": {"init": True}}, "streams": {"data": replace(target.data, num_copies=10)},
         "shares": {"data": replace(target.data, copies_share=0.5)},
     }  # fmt: skip

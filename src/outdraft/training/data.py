@@ -124,7 +124,10 @@ class MixtureOptions:
 
 
 def halve(streams: list[Stream]) -> tuple[list[Stream], list[Stream]]:
-    """The streams cut in two, so that no token is in both parts: in the middle, or at a start that is nearest to it."""
+    """The streams cut in two, in the middle or at the start nearest to it: no token of a stream is in both parts.
+
+    A copy may repeat a passage that stands in the other part of another stream.
+    """
     first, second = [], []
     for stream in streams:
         starts, cut = stream.starts, len(stream.ids) // 2
