@@ -68,11 +68,12 @@ def _check_stream(body: SamplingFields) -> None:
 class Heading:
     """What stands at the head of every reply and chunk, and at their foot: id, time, model; usage and statistics."""
 
-    def __init__(self, service: Service, body: SamplingFields, prefix: str) -> None:
+    def __init__(self, service: Service, body: SamplingFields, prefix: str, *, writes: bool = True) -> None:
+        """`writes`: tokens that the engine has written are shown, and count."""
         self.id = f"{prefix}{body.request_id}" if body.request_id else new_id(prefix)
         self.created, self.model = int(time()), body.model or service.name
         self._service = service
-        self._options = body.stream_options
+        self._options, self._writes = body.stream_options, writes
         self._written = self._prompt = 0
 
     def head(self, kind: str) -> dict[str, Any]:
@@ -83,7 +84,7 @@ class Heading:
         """Usage, statistics, and what was decided for the request."""
         told = results[0].speculative
         return {
-            "usage": usage(results, num_reasoning_tokens),
+            "usage": usage(results, num_reasoning_tokens, writes=self._writes),
             "metrics": metrics(results[0].outputs, told.num_speculative_tokens or 0) if len(results) == 1 else None,
             "speculative": {**asdict(told), "methods": self._service.speculation["methods"]},
         }
@@ -92,7 +93,7 @@ class Heading:
         """What a chunk says of usage: nothing, null, or the count so far."""
         if self._options is None or not (self._options.include_usage or self._options.continuous_usage_stats):
             return {}
-        self._written += len(chunk.token_ids)
+        self._written += len(chunk.token_ids) if self._writes else 0
         self._prompt = self._prompt or sum(len(one.prompt_token_ids) for one in answers.requests)
         wanted = self._options.continuous_usage_stats
         return {"usage": count_usage(self._prompt, self._written, 0, 0, 0) if wanted else None}

@@ -114,4 +114,4 @@ class Chat:
     def _logprobs(self, tokens: Any) -> dict[str, Any] | None:
         if not self._body.logprobs:
             return None
-        return of_chat(tokens, self._service.codec.token_bytes, self._body.top_logprobs or 0)
+        return of_chat(tokens, self._service.codec, self._body.top_logprobs or 0)

@@ -1,6 +1,7 @@
 """`POST /v1/completions`, as OpenAI's API has it: https://platform.openai.com/docs/api-reference/completions"""
 
 from collections.abc import AsyncIterator
+from dataclasses import replace
 from typing import Any
 
 from fastapi import FastAPI
@@ -14,7 +15,7 @@ from outdraft.server.endpoints.answering import Heading, answer, reason
 from outdraft.server.schema.completions import CompletionRequest
 from outdraft.server.service import Service
 from outdraft.server.wire import draft_tree
-from outdraft.server.wire.logprobs import of_completion, of_ids
+from outdraft.server.wire.logprobs import Offsets, of_completion, of_ids
 from outdraft.server.wire.tokens import TokensTold
 
 _KIND = "text_completion"
@@ -34,9 +35,11 @@ class Completion:
 
     def __init__(self, service: Service, body: CompletionRequest) -> None:
         self._service, self._body = service, body
-        self._heading = Heading(service, body, "cmpl-")
+        self._writes = body.max_tokens != 0
+        self._heading = Heading(service, body, "cmpl-", writes=self._writes)
         self._tokens = TokensTold(service.llm.codec)
-        self._shown: dict[int, int] = {}  # characters of each text that earlier chunks have shown
+        self._begun: set[int] = set()  # texts of which a piece was told
+        self._offsets: dict[int, Offsets] = {}
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         choices = [self._choice(text, i) for i, text in enumerate(text for one in results for text in one.outputs)]
@@ -63,16 +66,21 @@ class Completion:
 
     def _piece(self, chunk: Chunk, index: int, prompt: tuple[int, ...]) -> dict[str, Any]:
         """One piece of a text, or all of it; the prompt before the first where it is to be echoed."""
-        body, begins = self._body, index not in self._shown
-        before = self._service.codec.decode(prompt) if body.echo and begins else ""
-        writes = body.max_tokens != 0
-        written = chunk.text if writes else ""
-        ended, stopped = reason(chunk)
+        body, begins = self._body, index not in self._begun
+        self._begun.add(index)
+        if not self._writes:  # the engine has written a token all the same
+            ended = "length" if chunk.finish_reason == "stop" else chunk.finish_reason
+            chunk = replace(
+                chunk, text="", token_ids=(), sources=(), logprobs=(), finish_reason=ended, stop_reason=None
+            )
+        echoed = prompt if body.echo and begins else ()
+        before = self._service.codec.decode(echoed) if echoed else ""
+        told, stopped = reason(chunk)
         choice: dict[str, Any] = {
             "index": index,
-            "text": before + written,
-            "logprobs": self._logprobs(chunk, index, bool(before), writes=writes),
-            "finish_reason": ended,
+            "text": before + chunk.text,
+            "logprobs": self._logprobs(chunk, index, echoed, len(before)),
+            "finish_reason": told,
             "stop_reason": stopped,
         }
         if body.prompt_logprobs is not None and chunk.prompt_logprobs is not None:
@@ -82,12 +90,19 @@ class Completion:
             choice |= {"prompt_token_ids": list(prompt)} if begins else {}
         if body.return_draft_tree:
             choice["draft_tree"] = draft_tree.told(chunk.draft_tree, self._service.llm.codec)
-        self._shown[index] = self._shown.get(index, 0) + len(choice["text"])
         return choice
 
-    def _logprobs(self, chunk: Chunk, index: int, echoes: bool, *, writes: bool) -> dict[str, Any] | None:
+    def _logprobs(self, chunk: Chunk, index: int, echoed: tuple[int, ...], begin: int) -> dict[str, Any] | None:
+        """`echoed`: the prompt where it stands before the text, with `begin` characters. A piece that was resumed has
+        no log probabilities, but a length."""
         if self._body.logprobs is None:
             return None
-        tokens = [*(chunk.prompt_logprobs or () if echoes else ()), *(chunk.logprobs if writes else ())]
-        spell = self._service.codec.token_bytes
-        return of_completion(tokens, spell, self._body.logprobs, self._shown.get(index, 0))
+        codec = self._service.codec
+        asked = zip(
+            echoed, Offsets(codec.stream(continues=False)).of(echoed), chunk.prompt_logprobs or (), strict=False
+        )
+        text = self._offsets.setdefault(index, Offsets(codec.stream(), begin))
+        written = [*zip(chunk.token_ids, text.of(chunk.token_ids), strict=True)]
+        told = zip(written[len(written) - len(chunk.logprobs) :], chunk.logprobs, strict=True)
+        tokens = [*asked, *((token, offset, one) for (token, offset), one in told)]
+        return of_completion(tokens, codec, self._body.logprobs)

@@ -123,7 +123,7 @@ class Responding:
         if not self._body.wants(LOGPROBS) or not chunk.logprobs:  # a piece that was resumed has none
             return []
         shown = [one for one, is_spoken in zip(chunk.logprobs, spoken, strict=True) if is_spoken]
-        told: Logprobs = of_chat(shown, self._service.codec.token_bytes, self._body.top_logprobs or 0)["content"]
+        told: Logprobs = of_chat(shown, self._service.codec, self._body.top_logprobs or 0)["content"]
         return told
 
 

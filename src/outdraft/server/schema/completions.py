@@ -18,7 +18,7 @@ class CompletionRequest(SamplingFields):
     prompt: str | _Ids | list[str] | list[_Ids]
     max_tokens: Annotated[int, Field(ge=0)] | None = 16
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    echo: bool = False
+    echo: bool | None = False
     best_of: int | None = None
 
     def prompts(self) -> list[Prompt]:
@@ -42,4 +42,5 @@ class CompletionRequest(SamplingFields):
                 400, "max_tokens=0 writes nothing: ask for one token at least, or set echo", param="max_tokens"
             )
         wanted = self.logprobs if self.echo and self.prompt_logprobs is None else self.prompt_logprobs
-        return self.sampling(max_tokens=self.max_tokens or 1, logprobs=self.logprobs, prompt_logprobs=wanted)
+        limit = 16 if self.max_tokens is None else max(1, self.max_tokens)  # the engine writes one token at least
+        return self.sampling(max_tokens=limit, logprobs=self.logprobs, prompt_logprobs=wanted)

@@ -12,13 +12,13 @@ from outdraft.engine.stats import RequestStats
 from outdraft.engine.writer import Result
 
 
-def usage(results: Iterable[Result], num_reasoning_tokens: int = 0) -> dict[str, Any]:
-    """Of all texts of a request; a prompt counts once, however many texts it has."""
+def usage(results: Iterable[Result], num_reasoning_tokens: int = 0, *, writes: bool = True) -> dict[str, Any]:
+    """Of all texts of a request; a prompt counts once, however many texts it has. `writes`: their tokens are shown."""
     listed = list(results)
     texts = [text for one in listed for text in one.outputs]
     return count_usage(
         sum(len(one.prompt_token_ids) for one in listed),
-        sum(len(one.token_ids) for one in texts),
+        sum(len(one.token_ids) for one in texts) if writes else 0,
         sum(one.num_cached_tokens for one in listed),
         sum(one.stats.num_accepted_tokens for one in texts),
         sum(one.stats.num_draft_tokens - one.stats.num_accepted_tokens for one in texts),
