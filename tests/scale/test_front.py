@@ -94,6 +94,15 @@ def test_fields_that_the_client_did_not_ask_for_are_not_sent(apps):
         assert any(event["choices"][0].get("token_ids") for event in kept)
 
 
+def test_log_probabilities_of_the_prompt_come_through(apps):
+    """With a piece that has no text, because it ends within a character."""
+    path, body = CHAT
+    events = streamed(PlannedFleet(apps), path, {**body, "prompt_logprobs": 1, "forced_prefix": "é",
+                                                 "stream_interval": 1})  # fmt: skip
+    (only,) = [event for event in events if "prompt_logprobs" in event]
+    assert only["choices"][0]["delta"] == {} and len(only["prompt_logprobs"]) > 1
+
+
 def test_a_client_that_goes_on_itself_is_cut_again(apps):
     path, body = COMPLETION
     ids = told(streamed(PlannedFleet(apps), path, {**body, "return_token_ids": True}))[0][0]["ids"]

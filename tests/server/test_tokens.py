@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from outdraft import LLM, SamplingParams
+from tests.server.chatty import events
 
 TEXT = "It was late when the día — 夜 — began"
 
@@ -86,3 +87,17 @@ def test_generate_streams_the_same_ids(client: httpx.Client, llm: LLM) -> None:
     assert [line for line in lines if line][-1] == "[DONE]"
     assert pieces[-1]["choices"] == [] and pieces[-1]["usage"]["completion_tokens"] == 16
     assert len({piece["request_id"] for piece in pieces}) == 1
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_chats_stream_tells_the_prompt_once(client: httpx.Client, count: int) -> None:
+    """The answers begin with a part of a character, so that the first chunk of log probabilities has no text."""
+    body: dict[str, Any] = {"messages": [{"role": "user", "content": "How are you?"}], "max_tokens": 6, "n": count,
+                            "forced_prefix": "é"}  # fmt: skip
+    told = {"prompt_logprobs": 1, "return_token_ids": True}
+    whole = client.post("/v1/chat/completions", json={**body, **told}).json()
+    for asked in (told, {"prompt_logprobs": 1}, {"return_token_ids": True}, {}):
+        pieces = events(client, "/v1/chat/completions", {**body, **asked, "stream_interval": 1})
+        for name, field in (("prompt_logprobs", "prompt_logprobs"), ("prompt_token_ids", "return_token_ids")):
+            assert [one[name] for one in pieces if name in one] == ([whole[name]] if field in asked else [])
+    assert whole["prompt_logprobs"] and whole["prompt_token_ids"]

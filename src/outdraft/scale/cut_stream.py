@@ -98,8 +98,9 @@ class CutStream:
         for name in _HIDDEN:
             choice.pop(name, None)
             event.pop(name, None)
-        says = choice.get("finish_reason") is not None or choice.get("logprobs") or choice.get("delta") != {}
-        return bool(says)
+        if choice.get("delta") != {} or choice.get("finish_reason") is not None:
+            return True
+        return bool(choice.get("logprobs") or event.get("prompt_logprobs"))
 
 
 def _count(n: Any) -> int:

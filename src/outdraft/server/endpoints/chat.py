@@ -1,12 +1,14 @@
 """`POST /v1/chat/completions`, as OpenAI's API has it: https://platform.openai.com/docs/api-reference/chat"""
 
 from collections.abc import AsyncIterator
+from collections.abc import Sequence as Seq
 from typing import Any
 
 from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.answers import Answers
 from outdraft.engine.writer import Chunk, Result
 from outdraft.server.connection import DONE, event
@@ -45,7 +47,7 @@ class Chat:
         return {
             **self._heading.head(_KIND),
             "choices": choices,
-            **self._of_prompt(results[0]),
+            **self._of_prompt(results[0].prompt_token_ids, results[0].prompt_logprobs),
             **self._heading.foot(results, self._asked.num_reasoning_tokens(results)),
         }
 
@@ -58,12 +60,14 @@ class Chat:
                 "logprobs": None,
                 "finish_reason": None,
             }
-            yield self._event([first], answers, Chunk(text=""))
+            prompt = answers.requests[0].prompt_token_ids if index == 0 else None
+            yield self._event([first], answers, Chunk(text=""), **self._of_prompt(ids=prompt))
         async for _, chunk in answers:
             delta = readers[chunk.index].delta(chunk)
-            tells = chunk.logprobs or self._body.return_token_ids or self._body.return_draft_tree
+            read = self._of_prompt(logprobs=chunk.prompt_logprobs if chunk.index == 0 else None)
+            tells = chunk.logprobs or read or self._body.return_token_ids or self._body.return_draft_tree
             if delta or chunk.finish_reason is not None or tells:
-                yield self._event([self._piece(chunk, readers[chunk.index], delta)], answers, chunk)
+                yield self._event([self._piece(chunk, readers[chunk.index], delta)], answers, chunk, **read)
             else:
                 self._heading.piece_usage(answers, chunk)  # it is counted, and shown with the next one
         answers.raise_error()
@@ -71,8 +75,9 @@ class Chat:
             yield event(last)
         yield DONE
 
-    def _event(self, choices: list[dict[str, Any]], answers: Answers, chunk: Chunk) -> bytes:
-        return event({**self._heading.head(_PIECE), "choices": choices, **self._heading.piece_usage(answers, chunk)})
+    def _event(self, choices: list[dict[str, Any]], answers: Answers, chunk: Chunk, **more: Any) -> bytes:
+        usage = self._heading.piece_usage(answers, chunk)
+        return event({**self._heading.head(_PIECE), "choices": choices, **more, **usage})
 
     def _choice(self, text: Result) -> dict[str, Any]:
         said = self._asked.reader().whole(text.text, text.token_ids)
@@ -103,12 +108,15 @@ class Chat:
             told["draft_tree"] = draft_tree.told(text.draft_tree, self._service.llm.codec)
         return told
 
-    def _of_prompt(self, result: Result) -> dict[str, Any]:
+    def _of_prompt(
+        self, ids: Seq[int] | None = None, logprobs: Seq[TokenLogprobs | None] | None = None
+    ) -> dict[str, Any]:
+        """What was asked for of the prompt; told once, however many texts it has."""
         told: dict[str, Any] = {}
-        if self._body.prompt_logprobs is not None and result.prompt_logprobs is not None:
-            told["prompt_logprobs"] = of_ids(result.prompt_logprobs)
-        if self._body.return_token_ids:
-            told["prompt_token_ids"] = list(result.prompt_token_ids)
+        if self._body.prompt_logprobs is not None and logprobs is not None:
+            told["prompt_logprobs"] = of_ids(logprobs)
+        if self._body.return_token_ids and ids is not None:
+            told["prompt_token_ids"] = list(ids)
         return told
 
     def _logprobs(self, tokens: Any) -> dict[str, Any] | None:
