@@ -161,6 +161,25 @@ def test_the_last_message_goes_on(http: httpx.Client, chat_llm: LLM) -> None:
     assert "assistant" in refused(http, continue_final_message=True)["message"]
 
 
+def test_what_goes_on_is_a_thought_where_one_is_open(chat_llm: LLM) -> None:
+    """Of a model that begins with a thought, where no mark says otherwise."""
+    yes: dict[str, Any] = {"structured_outputs": {"choice": ["yes"]}, "continue_final_message": True}
+    with (
+        served(chat_llm, reasoning_parser="deepseek_r1") as address,
+        httpx.Client(base_url=address, timeout=120) as client,
+    ):
+        for begun in ("It was late ", "<think>\nLet me see.\n</think>\n\nIt was"):
+            messages = [*HELLO, {"role": "assistant", "content": begun}]
+            reply = ask(client, messages=messages, **yes)
+            message = reply["choices"][0]["message"]
+            assert message["content"] == "yes" and "reasoning_content" not in message
+            assert reply["usage"]["completion_tokens_details"]["reasoning_tokens"] == 0
+        messages = [*HELLO, {"role": "assistant", "content": "<think>\nLet me"}]
+        message = ask(client, messages=messages, forced_prefix=" see.\n</think>\n\n", **yes)["choices"][0]["message"]
+        assert (message["reasoning_content"], message["content"]) == (" see.", "yes")
+        assert "reasoning_content" in ask(client, max_tokens=4)["choices"][0]["message"]
+
+
 def max_tokens_of(count: int) -> Any:
     from outdraft import SamplingParams
 

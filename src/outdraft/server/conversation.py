@@ -20,7 +20,7 @@ from outdraft.server.form_errors import told_by_field
 from outdraft.server.grammar import bound
 from outdraft.server.parsers.marked_tokens import special_marks
 from outdraft.server.parsers.message import MessageReader, Thoughts
-from outdraft.server.parsers.thinking import ReasoningFormat
+from outdraft.server.parsers.thinking import ReasoningFormat, ThinkingReader
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.service import Service
 from outdraft.server.tool_choice import ToolsAsked, tools_asked
@@ -37,6 +37,7 @@ class Conversation:
     params: SamplingParams
     codec: TextCodec
     text: str  # the prompt's
+    message: str | None  # that the answer goes on with
     tools: ToolsAsked | None
     reasoning: ReasoningFormat | None
     marks: dict[int, str]  # special tokens that the readers need, id to text
@@ -45,9 +46,8 @@ class Conversation:
         """A new reader, which takes one answer apart."""
         tools = self.tools
         calls = None if tools is None else tools.format.reader(tools.names, opened=_is_opened(tools))
-        thinking = None if self.reasoning is None else self.reasoning.reader(self.text)
         many = tools is None or tools.many
-        return MessageReader(self.codec, marks=self.marks, thinking=thinking, calls=calls, many=many)
+        return MessageReader(self.codec, marks=self.marks, thinking=self._thinking(), calls=calls, many=many)
 
     def num_reasoning_tokens(self, results: Seq[Result]) -> int:
         """Tokens of thoughts in all answers together."""
@@ -58,8 +58,10 @@ class Conversation:
 
     def thoughts(self) -> Thoughts:
         """For one answer: which of its tokens are a thought."""
-        thinking = None if self.reasoning is None else self.reasoning.reader(self.text)
-        return Thoughts(self.codec, self.marks, thinking)
+        return Thoughts(self.codec, self.marks, self._thinking())
+
+    def _thinking(self) -> ThinkingReader | None:
+        return None if self.reasoning is None else self.reasoning.reader(self.text, self.message)
 
 
 def converse(service: Service, body: ChatRequest) -> Conversation:
@@ -69,13 +71,16 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
     asked = _render(service, body, tools)
     text = asked.text + (tools.format.opening if tools is not None and _is_opened(tools) else "")
     service.reading.check(text, codec, "messages")
+    message = body.messages[-1].told()["content"] if body.continue_final_message else None
+    thinking = None if formats.reasoning is None else formats.reasoning.reader(asked.text, message)
     with told_by_field(body):
-        form = bound(tools, body.form(), formats.reasoning, asked.text)
+        form = bound(tools, body.form(), thinking)
     named = [*(tools.format.marks if tools else ()), *(formats.reasoning.marks if formats.reasoning else ())]
     return Conversation(
         prompt={"prompt_token_ids": codec.encode(text, add_special=asked.add_special)},
         params=body.params(asked.stop, structured_outputs=form),
-        codec=codec, text=asked.text, tools=tools, reasoning=formats.reasoning, marks=special_marks(codec, named),
+        codec=codec, text=asked.text, message=message, tools=tools, reasoning=formats.reasoning,
+        marks=special_marks(codec, named),
     )  # fmt: skip
 
 

@@ -12,7 +12,7 @@ from outdraft.codecs.grammar.spelling import WHITESPACE, read_schema
 from outdraft.core.structured import StructuredOutputsParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.call_grammar import literal
-from outdraft.server.parsers.thinking import ReasoningFormat
+from outdraft.server.parsers.thinking import ThinkingReader
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat
 from outdraft.server.tool_choice import ToolsAsked
 
@@ -20,18 +20,21 @@ _SLASH = re.compile(r"(?<!\\)((?:\\\\)*)/")
 
 
 def bound(
-    tools: ToolsAsked | None, form: StructuredOutputsParams | None, reasoning: ReasoningFormat | None, prompt: str
+    tools: ToolsAsked | None, form: StructuredOutputsParams | None, thinking: ThinkingReader | None
 ) -> StructuredOutputsParams | None:
-    """What binds the answer to this prompt; None: nothing does. Raises `ApiError` for what cannot go together."""
-    thinks = reasoning is not None and reasoning.may_think(prompt)
+    """What binds the answer; None: nothing does. `thinking`: a reader that has read nothing of it.
+
+    Raises `ApiError` for what cannot go together.
+    """
+    thinks = thinking is not None and thinking.may_think
     if tools is None or not (tools.is_required or tools.is_strict or form is not None):
         if form is None or not thinks:
             return form
         rest, rules = "answer", [_answer(form)]
     else:
         rest, rules = _with_calls(tools.format, tools, form)
-    if reasoning is not None and thinks:
-        rest, rules = f"thought ({rest})", [*rules, reasoning.rules(prompt)]
+    if thinking is not None and thinks:
+        rest, rules = f"thought ({rest})", [*rules, thinking.rules()]
     return StructuredOutputsParams(grammar="\n".join([f"start: {rest}", *rules]) + "\n")
 
 

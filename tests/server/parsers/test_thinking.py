@@ -41,6 +41,27 @@ def test_whole_and_at_every_cut(name: str, prompt: str, text: str, reasoning: st
         assert ("".join(one for one, _ in read), "".join(one for _, one in read)) == (reasoning, content), pieces
 
 
+GOES_ON = [  # a message, and what an answer that goes on with it is
+    ("It was", " late.", "", " late."),
+    ("<think>\nLet me see.\n</think>\n\nIt was", " late.", "", " late."),
+    ("<think>\nLet me", " see.\n</think>\n\nIt was.", " see.", "It was."),
+    ("<think>a</think><think>\n", "\nb</think>c", "b", "c"),
+    ("<think>hm</think>\n", "\nIt was.", "", "It was."),
+]
+
+
+@pytest.mark.parametrize("name", ["deepseek_r1", "qwen3"])
+@pytest.mark.parametrize(("message", "text", "reasoning", "content"), GOES_ON)
+def test_an_answer_that_goes_on_with_a_message(
+    name: str, message: str, text: str, reasoning: str, content: str
+) -> None:
+    for pieces in ([text], list(text)):
+        reader = form(name).reader(f"<｜Assistant｜>{message}", message)
+        assert reader.may_think == reader.is_thinking == bool(reasoning)
+        read = [*(reader.push(piece) for piece in pieces), reader.finish()]
+        assert ("".join(one for one, _ in read), "".join(one for _, one in read)) == (reasoning, content)
+
+
 def test_formats_are_guessed_by_the_template() -> None:
     qwen = "{{ '<|im_start|>' }}{{ '<think>' }}{{ '</think>' }}{{ tools }}<tool_call>"
     assert (find("tools", "auto", qwen), find("reasoning", "auto", qwen)) == (

@@ -3,10 +3,12 @@
     "<think>\nLet me see.\n</think>\n\nIt is four."   ->   reasoning "Let me see."   content "It is four."
 
 A chat template may have written the opening mark at the end of the prompt, or both marks, where the model is asked not
-to think. Blanks next to the marks are left out. However the answer is cut into pieces, the same comes out.
+to think. An answer that goes on with a message is a thought where one is open in that message. Blanks next to the marks
+are left out. However the answer is cut into pieces, the same comes out.
 """
 
 from dataclasses import dataclass
+from typing import Literal
 
 from outdraft.server.parsers.call_reader import begun
 
@@ -30,41 +32,47 @@ class ReasoningFormat:
         """Whether a chat template was written for it."""
         return all(one in template for one in self.template_has)
 
-    def begins_inside(self, prompt: str) -> bool:
-        """Whether an answer to this prompt begins with a thought."""
+    def reader(self, prompt: str, message: str | None = None) -> "ThinkingReader":
+        """For one answer to this prompt. `message`: the one that the answer goes on with."""
+        if message is not None:
+            is_open = message.rfind(self.open) > message.rfind(self.close)
+            at_mark = message.rstrip().endswith((self.open, self.close))
+            return ThinkingReader(self, "inside" if is_open else "after", blanks=at_mark)
         end = prompt.rstrip()
-        return end.endswith(self.open) or (self.always and not end.endswith(self.close))
-
-    def may_think(self, prompt: str) -> bool:
-        """Whether an answer to this prompt may hold a thought: not where the prompt has closed it."""
-        return not prompt.rstrip().endswith(self.close)
-
-    def reader(self, prompt: str) -> "ThinkingReader":
-        """For one answer to this prompt."""
-        return ThinkingReader(self, inside=self.begins_inside(prompt), done=not self.may_think(prompt))
-
-    def rules(self, prompt: str) -> str:
-        """Rules of a grammar in Lark's notation, of which `thought` is what stands before the answer to this prompt."""
-        inner = f'THINK_BLANKS: /[ \\n]{{1,4}}/\nthinking[suffix="{self.close}"]: /(?s:.*)/'
-        if self.begins_inside(prompt):
-            return f"thought: thinking THINK_BLANKS?\n{inner}"
-        return f'thought: ("{self.open}" thinking THINK_BLANKS?)?\n{inner}'
+        if end.endswith(self.close):
+            return ThinkingReader(self, "after")
+        return ThinkingReader(self, "begins", inside=self.always or end.endswith(self.open))
 
 
 class ThinkingReader:
     """One for an answer."""
 
-    def __init__(self, form: ReasoningFormat, *, inside: bool, done: bool) -> None:
+    def __init__(
+        self, form: ReasoningFormat, state: Literal["begins", "inside", "after"], *, inside: bool = False,
+        blanks: bool = True,
+    ) -> None:  # fmt: skip
         self._form = form
-        self._state = "after" if done else "begins"
-        self._inside = inside  # also without an opening mark
+        self._state = state
+        self._inside = inside  # it begins with a thought also without an opening mark
         self._held = ""
-        self._blanks = True  # at the beginning of a part, where blanks are left out
+        self._blanks = blanks  # at the beginning of a part, where blanks are left out
 
     @property
     def is_thinking(self) -> bool:
         """Whether what comes next is a thought, for all that is known."""
         return self._state == "inside" or (self._state == "begins" and (self._inside or bool(self._held.strip())))
+
+    @property
+    def may_think(self) -> bool:
+        """Whether a thought may still come: not where the prompt has closed it."""
+        return self._state != "after"
+
+    def rules(self) -> str:
+        """Rules of a grammar in Lark's notation, of which `thought` is what stands before the answer."""
+        inner = f'THINK_BLANKS: /[ \\n]{{1,4}}/\nthinking[suffix="{self._form.close}"]: /(?s:.*)/'
+        if self.is_thinking:
+            return f"thought: thinking THINK_BLANKS?\n{inner}"
+        return f'thought: ("{self._form.open}" thinking THINK_BLANKS?)?\n{inner}'
 
     def push(self, text: str) -> tuple[str, str]:
         """What is certain after so much more: reasoning, and content."""
