@@ -102,6 +102,10 @@ NESTED: dict[str, Row | tuple[Row, ...]] = {
     "StreamOptions.continuous_usage_stats": at(
         "chat", "used", {**PLAIN, "stream_options": {"continuous_usage_stats": True}}, PLAIN
     ),
+    "StreamOptions.include_obfuscation": (
+        at("chat", "label", {**PLAIN, "stream_options": {"include_obfuscation": False}}, PLAIN),
+        at("chat", "refused", {**PLAIN, "stream_options": {"include_obfuscation": True}}, says="no padding"),
+    ),
     "StructuredOutputs.json": at("chat", "used", structured(json=FORM)),
     "StructuredOutputs.regex": at("chat", "used", structured(regex="[0-9]{3}")),
     "StructuredOutputs.choice": at("chat", "used", structured(choice=["yes"])),

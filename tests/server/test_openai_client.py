@@ -2,6 +2,7 @@
 
 import openai
 import pytest
+from serving import serving
 
 from outdraft import LLM, SamplingParams
 
@@ -68,3 +69,12 @@ def test_an_unknown_field_is_refused_by_name(official: openai.OpenAI) -> None:
 def test_an_unknown_model_is_not_found(official: openai.OpenAI) -> None:
     with pytest.raises(openai.NotFoundError, match="not served here; served: target"):
         official.completions.create(model="gpt", prompt=PROMPT)
+
+
+def test_a_model_whose_name_has_a_slash_is_retrieved(llm: LLM) -> None:
+    """As names of Hugging Face and paths have."""
+    with serving(llm, served_model_name=("someone/model",)) as (address, _):
+        client = openai.OpenAI(base_url=f"{address}/v1", api_key="none", max_retries=0)
+        assert client.models.retrieve("someone/model").id == "someone/model"
+        with pytest.raises(openai.NotFoundError, match="'model' is not served here"):
+            client.models.retrieve("model")

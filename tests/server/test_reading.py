@@ -18,17 +18,21 @@ http = httpx.Client(timeout=60)
 
 
 @pytest.mark.parametrize(
-    ("path", "body"),
+    ("path", "body", "param"),
     [
-        ("/v1/completions", {"prompt": "word " * 400_000}),
-        ("/v1/completions", {"prompt": ["a", "word " * 400_000]}),
-        ("/v1/completions", {"prompt": "a", "negative_prompt": "word " * 400_000, "guidance_scale": 2}),
-        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "word " * 400_000}]}),
-        ("/v1/responses", {"input": "word " * 400_000}),
+        ("/v1/completions", {"prompt": "word " * 400_000}, "prompt"),
+        ("/v1/completions", {"prompt": ["a", "word " * 400_000]}, "prompt"),
+        (
+            "/v1/completions",
+            {"prompt": "a", "negative_prompt": "word " * 400_000, "guidance_scale": 2},
+            "negative_prompt",
+        ),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "word " * 400_000}]}, "messages"),
+        ("/v1/responses", {"input": "word " * 400_000}, "input"),
     ],
 )
 def test_a_text_that_cannot_fit_is_refused_unread(
-    client: httpx.Client, llm: LLM, path: str, body: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    client: httpx.Client, llm: LLM, path: str, body: dict[str, Any], param: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     codec, read = llm.get_tokenizer(), list[int]()
     encode = codec.encode
@@ -36,6 +40,29 @@ def test_a_text_that_cannot_fit_is_refused_unread(
     error = client.post(path, json=body).json()["error"]
     assert "tokens at least" in error["message"] and "shorten" in error["message"]
     assert max(read, default=0) < 1000
+    assert (error["code"], error["param"]) == ("context_length_exceeded", param)
+
+
+LONG = "word " * 3000
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "param"),
+    [
+        ("/v1/completions", {"prompt": LONG}, "prompt"),
+        ("/v1/completions", {"prompt": "a", "negative_prompt": LONG, "guidance_scale": 2}, "negative_prompt"),
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": LONG}]}, "messages"),
+        ("/v1/responses", {"input": LONG, "stream": True}, "input"),
+        ("/inference/v1/generate", {"token_ids": [5] * 5000}, "token_ids"),
+    ],
+)
+def test_one_that_was_read_and_does_not_fit_is_refused_alike(
+    client: httpx.Client, path: str, body: dict[str, Any], param: str
+) -> None:
+    reply = client.post(path, json=body)
+    error = reply.json()["error"]
+    assert reply.status_code == 400 and "the context holds" in error["message"] and "shorten" in error["message"]
+    assert (error["code"], error["param"]) == ("context_length_exceeded", param)
 
 
 def test_long_texts_are_read_one_after_another() -> None:

@@ -29,6 +29,10 @@ class RequestError(OutdraftError):
     """One request is invalid: empty prompt, prompt too long, a sampling parameter out of range."""
 
 
+class ContextLengthError(RequestError):
+    """A prompt leaves no room for an answer in what the context holds."""
+
+
 class BusyError(RequestError):
     """Too much is waiting already: the same request may be taken later."""
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from outdraft.core.errors import BusyError, NumericsError, OutdraftError, RequestError
 
+TOO_LONG = "context_length_exceeded"  # the code that clients of OpenAI's API look for before they shorten a prompt
 _log = logging.getLogger("outdraft.server")
 _PLACES = re.compile(r"(?<![\w.:/])(?:[A-Za-z]:\\|/)(?:[\w.@+-]+[/\\])+[\w.@+-]*|0x[0-9a-fA-F]{6,}")
 _TYPES = {

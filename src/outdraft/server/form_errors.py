@@ -1,11 +1,12 @@
-"""What is wrong with a form, told by the field of the request that it came from: the engine knows one field for all."""
+"""What is wrong with a form, or too long, told by the field of the request that it came from: the engine has one field
+for all forms, and one for all prompts."""
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from outdraft.core.errors import RequestError
-from outdraft.server.errors import ApiError, clean
+from outdraft.core.errors import ContextLengthError, RequestError
+from outdraft.server.errors import TOO_LONG, ApiError, clean
 from outdraft.server.schema.sampling import SamplingFields
 
 _OF_FORM = re.compile(r"\w+ of structured_outputs (.+)")
@@ -14,9 +15,14 @@ _GRAMMAR = re.compile(r"\bat \d+\(\d+\): | \d+ \| .*")  # one that the server ma
 
 @contextmanager
 def told_by_field(body: SamplingFields) -> Iterator[None]:
-    """Raises `ApiError` in place of a `RequestError` about a form of `structured_outputs`."""
+    """Raises `ApiError` in place of a `RequestError` about a prompt that is too long, or about a form of
+    `structured_outputs`."""
     try:
         yield
+    except ContextLengthError as error:
+        own = next((name for name in ("messages", "prompt") if name in type(body).model_fields), "token_ids")
+        param = "negative_prompt" if "negative prompt" in str(error) else own
+        raise ApiError(400, clean(error), param=param, code=TOO_LONG) from error
     except RequestError as error:
         found = _OF_FORM.match(str(error))
         if found is None:

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from outdraft.codecs.fewest import SURE, fewest_tokens
 from outdraft.codecs.text import TextCodec
-from outdraft.server.errors import ApiError
+from outdraft.server.errors import TOO_LONG, ApiError
 
 T = TypeVar("T")
 _LONG = 1 << 17  # bytes of a body, or characters of a text
@@ -39,4 +39,5 @@ class Reading:
             return
         if (least := fewest_tokens(len(text), codec.longest_token)) >= self._max_len:
             raise ApiError(400, f"the prompt has {len(text)} characters, which are {least} tokens at least, and the "
-                           f"context holds {self._max_len}: shorten the prompt", param=param)  # fmt: skip
+                           f"context holds {self._max_len}: shorten the prompt", param=param,
+                           code=TOO_LONG)  # fmt: skip

@@ -2,16 +2,19 @@
 
 from collections.abc import Sequence as Seq
 
-from outdraft.core.errors import RequestError
+from outdraft.core.errors import ContextLengthError, RequestError
 from outdraft.core.shown import shown
 
 
 def require_ids(ids: Seq[int], *, of: str, if_empty: str, vocab_size: int, max_len: int) -> None:
-    """Raises `RequestError`. `of`: what the ids are, "prompt" say; `if_empty`: what else may be given then."""
+    """Raises `RequestError`, and for too many ids `ContextLengthError`.
+
+    `of`: what the ids are, "prompt" say; `if_empty`: what else may be given then.
+    """
     if not ids:
         raise RequestError(f"the {of} is empty: give at least one token{if_empty}")
     if len(ids) >= max_len:
-        raise RequestError(
+        raise ContextLengthError(
             f"the {of} has {len(ids)} tokens, the context holds {max_len} and at least one must be left for the "
             f"answer: shorten the {of}"
         )

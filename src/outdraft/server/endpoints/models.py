@@ -19,7 +19,7 @@ def add(app: FastAPI, service: Service) -> None:
             {"object": "list", "data": [_told(service, name) for name in service.settings.served_model_name]}
         )
 
-    @app.get("/v1/models/{model}", tags=["about"], summary="One of them")
+    @app.get("/v1/models/{model:path}", tags=["about"], summary="One of them")
     async def model(model: str) -> Response:
         if model not in service.settings.served_model_name:
             known = ", ".join(service.settings.served_model_name)

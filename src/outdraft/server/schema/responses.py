@@ -13,7 +13,7 @@ from outdraft.server.schema.base import No, Table, only_types, otherwise
 from outdraft.server.schema.chat import ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
 from outdraft.server.schema.forms import JsonSchema, ResponseFormat
 from outdraft.server.schema.items import Item, messages_of
-from outdraft.server.schema.sampling import ChoiceFields
+from outdraft.server.schema.sampling import ChoiceFields, ObfuscationOptions
 
 LOGPROBS, SEALED = "message.output_text.logprobs", "reasoning.encrypted_content"
 _NO_TOOLS = "there are no tools on this server: send functions, which you call yourself"
@@ -94,14 +94,6 @@ class Reasoning(Table):
     )
 
     effort: str | None = None  # a variable of the model's chat template
-
-
-class ObfuscationOptions(Table):
-    """What a stream tells beside the text."""
-
-    include_obfuscation: Annotated[No | None, otherwise("events have no padding here: send false, or leave it out")] = (
-        None
-    )
 
 
 class ResponsesRequest(ChoiceFields):

@@ -13,7 +13,7 @@ from pydantic import Field
 from outdraft.core.params import SamplingParams
 from outdraft.core.structured import StructuredOutputsParams
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Body, Table
+from outdraft.server.schema.base import Body, No, Table, otherwise
 from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs, form_of
 from outdraft.server.schema.speculative import SpeculativeField, words
 
@@ -27,8 +27,16 @@ _SETTINGS = (
 )  # fmt: skip
 
 
-class StreamOptions(Table):
+class ObfuscationOptions(Table):
     """What a stream tells beside the text."""
+
+    include_obfuscation: Annotated[No | None, otherwise("events have no padding here: send false, or leave it out")] = (
+        None
+    )
+
+
+class StreamOptions(ObfuscationOptions):
+    """The same, and more."""
 
     include_usage: bool = False  # one more chunk at the end, with the usage
     continuous_usage_stats: bool = False  # the usage so far in every chunk
