@@ -61,6 +61,14 @@ def test_every_reply_is_of_its_schema(client: httpx.Client, told: dict[str, Any]
             fits(reply.json(), content[kind]["schema"], path)
 
 
+def test_health_is_declared_as_it_is_answered(client: httpx.Client, told: dict[str, Any]) -> None:
+    """A process that answers is alive; only whether it takes requests varies."""
+    assert client.get("/live").json() == client.get("/ready").json() == {"status": "ready"}
+    found = {path: "503" in told["paths"][path]["get"]["responses"] for path in ("/live", "/ready", "/health")}
+    assert found == {"/live": False, "/ready": True, "/health": True}
+    assert "dead" not in str(told)
+
+
 @pytest.mark.parametrize("path", [path for path in ASKED if "tokenize" not in path])
 def test_a_stream_is_declared(client: httpx.Client, told: dict[str, Any], path: str) -> None:
     reply = client.post(path, json={**ASKED[path], "stream": True})

@@ -72,7 +72,24 @@ def test_every_flag_of_the_server_is_a_setting(monkeypatch: pytest.MonkeyPatch) 
         assert getattr(made, "timeout" if name == "request_timeout" else name) == wanted, name
     assert made.trust_request_chat_template and made.log_requests and made.api_keys == ("x", "y")
     assert made.served_model_name == ("zoo:target",)
-    assert serve._settings(read("--api-key", "z")).api_keys == ("z",)
+    assert serve._settings(read("--api-key", " z ")).api_keys == ("z",)
+
+
+def test_keys_of_the_environment_are_known_without_their_blanks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTDRAFT_API_KEY", "a, b,, c\n")
+    assert serve._settings(read()).api_keys == ("a", "b", "c")
+    monkeypatch.delenv("OUTDRAFT_API_KEY")
+    assert serve._settings(read()).api_keys == ()
+
+
+@pytest.mark.parametrize("told", ["", ",", " , "])
+def test_nobody_is_let_in_because_a_key_is_empty(told: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OUTDRAFT_API_KEY", told)
+    with pytest.raises(ConfigError, match="OUTDRAFT_API_KEY is set and holds no key: write keys into it"):
+        serve._settings(read())
+    with pytest.raises(ConfigError, match="one of the api_keys is empty"):
+        serve._settings(read("--api-key", told.strip(" ,")))
+    assert serve._settings(read("--api-key", "a")).api_keys == ("a",)
 
 
 @pytest.mark.parametrize(

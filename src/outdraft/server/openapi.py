@@ -59,7 +59,7 @@ def _table(kind: str | None = None, **fields: Any) -> dict[str, Any]:
 
 _TEXT, _NUMBER, _IDS = {"type": "string"}, {"type": "number"}, {"type": "array", "items": {"type": "integer"}}
 _MODEL = _table("model", id=_TEXT, created={"type": "integer"}, owned_by=_TEXT)
-_STATE = _table(status={"enum": ["ready", "draining", "dead"]})
+_STATE = _table(status={"enum": ["ready", "draining"]})
 _HEADED = {"id": _TEXT, "created": {"type": "integer"}, "model": _TEXT}
 _REPLIES: Mapping[str, dict[str, Any]] = {
     "/v1/completions": _table("text_completion", **_HEADED, **_choices("text")),
@@ -119,7 +119,7 @@ def _responses(path: str, *, has_body: bool, asks: bool) -> dict[str, Any]:
     told: dict[str, Any] = {"200": {"description": "What was asked for", "content": kinds}}
     if path == "/":
         told["304"] = {"description": "The browser has it already"}
-    if _REPLIES.get(path) is _STATE:
+    if path in ("/ready", "/health"):
         told["503"] = {"description": "Not now", "content": {"application/json": {"schema": _STATE}}}
     for status, meaning in _ERRORS.items():
         if has_body or (status in (401, 429) and path not in _OPEN) or (status in (400, 404) and asks):

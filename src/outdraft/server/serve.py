@@ -5,6 +5,7 @@ a second one            ends at once
 """
 
 import asyncio
+import os
 import socket
 from collections.abc import Awaitable, Callable
 from types import FrameType
@@ -26,15 +27,24 @@ _IDLE = 30  # seconds that a connection is kept for the next request
 
 def check_address(host: str, port: int) -> None:
     """Raise `ConfigError` where nobody can listen, so that no model is loaded for it."""
+    if not 0 <= port <= 65535:
+        raise ConfigError(f"port={port} is out of range: it must be 0 to 65535 (0 takes a free one)")
     try:
         with socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET):
             pass
     except OSError as error:
-        raise _unheard(host, port) from error
+        raise _unheard(host, port, error) from error
 
 
-def _unheard(host: str, port: int) -> ConfigError:
-    return ConfigError(f"port {port} of {host} cannot be listened to: choose another one")
+def _unheard(host: str, port: int, error: OSError) -> ConfigError:
+    number = error.errno or 0  # below 0 about the name of the host
+    why = os.strerror(number) if number > 0 else error.strerror
+    return ConfigError(f"port {port} of {host} cannot be listened to ({why}): choose another one")
+
+
+def shown_address(kind: str, host: str, port: int) -> str:
+    """As a client opens it. `kind`: http or https."""
+    return f"{kind}://[{host}]:{port}" if ":" in host else f"{kind}://{host}:{port}"
 
 
 def serve(
@@ -82,10 +92,11 @@ class _Server(uvicorn.Server):
         try:
             await super().startup(sockets)  # type: ignore[arg-type]
         except SystemExit as error:  # uvicorn has met an OSError
-            raise _unheard(self.config.host, self.config.port) from error
+            assert isinstance(error.__context__, OSError)
+            raise _unheard(self.config.host, self.config.port, error.__context__) from error
         port = self.servers[0].sockets[0].getsockname()[1]
         kind = "https" if self.config.is_ssl else "http"
-        self._ready(f"{kind}://{self.config.host}:{port}")
+        self._ready(shown_address(kind, self.config.host, port))
         tell_system("READY=1")
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

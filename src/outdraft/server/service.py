@@ -34,7 +34,7 @@ class Service:
 
     def __init__(self, llm: LLM, settings: ServerSettings) -> None:
         self.llm, self.settings = llm, settings
-        self.state: Literal["ready", "draining", "dead"] = "ready"
+        self.state: Literal["ready", "draining"] = "ready"
         self.started = int(time())
         self.instruments = Instruments(self.name)
         self.stop_listening = listen(llm, lambda engine: EngineWatch(self.instruments, engine))

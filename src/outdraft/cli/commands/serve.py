@@ -150,12 +150,17 @@ def _settings(options: Options) -> "ServerSettings":
 
 
 def _keys(given: ServerFlags) -> tuple[str, ...]:
-    """Of the flags and the file; without any, those of the environment."""
+    """Of the flags and the file; without any, those of the environment. What is given must hold a key, because without
+    keys everybody may ask."""
     listed = read_file("api_key_file", given.api_key_file)
     if listed is not None and not listed.split():
         raise ConfigError(f"api_key_file {given.api_key_file} holds no key: write one a line, or leave it out")
-    keys = (*given.api_key, *(line.strip() for line in (listed or "").splitlines() if line.strip()))
-    return keys or tuple(key for key in os.environ.get("OUTDRAFT_API_KEY", "").split(",") if key)
+    keys = (*map(str.strip, given.api_key), *(line.strip() for line in (listed or "").splitlines() if line.strip()))
+    if keys or (told := os.environ.get("OUTDRAFT_API_KEY")) is None:
+        return keys
+    if not (named := tuple(key.strip() for key in told.split(",") if key.strip())):
+        raise ConfigError("OUTDRAFT_API_KEY is set and holds no key: write keys into it, parted by commas, or unset it")
+    return named
 
 
 def _certificate(given: ServerFlags) -> "Certificate | None":

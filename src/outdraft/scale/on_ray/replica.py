@@ -43,11 +43,6 @@ class EngineReplica:
         """The same at once: one answer of Ray's costs less than a stream of them."""
         return [piece async for piece in self.answer(ask, key)]
 
-    async def check_health(self) -> None:
-        """Raises where the engine can work no more; Ray then puts another replica in its place."""
-        if self._service.state == "dead":
-            raise RuntimeError("the engine is dead")
-
     def __del__(self) -> None:
         if hasattr(self, "_llm"):
             self._llm.close()

@@ -1,6 +1,6 @@
 """Is it alive, is it ready: what balancers and orchestrators ask, without a key.
 
-/live     200 as long as the engine can work, also while it drains
+/live     200 as long as the process answers, also while it drains
 /ready    200 while new requests are taken       /health   the same
 """
 
@@ -14,9 +14,9 @@ from outdraft.server.service import Service
 def add(app: FastAPI, service: Service) -> None:
     """Add these routes to the app."""
 
-    @app.get("/live", tags=["health"], summary="Whether the engine can work")
+    @app.get("/live", tags=["health"], summary="Whether the process answers")
     async def live() -> Response:
-        return JsonReply({"status": service.state}, status_code=503 if service.state == "dead" else 200)
+        return JsonReply({"status": service.state})
 
     @app.get("/ready", tags=["health"], summary="Whether new requests are taken")
     async def ready() -> Response:
