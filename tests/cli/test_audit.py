@@ -1,11 +1,15 @@
 """The audit passes on honest rules and fails on a planted one; and each of its tests sees what it is meant to see."""
 
+import argparse
 import json
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from outdraft.cli.commands import audit
+from outdraft.cli.options import add_flags, build
 from outdraft.core.events import Source
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
@@ -37,6 +41,45 @@ def test_audit_passes_and_planted_bias_fails(outdraft, tiny: Path):
     made = json.loads(lossy.out)
     assert lossy.code == 1 and not made["passed"]
     assert not {c["name"].split(": ")[1]: c["passed"] for c in made["checks"]}["token distribution"]
+
+
+def test_a_speculative_config_names_what_is_audited(outdraft, tiny: Path):
+    """Too little is looked at to tell anything; all of it is looked at."""
+    config = json.dumps({"method": "ngram", "num_speculative_tokens": 3})
+    few = ("--prompts", 1, "--tokens", 2, "--samples", 20, "--json")
+    made = json.loads(outdraft("audit", "--model", tiny, "--speculative-config", config, *few).out)
+    assert [check["name"].split(",")[0] for check in made["checks"]] == ["ngram"] * 5
+
+
+def test_guesses_are_audited_whether_they_pay_or_not(plain: LLM):
+    def asked(*words: object) -> dict[str, Any]:
+        parser = argparse.ArgumentParser()
+        add_flags(parser, audit.Options)
+        return audit._always_drafting(build(audit.Options, parser.parse_args([str(word) for word in words])), {})
+
+    config = {"method": "ngram", "num_speculative_tokens": 3}
+    assert asked("--drafter", "ngram") == {"policy": "fixed"} and asked("--drafter", "ngram", "--policy", "auto") == {}
+    assert asked("--speculative-config", json.dumps(config)) == {"speculative_config": {**config, "policy": "fixed"}}
+    told = asked("--speculative-config", json.dumps({**config, "policy": "auto"}))
+    assert told == {"speculative_config": {**config, "policy": "auto"}}
+    for words in (asked("--drafter", "ngram"), told):
+        drafter = None if words is told else "ngram"
+        planted = plain.with_speculation(drafter=drafter, **audit._judged_by(PLANTED, words))
+        assert not planted.lossless and planted.config["drafter"]["name"] == "ngram"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        ((), "name one with --drafter, --recipe or --speculative-config"),
+        (("--all", "--speculative-config", '{"method": "ngram"}'), "leave out --speculative-config"),
+        (("--drafter", "ngram", "--max-tokens", 3), "unrecognized argument '--max-tokens'"),
+        (("--drafter", "ngram", "--seed", 3), "unrecognized argument '--seed'"),
+    ],
+)
+def test_what_an_audit_does_not_look_at_is_refused(outdraft, tiny: Path, words, says):
+    ran = outdraft("audit", "--model", tiny, *words)
+    assert ran.code == 2 and says in ran.err
 
 
 @pytest.fixture(scope="module")

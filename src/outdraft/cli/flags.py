@@ -145,17 +145,15 @@ def read_file(what: str, path: str | None) -> str | None:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SamplingFlags:
+class ChoiceFlags:
     """How to choose the next token."""
 
-    max_tokens: int = flag(128, "the most tokens of an answer")
     min_tokens: int = flag(0, "the fewest tokens of an answer")
     temperature: float = flag(0.0, "0 is greedy")
     top_k: int = flag(0, "only the K most probable tokens; 0 is off")
     top_p: float = flag(1.0, "only the most probable tokens that make up P; 1 is off")
     min_p: float = flag(0.0, "only tokens at least P times as probable as the best; 0 is off")
     typical_p: float = flag(1.0, "after the others, only the most typical tokens that make up P; 1 is off")
-    seed: int | None = flag(None, "the same seed gives the same text, with any drafter or none")
     stop: tuple[str, ...] = flag((), "end before this text; may be repeated")
     stop_token_ids: tuple[int, ...] = flag((), "end after this token id; may be repeated")
     ignore_eos: bool = flag(False, "continue after an end-of-text token")
@@ -180,6 +178,14 @@ class SamplingFlags:
         except (TypeError, ValueError) as error:
             raise RequestError(f"logit_bias={dict(self.logit_bias)!r}: write TOKEN_ID=NUMBER") from error
         return SamplingParams(**given)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SamplingFlags(ChoiceFlags):
+    """The same, and of which text."""
+
+    max_tokens: int = flag(128, "the most tokens of an answer")
+    seed: int | None = flag(None, "the same seed gives the same text, with any drafter or none")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from outdraft.bench.lineup import ZOO_OPTIONS, ZOO_TARGET
-from outdraft.cli.flags import ROLES, EngineFlags, SamplingFlags
+from outdraft.cli.flags import ROLES, ChoiceFlags, EngineFlags
 from outdraft.cli.options import flag
 from outdraft.core.errors import ConfigError, OutdraftError
 
@@ -30,7 +30,7 @@ class Options:
     """What to prove, and how hard to look."""
 
     engine: EngineFlags = field(metadata={"title": "engine"})
-    sampling: SamplingFlags = field(
+    sampling: ChoiceFlags = field(
         metadata={"title": "sampling (temperature 0 here means: greedy, and 0.8 for the sampled checks)"}
     )
     negative_prompt: str | None = flag(
@@ -64,13 +64,14 @@ def run(options: Options) -> int:
     samples = options.samples if options.samples is not None else 100 if options.all else 400
     if options.prompts < 1 or samples < 20 or options.tokens < 2:
         raise ConfigError("an audit needs --prompts of at least 1, --tokens of at least 2, --samples of at least 20")
-    roles = [role for role in ROLES if getattr(options.engine, role) is not None]
-    if options.all and roles:
-        raise ConfigError(f"--all audits every drafter as it is: leave out --{roles[0].replace('_', '-')}")
-    named = options.engine.recipe or options.engine.draft_model
-    if not options.all and named is None and options.engine.drafter in (None, "none"):
+    given = [name for name in (*ROLES, "speculative_config") if getattr(options.engine, name)]
+    if options.all and given:
+        raise ConfigError(f"--all audits every drafter as it is: leave out --{given[0].replace('_', '-')}")
+    named = options.engine.recipe or options.engine.draft_model or options.engine.speculative_config
+    if not options.all and not named and options.engine.drafter in (None, "none"):
         raise ConfigError(
-            "nothing to prove: drafter 'none' is plain decoding; name one with --drafter or --recipe, or take --all"
+            "nothing to prove: drafter 'none' is plain decoding; name one with --drafter, --recipe or "
+            "--speculative-config, or take --all"
         )
     console = make_console(stderr=options.json)
     checks = []
@@ -110,7 +111,6 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
     from outdraft.testing.prompts import distribution_prompts, identity_prompts
 
     plain = options.engine.load_plain()
-    planted = {"verifier": PLANTED, "verifier_options": {}} if options.plant_bias else {}
     suspects, settings = list_suspects(options), list_settings(options)
     vocab_size, context = plain.engine.parts.target.vocab_size, plain.engine.parts.target.max_len
     tokens = min(options.tokens, context // 2)
@@ -124,15 +124,10 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
         num_distributions=2 * len(suspects) * sum(not setting.greedy for setting in settings),
     )
     for suspect in suspects:
-        words = suspect.words
-        if not options.engine.policy and not (options.engine.recipe and not options.all):
-            words = {**words, "policy": "fixed"}  # guesses are what is audited, whether they pay or not
+        words = _always_drafting(options, suspect.words)
         try:
-            spec = options.engine.speculate(plain, **words, **planted)
-            faulty = {
-                name: options.engine.speculate(plain, **words, verifier=rule, verifier_options={})
-                for name, rule in FAULTS.items()
-            }
+            spec = options.engine.speculate(plain, **(_judged_by(PLANTED, words) if options.plant_bias else words))
+            faulty = {name: options.engine.speculate(plain, **_judged_by(rule, words)) for name, rule in FAULTS.items()}
         except OutdraftError as error:
             if not options.all or options.engine.model == ZOO_TARGET:
                 raise
@@ -144,6 +139,23 @@ def run_checks(options: Options, samples: int, progress: Tell, notice: Tell) -> 
                 "nothing to prove: take 'auto', or see docs/verification.md for the values at which a rule is exact"
             )
         yield from _checks_of(auditor, suspect, spec, faulty, settings, progress)
+
+
+def _always_drafting(options: Options, words: dict[str, Any]) -> dict[str, Any]:
+    """Guesses are what is audited, whether they pay or not; unless a policy is asked for."""
+    engine = options.engine
+    if engine.speculative_config:
+        return {**words, "speculative_config": {"policy": "fixed", **engine.speculative_config}}
+    if engine.policy or (engine.recipe and not options.all):
+        return words
+    return {**words, "policy": "fixed"}
+
+
+def _judged_by(rule: str, words: dict[str, Any]) -> dict[str, Any]:
+    """The words with this rule, which stands in a `speculative_config` itself where there is one."""
+    if config := words.get("speculative_config"):
+        return {**words, "speculative_config": {**config, "rejection_sample_method": rule}, "verifier_options": {}}
+    return {**words, "verifier": rule, "verifier_options": {}}
 
 
 def _checks_of(
@@ -190,6 +202,8 @@ def list_suspects(options: Options) -> list[Suspect]:
 
 
 def _name_of(engine: EngineFlags) -> str:
+    if engine.speculative_config:
+        return str(engine.speculative_config.get("method", "speculative_config"))
     return f"recipe {engine.recipe}" if engine.recipe else engine.drafter or "draft_model"
 
 
@@ -200,10 +214,10 @@ def list_settings(options: Options) -> "list[Setting]":
     if options.all:
         return list(SETTINGS)
     asked = asdict(options.sampling.params())
-    for name in ("max_tokens", "seed", "logprobs", "prompt_logprobs", "n", "structured_outputs"):
+    for name in ("max_tokens", "seed", "logprobs", "prompt_logprobs", "n", "structured_outputs"):  # the audit's own
         del asked[name]
     sampled = asked | {"temperature": asked["temperature"] or 0.8}
-    usual = asdict(SamplingFlags().params())
+    usual = asdict(ChoiceFlags().params())
     given = {name: value for name, value in sampled.items() if value != usual[name]}
     label = ", ".join(f"{name} {value}" for name, value in given.items())
     return [
