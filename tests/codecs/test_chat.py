@@ -63,6 +63,18 @@ def test_without_a_template_a_transcript():
     assert prompt.stop == ("\nUser:",)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("name", "Ann"), ("tool_calls", [{"id": "c"}]), ("reasoning_content", "hm"), ("tool_call_id", "c")],
+)
+def test_what_a_transcript_cannot_show_is_refused(name: str, value: object):
+    with pytest.raises(RequestError, match=rf"{name}=.* of a message is for a chat template, and the model has none"):
+        render_chat(None, [*TALK, {"role": "assistant", "content": "Yes.", name: value}])
+    with pytest.raises(RequestError, match=f"{name}="):
+        render_chat(None, [*TALK, {"role": "assistant", name: value}])
+    assert render_chat(None, [*TALK, {"role": "assistant", "content": "Yes.", name: None, "tools": []}])
+
+
 @pytest.mark.parametrize("messages", [3, "hello", [3], [{"role": "user"}], [{"role": "user", "content": 10**5000}]])
 def test_what_is_no_conversation_is_refused(messages: object):
     with pytest.raises(RequestError, match="message"):

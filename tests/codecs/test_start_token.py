@@ -15,6 +15,7 @@ TALK = [{"role": "user", "content": "hi there"}, {"role": "assistant", "content"
 BODY = "{% for m in messages %}{{ m['role'] + ' ' + m['content'] + ' ' }}{% endfor %}"
 TEMPLATES = {"writes it": "{{ bos_token }}" + BODY, "leaves it out": BODY}
 SAYS = {"post-processor": None, "add_bos_token": True, "nobody": False, "nothing said": None}  # add_bos_token
+WORDS = ["<s>", "</s>", "user", "assistant", "hi", "there"]
 NOBODY = ("nobody", "nothing said")
 
 
@@ -25,8 +26,7 @@ def adds(request):
 
 @pytest.fixture(params=TEMPLATES)
 def directory(request, adds, tmp_path):
-    words = ["<s>", "</s>", "user", "assistant", "hi", "there"]
-    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(words)}, unk_token="there"))
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="there"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens(["<s>", "</s>"])
@@ -57,6 +57,27 @@ def test_a_rendered_conversation_that_is_given_as_text_has_one_start_token_at_mo
     bare = codec.encode(text, add_special=False)
     wrote = bare[0] == 0
     assert codec.encode(text) == (bare if wrote or adds in NOBODY else [0, *bare])
+
+
+@pytest.mark.parametrize(
+    ("written", "start", "expected"),
+    [
+        ("<s> $A </s>", "<s>", [[0, 4, 5], [0], [0, 4, 1], [0, 4]]),
+        ("$A </s>", "<s>", [[4, 5], [], [4, 1], [0, 4]]),
+        ("</s> $A", "</s>", [[1, 4, 5], [1], [1, 4, 1], [1, 0, 4]]),
+        ("<s> <s> $A", "<s>", [[0, 0, 4, 5], [0, 0], [0, 0, 4, 1], [0, 0, 4]]),
+        ("</s> $A </s>", "</s>", [[1, 4, 5], [1], [1, 4, 1], [1, 0, 4]]),
+    ],
+)
+def test_an_end_token_is_not_put_behind_a_text(written, start, expected):
+    """One that somebody wrote stays."""
+    tokenizer = Tokenizer(models.WordLevel({word: i for i, word in enumerate(WORDS)}, unk_token="there"))
+    tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
+    tokenizer.decoder = decoders.ByteLevel()
+    tokenizer.add_special_tokens(["<s>", "</s>"])
+    tokenizer.post_processor = processors.TemplateProcessing(single=written, special_tokens=[("<s>", 0), ("</s>", 1)])
+    codec = TextCodec(tokenizer, config={"bos_token": start, "eos_token": "</s>"})
+    assert [codec.encode(text) for text in ("hi there", "", "hi </s>", "<s> hi")] == expected
 
 
 def test_what_somebody_wrote_twice_stays_twice(directory, adds):

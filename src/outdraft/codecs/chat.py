@@ -4,7 +4,7 @@ Templates are Jinja2 as Hugging Face writes them (https://huggingface.co/docs/tr
 variables `messages`, `tools`, `documents`, `add_generation_prompt` and the special tokens; the functions
 `raise_exception` and `strftime_now`; the filter `tojson`. They run in a sandbox.
 
-A model without a template is no chat model. `PLAIN` then writes a transcript that any language model can continue:
+A model without a template is no chat model. `render_plain` writes a transcript that any language model can continue:
 
     User: how are you?
     Assistant:
@@ -67,9 +67,16 @@ class ChatTemplate:
 
 
 def render_plain(messages: Seq[Message]) -> ChatPrompt:
-    """The documented fallback for models without a template: a transcript, system text first, no special tokens."""
+    """The fallback for models without a template: a transcript, with no name before the system's text, and no special
+    tokens. What it cannot show is refused."""
     lines = []
     for message in messages:
+        for name in message:
+            if name not in ("role", "content") and message[name]:
+                raise RequestError(
+                    f"{name}={shown(message[name])} of a message is for a chat template, and the model has none: leave "
+                    "it out, since a plain transcript shows role and content alone"
+                )
         if missing := {"role", "content"} - set(message):
             raise RequestError(f"a message has a role and its content; {shown(dict(message))} lacks {sorted(missing)}")
         role = check_value("role", message["role"], str, of="a message", error=RequestError)

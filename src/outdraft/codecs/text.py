@@ -15,7 +15,7 @@ from collections.abc import Sequence as Seq
 from pathlib import Path
 from typing import Any
 
-from tokenizers import Tokenizer
+from tokenizers import Encoding, Tokenizer
 
 from outdraft.codecs.byte_level import byte_level
 from outdraft.codecs.chat import ChatTemplate, Message, render_chat
@@ -89,18 +89,25 @@ class TextCodec:
         if not text.isascii() and (half := next((c for c in text if "\ud800" <= c <= "\udfff"), None)):
             raise RequestError(f"the text holds {half!r}, half a character: it was not read as UTF-8")
         if self._add_bos is None or not add_special:
-            ids = list(self._tokenizer.encode(text, add_special_tokens=add_special).ids)
+            ids = self._without_end(self._tokenizer.encode(text, add_special_tokens=add_special))
             return ids[1:] if add_special and self._starts_twice(ids, text) else ids
         ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
         adds = self._add_bos and self.bos_token_id is not None and ids[:1] != [self.bos_token_id]
         return [self.bos_token_id, *ids] if adds else ids  # type: ignore[list-item]
+
+    def _without_end(self, read: Encoding) -> list[int]:
+        """The ids, without an end token that the post-processor has put behind the text. Where the start token is the
+        same one, an empty text keeps it."""
+        ids = list(read.ids)
+        is_added = bool(ids) and read.special_tokens_mask[-1] == 1 and ids[-1] in self.eos_token_ids
+        return ids[:-1] if is_added and ids != [self.bos_token_id] else ids
 
     def _starts_twice(self, ids: list[int], text: str) -> bool:
         """Whether a start token was put before a text that has its own, as a rendered chat template does."""
         if len(ids) < 2 or ids[0] != ids[1] or ids[0] not in self.special_ids:
             return False
         bare = self._tokenizer.encode(text, add_special_tokens=False).ids
-        return bare[0] == ids[0] and len(bare) < len(ids)
+        return bare[:1] == ids[:1] and len(bare) < len(ids)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of each text, on all cores, without special tokens."""

@@ -69,10 +69,6 @@ class Conversational:
         results = self.generate([prompt for prompt, _ in asked], stopped, use_tqdm=use_tqdm, **per_request)
         return results if many else all_whole(results)[0]
 
-    def chat_prompt(self, messages: Seq[Message], **variables: Any) -> tuple[Prompt, tuple[str, ...]]:
-        """A conversation as a prompt, and the stop strings of its answer; `variables` are the chat template's."""
-        return self._prompts.chat(messages, **variables)
-
     def forget(self) -> None:
         """Drop what is left of requests that are over, in drafters and in memory: a repeated prompt begins anew."""
 
