@@ -119,6 +119,32 @@ def test_log_probabilities_are_those_of_the_text(http: httpx.Client) -> None:
     assert ask(http, **asked)["output"][1]["content"][0]["logprobs"] == listed
 
 
+@pytest.mark.parametrize("interval", [0, 1, 50])
+def test_log_probabilities_of_a_call_are_nobodys(http: httpx.Client, interval: int) -> None:
+    """Wherever a pass, or a chunk, ends: the tokens of each message alone are told."""
+    prefix, size = f"Look.\n{CALL}\nNow día.\n{CALL}", 120
+    asked = {"tools": [TOOL], "forced_prefix": prefix, "max_output_tokens": size, "stop": "</tool_call>\n\n",
+             "include": ["message.output_text.logprobs"], **STILL}  # fmt: skip
+    told = stream(http, **asked, stream_interval=interval)[-1]["response"]["output"]
+    for output in (told, ask(http, **asked)["output"]):
+        messages = [one["content"][0] for one in output if one["type"] == "message"]
+        for one, begun in zip(messages, ("Look.", "Now día."), strict=False):
+            joined = b"".join(bytes(each["bytes"]) for each in one["logprobs"]).decode()
+            assert joined.strip() == one["text"].strip() and one["text"].lstrip().startswith(begun)
+        assert len(messages) >= 2 and [one["type"] for one in output].count("function_call") == 2
+
+
+def test_what_was_resumed_has_no_log_probabilities(http: httpx.Client) -> None:
+    same: dict[str, Any] = {"seed": 3, "temperature": 1, **STILL}
+    chat = {"messages": HELLO, "max_tokens": 8, "return_token_ids": True, **same}
+    ids = http.post("/v1/chat/completions", json=chat).json()["choices"][0]["token_ids"][:3]
+    asked = {"include": ["message.output_text.logprobs"], "max_output_tokens": 8, **same}
+    whole = ask(http, **asked)["output"][0]["content"][0]
+    for told in (ask(http, **asked, resume_token_ids=[ids]),
+                 stream(http, **asked, resume_token_ids=[ids])[-1]["response"]):  # fmt: skip
+        assert told["output"][0]["content"][0]["logprobs"] == whole["logprobs"][3:]
+
+
 def test_the_official_client_goes_on_with_what_it_got(chat_official: openai.OpenAI, chat_llm: LLM) -> None:
     asked: dict[str, Any] = {"model": "target", "tools": [TOOL], "max_output_tokens": 60, "extra_body": STILL}
     choice = {"type": "function", "name": "weather"}

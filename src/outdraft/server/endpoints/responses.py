@@ -24,6 +24,7 @@ from outdraft.server.errors import ApiError, broke_off, renamed, told
 from outdraft.server.schema.chat import ChatRequest
 from outdraft.server.schema.responses import LOGPROBS, SEALED, ResponsesRequest
 from outdraft.server.service import Service
+from outdraft.server.wire.by_token import ByToken
 from outdraft.server.wire.logprobs import of_chat
 from outdraft.server.wire.response_items import Event, Logprobs, ResponseItems
 from outdraft.server.wire.response_object import as_asked, response_usage
@@ -59,6 +60,7 @@ class Responding:
         self._heading = Heading(service, chat, "resp_")
         self._reader, self._thoughts = asked.reader(), asked.thoughts()
         self._items = ResponseItems(seals=body.wants(SEALED))
+        self._by_token = ByToken(service.codec)
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
         (text,) = results
@@ -92,11 +94,12 @@ class Responding:
         yield numbered({"type": f"response.{ended['status']}", "response": ended})
 
     def _written(self, chunk: Chunk) -> Iterator[Event]:
-        is_last = chunk.finish_reason is not None
-        said = self._reader.push(chunk.text, chunk.token_ids, final=is_last)
-        yield from self._items.push(said, self._logprobs(chunk))
-        if is_last:
-            yield from self._items.finish(_status(chunk))
+        for piece in self._by_token.push(chunk) if self._body.wants(LOGPROBS) else (chunk,):
+            is_last = piece.finish_reason is not None
+            said = self._reader.push(piece.text, piece.token_ids, final=is_last)
+            yield from self._items.push(said, self._logprobs(piece))
+            if is_last:
+                yield from self._items.finish(_status(piece))
 
     def _ended(self, results: list[Result]) -> dict[str, Any]:
         (text,) = results

@@ -81,7 +81,8 @@ class ResponseItems:
         yield {"type": "response.output_item.added", **shown}
 
     def _call(self, call: Call) -> Iterator[Event]:
-        """A call is told at once, because it is certain when it is complete."""
+        """A call is told at once, because it is certain when it is complete; nothing tells its log probabilities."""
+        self._waiting = []
         made = {"id": new_id("fc_"), "type": "function_call", "call_id": call.id, "name": call.name, "arguments": ""}
         yield from self._add(made)
         self.items[-1]["arguments"] = call.arguments
