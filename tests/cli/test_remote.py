@@ -57,8 +57,9 @@ def test_generate_writes_the_same(outdraft, at, here):
 
 def test_flags_become_fields(outdraft, at):
     words = ("generate", PROMPT, "--max-tokens", 12, "--json", *at)
-    told = json.loads(outdraft(*words, "--drafter", "none").out)
-    assert set(told["sources"]) == {"plain"}
+    for more in ((), ("-k", 3)):
+        told = json.loads(outdraft(*words, "--drafter", "none", *more).out)
+        assert set(told["sources"]) == {"plain"}
     told = json.loads(outdraft(*words, "--choice", "yes", "--choice", "no", "-k", 2).out)
     assert told["text"] in ("yes", "no") and told["metrics"]["speculative_decoding"]["num_spec_tokens"] == 2
 

@@ -40,3 +40,8 @@ def test_what_is_no_trace_is_refused(outdraft, tmp_path, text, said):
     path.write_text(text)
     ran = outdraft("replay", path)
     assert ran.code == 2 and said in ran.err
+
+
+def test_without_a_trace_it_is_told_what_one_is(outdraft):
+    ran = outdraft("replay")
+    assert ran.code == 2 and "it needs a trace, a file that outdraft.record_trace wrote" in ran.err

@@ -86,10 +86,13 @@ def test_what_does_not_fit_is_left_out_of_other_weights_too(target):
 
 
 @native
-def test_a_draft_that_is_given_must_fit(target, tmp_path):
+def test_a_draft_that_is_given_must_fit(target, tmp_path, caplog):
+    """And what lies beside the model is not blamed for it."""
     wrong = saved(tmp_path / "wrong", layers=1, vocab=50)
+    saved(target / "draft", layers=1)
     with pytest.raises(OutdraftError, match="nothing"):
         LLM(target, head=tmp_path / "nothing")
+    assert not [record for record in caplog.records if "left out" in record.getMessage()]
     with pytest.raises(OutdraftError, match="50"):
         LLM(target, draft_model=wrong)
 

@@ -163,6 +163,15 @@ def test_a_bucket_fills_steadily() -> None:
     assert [door._take("a", 6) for _ in range(7)] == [0] * 6 + [10]
 
 
+def test_the_wait_that_is_told_is_long_enough() -> None:
+    now = [0.0]
+    door = RateLimit(lambda *_: None, 7, clock=lambda: now[0])  # type: ignore[arg-type, return-value]
+    waits = [door._take("a", 7) for _ in range(8)]
+    assert waits == [0] * 7 + [9]  # 8.57 s
+    now[0] = 9.0
+    assert door._take("a", 7) == 0
+
+
 def test_one_keys_texts_are_not_found_by_another(llm: LLM) -> None:
     prompt = list(range(1, 65))
     with (

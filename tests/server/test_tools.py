@@ -213,6 +213,12 @@ def test_earlier_calls_are_shown_as_tables(http: httpx.Client, chat_llm: LLM) ->
         ({"continue_final_message": True, "add_generation_prompt": True}, "continue_final_message", "leave one out"),
         ({"top_logprobs": 2}, "top_logprobs", "needs logprobs"),
         ({"structured_outputs": {"grammar": 'start: "a"'}}, "structured_outputs", "behind a thought"),
+        ({"structured_outputs": {"choice": []}}, "structured_outputs", "non-empty texts"),
+        ({"structured_outputs": {}}, "structured_outputs", "takes exactly one of"),
+        ({"structured_outputs": {"regex": "a", "whitespace_pattern": "b"}}, "structured_outputs", "not for regex"),
+        ({"negative_prompt": "a"}, "negative_prompt", "set guidance_scale=1.5"),
+        ({"messages": [{"role": "user", "content": [{"type": "image_url", "image_url": {}}]}]}, "messages.0.content.0",
+         "'image_url' is not for this server, which takes text"),
     ],
 )  # fmt: skip
 def test_refusals(http: httpx.Client, body: dict[str, Any], param: str, says: str) -> None:

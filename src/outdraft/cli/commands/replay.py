@@ -26,7 +26,7 @@ _COLUMNS = ["run", "tokens a second", "first token", "p99", "whole answer", "p99
 class Options:
     """Which trace, and what is to be otherwise."""
 
-    trace: str = argument(None, "a file that outdraft.record_trace wrote", metavar="TRACE")
+    trace: str | None = argument(None, "a file that outdraft.record_trace wrote", metavar="TRACE")
     max_num_seqs: tuple[int, ...] = flag((), "requests that run together; may be repeated, a line each", metavar="N")
     max_num_batched_tokens: tuple[int, ...] = flag((), "prompt tokens of a pass; may be repeated", metavar="N")
     max_num_waiting: tuple[int, ...] = flag((), "requests that wait; one more is refused; may be repeated", metavar="N")
@@ -45,6 +45,8 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console, write_json
     from outdraft.cli.sheets import show_sheet
 
+    if options.trace is None:
+        raise ConfigError("it needs a trace, a file that outdraft.record_trace wrote: outdraft replay TRACE")
     check_range(options, "max_num_seqs", "max_num_batched_tokens", "kv_cache_tokens", least=1)
     check_range(options, "max_num_waiting", least=0)
     check_range(options, "faster", least=0.001, most=1000)

@@ -47,5 +47,5 @@ def asked(engine: EngineFlags, sampling: SamplingFlags, references: Seq[str]) ->
             raise ConfigError(f"--{flag_name(one.name)} is of an engine, and the server has its own: leave it out, or "
                               "give it to `outdraft serve`")  # fmt: skip
     if told:
-        body["speculative"] = False if told == {"method": "none"} else told
+        body["speculative"] = False if told.get("method") == "none" else told
     return body

@@ -126,7 +126,7 @@ def _build(setup: Setup, network: Network, combination: Combination) -> Variant:
     try:
         return build_variant(setup, network, combination)
     except OutdraftError as error:
-        return build_variant(setup, network, without_found(combination, error))
+        return without_found(combination, error, lambda bare: build_variant(setup, network, bare))
 
 
 def _load(setup: Setup, level: str) -> Network:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
+from typing import TypeVar
 
 from outdraft import zoo
 from outdraft.core.errors import OutdraftError
@@ -28,6 +29,7 @@ from outdraft.engine.assembly.speculative_config import Speculation
 from outdraft.models.guard_bound import find_bound
 from outdraft.models.network import Network
 
+T = TypeVar("T")
 RECIPE = "auto"
 _HEAD = "head"  # the role
 _log = logging.getLogger("outdraft.notes")
@@ -66,16 +68,20 @@ def fitting(setup: Setup, network: Network, combination: Combination) -> Combina
     return combination.instead[1]
 
 
-def without_found(combination: Combination, error: OutdraftError) -> Combination:
-    """Without what was found beside the model, of which one could not be built. Raises `error` where nothing was."""
+def without_found(combination: Combination, error: OutdraftError, build: Callable[[Combination], T]) -> T:
+    """Built without what was found beside the model, since the whole met `error`.
+
+    Raises `error` where nothing was found, and what `build` raises where something else does not fit.
+    """
     bare = combination if combination.instead is None else combination.instead[0]
     given = bare.recipe.get("roles", {})
     found = {role: place for role, place in combination.recipe.get("roles", {}).items() if role not in given}
     if not found:
         raise error
+    built = build(bare)
     listed = " and ".join(f"{role.replace('_', ' ')} {place}" for role, place in found.items())
     _log.warning("%s beside the model cannot draft for it and is left out: %s", listed, error)
-    return bare
+    return built
 
 
 @cache

@@ -20,8 +20,8 @@ def longest_guided(request: Request, vocab_size: int, max_len: int, *, is_possib
     if not params.guides:
         if given is not None:
             raise RequestError(
-                "a negative prompt is given, but guidance_scale=1 turns guidance off: set "
-                "SamplingParams(guidance_scale=1.5), say, or leave the negative prompt out"
+                "negative_prompt: it is for guidance, which guidance_scale=1 turns off; set guidance_scale=1.5, say, "
+                "or leave it out"
             )
         return max_len
     asked = f"guidance_scale={params.guidance_scale:g}"

@@ -78,7 +78,8 @@ def _arm(method: str | None, held: Held) -> int | None:
         return None
     if method not in held.methods:
         listed = ", ".join(held.methods) or "none by name"
-        raise RequestError(f"method {shown(method)} is not held here: held are {listed}")
+        cure = "; for plain decoding send speculative itself as false" if method == "none" else ""
+        raise RequestError(f"method {shown(method)} is not held here: held are {listed}{cure}")
     return held.methods.index(method)
 
 

@@ -1,10 +1,11 @@
 """So many requests a minute for each key, or for each address where there are no keys: a bucket that fills steadily.
 
-Only requests that are guarded by keys count; questions after the health do not.
+Every POST counts, whatever becomes of it behind this door; a request without its key does not come so far.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable
+from math import ceil
 from time import monotonic
 
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -26,14 +27,14 @@ class RateLimit:
         if scope["type"] == "http" and self._most is not None and scope["method"] == "POST":
             wait = self._take(scope.get("outdraft.salt") or (scope.get("client") or ("", 0))[0], self._most)
             if wait:
-                error = ApiError(429, f"more than {self._most} requests a minute: wait {wait:.0f} s",
-                                 code="rate_limit_exceeded", headers={"Retry-After": f"{wait:.0f}"})  # fmt: skip
+                error = ApiError(429, f"more than {self._most} requests a minute: wait {wait} s",
+                                 code="rate_limit_exceeded", headers={"Retry-After": str(wait)})  # fmt: skip
                 await error_reply(error)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
-    def _take(self, who: str, most: int) -> float:
-        """Take one out of somebody's bucket; returns the seconds to wait where it is empty."""
+    def _take(self, who: str, most: int) -> int:
+        """Take one out of somebody's bucket; returns the whole seconds after which there is one where it is empty."""
         now = self._clock()
         left, when = self._buckets.pop(who, (float(most), now))
         left = min(float(most), left + (now - when) * most / 60)
@@ -41,4 +42,4 @@ class RateLimit:
         self._buckets[who] = left - taken, now
         if len(self._buckets) > _MOST_KNOWN:
             self._buckets.popitem(last=False)
-        return 0.0 if taken else max(1.0, (1 - left) * 60 / most)
+        return 0 if taken else ceil((1 - left) * 60 / most)

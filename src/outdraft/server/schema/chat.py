@@ -3,12 +3,12 @@
 from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from outdraft.core.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.json_text import read_json
-from outdraft.server.schema.base import No, Table, otherwise
+from outdraft.server.schema.base import No, Table, only_types, otherwise
 from outdraft.server.schema.sampling import SamplingFields
 
 
@@ -17,6 +17,10 @@ class TextPart(Table):
 
     type: Literal["text"]
     text: str
+
+    _known = model_validator(mode="before")(
+        only_types("text", cure="no model here reads anything else, so leave it out")
+    )
 
 
 class Called(Table):

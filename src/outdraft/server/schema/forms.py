@@ -5,6 +5,7 @@ from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from outdraft.core.errors import RequestError
 from outdraft.core.structured import ELSEWHERE, StructuredOutputsParams
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import Table, only_types
@@ -24,12 +25,15 @@ class StructuredOutputs(Table):
     whitespace_pattern: str | None = None
 
     def params(self) -> StructuredOutputsParams:
-        """Raises `RequestError` unless it is exactly one."""
+        """Raises `ApiError` unless it is exactly one."""
         given = {one: getattr(self, one) for one in StructuredOutputs.model_fields}
         choice = given.pop("choice")
-        return StructuredOutputsParams(
-            json=given.pop("json_"), choice=None if choice is None else tuple(choice), **given
-        )
+        try:
+            return StructuredOutputsParams(
+                json=given.pop("json_"), choice=None if choice is None else tuple(choice), **given
+            )
+        except RequestError as error:
+            raise ApiError(400, str(error), param="structured_outputs") from error
 
 
 class JsonSchema(Table):
