@@ -1,11 +1,13 @@
 """`outdraft bench` on a tiny random model: rows, identity, resuming, reports, comparing, and what it refuses."""
 
 import json
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from outdraft.bench.row import Row
+from outdraft.cli.commands import bench
 
 
 @pytest.fixture
@@ -43,6 +45,8 @@ def test_measure_resume_report(outdraft, tiny: Path, suite: Path, tmp_path: Path
     assert more.code == 0 and "4 rows were there already, 2 are new" in more.err
     assert len(rows_of(out)) == 6 and {cell["method"] for cell in made["cells"]} == {"none", "ngram k=3", "ngram k=5"}
     assert made["failed"] == []
+    told = next(one.metadata["help"] for one in fields(bench.Options) if one.name == "json")
+    assert set(made) == {"records", "written", "cells", "failed", "absent", "too_long"} and all(n in told for n in made)
 
     longer = outdraft(*words, "--method", "ngram:k=3", "--max-tokens", 9)
     assert longer.code == 0 and len(rows_of(out)) == 10, "another length is another row"

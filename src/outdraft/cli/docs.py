@@ -13,11 +13,12 @@ HEAD = """# Command line
 
 This page is written by `python -m outdraft.cli.docs` from the options themselves; do not edit it.
 
-Every command ends with 0 when it is done, 1 when a proof failed or was inconclusive (`audit`, `demo`, `bench`), 2 after
-an error (one line on stderr), 130 after Ctrl-C, and 141 where the reader of a pipe left. `--json` writes one JSON value
-to stdout and nothing else. Colours appear on a terminal only, and not at all where `NO_COLOR` is set. An option of a
-plug-in is given as `--drafter-options key=value`, which may be repeated, or as one JSON
-object: `--drafter-options '{"max_ngram": 4}'`; `outdraft methods --options` lists them.
+Every command ends with 0 when it is done, 1 when a proof failed or was inconclusive (`audit`, `demo`, `bench`) or a
+promise was broken (`train check`, which ends with 3 where it cannot say), 2 after an error (one line on stderr), 130
+after Ctrl-C, and 141 where the reader of a pipe left. `--json` writes one JSON value to stdout and nothing else.
+Colours appear on a terminal only, and not at all where `NO_COLOR` is set. An option of a plug-in is given as
+`--drafter-options key=value`, which may be repeated, or as one JSON object: `--drafter-options '{"max_ngram": 4}'`;
+`outdraft methods --options` lists them.
 """
 
 
@@ -45,7 +46,7 @@ def _tables(options: type, title: str) -> Iterator[str]:
     hints = get_type_hints(options)
     own = [one for one in fields(options) if not is_dataclass(hints[one.name])]
     yield f"\n{title[:1].upper()}{title[1:]}:\n" if title else ""
-    yield "\n| option | default | |\n| --- | --- | --- |\n"
+    yield "\n| option | default | meaning |\n| --- | --- | --- |\n"
     for one in own:
         default = default_of(one)
         shown = "" if default in (None, (), {}) else f"`{json.dumps(default)}`"

@@ -19,8 +19,8 @@ ROLES = ("draft_model", "head", "datastore")  # those of engine/assembly/roles.p
 class EngineFlags:
     """Which model, who guesses, which rule judges."""
 
-    model: str = flag("zoo:target", "a Hugging Face directory or a name in its local cache, a GGUF file, or zoo:NAME",
-                      also=("--model-id",))  # fmt: skip
+    model: str = flag("zoo:target", "a Hugging Face directory, a hub name (downloaded unless it is in the local "
+                      "cache), a GGUF file, or zoo:NAME", also=("--model-id",))  # fmt: skip
     recipe: str | None = flag(
         None,
         "drafter, acceptance rule and policy by a paper's name (`outdraft methods --kind recipe`), or a TOML file of "
@@ -31,10 +31,10 @@ class EngineFlags:
         None, "a smaller model that drafts; with --recipe, the draft model that the recipe needs", metavar="DIR",
         also=("--draft-model-id",),
     )  # fmt: skip
-    head: str | None = flag(None, "with --recipe, the head that it needs, trained for the model", metavar="DIR")
-    datastore: str | None = flag(
-        None, "with --recipe, the datastore that it needs: a file of `outdraft datastore build`", metavar="FILE"
-    )
+    head: str | None = flag(None, "a head that was trained for the model: with --recipe the one that the recipe needs, "
+                            "without it one for the default drafter", metavar="DIR")  # fmt: skip
+    datastore: str | None = flag(None, "a file of `outdraft datastore build`: with --recipe the one that the recipe "
+                                 "needs, without it one for the default drafter", metavar="FILE")  # fmt: skip
     drafter: str | None = flag(None, "the method that drafts (`outdraft methods`), or none; by default look-ups and "
                               "what lies beside the model",
                                metavar="NAME")  # fmt: skip
@@ -80,7 +80,7 @@ class EngineFlags:
     )
     kv_cache: str | None = flag(None, "layout of the key/value cache: static, paged", metavar="NAME")
     kv_cache_memory: str | None = flag(
-        None, "the most memory for keys and values, e.g. 2GiB; who finds no room waits", metavar="SIZE"
+        None, "the most memory for keys and values, e.g. 2GiB; a request that finds no room waits", metavar="SIZE"
     )
     kv_cache_dtype: str = flag(
         "auto",

@@ -43,8 +43,10 @@ class LoadFlags:
 
     max_num_seqs: int | None = flag(None, "with --load: the most requests that are decoded together; all by default")
     max_num_batched_tokens: int | None = flag(None, "with --load: the most prompt tokens that one pass reads")
-    kv_cache_memory: str | None = flag(None, "with --load: the most memory for keys and values, e.g. 256MiB; who finds "
-                                       "no room waits (docs/scheduling.md)", metavar="SIZE")  # fmt: skip
+    kv_cache_memory: str | None = flag(
+        None, "with --load: the most memory for keys and values, e.g. 256MiB; a request that finds no room waits "
+        "(docs/scheduling.md)", metavar="SIZE",
+    )  # fmt: skip
 
     def settings(self) -> dict[str, Any]:
         """What they say to `LLM`; in a record, how the requests were scheduled."""

@@ -1,6 +1,7 @@
 """`outdraft`: find the command, read its flags, run it, and turn what goes wrong into one line and an exit code.
 
-    0 done   1 a proof failed   2 a deliberate error (one line on stderr)   130 Ctrl-C   141 the reader of a pipe left
+    0 done   1 a proof failed   2 a deliberate error (one line on stderr)   3 `train check` cannot say
+    130 Ctrl-C   141 the reader of a pipe left
 
 Imports the standard library alone: `outdraft --help` does not wait for torch.
 """

@@ -71,8 +71,8 @@ class LLM(Streaming, Siblings):
             disk in every pass (docs/streaming.md). None: all weights stay in memory.
         max_num_batched_tokens, max_num_waiting: the most prompt tokens of a pass; the most requests that wait.
         kv_cache: "static", a block for each sequence; "paged", one pool for all, with prefix caching or a limit.
-        kv_cache_memory: a hard limit for the keys and values of target and drafters together ("2GiB", or bytes): who
-            finds no room waits (docs/scheduling.md).
+        kv_cache_memory: a hard limit for the keys and values of target and drafters together ("2GiB", or bytes): a
+            request that finds no room waits (docs/scheduling.md).
         kv_cache_dtype: "auto", the model's own number format; "int8" changes the distribution, and `config["variant"]`
             names it.
         enable_prefix_caching: a prompt takes over what was read of an earlier text that began alike (docs/cache.md).

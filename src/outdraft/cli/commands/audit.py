@@ -21,7 +21,7 @@ SUMMARY = "prove that the output is the target's own: identical text, equal dist
 EPILOG = """exit code 1 if a check fails, or has too little to tell (INCONCLUSIVE). Examples:
   outdraft audit --drafter draft_model --temperature 0.8
   outdraft audit --all --prompts 200 --tokens 128
-  outdraft audit --drafter ngram --plant-bias      (a lossy rule on purpose: the audit must fail)"""
+  outdraft audit --drafter ngram --plant-bias      # a lossy rule on purpose: the audit must fail"""
 Tell = Callable[[str], object]
 
 

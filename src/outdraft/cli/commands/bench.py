@@ -6,7 +6,7 @@ file), `--compare` (two files).
 
 from collections.abc import Sequence as Seq
 from contextlib import ExitStack
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from pathlib import Path
 from statistics import fmean
@@ -17,7 +17,7 @@ from outdraft.cli.asked import Asked
 from outdraft.cli.bench_report import compare_files, report_file, report_rows
 from outdraft.cli.flags import ROLES, SamplingFlags
 from outdraft.cli.load import LoadFlags, measure_load, parse_server
-from outdraft.cli.options import flag
+from outdraft.cli.options import default_of, flag
 from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.paths import user_path
 
@@ -29,12 +29,13 @@ if TYPE_CHECKING:
 
 SUMMARY = "measure methods against plain decoding: records, tables, pictures"
 EPILOG = """exit code 1 if a method wrote another text than plain decoding. Examples:
-  outdraft bench --quick                                            (the zoo; it says how long it will take)
+  outdraft bench --quick                                            # the zoo; it says how long it will take
   outdraft bench --method eagle:k=3 --method eagle:k=5,width=3 --suite prose --suite code
   outdraft bench --model DIR --method draft_model:model=DIR2,k=5 --suite spec-bench=question.jsonl
-  outdraft bench --out runs/today.jsonl                             (again, to go on after an interruption)
-  outdraft bench --load 1,4,16 --max-tokens 32                      (many requests at once)
+  outdraft bench --out runs/today.jsonl                             # again, to go on after an interruption
+  outdraft bench --load 1,4,16 --max-tokens 32                      # many requests at once
   outdraft bench --compare yesterday.jsonl today.jsonl"""
+_ONE_BY_ONE = ("by", "curve", "past")  # flags that say nothing of many requests at once
 QUICK_PROMPTS, QUICK_ROUNDS, QUICK_TOKENS = 2, 3, 48
 OVERHEAD_SECONDS = 3.0  # of warming up, tables and pictures; and as much for the cost curve
 
@@ -43,7 +44,7 @@ OVERHEAD_SECONDS = 3.0  # of warming up, tables and pictures; and as much for th
 class Options:
     """What to measure, on what, and what to make of it."""
 
-    model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a name in its cache, or zoo:NAME; "
+    model: str = flag(ZOO_TARGET, "the target: a Hugging Face directory, a hub name, or zoo:NAME; "
                       "MODEL@4x12 is inflated, MODEL@int8 rounded, for drafts too")  # fmt: skip
     method: tuple[str, ...] = flag(
         (), "who drafts, and how: ngram, eagle:k=5,width=3, ngram:verifier=sequential, package.module:METHOD:k=4, "
@@ -102,7 +103,8 @@ class Options:
     report: str | None = flag(None, "measure nothing: tables and pictures of this record file", metavar="FILE")
     compare: tuple[str, ...] = flag((), "measure nothing: what changed from one record file to another",
                                     metavar="FILE", words=2)  # fmt: skip
-    json: bool = flag(False, "machine output: records, pictures, cells [method, group, speedup, ...], failed, absent")
+    json: bool = flag(False, "machine output: records, written, cells [method, group, speedup, ...], failed; what was "
+                      "measured now also has absent and, one by one, too_long")  # fmt: skip
 
 
 def run(options: Options) -> int:
@@ -142,6 +144,11 @@ def _check(options: Options) -> None:
             raise ConfigError(f"{name}={getattr(options, name)}: must be at least {least}")
     if options.load.load is None:
         options.load.check_unused(options.peer)
+        return
+    for one in fields(options):
+        if one.name in _ONE_BY_ONE and (value := getattr(options, one.name)) != default_of(one):
+            name = f"no-{one.name}" if value is False else one.name
+            raise ConfigError(f"--{name} is for texts that are measured one by one: leave it out, or leave --load out")
 
 
 def _measure(console: "Console", options: Options, path: Path) -> int:

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SUMMARY = "talk with a model"
 EPILOG = """examples:
   outdraft chat --model DIR --color
-  outdraft chat --server http://127.0.0.1:8000 --color      (the key: --api-key, or OUTDRAFT_API_KEY)
+  outdraft chat --server http://127.0.0.1:8000 --color      # the key: --api-key, or OUTDRAFT_API_KEY
 in the conversation:
   /reset  forget the conversation     /stats  show figures of the last answer
   /help   list these commands         /quit   leave (or Ctrl-D)

@@ -12,8 +12,8 @@ from outdraft.cli.options import argument, flag_name
 SHELLS = ("bash", "zsh", "fish")
 SUMMARY = "print a completion script for a shell"
 EPILOG = """Examples:
-  source <(outdraft completion bash)                                      (in ~/.bashrc)
-  source <(outdraft completion zsh)                                       (in ~/.zshrc)
+  source <(outdraft completion bash)                                      # in ~/.bashrc
+  source <(outdraft completion zsh)                                       # in ~/.zshrc
   outdraft completion fish > ~/.config/fish/completions/outdraft.fish"""
 
 

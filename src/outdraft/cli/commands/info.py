@@ -35,7 +35,7 @@ OPTIONAL = {  # package -> what needs it
 class Options:
     """What to look at beside the machine itself."""
 
-    model: str | None = flag(None, "also tell about this model: a directory, a cached name, a GGUF file, or zoo:NAME")
+    model: str | None = flag(None, "also tell about this model: a directory, a hub name, a GGUF file, or zoo:NAME")
     json: bool = flag(False, "machine output: machine, kernels, memory, packages, models, model")
 
 

@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 SUMMARY = "list every drafter, verifier, policy and recipe, or describe one"
 EPILOG = """examples:
-  outdraft methods                       (all of them)
-  outdraft methods ngram                 (one, with its options)
+  outdraft methods                       # all of them
+  outdraft methods ngram                 # one, with its options
   outdraft methods --kind policy --options"""
 
 RECIPE = "recipe"

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 SUMMARY = "run a recorded trace of requests again, in simulated time, with other limits"
 EPILOG = """record with: with outdraft.record_trace(llm, "monday.jsonl"): ...
 examples:
-  outdraft replay monday.jsonl                                  (as it was: does the replay agree with the recording?)
+  outdraft replay monday.jsonl                                  # as it was: does the replay agree with the recording?
   outdraft replay monday.jsonl --max-num-seqs 8 --max-num-seqs 32
   outdraft replay monday.jsonl --faster 2 --kv-cache-tokens 20000
 see docs/replay.md"""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "serve a model over HTTP, as OpenAI's API"
 EPILOG = """examples:
-  outdraft serve --model DIR                                 (then: http://127.0.0.1:8000, a page to chat on)
+  outdraft serve --model DIR                                 # then: http://127.0.0.1:8000, a page to chat on
   outdraft serve --model DIR --draft-model DIR --api-key KEY
   outdraft serve DIR --speculative-config '{"method": "ngram", "num_speculative_tokens": 8}'
   outdraft serve DIR --host 0.0.0.0 --port 8443 --ssl-certfile cert.pem --ssl-keyfile key.pem --api-key-file keys
@@ -42,7 +42,7 @@ class ServerFlags:
     max_texts: int = flag(64, "the most texts of one request: prompts times n")
     max_body_bytes: int = flag(4 << 20, "the largest request")
     max_schema_bytes: int = flag(64 << 10, "the largest JSON schema, grammar or pattern in a request")
-    head_timeout: float = flag(10.0, "seconds in which the head of a request must have come")
+    head_timeout: float = flag(10.0, "seconds in which the headers of a request must have come")
     body_timeout: float = flag(30.0, "seconds in which the body of a request must have come")
     send_timeout: float = flag(60.0, "seconds after which a client that takes nothing of its answer is given up")
     max_connections: int = flag(800, "the most connections at once")

@@ -20,10 +20,10 @@ if TYPE_CHECKING:
 
 SUMMARY = "predict the best draft length and speed-up from acceptance and cost"
 EPILOG = """examples:
-  outdraft theory                                            (alpha by c: the best draft length, its speed-up)
+  outdraft theory                                            # alpha by c: the best draft length, its speed-up
   outdraft theory --alpha 0.75 --cost 0.04 --plot theory.png
-  outdraft theory --from runs/today.jsonl --plot theory.png  (measured costs; each method beside its prediction)
-  outdraft theory --budget 512 --alpha 0.8 --batch 1 --batch 64  (drafting over 512 cached tokens, by context)
+  outdraft theory --from runs/today.jsonl --plot theory.png  # measured costs; each method beside its prediction
+  outdraft theory --budget 512 --alpha 0.8 --batch 1 --batch 64  # drafting over 512 cached tokens, by context
 see docs/theory.md for the formulas"""
 LONGEST = 16  # draft tokens of the picture's curves
 
