@@ -30,8 +30,7 @@ class EngineReplica:
         if own_threads:
             torch.set_num_threads(count_cores())
         self._llm = LLM(**engine)
-        self._service = Service(self._llm, settings)
-        self._app = make_app(self._service)
+        self._app = make_app(Service(self._llm, settings))
 
     async def answer(self, ask: Ask, key: RouteKey) -> AsyncIterator[Head | bytes]:
         """The reply to a request, piece by piece. The key was for the router."""
