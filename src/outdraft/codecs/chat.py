@@ -71,10 +71,11 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
     tokens. What it cannot show is refused."""
     lines = []
     for message in messages:
-        for name in message:
-            if name not in ("role", "content") and message[name]:
+        for name, value in message.items():
+            says_nothing = value is None or (isinstance(value, str | list) and not value)
+            if name not in ("role", "content") and not says_nothing:
                 raise RequestError(
-                    f"{name}={shown(message[name])} of a message is for a chat template, and the model has none: leave "
+                    f"{name}={shown(value)} of a message is for a chat template, and the model has none: leave "
                     "it out, since a plain transcript shows role and content alone"
                 )
         if missing := {"role", "content"} - set(message):
