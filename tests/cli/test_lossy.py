@@ -72,3 +72,19 @@ def test_soft_rules_judge_greedy_text_by_how_probable_it_is(tiny: Path):
     )
     assert strict.token_ids == wanted and strict.stats.num_draft_tokens and not strict.stats.num_accepted_tokens
     assert loose.token_ids != wanted and loose.stats.num_rejections == 0
+
+
+@pytest.mark.parametrize(("rule", "options"), [("gated", {"confidence": 0.12}), ("leniency", {"leniency": 50.0})])
+def test_a_policy_that_asks_for_no_confidence_leaves_the_rule_what_it_reads(tiny: Path, rule, options):
+    """`threshold` asks for confidences and ends nothing here, `fixed` asks for none: the text is the same."""
+    loose = {"exact": False} if rule == "gated" else {}
+    made = []
+    for policy, own in (("fixed", {}), ("threshold", {"threshold": 1e-9})):
+        llm = LLM(tiny, drafter="early_exit", verifier=rule, verifier_options={**options, **loose}, policy=policy,
+                  policy_options={"num_speculative_tokens": 4, **own})  # fmt: skip
+        assert llm.engine.parts.reads_confidence
+        made.append(llm.generate("one two one two", SamplingParams(max_tokens=24)))
+    fixed, asking = made
+    assert fixed.token_ids == asking.token_ids
+    assert fixed.stats.num_accepted_tokens == asking.stats.num_accepted_tokens
+    assert 0 < fixed.stats.num_accepted_tokens < fixed.stats.num_draft_tokens

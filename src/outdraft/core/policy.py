@@ -33,13 +33,14 @@ class Budget:
     survival: float = 0.0  # the same for a path: it ends where the product of its tokens' probabilities falls below
     calibration: Calibration | None = None  # what `survival` multiplies instead of bare probabilities; None: these
     judge: StateJudge | None = None  # or: whose chances `survival` multiplies; for an arm that hands its states over
+    confident: bool = False  # the drafter is to say how sure it is, though nothing ends by it: the rule reads that
     arm: int = 0  # which of the drafter's arms is to guess (`DrafterMethod.arms`); a drafter without arms does not look
     resting: frozenset[int] = frozenset()  # arms that are not asked about this sequence again: they may let go of it
 
     @property
     def wants_confidence(self) -> bool:
         """Whether the drafter is to say how sure it is."""
-        return self.confidence > 0 or self.survival > 0
+        return self.confident or self.confidence > 0 or self.survival > 0
 
     def chance(self, sure: float) -> float:
         """What a token of this confidence counts in its path's survival."""

@@ -48,6 +48,7 @@ class Parts:
     verifier: Verifier
     policy: Policy
     soft: bool = False  # the rule judges greedy requests by their distribution at temperature 1 (`RuleMethod.soft`)
+    reads_confidence: bool = False  # the rule reads how sure the drafter is of its guesses
     executor: Executor = field(default_factory=Serial)
     room: Room = field(default_factory=Unbounded)  # the target's memory, for whoever plans passes
     held: Held = field(default_factory=Held)  # what requests may ask for by name
@@ -92,6 +93,8 @@ def _propose(seqs: Seq[Sequence], parts: Parts) -> list[Draft]:
         as_asked(seq, budget) if seq.drafts else _none_for(seq, budget)
         for seq, budget in zip(seqs, planned, strict=True)
     ]  # fmt: skip
+    if parts.reads_confidence:  # whatever the policy asks: it must not change what the rule reads
+        budgets = [replace(budget, confident=True) for budget in budgets]
     for seq, budget in zip(seqs, budgets, strict=True):
         seq.drafted_by = parts.held.name_of(budget.arm)
     try:

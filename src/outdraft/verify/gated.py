@@ -104,4 +104,5 @@ METHOD = RuleMethod(
     ),
     judges=("chain", "tree"),
     soft=lambda options: not options.exact,
+    reads_confidence=lambda options: options.confidence > 0,
 )

@@ -69,4 +69,5 @@ METHOD = RuleMethod(
     ),
     judges=("chain", "tree"),
     soft=lambda options: options.leniency > 1,
+    reads_confidence=lambda options: options.leniency > 1,
 )

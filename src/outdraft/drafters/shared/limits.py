@@ -35,11 +35,12 @@ class Cutoff:
     path: float = 0.0
     calibration: Calibration | None = None  # of the probabilities that `path` multiplies; None: they are taken as told
     judge: StateJudge | None = None  # whose chances `path` multiplies in their place
+    confident: bool = False  # confidences are wanted in any case
 
     @property
     def is_asked(self) -> bool:
         """Whether confidences are wanted at all."""
-        return self.token > 0 or (self.path > 0 and self.judge is None)
+        return self.confident or self.token > 0 or (self.path > 0 and self.judge is None)
 
     def chance(self, sure: float) -> float:
         """What a token of this probability counts in its path."""
@@ -48,4 +49,6 @@ class Cutoff:
 
 def cutoffs_of(budgets: Seq[Budget], own: float = 0.0) -> list[Cutoff]:
     """One for each budget: the drafter's own threshold, or the budget's where that is higher."""
-    return [Cutoff(max(own, one.confidence), one.survival, one.calibration, one.judge) for one in budgets]
+    return [
+        Cutoff(max(own, one.confidence), one.survival, one.calibration, one.judge, one.confident) for one in budgets
+    ]

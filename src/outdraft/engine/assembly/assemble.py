@@ -168,6 +168,7 @@ def _build_parts(runner: Runner, combination: Combination, guard: float) -> Part
         verifier=verifier,
         policy=pacing.build(combination.policy_options, arms),
         soft=rule.soft(combination.rule_options),
+        reads_confidence=rule.reads_confidence(combination.rule_options),
         executor=Serial() if drafter.traits.ahead is None else Overlapped(),
         room=GuidedRoom(room_of(runner), guided),
         held=Held(

@@ -36,7 +36,7 @@ class RecipeSubject(Subject):
         rule, self._pacing = find("verifier", recipe.verifier.name), find("policy", recipe.policy.name)
         rule_options = make_options(rule, recipe.verifier.options)
         self.rule: Verifier = rule.build(rule_options)
-        self._soft = rule.soft(rule_options)
+        self._soft, self._reads_confidence = rule.soft(rule_options), rule.reads_confidence(rule_options)
         self._pace: Any = make_options(self._pacing, recipe.policy.options)
         self._oracles: dict[str, list[int]] = {}
         self.tally = Tally()
@@ -53,7 +53,7 @@ class RecipeSubject(Subject):
         judge = verifier.rule if isinstance(verifier, Uncoupled) else verifier or self.rule
         if judge is self.rule:  # not a fault that a check has planted
             policy = Counted(policy, self.tally)
-        engine.parts = replace(engine.parts, policy=policy, soft=soft)
+        engine.parts = replace(engine.parts, policy=policy, soft=soft, reads_confidence=self._reads_confidence)
         return engine
 
     def oracle(self, request: Request, *, eos: frozenset[int] = frozenset(), max_len: int | None = None) -> list[int]:
