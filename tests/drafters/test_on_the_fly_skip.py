@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from drafters.drafting import make, sequence, states, write
+from drafters.drafting import greedy_rule, make, sequence, states, write
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.registry import find, make_options
 from outdraft.core.target import after_attention
+from outdraft.decode.step import Parts, step
 from outdraft.drafters.on_the_fly_skip import OnTheFlySkipOptions, choose
 from outdraft.engine.runner import Runner
 from outdraft.nn.context import CausalContext
@@ -58,6 +60,27 @@ def test_attentions_that_add_nothing_are_dropped_without_an_extra_pass():
     assert {taps for certain, taps in target.tapped if not certain} == {0}
     assert sum(event.num_accepted for event in run.events) > 0.9 * sum(event.num_draft_tokens for event in run.events)
     assert all(not kept for kept in states(drafter).values())
+
+
+def test_a_prompt_that_is_read_beside_a_text_changes_nothing_for_it():
+    """A pass that reads a prompt taps the rows of every sequence; the set that a text has chosen stays."""
+    target = Runner(MODEL)
+    drafter = make("on_the_fly_skip", target, threshold=0.9999, slack=0)
+    first, short, late = sequence([1, 2, 3, 4]), sequence([6]), sequence([5, 9, 2, 7] * 10)
+    policy = find("policy", "fixed").build(make_options(find("policy", "fixed"), {"num_speculative_tokens": 3}), ())
+    parts = Parts(target=target, drafter=drafter, verifier=greedy_rule, policy=policy)
+    for seq in (first, short, late):
+        seq.num_cached = target.begin(seq)
+        drafter.begin([seq])
+    late.max_chunk = 4
+    step([first], parts)
+    chosen = drafter._skips[first.id]
+    assert chosen.attention == {2, 3}
+    while late.num_unread:
+        step([first, short, late], parts)
+        assert drafter._skips[first.id] == chosen
+    assert drafter._skips[late.id].attention == {2, 3}
+    assert not drafter._skips[short.id], "a prompt of one token gives no comparison, in any company"
 
 
 def test_the_measure_is_the_mean_cosine_of_the_prompt():

@@ -57,12 +57,15 @@ class OnTheFlySkipDrafter:
         self._options = options
         self._port = port
         self._network = target_network(port)
-        self._sums: dict[int, Tensor] = {}  # [L] cosines of the prompt rows so far
+        self._sums: dict[int, Tensor] = {}  # [L] cosines of the prompt rows so far, while the prompt is read
+        self._rows: dict[int, int] = {}  # how many rows these are
         self._skips: dict[int, Skip] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
             self._skips[seq.id] = NO_SKIP
+            self._sums[seq.id] = torch.zeros(self._port.facts.num_layers)
+            self._rows[seq.id] = 0
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A chain without the dropped attentions; none where nothing was dropped, for it would cost what plain does."""
@@ -71,16 +74,22 @@ class OnTheFlySkipDrafter:
         return grow_own_chains(seqs, own, self._network, self._port.rows.tentative, self._options, skips)
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Measure the prompt's rows; when it is read, choose."""
+        """Measure the prompt's rows; when it is read, choose.
+
+        A pass that reads another prompt shows the rows of texts that are being written too: they do not count.
+        """
         for one in seen:
-            if after_attention(0) not in one.hidden:
-                continue
-            cosines = torch.stack([self._cosine(one, layer) for layer in range(self._port.facts.num_layers)])
             key = one.seq.id
-            self._sums[key] = self._sums[key] + cosines if key in self._sums else cosines
+            if key not in self._sums:
+                continue
+            if after_attention(0) in one.hidden and one.num_committed > (one.draft is not None):
+                cosines = torch.stack([self._cosine(one, layer) for layer in range(self._port.facts.num_layers)])
+                self._sums[key] = self._sums[key].to(cosines) + cosines
+                self._rows[key] += one.num_committed
             if one.draft is not None:
-                mean = self._sums.pop(key) / (one.start + one.num_committed)
-                self._skips[key] = choose(mean.tolist(), self._options)
+                total, rows = self._sums.pop(key), self._rows.pop(key)
+                if rows:
+                    self._skips[key] = choose((total / rows).tolist(), self._options)
 
     @staticmethod
     def _cosine(one: Seen, layer: int) -> Tensor:
@@ -90,6 +99,7 @@ class OnTheFlySkipDrafter:
     def end(self, seqs: Seq[Sequence]) -> None:
         for seq in seqs:
             self._sums.pop(seq.id, None)
+            self._rows.pop(seq.id, None)
             self._skips.pop(seq.id, None)
 
 
