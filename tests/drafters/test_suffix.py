@@ -5,6 +5,7 @@ import random
 import pytest
 from drafters.drafting import Reciter, make, sequence, states, write
 
+from outdraft.core.calibration import Calibration, Knot
 from outdraft.core.errors import ConfigError
 from outdraft.core.policy import Budget
 
@@ -39,10 +40,10 @@ def test_random_text_is_left_alone():
     assert drafted <= 0.75 * 300 and accepted <= 10  # chance meetings of one token: one node each, no more
 
 
-def guess(drafter, tokens, depth=8, nodes=None, confidence=0.0):
+def guess(drafter, tokens, depth=8, **budget):
     seq = sequence(tokens)
     drafter.begin([seq])
-    return drafter.propose([seq], [Budget(depth=depth, nodes=nodes, confidence=confidence)])[0]
+    return drafter.propose([seq], [Budget(depth=depth, **budget)])[0]
 
 
 def finish(drafter, output):
@@ -112,12 +113,37 @@ def test_budgets_and_confidence():
     for output in ([1, 2, 3, 4, 5], [1, 2, 3, 6, 7], [1, 2, 3, 6, 8]):
         finish(drafter, output)
     draft = guess(drafter, [1, 2])
-    assert draft.confidence.tolist() == pytest.approx([1, 1, 2 / 3, 1 / 3, 1 / 3, 1 / 3, 1 / 3])
+    assert draft.confidence.tolist() == pytest.approx([1, 1, 2 / 3, 1 / 3, 1 / 2, 1 / 2, 1])
     assert draft.tokens.tolist() == [2, 3, 6, 4, 7, 8, 5]
-    assert guess(drafter, [1, 2], confidence=0.5).tokens.tolist() == [2, 3, 6]
+    assert guess(drafter, [1, 2], confidence=0.4).tokens.tolist() == [2, 3, 6, 4, 7, 8]  # 4 ends its branch
+    assert guess(drafter, [1, 2], confidence=0.7).tokens.tolist() == [2, 3, 6, 4]
     assert guess(drafter, [1, 2], depth=0).num_nodes == guess(drafter, [1, 2], nodes=0).num_nodes == 1
     assert guess(drafter, [1, 2], depth=1).tokens.tolist() == [2, 3]
     assert guess(drafter, [1, 2], nodes=2).tokens.tolist() == [2, 3, 6]
+
+
+def test_a_node_says_its_own_share_and_a_path_ends_by_their_product():
+    """The first token is one of two and what follows it is certain: 1/2, then 1 for each."""
+    drafter = make("suffix", factor=9.0)
+    for output in ([1, 2, 3, 4, 5], [1, 6, 7, 8, 9]):
+        finish(drafter, output)
+    draft = guess(drafter, [0, 1])
+    assert draft.tokens.tolist() == [1, 2, 6, 3, 7, 4, 8, 5, 9] and draft.parents.tolist() == [
+        -1,
+        0,
+        0,
+        1,
+        2,
+        3,
+        4,
+        5,
+        6,
+    ]
+    assert draft.confidence.tolist() == [1, 0.5, 0.5, 1, 1, 1, 1, 1, 1]
+    assert guess(drafter, [0, 1], survival=0.5).num_nodes == 9
+    assert guess(drafter, [0, 1], survival=0.6).tokens.tolist() == [1, 2, 6]
+    surer = Calibration((Knot(0.5, 0.8), Knot(1.0, 1.0)))
+    assert guess(drafter, [0, 1], survival=0.6, calibration=surer).num_nodes == 9
 
 
 def test_a_chain_follows_the_most_frequent():

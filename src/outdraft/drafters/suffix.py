@@ -2,7 +2,7 @@
 
 Oliaro, Jia, Campos and Qiao, "SuffixDecoding: extreme speculative decoding for emerging AI applications", 2024,
 https://arxiv.org/abs/2411.04975.
-Data in: token ids; data out: a deterministic tree whose nodes carry the probability that the counts give them. Of two
+Data in: token ids; data out: a deterministic tree whose nodes carry their share of their siblings' counts. Of two
 suffix trees one is the request's (references, prompt and output), one holds the outputs of finished requests of its
 salt.
 """
@@ -107,20 +107,33 @@ class SuffixDrafter:
             return chain([seq.pending])
         limits = GuessLimits(
             max_nodes=nodes, max_depth=depth, factor=options.factor, offset=options.offset,
-            min_prob=max(options.min_prob, budget.confidence), width=nodes if options.tree else 1,
+            min_prob=options.min_prob, width=nodes if options.tree else 1,
         )  # fmt: skip
         context = seq.tokens[-options.depth :]
         here = self._own[seq.id].follow(seq).guess(context, limits)
         there = self._earlier.of(seq).guess(context, limits)
-        return _draft(seq.pending, here if here.score >= there.score else there)
+        return _draft(seq.pending, here if here.score >= there.score else there, budget)
 
 
-def _draft(pending: int, guess: TreeGuess) -> Draft:
-    return Draft(
-        tokens=torch.tensor([pending, *guess.tokens]),
-        parents=torch.tensor([-1, *(parent + 1 for parent in guess.parents)]),
-        confidence=torch.tensor([1.0, *guess.probs]),
-    )
+def _draft(pending: int, guess: TreeGuess, budget: Budget) -> Draft:
+    """The tree without what hangs below a node at which the budget ends its branch.
+
+    The guess tells the probability of each path; a node's own is its share of its parent's.
+    """
+    tokens, parents, shares = [pending], [-1], [1.0]
+    open_at = {-1: (0, 1.0)}  # node of the guess -> where it stands in the draft, and the chance of the path to it
+    for node, (token, parent, prob) in enumerate(zip(guess.tokens, guess.parents, guess.probs, strict=True)):
+        if parent not in open_at:
+            continue
+        above, chance = open_at[parent]
+        share = prob / (guess.probs[parent] if parent >= 0 else 1.0)
+        chance *= budget.chance(share)
+        if share >= budget.confidence and chance >= budget.survival:
+            open_at[node] = len(tokens), chance
+        tokens.append(token)
+        parents.append(above)
+        shares.append(share)
+    return Draft(tokens=torch.tensor(tokens), parents=torch.tensor(parents), confidence=torch.tensor(shares))
 
 
 def build(options: SuffixOptions, port: TargetPort) -> SuffixDrafter:
