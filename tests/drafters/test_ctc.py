@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Moment
-from outdraft.drafters.ctc.collapse import collapse, likeliest, trie_of
+from outdraft.drafters.ctc.collapse import chain_of, collapse, likeliest, trie_of
 from outdraft.drafters.ctc.learn import CtcLearning, load, new, next_tokens
 from outdraft.drafters.shared.heads.learn import last_states, stem_outputs
 from outdraft.testing.tiny import tiny_model
@@ -107,6 +107,31 @@ def test_a_branch_ends_below_what_is_unlikely():
     paths = {0.0: 4, 0.5: 3, 0.7: 2}
     assert {token: len(trie_of(weighed, depth=9, nodes=9, token=token).tokens) - 1 for token in paths} == paths
     assert len(trie_of(weighed, depth=9, nodes=9, path=0.5).tokens) - 1 == 3
+
+
+def test_a_token_of_a_chain_is_as_sure_as_the_slots_that_lead_to_it():
+    """a a _ b b a: a by its first slot, b by the three behind that, the last a by two."""
+    slots = [(0, log(0.9)), (0, log(0.8)), (BLANK, log(0.7)), (1, log(0.6)), (1, log(0.5)), (0, log(0.4))]
+    made = chain_of(slots, BLANK, depth=9, nodes=9)
+    assert (made.tokens, made.parents) == ([-1, 0, 1, 0], [-1, 0, 1, 2])
+    shares = [made.masses[i] / made.masses[i - 1] for i in range(1, 4)]
+    assert shares == pytest.approx([0.9, 0.8 * 0.7 * 0.6, 0.5 * 0.4])
+    lengths = {(2, 9, 0, 0): 2, (9, 1, 0, 0): 1, (9, 9, 0.5, 0): 2, (9, 9, 0.95, 0): 1, (9, 9, 0, 0.3): 3,
+               (9, 9, 0, 0.31): 2}  # fmt: skip
+    for (depth, nodes, token, path), length in lengths.items():
+        assert len(chain_of(slots, BLANK, depth=depth, nodes=nodes, token=token, path=path).tokens) == 1 + length
+    assert chain_of([(BLANK, 0.0)] * 3, BLANK, depth=9, nodes=9).tokens == [-1]
+
+
+def test_a_chain_says_how_sure_it_is(tmp_path):
+    target = tiny_model(vocab=5, layers=3, dtype=torch.float64)
+    learner = new(CtcLearning(), target, 0)
+    randomise(learner.module.to(torch.float64), 1)
+    learner.save(tmp_path)
+    sure, never = (draft_behind(target, [3, 1, 4, 1], "ctc", tmp_path, depth=9, confidence_threshold=threshold)
+                   for threshold in (1e-9, 1.0))  # fmt: skip
+    assert sure.num_nodes > 2 and all(0 < one < 1 for one in sure.confidence.tolist()[1:])
+    assert never.tokens.tolist() == sure.tokens.tolist()[:2]
 
 
 def test_a_row_is_to_spell_what_stands_behind_its_next_token():

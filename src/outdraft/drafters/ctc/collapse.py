@@ -79,6 +79,27 @@ def trie_of(
         masses[()] += exp(amount)
         for end in range(1, min(depth, len(string)) + 1):
             masses[string[:end]] = masses.get(string[:end], 0.0) + exp(amount)
+    return _heaviest(masses, nodes, token, path)
+
+
+def chain_of(
+    slots: Seq[tuple[int, float]], blank: int, *, depth: int, nodes: int, token: float = 0.0, path: float = 0.0
+) -> Trie:
+    """The chain that one token of each slot spells; `slots`: tokens with log probabilities.
+
+    A node has the probability of the slots up to the first one at which its string is spelled. The rest is as in
+    `trie_of`.
+    """
+    masses, total = {(): 1.0}, 0.0
+    for count, (_, amount) in enumerate(slots, 1):
+        total += amount
+        if len(string := collapse([each for each, _ in slots[:count]], blank)) <= depth:
+            masses.setdefault(string, exp(total))
+    return _heaviest(masses, nodes, token, path)
+
+
+def _heaviest(masses: dict[String, float], nodes: int, token: float, path: float) -> Trie:
+    """The tree of so many of these strings; every beginning of a string is one of them and weighs at least as much."""
     whole, kept = masses[()], list[String]()
     open_below: set[String] = {()}
     for string in sorted((one for one in masses if one), key=lambda one: (-masses[one], len(one), one)):

@@ -19,7 +19,7 @@ from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.core.weights import Weights
-from outdraft.drafters.ctc.collapse import Trie, collapse, likeliest, trie_of
+from outdraft.drafters.ctc.collapse import Trie, chain_of, likeliest, trie_of
 from outdraft.drafters.ctc.net import CtcNet, load_ctc
 from outdraft.drafters.shared.heads.drafter import states_of
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of, usable_depth, usable_nodes
@@ -99,10 +99,9 @@ class CtcDrafter:
     def _trie(self, slots: list[dict[int, float]], depth: int, nodes: int, cutoff: Cutoff) -> Trie:
         blank = self._net.blank
         if self._options.width == 1:
-            spelled = collapse([next(iter(slot)) for slot in slots], blank)
-            strings = [(spelled, sum(next(iter(slot.values())) for slot in slots))]
-        else:
-            strings = likeliest(slots, blank, self._options.beams)
+            best = [next(iter(slot.items())) for slot in slots]
+            return chain_of(best, blank, depth=depth, nodes=nodes, token=cutoff.token, path=cutoff.path)
+        strings = likeliest(slots, blank, self._options.beams)
         return trie_of(strings, depth=depth, nodes=nodes, token=cutoff.token, path=cutoff.path)
 
     def observe(self, seen: Seq[Seen]) -> None:
