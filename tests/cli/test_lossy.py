@@ -74,6 +74,19 @@ def test_soft_rules_judge_greedy_text_by_how_probable_it_is(tiny: Path):
     assert loose.token_ids != wanted and loose.stats.num_rejections == 0
 
 
+def test_a_near_token_that_is_forbidden_is_not_kept(tiny: Path):
+    """Within this distance lie all tokens, so the look-up's guesses stay up to the first t."""
+    llm = LLM(tiny, drafter="ngram", verifier="distance_tolerance", verifier_options={"distance": 300},
+              num_speculative_tokens=8)  # fmt: skip
+    for temperature in (0.0, 1.0):
+        params = SamplingParams(
+            max_tokens=24, temperature=temperature, banned_token_ids=(ord("t"),), forced_prefix=" o", seed=1
+        )
+        result = llm.generate("one two one two", params)
+        assert ord("t") not in result.token_ids
+        assert 0 < result.stats.num_accepted_tokens < result.stats.num_draft_tokens
+
+
 @pytest.mark.parametrize(("rule", "options"), [("gated", {"confidence": 0.12}), ("leniency", {"leniency": 50.0})])
 def test_a_policy_that_asks_for_no_confidence_leaves_the_rule_what_it_reads(tiny: Path, rule, options):
     """`threshold` asks for confidences and ends nothing here, `fixed` asks for none: the text is the same."""

@@ -90,7 +90,7 @@ def test_greedy_text_is_the_targets_at_the_start_of_the_knob(name, parents):
         assert emitted == best_tokens(target, len(emitted))
 
 
-@pytest.mark.parametrize("name", ["rollback", "top_beta", "leniency"])
+@pytest.mark.parametrize("name", ["rollback", "top_beta", "leniency", "distance_tolerance"])
 def test_soft_rules_keep_more_than_the_best_token_of_a_greedy_request(name):
     target, drafter = PAIRS["random"]
     propose = drafts_from(drafter, CHAINS["three"], sampled=False)
@@ -207,6 +207,17 @@ def test_top_beta_asks_for_both_the_rank_and_the_gap():
     ):
         assert {token for token in range(6) if kept(rule("top_beta", **options), p, token)} == tokens, options
     assert not kept(rule("top_beta"), [0.94, 0.04, 0.02, 0.0], 1), "3.2 nats behind"
+
+
+def test_a_near_guess_must_be_possible():
+    """Id 1 is the target's own; 0 and 2 are one off. What has no probability is masked, or truncated away."""
+    for p, tokens in (
+        ([0.0, 1.0, 0.0, 0.0], {1}),
+        ([1e-30, 1.0, 0.0, 1e-30], {0, 1}),
+        ([0.0, 1.0, 1e-30, 0.0], {1, 2}),
+    ):
+        assert {token for token in range(4) if kept(rule("distance_tolerance"), p, token)} == tokens
+    assert kept(rule("distance_tolerance", distance=2), [0.0, 1.0, 0.0, 1e-30], 3)
 
 
 def rounds_filled(verifier, size: int) -> int:
