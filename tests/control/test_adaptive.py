@@ -83,6 +83,23 @@ def test_the_bandits_bound_is_ucbs():
     assert BanditPolicy(BanditOptions(num_speculative_tokens=3), 1).arms == [(0, k) for k in (0, 1, 2, 3)]
 
 
+@pytest.mark.parametrize("algorithm", ["ucb", "exp3"])
+@pytest.mark.parametrize("limit", [{"asks": 2}, {"max_tokens": 4}])
+def test_a_bandit_is_not_stuck_where_a_request_cuts_its_longest_length(algorithm, limit):
+    """One of three requests is short: every round that plays the lengths 4 and 8 is cut for it."""
+    policy, world = BanditPolicy(BanditOptions(algorithm=algorithm), 1), World([0.2], [0.5])
+    seqs = [sequence(0), sequence(1), sequence(2, **limit)]
+    for number in range(200):
+        budgets = policy.plan(seqs)
+        policy.update(world.step(seqs, budgets, number))
+    assert all(policy.plays) and sum(policy.plays) == pytest.approx(200)
+    drafting = BanditPolicy(BanditOptions(lengths=(8,)), 1)
+    for ends in ({"asks": 0}, {"max_tokens": 1}):
+        (budget,) = drafting.plan([sequence(**ends)])
+        drafting.update(world.step([sequence(**ends)], [budget], 0))
+    assert drafting.plays == [0.0], "nobody could draft: all lengths are plain decoding"
+
+
 @pytest.mark.parametrize(("discount", "late"), [(0.99, 1), (1.0, 0)])
 def test_a_bandit_picks_anew_after_a_swap_if_it_forgets(discount, late):
     """With so little exploration one that remembers everything stays: the discount alone brings it over."""

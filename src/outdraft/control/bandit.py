@@ -79,8 +79,9 @@ class BanditPolicy:
         played = self._ucb() if self._options.algorithm == "ucb" else self._exp3()
         arm, depth = self.arms[played]
         budgets = [Budget(depth=allowed(seq, depth), arm=arm) for seq in seqs]
-        # The end of a text cuts a guess short: such a round says nothing of its length.
-        self._played = played if all(budget.depth == depth for budget in budgets) else None
+        # Cut short by requests of their own length or by the end of a text, an arm is worth what it then brings. Where
+        # nobody may draft, all arms are plain decoding, and the round says nothing of this one.
+        self._played = played if not depth or any(budget.depth for budget in budgets) else None
         return budgets
 
     def update(self, events: Seq[StepEvent]) -> None:
