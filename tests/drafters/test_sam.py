@@ -50,6 +50,8 @@ def test_the_datastore_has_to_know_more(tmp_path):
     assert guess([0, 2, 3, 4], bias=1, **told) == [5]  # the request itself has no match at all
     assert guess([0, 2, 3, 4], bias=2, **told) == []
     assert guess([9, 6, 7], bias=0, **told) == []
+    assert guess([0, 2, 3, 4], bias=1, min_match=2, **told) == [5]  # a match of 3 counts as 2
+    assert guess([0, 2, 3, 4], bias=1, min_match=3, **told) == []
 
 
 def test_the_other_drafter_is_asked_where_the_match_is_short():
@@ -62,6 +64,15 @@ def test_the_other_drafter_is_asked_where_the_match_is_short():
     assert drafter._inner.observed == {seq.id: 1 for seq in seqs}
     drafter.end(seqs)
     assert not drafter._inner.observed
+
+
+def test_the_other_drafter_is_asked_where_nothing_follows_the_match():
+    """The match is long enough, but it ends a reference, or a document of the store."""
+    drafter, seq = make("sam", otherwise="contracts.stutter:METHOD"), sequence([9, 5, 6], references=((5, 6), (7, 7)))
+    drafter.begin([seq])
+    drafter.observe([Seen(seq=seq, start=0, num_committed=0)])
+    assert drafter.propose([seq], [Budget(depth=2)])[0].tokens.tolist() == [6, 6, 6]
+    assert drafter.propose([seq], [Budget(depth=0)])[0].tokens.tolist() == [6]
 
 
 def test_a_repeated_block_is_copied():

@@ -34,7 +34,8 @@ class SamOptions:
 
     # a file of `outdraft datastore build` that is searched too; it takes about 100 bytes of memory a token
     datastore: str = ""
-    # a match in the datastore is taken only if it is longer than the request's own by more than this many tokens
+    # a match in the datastore is taken only if it is longer than the request's own by more than this many tokens; for
+    # `min_match` too it counts as so much shorter
     bias: int = 5
     # a match shorter than this is left to the drafter `otherwise`; the paper takes 5 beside a trained drafter
     min_match: int = 2
@@ -126,7 +127,8 @@ class SamDrafter:
         index = self._own[seq.id].follow(seq)
         if index.match < self._options.min_match:
             return None
-        return look_up(index, seq, budget, max_nodes=budget.depth, max_branches=1)
+        copy = look_up(index, seq, budget, max_nodes=budget.depth, max_branches=1)
+        return copy if copy.num_nodes > 1 else None  # where the match ends a document, nothing follows it
 
 
 def build(options: SamOptions, port: TargetPort) -> SamDrafter:
