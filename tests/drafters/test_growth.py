@@ -10,7 +10,7 @@ from outdraft.core.draft import host_tree
 from outdraft.core.errors import NumericsError
 from outdraft.drafters.shared.limits import Cutoff
 from outdraft.drafters.shared.trees.growth import grow_trees
-from outdraft.drafters.shared.trees.shapes import Beam, Levels, num_nodes
+from outdraft.drafters.shared.trees.shapes import Beam, Levels, Template, num_nodes
 from outdraft.drafters.shared.trees.tree import GREEDY, Tree
 from outdraft.testing.table_target import TableTarget
 
@@ -150,6 +150,30 @@ def test_unsure_paths_are_kept_but_not_expanded(width, params):
                 assert (sure >= 0.2) == bool(tree.children[node])
                 ended += sure < 0.2
     assert ended
+
+
+def test_an_only_child_is_no_surer_than_it_is():
+    """A node scores among the best two tokens, for two are the most children here; and so the tree is cut, whoever
+    shares the batch."""
+    shape_paths, tokens = [(0,), (1,), (0, 0), (0, 1), (1, 0), (0, 0, 0)], [3, 4]
+    found = {(): 0.0}
+    for path in sorted(shape_paths, key=len):
+        (parent,) = (above for above in found if ranks_of(above, tokens) == path[:-1])
+        token, score = best_children(TABLE.next_logits([*tokens, *parent]), 2)[path[-1]]
+        found[*parent, token] = found[parent] + score
+    del found[()]
+    for nodes in range(1, len(shape_paths)):
+        wanted = set(sorted(found, key=lambda path: -found[path])[:nodes])
+        alone, beside = (tree(sequence(tokens), Template(shape_paths), 9, nodes) for _ in range(2))
+        wide = tree(sequence([8]), Levels((5, 1)), 9, 99)
+        assert paths(grow_trees([alone], feed, sample="match")[0]) == wanted
+        assert paths(grow_trees([wide, beside], feed, sample="match")[1]) == wanted
+
+
+def ranks_of(path, tokens):
+    """Which child each token of the path is of the one before it."""
+    logits = [TABLE.next_logits([*tokens, *path[:i]]) for i in range(len(path))]
+    return tuple(row.argsort(descending=True).tolist().index(token) for row, token in zip(logits, path, strict=True))
 
 
 def test_masked_tokens_are_never_proposed():

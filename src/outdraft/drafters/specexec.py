@@ -64,13 +64,14 @@ class BestFirst(Shape):
     def __init__(self, *, nodes: int, beams: int, branch: int, decay: float = 1.0, min_log_prob: float) -> None:
         self.decay = log(decay)
         self.least = min_log_prob
-        self._nodes, self._beams, self._branch = nodes, beams, branch
+        self.widest = branch
+        self._nodes, self._beams = nodes, beams
         self._best: list[float] = []  # the scores of the best nodes so far, worst first
         self._unfed: list[tuple[float, int]] = []  # (-score, node), best first
 
     def width(self, tree: Tree, node: int) -> int:
         """The same everywhere; children out of reach are left out by `least`."""
-        return self._branch
+        return self.widest
 
     def expand(self, tree: Tree, new: range) -> list[int]:
         """The best nodes that a child of theirs could still be among the best."""

@@ -69,6 +69,7 @@ class Static(Shape):
     """A topology, filled rank by rank."""
 
     def __init__(self, topology: Topology) -> None:
+        self.widest = max(map(len, topology))
         self._topology = topology
         self._place = {0: 0}  # node of the tree -> of the topology
         self._ranks: dict[int, int] = {}  # node of the tree -> children so far

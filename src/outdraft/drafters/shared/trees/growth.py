@@ -13,6 +13,7 @@ model keeps no more rows. Data in: `feed`; data out: one draft each.
 """
 
 from collections.abc import Sequence as Seq
+from itertools import islice
 from math import exp, log
 from typing import Protocol
 
@@ -77,18 +78,22 @@ def _edited(trees: Seq[Tree], logits: Tensor, sample: Sample) -> Tensor:
 
 def _top(trees: Seq[Tree], logits: Tensor) -> list[list[Row]]:
     """The most probable tokens of every fed node, with log probability and probability."""
-    widest = max(tree.shape.width(tree, node) for tree in trees for node in tree.frontier)
+    widest = max(tree.shape.widest for tree in trees)
     owners = [i for i, tree in enumerate(trees) for _ in tree.frontier]
     rows = iter(top_rows([tree.seq for tree in trees], owners, logits, widest))
     return [[next(rows) for _ in tree.frontier] for tree in trees]
 
 
 def _hang(tree: Tree, node: int, row: Row) -> None:
-    """The best children of a node, as far as the shape wants them."""
+    """The best children of a node, as far as the shape wants them.
+
+    They are scored among as many tokens as the shape's widest node has children, so that an only child is no surer than
+    it is, and others in the batch change no score.
+    """
     above = tree.scores[node] + tree.shape.decay
     tokens, log_probs, probs = row
-    width = tree.shape.width(tree, node)
-    for token, log_prob, prob in zip(tokens, _at(log_probs[:width], tree.temperature), probs, strict=False):
+    scores = _at(log_probs[: tree.shape.widest], tree.temperature)
+    for token, log_prob, prob in islice(zip(tokens, scores, probs, strict=False), tree.shape.width(tree, node)):
         if prob <= 0 or above + log_prob < tree.shape.least:
             break
         tree.add(node, token, log_prob, prob)

@@ -20,11 +20,11 @@ class Beam(Shape):
     """`width` children of an expanded node, `beam` nodes expanded on a level: the most probable paths."""
 
     def __init__(self, width: int, beam: int) -> None:
-        self._width = width
+        self.widest = width
         self._beam = beam
 
     def width(self, tree: Tree, node: int) -> int:
-        return self._width
+        return self.widest
 
     def expand(self, tree: Tree, new: range) -> list[int]:
         """The best of the level."""
@@ -44,6 +44,7 @@ class Levels(Shape):
     """`counts[d]` children of every node at depth d."""
 
     def __init__(self, counts: Seq[int]) -> None:
+        self.widest = max(counts)
         self._counts = counts
 
     def width(self, tree: Tree, node: int) -> int:
@@ -70,6 +71,7 @@ class Template(Shape):
         self._widths: dict[tuple[int, ...], int] = {}  # of a node's path: how many children
         for path in paths:
             self._widths[path[:-1]] = max(self._widths.get(path[:-1], 0), path[-1] + 1)
+        self.widest = max(self._widths.values())
 
     def width(self, tree: Tree, node: int) -> int:
         return self._widths.get(ranks(tree, node), 0)

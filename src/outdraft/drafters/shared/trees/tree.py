@@ -19,6 +19,7 @@ GREEDY = 0.5
 class Shape:
     """A single node, as every shape begins. One for each tree, since it may remember what it saw."""
 
+    widest = 0  # the most children that any node is wanted to have
     together = 0  # nodes of a sampled level drawn as one stochastic beam; 0: each node's children by themselves
     decay = 0.0  # added to a path's log probability at every level: how far the guesser is to be trusted
     least = -inf  # children of a deterministic tree that score less are not even added
