@@ -91,6 +91,27 @@ def test_leniency_keeps_what_is_not_too_improbable():
     assert strict[:4] == TEXT[60:64] and lenient[:3] == [2, 2, 2]
 
 
+def test_leniency_1_keeps_the_best_token_alone():
+    """The larger model gives token 2 more probability than the smaller one that wrote it, and prefers another."""
+
+    class Torn(Table):
+        def after(self, place):
+            return torch.zeros(V).index_fill(0, torch.tensor([2]), 5.9).index_fill(0, torch.tensor([3]), 6.0)
+
+    class Vague(Table):
+        def after(self, place):
+            return torch.zeros(V).index_fill(0, torch.tensor(2), 0.5)
+
+    lengths = ((4, 0, 0), (0, 3, 0), (0, 0, 0))
+    assert guess(cascade([Torn(TEXT), Vague(TEXT)], lengths, 1.0), sequence(TEXT[:60])) == [3] * 4
+    assert guess(cascade([Torn(TEXT), Vague(TEXT)], lengths, 1.01), sequence(TEXT[:60])) == [2, 2, 2, 3]
+
+
+def test_a_review_may_bring_more_than_was_wanted():
+    made = cascade([Table(TEXT)], ((2, 3), (0, 5)))
+    assert guess(made, sequence(TEXT[:60])) == TEXT[60:66], "one review: 5 that the base copied, and one more"
+
+
 def test_the_cascade_costs_less_than_either_drafter_alone():
     """Target 1, large drafter 0.25, small one 0.02, the base nothing; the small one errs at every fourth place."""
     costs, results = (0.25, 0.02), {}

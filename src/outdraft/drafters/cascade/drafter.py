@@ -5,14 +5,15 @@ r"""CS Drafting: drafters that draft for each other, the larger ones where it co
     base         max-gram: what followed the longest earlier occurrence of at most the last four tokens; after a token
                  that is new to the text its commonest successor, by a table of bigrams
 
-    lengths  [[5, 14, 10],      the target's guess: up to 5 tokens by model 1, 14 by model 2, 10 by the base
-              [0,  1, 10],      a guess of model 1: 1 token by model 2, 10 by the base, then model 1 reviews
-              [0,  0, 10]]      a guess of model 2: 10 by the base, then model 2 reviews
+    lengths  [[5, 14, 10],    the target's guess: model 1 until there are 5 tokens, model 2 until 19, the base until 29
+              [0,  1, 10],    a guess of model 1: model 2 until there is 1, the base until 11, then model 1 reviews
+              [0,  0, 10]]    a guess of model 2: the base until there are 10, then model 2 reviews
 
-A model keeps a token x of a lower one if it would have written it, or if leniency times its own probability of x
-exceeds the lower one's. So the distribution of the whole is nobody's softmax: the guess has none, and rules for
-deterministic guesses judge it exactly. Chen et al., "Cascade speculative drafting for even faster LLM inference", 2023,
-https://arxiv.org/abs/2312.11462. Data in: sequences; data out: chains without a distribution.
+A model keeps a token x of a lower one if it would have written it, or, with a leniency above 1, if that times its own
+probability of x exceeds the lower one's. A review that keeps many tokens may bring more than were still wanted. So the
+distribution of the whole is nobody's softmax: the guess has none, and rules for deterministic guesses judge it exactly.
+Chen et al., "Cascade speculative drafting for even faster LLM inference", 2023, https://arxiv.org/abs/2312.11462. Data
+in: sequences; data out: chains without a distribution.
 """
 
 from collections.abc import Generator, Mapping
@@ -52,11 +53,11 @@ class CascadeOptions(RoundedOptions):
     models: tuple[str, ...] = ("zoo:draft",)  # the draft models, the largest first; all have the target's vocabulary
     # the number format of all draft models' weights, for example "bfloat16"; "auto" takes the target's
     dtype: str = "auto"
-    # row i, column j: how many tokens level j drafts in a guess for the level above level i; the last level is the
-    # look-up
+    # row i, column j: how many tokens level j adds to a guess for the level above level i; a level that brings less
+    # leaves the rest to the next, one whose own guess is kept may bring more; the last level is the look-up
     lengths: tuple[tuple[int, ...], ...] = ((5, 10), (0, 10))
-    # how much more readily a level accepts the guesses of the next; 1 is exact greedy matching, the paper takes 2 to
-    # 5
+    # how much more readily a level accepts the guesses of the next; 1 keeps its own best tokens alone, the paper takes
+    # 2 to 5
     leniency: float = 3.0
     # the file whose texts the bigrams are counted on; when empty, they are counted on what the engine has read so far
     datastore: str = ""
@@ -193,7 +194,7 @@ class CascadeDrafter:
                 model.free(seq.id)
 
     def _write(self, guess: _Guess, row: int) -> _Work:
-        """Let the levels from `row` on write, each as many tokens as the row of lengths says."""
+        """Let the levels from `row` on write, each until there are as many tokens as the row of lengths adds up to."""
         start, wanted = len(guess.tokens), 0
         for level in range(row, len(self.models) + 1):
             wanted += self._lengths[row][level]
@@ -215,7 +216,7 @@ class CascadeDrafter:
         kept = 0
         for token, below in zip(drafted, guess.probs[start:], strict=True):
             prob = float(distributions[kept, token])
-            if token != best[kept] and self._leniency * prob <= below:
+            if token != best[kept] and (self._leniency == 1 or self._leniency * prob <= below):
                 break
             guess.probs[start + kept] = prob
             kept += 1
