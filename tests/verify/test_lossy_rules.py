@@ -220,6 +220,12 @@ def test_a_near_guess_must_be_possible():
     assert kept(rule("distance_tolerance", distance=2), [0.0, 1.0, 0.0, 1e-30], 3)
 
 
+def test_of_equal_tokens_the_one_that_plain_decoding_takes_is_before_the_others():
+    p = [0.1, 0.3, 0.3, 0.3]
+    for beta, tokens in ((1, {1}), (2, {1, 2}), (3, {1, 2, 3}), (4, {0, 1, 2, 3})):
+        assert {token for token in range(4) if kept(rule("top_beta", beta=beta), p, token)} == tokens
+
+
 def rounds_filled(verifier, size: int) -> int:
     """How many rounds of 120 were filled up, each checked: what the exact walk keeps, then the eldest children."""
     target, drafter = PAIRS["random"]

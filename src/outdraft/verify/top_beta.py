@@ -4,11 +4,13 @@ Paper: Speculative Decoding: Exploiting Speculative Execution for Accelerating S
 https://arxiv.org/abs/2203.16487
 In: any tree, p [N, V]. A guess x is kept if x is among the beta most probable tokens and log p_max - log p(x) <= gap;
 the longest kept path, then one token of the target. Greedy requests are judged by their distribution at temperature 1;
-with beta = 1 only the best token is kept, and greedy text is plain decoding's. Out: a path and one more token.
+with beta = 1 only the best token is kept (of equal ones that of the smallest id, which plain decoding takes), and
+greedy text is plain decoding's. Out: a path and one more token.
 """
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from outdraft.core.method import Paper, RuleMethod
@@ -33,7 +35,9 @@ def build(options: TopBetaOptions) -> PerDraft:
     """The rule with its limits."""
 
     def keep(guesses: Guesses) -> Tensor:
-        rank = (guesses.rows > guesses.masses[:, None]).sum(-1)  # [n] tokens before it
+        rows, masses, tokens = guesses.rows, guesses.masses[:, None], guesses.tokens[:, None]
+        is_elder = torch.arange(rows.shape[-1], device=rows.device) < tokens  # of equal tokens that of the smaller id
+        rank = ((rows > masses) | ((rows == masses) & is_elder)).sum(-1)  # [n] tokens before it
         behind = guesses.rows.amax(-1).log() - guesses.masses.log()
         return (rank < options.beta) & (behind <= options.gap)
 
