@@ -133,6 +133,13 @@ def test_exit_layers_that_make_no_sense():
     assert make("early_exit", Runner(MODEL)).exit_layer == 1
 
 
+def test_a_head_is_not_asked_at_another_layer_than_its_own(head):
+    with pytest.raises(CapabilityError, match=r"exit_layer=1, but exit head .* was trained after 2 layers: leave"):
+        make("early_exit", Runner(MODEL), exit_layer=1, model=head[1])
+    for layer in (0, 2):
+        assert make("early_exit", Runner(MODEL), exit_layer=layer, model=head[1]).exit_layer == 2
+
+
 def test_a_head_of_another_width_is_refused(tmp_path):
     net = EarlyExitHead(EarlyExitConfig(exit_layer=1, hidden_size=16, inner_size=8))
     for parameter in net.parameters():

@@ -44,7 +44,8 @@ class EarlyExitOptions(DrawOptions):
 
     # a trained exit head, a directory or "zoo:early_exit"; when empty, the target's own final norm and head are used
     model: str = ""
-    # how many of the target's first layers draft (E); 0 takes the trained head's number, or a quarter of the layers
+    # how many of the target's first layers draft (E); 0 takes the trained head's number (beside a head any other is
+    # refused), or without a head a quarter of the layers
     exit_layer: int = 0
 
     def __post_init__(self) -> None:
@@ -146,6 +147,11 @@ def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
             raise CapabilityError(
                 f"exit head {options.model!r} is {head.config.hidden_size} wide, the target {port.facts.hidden_size}: "
                 "a head belongs to the target it was trained with"
+            )
+        if layer != head.config.exit_layer:
+            raise CapabilityError(
+                f"exit_layer={layer}, but exit head {options.model!r} was trained after {head.config.exit_layer} "
+                "layers: leave exit_layer out, or train a head for that layer (outdraft train early_exit)"
             )
     if layer >= port.facts.num_layers:
         raise CapabilityError(
