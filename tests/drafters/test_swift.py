@@ -145,6 +145,18 @@ def test_the_search_begins_plainly_and_ends_in_three_ways():
     assert Search(SearchOptions(), 2).is_over  # nothing between the ends
 
 
+@pytest.mark.parametrize("keep_ends", [True, False])
+def test_all_sets_are_of_one_size(keep_ends):
+    for num_layers in (3, 4, 7, 8, 13):
+        inner = num_layers - 2 * keep_ends
+        for ratio in (0.1, 0.25, 0.45, 0.8):
+            search, seen = Search(SearchOptions(ratio=ratio, keep_ends=keep_ends), num_layers), []
+            for _ in range(6):
+                search.trial(lambda skip, seen=seen: seen.append(skip) or 0.5)
+            assert {len(skip) for skip in seen} == {max(1, round(ratio * 2 * inner))}
+            assert 1 in seen[0].attention
+
+
 def test_a_search_begins_however_little_patience_it_has():
     search = Search(SearchOptions(max_fruitless=1), 12)
     assert not search.is_over

@@ -9,12 +9,12 @@ the score alone compares them. Data in: scores; data out: the set to try next an
 
 import random
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.ranges import check_range
 from outdraft.core.skip import Skip
-from outdraft.drafters.shared.own_layers.skip_sets import alternating
 from outdraft.drafters.swift.surrogate import advise
 
 
@@ -49,7 +49,8 @@ class Search:
         self._rng = random.Random(options.seed)
         self._tried: list[tuple[list[bool], float]] = []
         self._since_best = 0
-        self.best = alternating(num_layers, options.ratio)
+        by_second = sorted(self._sublayers, key=lambda one: (one[0] % 2 == 0, one))  # layers 1, 3, 5 ..., then 2, 4 ...
+        self.best = _skip(by_second[: self._size])
         self.best_score = -1.0  # of nothing yet
 
     @property
@@ -68,8 +69,8 @@ class Search:
         )
 
     def trial(self, score: Callable[[Skip], float]) -> None:
-        """Score one more set: the first one is that which the search began with, if that leaves out anything."""
-        skip = self.best if self.best and not self._tried else self._next()
+        """Score one more set; the first one is that which the search began with."""
+        skip = self._next() if self._tried else self.best
         value = score(skip)
         self._tried.append((self._flags(skip), value))
         self._since_best += 1
@@ -77,16 +78,20 @@ class Search:
             self.best, self.best_score, self._since_best = skip, value, 0
 
     def _next(self) -> Skip:
-        if self._tried and len(self._tried) % self._options.advice_every == 0:
+        if len(self._tried) % self._options.advice_every == 0:
             candidates = [self._random() for _ in range(256)]
             return candidates[advise(self._tried, [self._flags(skip) for skip in candidates])]
         return self._random()
 
     def _random(self) -> Skip:
-        out = self._rng.sample(self._sublayers, self._size)
-        attention, mlp = (frozenset(layer for layer, half in out if half == part) for part in (0, 1))
-        return Skip(attention, mlp)
+        return _skip(self._rng.sample(self._sublayers, self._size))
 
     def _flags(self, skip: Skip) -> list[bool]:
         """Whether each sublayer is left out."""
         return [layer in (skip.mlp if half else skip.attention) for layer, half in self._sublayers]
+
+
+def _skip(out: Seq[tuple[int, int]]) -> Skip:
+    """The set of these sublayers, each a layer and a half."""
+    attention, mlp = (frozenset(layer for layer, half in out if half == part) for part in (0, 1))
+    return Skip(attention, mlp)
