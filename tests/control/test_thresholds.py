@@ -102,6 +102,18 @@ def test_self_tuning_by_hand():
     assert policy.plan([seq])[0].confidence == pytest.approx(before - 0.001)
 
 
+@pytest.mark.parametrize("limit", [{"asks": 3}, {"max_tokens": 4}])
+def test_self_tuning_leaves_alone_what_is_as_deep_as_the_request_allows(limit):
+    """Three tokens, all of them right, are no reason to grow bolder where three are the most."""
+    policy, seq = SelfTuningPolicy(SelfTuningOptions(keep_share=0)), sequence(**limit)
+    for accepted, depth, threshold in ((3, 3, 0.8), (3, 3, 0.8), (2, 2, 0.799)):
+        assert policy.plan([seq])[0].depth == 3
+        policy.update([guess(accepted, depth)])
+        assert policy.plan([seq])[0].confidence == pytest.approx(threshold)
+    policy.end([seq])
+    assert not policy._states and not policy._depths
+
+
 def test_branch_pacing_goes_on_longer_after_success():
     policy, seq = BranchPacingPolicy(BranchPacingOptions()), sequence()
     assert policy.plan([seq])[0].survival == 0.5

@@ -44,13 +44,14 @@ class SelfTuningPolicy:
     def __init__(self, options: SelfTuningOptions) -> None:
         self._options = options
         self._states: dict[int, tuple[float, float]] = {}  # sequence -> h, r
+        self._depths: dict[int, int] = {}  # how deep its last guess was allowed to be
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """As deep as allowed, until less sure than the threshold of the moment."""
         start = (self._options.threshold, 0.0)
-        deepest = self._options.num_speculative_tokens
+        self._depths.update((seq.id, allowed(seq, self._options.num_speculative_tokens)) for seq in seqs)
         return [
-            Budget(depth=allowed(seq, deepest), confidence=self._states.setdefault(seq.id, start)[0]) for seq in seqs
+            Budget(depth=self._depths[seq.id], confidence=self._states.setdefault(seq.id, start)[0]) for seq in seqs
         ]
 
     def update(self, events: Seq[StepEvent]) -> None:
@@ -63,6 +64,7 @@ class SelfTuningPolicy:
         """Forget the thresholds."""
         for seq in seqs:
             self._states.pop(seq.id, None)
+            self._depths.pop(seq.id, None)
 
     def _tune(self, threshold: float, share: float, event: StepEvent) -> tuple[float, float]:
         options = self._options
@@ -71,7 +73,7 @@ class SelfTuningPolicy:
         aim = threshold
         if share < options.wanted:
             aim += options.step
-        elif event.draft_depth < options.num_speculative_tokens:
+        elif event.draft_depth < self._depths[event.seq_id]:
             aim -= options.step
         threshold = options.keep_threshold * threshold + (1 - options.keep_threshold) * aim
         return min(max(threshold, 0.0), 1.0), share
