@@ -11,8 +11,10 @@ from outdraft.core.draft import Draft, chain, host_tree
 from outdraft.core.drafter import Seen, Traits
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
+from outdraft.core.room import Unbounded
 from outdraft.core.target import Needs
 from outdraft.core.verdict import Verdict
+from outdraft.decode.fit import what_fits
 from outdraft.drafters.merge.drafter import MergeDrafter
 from outdraft.drafters.merge.join import join
 from outdraft.drafters.shared.composed.ahead import imagine
@@ -45,6 +47,15 @@ class Fixed:
         self.told += seen
 
     def end(self, seqs): ...
+
+
+class FourRows(Unbounded):
+    """Memory for so many."""
+
+    capacity, free = 99, 4
+
+    def missing(self, seq, num_rows):
+        return num_rows
 
 
 def merged(*drafts, temperature=1.0):
@@ -116,6 +127,26 @@ def test_each_is_told_of_its_own_guess():
     assert [one.draft for one in told] == [drafter.draft for drafter in made.drafters]
     made.end([seq])
     assert not made._guesses
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_each_is_told_of_its_own_guess_where_memory_cut_the_tree(temperature):
+    """The first four of five nodes had room, and the second drafter's token was right."""
+    q = torch.full((2, V), 1 / V) if temperature else None
+    made, seq, draft = merged(chain([9, 1, 2], q), chain([9, 5, 6], q), temperature=temperature)
+    seq.num_cached = 1
+    (fits,) = what_fits([seq], [draft], FourRows())
+    assert fits.tokens.tolist() == [9, 1, 2, 5]
+    logits = torch.arange(4).float()[:, None].repeat(1, V)
+    made.observe([Seen(seq=seq, start=1, num_committed=2, draft=fits, logits=logits, verdict=Verdict((3,), 8, True))])
+    first, second = (drafter.told[0] for drafter in made.drafters)
+    assert first.verdict == Verdict((), 5, False) and first.draft.tokens.tolist() == [9, 1, 2]
+    assert second.verdict == Verdict((1,), 8, True) and second.draft.tokens.tolist() == [9, 5]
+    assert [one.logits[:, 0].tolist() for one in (first, second)] == [[0, 1, 2], [0, 3]]
+    assert temperature == 0 or len(second.draft.q) == 2
+    others = Seen(seq=seq, start=3, num_committed=2, draft=chain([8, 1]), verdict=Verdict((1,), 4, True))
+    made.observe([others])
+    assert [drafter.told[1] for drafter in made.drafters] == [others, others], "somebody else's guess, as it is"
 
 
 def test_nodes_are_shared_out():

@@ -12,6 +12,7 @@ Data in: sequences; data out: one tree each. Each drafter draws with coins of it
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
+from itertools import takewhile
 from typing import Any
 
 import torch
@@ -49,7 +50,7 @@ class MergeDrafter:
         self.drafters = list(drafters)
         self.names = list(names)
         self.needs = joined_needs(drafters, names)
-        self._guesses: dict[int, tuple[list[Draft], Joined]] = {}  # sequence -> its last round
+        self._guesses: dict[int, tuple[list[Draft], Joined]] = {}  # sequence -> what is being judged
 
     @property
     def traits(self) -> Traits:
@@ -82,6 +83,9 @@ class MergeDrafter:
         """Tell each what became of its own guess."""
         for lane, drafter in enumerate(self.drafters):
             drafter.observe([self._share(one, lane) for one in seen])
+        for one in seen:
+            if one.verdict is not None:
+                self._guesses.pop(one.seq.id, None)  # what is judged next may be somebody else's
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for drafter in self.drafters:
@@ -104,11 +108,15 @@ class MergeDrafter:
         return joined.draft
 
     def _share(self, one: Seen, lane: int) -> Seen:
-        """The pass as it looks to one drafter: its own nodes, and the part of the path that it guessed."""
-        drafts, joined = self._guesses.get(one.seq.id, ([], None))
-        if joined is None or one.draft is not joined.draft or one.verdict is None:
-            return one  # a prompt chunk, or somebody else's guess
-        draft, place = drafts[lane], joined.places[lane]
+        """The pass as it looks to one drafter: its own nodes, and the part of the path that it guessed.
+
+        Where memory had room for the first nodes of the joined tree only, so it is with the drafter's own.
+        """
+        if one.draft is None or one.draft.num_nodes == 1 or one.verdict is None or one.seq.id not in self._guesses:
+            return one  # a prompt chunk, nobody's guess, or somebody else's
+        drafts, joined = self._guesses[one.seq.id]
+        place = list(takewhile(lambda at: at < one.draft.num_nodes, joined.places[lane]))
+        draft = _first(drafts[lane], len(place))
         node_at = {at: node for node, at in enumerate(place)}
         path: list[int] = []
         for at in one.verdict.path:
@@ -124,6 +132,19 @@ class MergeDrafter:
             logits=None if one.logits is None else one.logits[torch.tensor(place, device=one.logits.device)],
             verdict=Verdict(tuple(path), token, bonus=(path[-1] if path else 0) not in parents),
         )
+
+
+def _first(draft: Draft, num_nodes: int) -> Draft:
+    """Its first nodes."""
+    if num_nodes == draft.num_nodes:
+        return draft
+    return replace(
+        draft, tokens=draft.tokens[:num_nodes], parents=draft.parents[:num_nodes],
+        q=draft.q if draft.q is None or draft.drawn_from is not None else draft.q[:num_nodes],
+        drawn_from=None if draft.drawn_from is None else draft.drawn_from[:num_nodes],
+        confidence=None if draft.confidence is None else draft.confidence[:num_nodes],
+        continuation=None,
+    )  # fmt: skip
 
 
 def build(options: MergeOptions, port: TargetPort) -> MergeDrafter:
