@@ -90,7 +90,8 @@ def chain_of(
     A node has the probability of the slots up to the first one at which its string is spelled. The rest is as in
     `trie_of`.
     """
-    masses, total = {(): 1.0}, 0.0
+    masses: dict[String, float] = {(): 1.0}
+    total = 0.0
     for count, (_, amount) in enumerate(slots, 1):
         total += amount
         if len(string := collapse([each for each, _ in slots[:count]], blank)) <= depth:

@@ -115,7 +115,8 @@ class MergeDrafter:
         if one.draft is None or one.draft.num_nodes == 1 or one.verdict is None or one.seq.id not in self._guesses:
             return one  # a prompt chunk, nobody's guess, or somebody else's
         drafts, joined = self._guesses[one.seq.id]
-        place = list(takewhile(lambda at: at < one.draft.num_nodes, joined.places[lane]))
+        num_nodes = one.draft.num_nodes
+        place = list(takewhile(lambda at: at < num_nodes, joined.places[lane]))
         draft = _first(drafts[lane], len(place))
         node_at = {at: node for node, at in enumerate(place)}
         path: list[int] = []
