@@ -177,10 +177,14 @@ def test_a_tie_is_what_rounding_can_turn_and_no_more():
 
 
 @pytest.mark.parametrize(
-    ("text", "stops", "cut"), [("abcd", ("cd", "bc"), 1), ("abcd", ("c", "abc"), 0), ("ab", ("x",), None)]
-)
-def test_where_a_stop_string_cuts(text, stops, cut):
-    assert _first_stop(text, stops) == cut
+    ("text", "stops", "before", "cut"),
+    [
+        ("abcd", ("cd", "bc"), 0, 1), ("abcd", ("c", "abc"), 0, 0), ("ab", ("x",), 0, None),
+        ("abab", ("ab",), 2, 2), ("abcd", ("bc",), 2, 1), ("abcd", ("ab", "bc"), 3, None),
+    ],
+)  # fmt: skip
+def test_where_a_stop_string_cuts(text, stops, before, cut):
+    assert _first_stop(text, stops, before) == cut
 
 
 def test_what_differs_is_told(session):

@@ -67,7 +67,7 @@ class Oracle:
         settings, stops = ask.settings, self._stop_ids(ask)
         longest = min(settings["max_tokens"], self.max_len - len(ask.prompt))
         for i, token in enumerate(output, 1):
-            if token in stops or _first_stop(self._whole_characters(output[:i]), settings.get("stop", ())) is not None:
+            if token in stops or self._first_stop(ask, output, self._whole_characters(output[:i])) is not None:
                 return i, "stop"
             if i == longest:
                 return i, "length"
@@ -80,17 +80,23 @@ class Oracle:
         """What is shown of it: nothing of an id that ends it, nothing from where a stop string begins."""
         shown = output[:-1] if output and output[-1] in self._stop_ids(ask) else output
         text: str = self._tokenizer.decode(list(shown))
-        stop = _first_stop(text, ask.settings.get("stop", ()))
+        stop = self._first_stop(ask, output, text)
         return text if stop is None else text[:stop]
+
+    def _first_stop(self, ask: Ask, output: Seq[int], text: str) -> int | None:
+        """Where a stop string cuts the text; one that the first `min_tokens` tokens complete does not count."""
+        before = len(self._whole_characters(output[: ask.settings.get("min_tokens", 0)]))
+        return _first_stop(text, ask.settings.get("stop", ()), before)
 
     def _whole_characters(self, output: Seq[int]) -> str:
         text: str = self._tokenizer.decode(list(output))
         return text.rstrip("\ufffd")
 
 
-def _first_stop(text: str, stops: Iterable[str]) -> int | None:
-    """Where the stop string begins that is completed first; of several at once the longest."""
-    found = [(text.index(stop) + len(stop), -len(stop)) for stop in stops if stop in text]
+def _first_stop(text: str, stops: Iterable[str], before: int = 0) -> int | None:
+    """Where the stop string begins that ends first behind `before` characters; of several at once the longest."""
+    places = ((text.find(stop, max(0, before + 1 - len(stop))), stop) for stop in stops)
+    found = [(start + len(stop), -len(stop)) for start, stop in places if start >= 0]
     if not found:
         return None
     end, length = min(found)
