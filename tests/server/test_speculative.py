@@ -67,7 +67,7 @@ def test_streams_and_chats_tell_them_too(client: httpx.Client) -> None:
     ("asked", "told", "param"),
     [
         ({"method": "eagle3"}, "method 'eagle3' is not held here: held are ngram", "speculative.method"),
-        ({"method": "none"}, "for plain decoding send speculative itself as false", "speculative.method"),
+        ({"method": "none"}, "speculative=false is plain decoding", "speculative.method"),
         ({"verifier": "leniency"}, "verifier 'leniency' may change the distribution", "speculative.verifier"),
         ({"verifier": "os:system"}, "verifier 'os:system' is not known", "speculative.verifier"),
         ({"policy": "auto"}, "policy 'auto' is not held here: held are fixed", "speculative.policy"),

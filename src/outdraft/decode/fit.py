@@ -11,11 +11,8 @@ its tokens.
 """
 
 from collections.abc import Sequence as Seq
-from dataclasses import replace
 
-from torch import Tensor
-
-from outdraft.core.draft import Draft, chain
+from outdraft.core.draft import Draft, chain, first_nodes
 from outdraft.core.room import Room
 from outdraft.core.sequence import Sequence
 
@@ -45,24 +42,7 @@ def _num_rows(seq: Sequence, num_nodes: int) -> int:
 
 
 def _cut(guess: Draft, num_nodes: int) -> Draft:
-    """Its first nodes."""
-    if num_nodes == guess.num_nodes:
-        return guess
-    if num_nodes == 1 or guess.mask is not None or guess.embeds is not None:
+    """Its first nodes, or the pending token alone where others would not be a guess."""
+    if num_nodes < guess.num_nodes and (num_nodes == 1 or guess.mask is not None or guess.embeds is not None):
         return chain(guess.tokens[:1])
-    resume = guess.resume
-    return replace(
-        guess,
-        tokens=guess.tokens[:num_nodes],
-        parents=guess.parents[:num_nodes],
-        q=_first(guess.q, num_nodes) if guess.drawn_from is None else guess.q,  # whose further rows stand below the N
-        drawn_from=_first(guess.drawn_from, num_nodes),
-        roles=_first(guess.roles, num_nodes),
-        resume=None if resume is None else replace(resume, hidden=resume.hidden[:num_nodes]),
-        confidence=_first(guess.confidence, num_nodes),
-        continuation=None,
-    )
-
-
-def _first(rows: Tensor | None, count: int) -> Tensor | None:
-    return None if rows is None else rows[:count]
+    return first_nodes(guess, num_nodes)

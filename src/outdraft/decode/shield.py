@@ -13,6 +13,7 @@ The first error of each is logged, with its traceback.
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
+from typing import TypeVar
 
 from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
@@ -23,6 +24,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.shown import shown, told
 from outdraft.core.target import Needs
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 
 
@@ -117,13 +119,7 @@ class ShieldedDrafter:
         return [self._ask_for_guesses([seq], [budget])[0] for seq, budget in zip(seqs, budgets, strict=True)]
 
     def _propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        drafts = self.inner.propose(seqs, budgets)
-        if len(drafts) != len(seqs):
-            raise ValueError(f"{len(drafts)} drafts for {len(seqs)} sequences")
-        for one in drafts:
-            if not isinstance(one, Draft):
-                raise TypeError(f"{shown(one)} in place of a draft")
-        return drafts
+        return _one_each(self.inner.propose(seqs, budgets), seqs, Draft, "draft")
 
     def observe(self, seen: Seq[Seen]) -> None:
         """What the pass showed of those that still have their drafter."""
@@ -191,13 +187,7 @@ class ShieldedPolicy:
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         """One budget for each; plain decoding for all where the policy failed."""
         try:
-            budgets = self.inner.plan(seqs)
-            if len(budgets) != len(seqs):
-                raise ValueError(f"{len(budgets)} budgets for {len(seqs)} sequences")
-            for one in budgets:
-                if not isinstance(one, Budget):
-                    raise TypeError(f"{shown(one)} in place of a budget")
-            return budgets
+            return _one_each(self.inner.plan(seqs), seqs, Budget, "budget")
         except Exception as error:
             self._tell(error)
             return [Budget(depth=0)] * len(seqs)
@@ -215,3 +205,13 @@ class ShieldedPolicy:
             verb()
         except Exception as error:
             self._tell(error)
+
+
+def _one_each(given: list[T], seqs: Seq[Sequence], kind: type[T], name: str) -> list[T]:
+    """What a plug-in gave, if that is one of the kind for each sequence."""
+    if len(given) != len(seqs):
+        raise ValueError(f"{len(given)} {name}s for {len(seqs)} sequences")
+    for one in given:
+        if not isinstance(one, kind):
+            raise TypeError(f"{shown(one)} in place of a {name}")
+    return given

@@ -83,11 +83,10 @@ class Answers:
         """
         try:
             while not all(call.is_answered for call in self._calls):
+                await self._arrived.wait()
                 self._arrived.clear()
                 for call in self._calls:
                     call.read()
-                if not all(call.is_answered for call in self._calls):
-                    await self._arrived.wait()
             if isinstance(self.error, BusyError):
                 raise self.error
         except BaseException:

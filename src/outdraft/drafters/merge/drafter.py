@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from outdraft.core.draft import Draft, host_tree
+from outdraft.core.draft import Draft, first_nodes, host_tree
 from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.policy import Budget
@@ -117,7 +117,7 @@ class MergeDrafter:
         drafts, joined = self._guesses[one.seq.id]
         num_nodes = one.draft.num_nodes
         place = list(takewhile(lambda at: at < num_nodes, joined.places[lane]))
-        draft = _first(drafts[lane], len(place))
+        draft = first_nodes(drafts[lane], len(place))
         node_at = {at: node for node, at in enumerate(place)}
         path: list[int] = []
         for at in one.verdict.path:
@@ -133,19 +133,6 @@ class MergeDrafter:
             logits=None if one.logits is None else one.logits[torch.tensor(place, device=one.logits.device)],
             verdict=Verdict(tuple(path), token, bonus=(path[-1] if path else 0) not in parents),
         )
-
-
-def _first(draft: Draft, num_nodes: int) -> Draft:
-    """Its first nodes."""
-    if num_nodes == draft.num_nodes:
-        return draft
-    return replace(
-        draft, tokens=draft.tokens[:num_nodes], parents=draft.parents[:num_nodes],
-        q=draft.q if draft.q is None or draft.drawn_from is not None else draft.q[:num_nodes],
-        drawn_from=None if draft.drawn_from is None else draft.drawn_from[:num_nodes],
-        confidence=None if draft.confidence is None else draft.confidence[:num_nodes],
-        continuation=None,
-    )  # fmt: skip
 
 
 def build(options: MergeOptions, port: TargetPort) -> MergeDrafter:

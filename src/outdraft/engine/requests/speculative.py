@@ -78,8 +78,9 @@ def _arm(method: str | None, held: Held) -> int | None:
         return None
     if method not in held.methods:
         listed = ", ".join(held.methods) or "none by name"
-        cure = "; for plain decoding send speculative itself as false" if method == "none" else ""
-        raise RequestError(f"method {shown(method)} is not held here: held are {listed}{cure}")
+        raise RequestError(
+            f"method {shown(method)} is not held here: held are {listed}; speculative=false is plain decoding"
+        )
     return held.methods.index(method)
 
 
