@@ -132,9 +132,10 @@ def test_an_engine_without_room_is_refused(model_dir, words):
         LLM(model_dir, **words)
 
 
-def test_a_negative_draft_length_is_refused(fast):
-    with pytest.raises(RequestError, match="num_speculative_tokens=-2"):
-        fast.generate("x", GREEDY, num_speculative_tokens=-2)
+@pytest.mark.parametrize("count", [-2, 10**6])
+def test_a_draft_length_out_of_range_is_refused(fast, count):
+    with pytest.raises(RequestError, match=f"num_speculative_tokens={count} is out of range"):
+        fast.generate("x", GREEDY, num_speculative_tokens=count)
 
 
 def test_a_draft_of_another_vocabulary_is_refused(llm, tmp_path):
