@@ -13,7 +13,7 @@ from outdraft.analysis.compare import compare, compare_sheet
 from outdraft.analysis.records import Row, read_records
 from outdraft.analysis.sheet import to_csv, to_markdown
 from outdraft.analysis.summary import ALL, summarise
-from outdraft.analysis.tables import speed_sheet, time_sheet
+from outdraft.analysis.tables import curve_sheet, speed_sheet, time_sheet
 from outdraft.analysis.theory import best_length, expected_speedup, expected_tokens
 from outdraft.analysis.words import how_measured, what_measured, where_measured
 from outdraft.bench.row import Row as Written
@@ -185,6 +185,14 @@ def test_theory_agrees_with_the_paper():
     assert gain == pytest.approx(2.47, abs=0.005) and best_length(a, draft_cost=c, pass_cost=lambda rows: 1.0) == 6
     assert best_length(0.1, draft_cost=0.5, pass_cost=lambda rows: 1.0) == 0
     assert expected_tokens(1.0, 4) == 5
+
+
+def test_what_a_pass_costs_is_told_beside_both_limits(record_file: Path):
+    curve = read_records(record_file).curve
+    assert curve is not None
+    sheet = curve_sheet(replace(curve, rows=[1, 64], seconds=[0.004, 0.01], flops=10**8, peak_flops=1e12))
+    assert sheet.rows == [["1", "4.00", "1.00", "0.03"], ["64", "10.00", "2.50", "0.64"]]  # 64 x 1e8 / 0.01 of 1e12
+    assert "of the memory limit" in sheet.notes[0] and "1000 billion" in sheet.notes[1]
 
 
 def test_cost_between_measured_points(record_file: Path):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from outdraft.bench.curve import ROWS
 from outdraft.bench.row import Row
 from outdraft.cli.commands import bench
 
@@ -124,6 +125,7 @@ def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     assert ran.code == 0, ran.err
     curve = json.loads(out.read_text().splitlines()[-1])
     assert curve["kind"] == "curve" and len(curve["rows"]) == len(curve["seconds"]) and curve["bandwidth"] > 0
+    assert curve["past"] == 128 and curve["rows"][-1] == ROWS[-1]
     for end in ("", "-speedup", "-acceptance", "-split", "-cost", "-roofline"):
         assert (tmp_path / f"a{end}.png").stat().st_size > 10_000
 

@@ -64,9 +64,12 @@ def curve_sheet(curve: Curve) -> Sheet:
     """What a target pass costs by its rows, and how near one row is to the time of reading the weights."""
     first = curve.seconds[0]
     rows = [
-        [str(count), f"{1000 * seconds:.2f}", f"{seconds / first:.2f}"]
+        [
+            str(count), f"{1000 * seconds:.2f}", f"{seconds / first:.2f}",
+            f"{count * curve.flops / seconds / curve.peak_flops:.2f}",
+        ]
         for count, seconds in zip(curve.rows, curve.seconds, strict=True)
-    ]
+    ]  # fmt: skip
     num_bytes = curve.weight_bytes + curve.kv_bytes * curve.past
     share = num_bytes / curve.bandwidth / first
     note = (
@@ -75,7 +78,9 @@ def curve_sheet(curve: Curve) -> Sheet:
     )
     if share > 1.1:
         note += "; more than 1, because the weights stay in the processor's caches, or others disturbed the reading"
-    return Sheet(title="What a pass costs", columns=["rows", "ms", "over\none row"], rows=rows, notes=(note,))
+    peak = f"the peak: {curve.peak_flops / 1e9:.0f} billion operations a second, measured with nothing read from memory"
+    columns = ["rows", "ms", "over\none row", "of the\npeak"]
+    return Sheet(title="What a pass costs", columns=columns, rows=rows, notes=(note, peak))
 
 
 def _speed(cell: Cell | None) -> str:

@@ -32,7 +32,7 @@ def draw_cost(axes: Axes, curve: Curve) -> None:
         )  # fmt: skip
     axes.axhline(1, color=QUIET, linewidth=0.8)
     axes.set_xscale("log", base=2)
-    ticks = [rows for rows in (1, 2, 4, 8, 16, 32, 64, 128) if rows <= curve.rows[-1]]
+    ticks = [rows for rows in (1, 2, 4, 8, 16, 32, 64, 128, 256) if rows <= curve.rows[-1]]
     axes.xaxis.set_major_locator(FixedLocator(ticks))
     axes.xaxis.set_minor_locator(NullLocator())
     axes.set_xticklabels([str(rows) for rows in ticks])
