@@ -1,5 +1,7 @@
 """The default against plain decoding: what is asked, and the table with the median and the worst round."""
 
+from contextlib import contextmanager
+
 import pytest
 
 from outdraft.bench import default
@@ -35,6 +37,25 @@ def test_a_small_model_is_measured(capsys):
     assert default.main(words) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("zoo:target: ") and len(lines) == 4 and "ANOTHER" not in "".join(lines)
+
+
+def test_it_is_measured_beside_busy_programs(monkeypatch, capsys):
+    beside, told = [], Outcome(clock=(1.0,), work=(1.0,), same=True, tau=1.0)
+
+    @contextmanager
+    def neighbours(count: int):
+        beside.append(count)
+        yield
+        beside.clear()
+
+    def measured(*given, **named) -> Outcome:
+        assert beside == [2]
+        return told
+
+    monkeypatch.setattr(default, "busy_neighbours", neighbours)
+    monkeypatch.setattr(default, "measure", measured)
+    assert default.main(["zoo:target", "--batch", "1", "--text", "prose", "--neighbours", "2"]) == 0
+    assert not beside and "Beside 2 busy programs." in capsys.readouterr().out
 
 
 def test_another_text_is_said_and_fails(monkeypatch, capsys):

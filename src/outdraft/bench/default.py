@@ -19,6 +19,7 @@ from typing import Any
 
 from outdraft.bench.machine import busy_note
 from outdraft.bench.made import make_model
+from outdraft.bench.neighbours import busy_neighbours
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.suites.workloads import workload
 from outdraft.core.errors import OutdraftError
@@ -106,6 +107,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--text", nargs="+", default=list(TEXTS), choices=TEXTS)
     parser.add_argument("--max-tokens", type=int, default=48, metavar="N", help="tokens of a text (default: 48)")
     parser.add_argument("--rounds", type=int, default=5, metavar="N", help="timed rounds (default: 5)")
+    parser.add_argument("--neighbours", type=int, default=0, metavar="N", help="busy programs beside it (default: 0)")
     parser.add_argument("--cache", metavar="DIR", help="where made models are kept")
     asked = parser.parse_args(words)
     same = True
@@ -115,13 +117,15 @@ def main(words: list[str] | None = None) -> int:
             plain = LLM(str(made.path), drafter="none")
             default = plain.with_speculation()
             vocab = plain.engine.parts.target.vocab_size
-            sys.stdout.write(f"{name}: {default.config['drafter']['name']}. {busy_note()}\n")
+            beside = f" Beside {asked.neighbours} busy programs." if asked.neighbours else ""
+            sys.stdout.write(f"{name}: {default.config['drafter']['name']}. {busy_note()}{beside}\n")
             sys.stdout.write("batch     T text      clock  worst    work  worst  tokens a pass\n")
-            for cell in cells(asked.batch, asked.temperature, asked.text):
-                told = measure(plain, default, cell, vocab=vocab, max_tokens=asked.max_tokens, rounds=asked.rounds)
-                same = same and told.same
-                sys.stdout.write(_row(cell, told))
-                sys.stdout.flush()
+            with busy_neighbours(asked.neighbours):
+                for cell in cells(asked.batch, asked.temperature, asked.text):
+                    told = measure(plain, default, cell, vocab=vocab, max_tokens=asked.max_tokens, rounds=asked.rounds)
+                    same = same and told.same
+                    sys.stdout.write(_row(cell, told))
+                    sys.stdout.flush()
     except OutdraftError as error:
         sys.stderr.write(f"outdraft: {error}\n")
         return 2
