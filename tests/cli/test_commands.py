@@ -1,6 +1,7 @@
 """The commands on a tiny random model: what they print, how they end, and that a pipe gets no escape sequences."""
 
 import json
+import logging
 import os
 import re
 import shutil
@@ -10,11 +11,14 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from outdraft import zoo
 from outdraft.core.registry import KINDS, names
 from outdraft.engine.assembly.recipe import recipe_names
 from outdraft.engine.assembly.roles import read_companions
+from outdraft.models.load import save_model
+from outdraft.testing.tiny import tiny_model
 
 
 def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
@@ -23,7 +27,16 @@ def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
                        stdin="abcabcabc\n")  # fmt: skip
     assert plain.code == drafted.code == 0
     assert plain.out == drafted.out and "\x1b" not in drafted.out + drafted.err
-    assert "target passes" in drafted.err and plain.err == ""
+    assert "target passes" in drafted.err and plain.err.startswith("by default decoding is plain")
+
+
+def test_what_was_found_beside_the_model_is_said(outdraft, tiny: Path, tmp_path: Path):
+    model = tmp_path / "model"
+    shutil.copytree(tiny, model)
+    save_model(tiny_model("llama", vocab=257, seed=5, dtype=torch.float32), model / "draft")
+    ran = outdraft("generate", "ab", "--model", model, "--max-tokens", 4)
+    assert ran.code == 0 and f"found draft_model beside the model: {model / 'draft'}" in ran.err
+    assert "found" not in ran.out and logging.getLogger("outdraft.notes").handlers == []
 
 
 def test_generate_under_masks(outdraft, tiny: Path):
@@ -115,8 +128,9 @@ def test_a_place_that_cannot_be_written_is_one_line(outdraft, tiny: Path, tmp_pa
 def test_input_that_is_no_text(tiny: Path):
     for words in (["generate"], ["chat"]):
         ran = subprocess.run(
-            [sys.executable, "-m", "outdraft.cli.main", *words, "--model", str(tiny)], input=b"\xff\xfe\n",
-            capture_output=True, check=False, env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
+            [sys.executable, "-m", "outdraft.cli.main", *words, "--model", str(tiny), "--drafter", "none"],
+            input=b"\xff\xfe\n", capture_output=True, check=False,
+            env={**os.environ, "PYTHONIOENCODING": "utf-8:strict"},
         )  # fmt: skip
         assert ran.returncode == 2 and b"not UTF-8" in ran.stderr and ran.stderr.count(b"\n") == 1
 

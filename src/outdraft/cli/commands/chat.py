@@ -80,9 +80,12 @@ def _talker(options: Options) -> "Talker":
 
         body = asked(options.engine, options.sampling, references)
         return Elsewhere(RemoteServer(options.remote.server, options.remote.api_key), body, colour=options.color)
+    from outdraft.cli.notes import notes_shown
     from outdraft.cli.talk import Here
 
-    return Here(options.engine.load(), options.sampling, references, colour=options.color)
+    with notes_shown():
+        llm = options.engine.load()
+    return Here(llm, options.sampling, references, colour=options.color)
 
 
 @dataclass(slots=True)

@@ -53,11 +53,13 @@ def run(options: Options) -> int:
     options.remote.check()
     if options.remote.server is not None:
         return _remotely(options, prompt)
-    llm = options.engine.load()
+    from outdraft.cli.console import make_console, warn_if_lossy
+    from outdraft.cli.notes import notes_shown
+
+    with notes_shown():
+        llm = options.engine.load()
     if options.json:
         return _as_json(llm, prompt, params)
-
-    from outdraft.cli.console import make_console, warn_if_lossy
 
     console = make_console()
     tally = _stream(llm, prompt, params, console, colour=options.color)

@@ -35,7 +35,8 @@ def found_beside(directory: Path, *, unless: frozenset[str] = frozenset()) -> Co
                 found.setdefault("head", {}).setdefault(drafter, str(head))
     for role, named in found.items():
         for drafter, path in named.items():
-            _log.info("found %s for %s beside the model: %s", role, drafter, path)
+            whose = "" if drafter == "any" else f" for {drafter}"
+            _log.info("found %s%s beside the model: %s", role, whose, path)
     return found
 
 
