@@ -31,6 +31,21 @@ def test_what_templates_use_beyond_jinja():
     assert render_chat(ChatTemplate(source, {}), TALK).text == '{"role": "user", "content": "Hi"}4'
 
 
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [
+        ("", '{"b": "é", "a": "<1>"}'),
+        ("(ensure_ascii=False)", '{"b": "é", "a": "<1>"}'),
+        ("(true)", '{"b": "\\u00e9", "a": "<1>"}'),
+        ("(indent=1, sort_keys=true)", '{\n "a": "<1>",\n "b": "é"\n}'),
+        ("(separators=(',', ':'))", '{"b":"é","a":"<1>"}'),
+    ],
+)
+def test_tojson_takes_the_arguments_of_transformers(arguments: str, written: str):
+    template = ChatTemplate("{{ messages[0] | tojson" + arguments + " }}", {})
+    assert template.render([{"b": "é", "a": "<1>"}]).text == written
+
+
 def test_named_templates_take_the_default():
     listed = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]
     template = ChatTemplate.from_config(listed, {})
