@@ -53,6 +53,16 @@ def test_named_templates_take_the_default():
     assert ChatTemplate.from_config(None, {}) is None
 
 
+def test_with_tools_the_template_of_that_name_is_taken():
+    listed = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "{{ tools | length }} tools"}]
+    template = ChatTemplate.from_config(listed, {})
+    assert template is not None and template.render(TALK).text == "d" == template.render(TALK, tools=None).text
+    assert render_chat(template, TALK, tools=[]).text == "0 tools"
+    assert render_chat(template, TALK, tools=[{}]).text == "1 tools"
+    alone = ChatTemplate.from_config(listed[:1], {})
+    assert alone is not None and alone.render(TALK, tools=[{}]).text == "d"
+
+
 def test_refusals_are_our_errors():
     with pytest.raises(RequestError, match="roles must alternate"):
         render_chat(ChatTemplate("{{ raise_exception('roles must alternate') }}", {}), TALK)
