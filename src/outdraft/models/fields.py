@@ -34,6 +34,12 @@ class Fields:
         """What keys mean that the file leaves out."""
         self.raw = values | {key: value for key, value in self.raw.items() if value is not None or key not in values}
 
+    def only(self, **computed: object) -> None:
+        """Keys that say what is computed here in any case: another value is an error."""
+        for key, value in computed.items():
+            if self.has(key) and self.raw[key] != value:
+                raise self.error(key, self.raw[key], f"it must be {shown(value)}")
+
     def has(self, key: str) -> bool:
         """Whether there is a value."""
         return self.look(key) is not None

@@ -82,6 +82,7 @@ def llama_table(config: ModelConfig) -> Iterable[Entry]:
 
 def _read(fields: Fields) -> ModelConfig:
     bias = fields.get("attention_bias", bool, False)
+    fields.only(is_llama_config=True)
     return read_common(fields, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False))
 
 
