@@ -99,3 +99,9 @@ def test_a_key_at_another_value_moves_the_logits(name, key, value, tmp_path):
 def test_what_is_not_known_is_refused(name, key, value, tmp_path):
     with pytest.raises(ModelLoadError, match=key.replace(".", r"\.")):
         load_model(changed(name, tmp_path / "m.gguf", key, value))
+
+
+def test_a_file_of_mistral_has_no_window_of_its_own(tmp_path):
+    drop = ("mistral3.attention.temperature_scale", "mistral3.rope.scaling.yarn_log_multiplier")
+    config = load_model(changed("mistral3", tmp_path / "m.gguf", None, None, drop=drop)).config
+    assert config.architecture == "mistral" and config.windows == ()

@@ -1,6 +1,7 @@
 """Configurations of published models are read as they are; what we cannot run is refused by name."""
 
 import pytest
+import transformers
 from models.real_models import data_folder
 
 from outdraft.core.errors import ModelLoadError
@@ -82,3 +83,19 @@ def test_max_window_layers_says_nothing_without_windows():
     assert read("smollm3", max_window_layers=28, use_sliding_window=False) == read("smollm3")
     with pytest.raises(ModelLoadError, match="max_window_layers"):
         read("smollm3", max_window_layers=28, use_sliding_window=True, sliding_window=8)
+
+
+@pytest.mark.parametrize("family", ["mistral", "exaone4"])
+def test_a_window_that_is_left_out_is_no_null(family):
+    none = read(family, sliding_window=None)
+    assert none.windows == () and 4096 in read(family).windows and read(family) == read(family, sliding_window=4096)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "exaone4", "smollm3", "qwen3", "qwen3_vl_text", "olmo3"])
+def test_what_is_left_out_is_the_default_of_transformers(family):
+    theirs = transformers.AutoConfig.for_model(family, **SIZES)
+    rope = theirs.rope_parameters.get("full_attention", theirs.rope_parameters)
+    ours = read(family)
+    assert ours.rope.theta == rope["rope_theta"]
+    window = getattr(theirs, "sliding_window", None)
+    assert set(ours.windows) - {None} == ({window} if window and family not in ("qwen3", "smollm3") else set())

@@ -115,6 +115,10 @@ class Fields:
             raise self.error("layer_types", unknown[0], f"supported: {', '.join(known)}")
         return kinds
 
+    def sliding_window(self, absent: int) -> int | None:
+        """How many keys a row sees. A null says: all; a key that is absent says `absent`, as in transformers."""
+        return self.maybe_int("sliding_window") if "sliding_window" in self.raw else absent
+
     def windows(self, num_layers: int, size: int | None, first: int = 0) -> tuple[int | None, ...]:
         """Sliding windows: by `layer_types` where present, else on layers `first` and up."""
         return windows_of(

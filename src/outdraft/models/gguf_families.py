@@ -53,7 +53,7 @@ def _llama(meta: GgufMeta, told: Keys) -> Keys:
 
 def _ministral(meta: GgufMeta, told: Keys) -> Keys:
     if not meta.has("attention.temperature_scale"):
-        return {"model_type": "mistral"}
+        return {"model_type": "mistral", "sliding_window": None}
     scaling = told["rope_scaling"]
     assert isinstance(scaling, dict)
     mscale = meta.number("rope.scaling.yarn_log_multiplier", 1.0)

@@ -22,7 +22,7 @@ def _read(fields: Fields) -> ModelConfig:
         fields.look("max_window_layers")  # stands in published files
     kinds = fields.layer_kinds([SLIDING if slides and size is not None and not turn else FULL for turn in turned])
     config = read_common(
-        fields, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False),
+        fields, theta=2e6, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False),
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         windows=windows_of(kinds, size) if slides else (),
     )  # fmt: skip
