@@ -75,7 +75,8 @@ _WIDTH = "attention.key_length"
 
 
 def _gemma2(meta: GgufMeta, told: Keys) -> Keys:
-    return _gemma(meta, 46) | {"attn_logit_softcapping": meta.value("attn_logit_softcapping")}
+    caps = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}  # where a file says nothing
+    return _gemma(meta, 46) | {key: meta.number(key, cap) for key, cap in caps.items()}
 
 
 def _gemma3(meta: GgufMeta, told: Keys) -> Keys:
