@@ -111,3 +111,9 @@ def test_gemma_2_has_soft_caps_where_the_file_says_nothing(tmp_path):
     drop = ("gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping")
     config = load_model(changed("gemma2", tmp_path / "m.gguf", None, None, drop=drop)).config
     assert (config.score_cap, config.logit_cap) == (50.0, 30.0)
+
+
+def test_a_temperature_without_stretched_positions_is_refused(tmp_path):
+    path = changed("mistral3", tmp_path / "m.gguf", "mistral3.rope.scaling.type", "none")
+    with pytest.raises(ModelLoadError, match=r"mistral3\.rope\.scaling\.type='none' is not supported"):
+        load_model(path)

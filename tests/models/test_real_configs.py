@@ -99,3 +99,8 @@ def test_what_is_left_out_is_the_default_of_transformers(family):
     assert ours.rope.theta == rope["rope_theta"]
     window = getattr(theirs, "sliding_window", None)
     assert set(ours.windows) - {None} == ({window} if window and family not in ("qwen3", "smollm3") else set())
+
+
+def test_that_a_stretched_model_was_finetuned_changes_nothing():
+    yarn = {"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16}
+    assert read("llama", rope_scaling={**yarn, "finetuned": True}) == read("llama", rope_scaling=yarn)

@@ -55,7 +55,8 @@ def _ministral(meta: GgufMeta, told: Keys) -> Keys:
     if not meta.has("attention.temperature_scale"):
         return {"model_type": "mistral", "sliding_window": None}
     scaling = told["rope_scaling"]
-    assert isinstance(scaling, dict)
+    if not isinstance(scaling, dict):
+        raise meta.error("rope.scaling.type", "a file with attention.temperature_scale stretches positions")
     mscale = meta.number("rope.scaling.yarn_log_multiplier", 1.0)
     more = {"mscale": mscale, "mscale_all_dim": mscale}
     return {"rope_scaling": {**scaling, **more, "llama_4_scaling_beta": meta.number("attention.temperature_scale", 0)}}
