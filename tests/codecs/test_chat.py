@@ -31,11 +31,36 @@ def test_what_templates_use_beyond_jinja():
     assert render_chat(ChatTemplate(source, {}), TALK).text == '{"role": "user", "content": "Hi"}4'
 
 
+@pytest.mark.parametrize(
+    ("arguments", "written"),
+    [
+        ("", '{"b": "é", "a": "<1>"}'),
+        ("(ensure_ascii=False)", '{"b": "é", "a": "<1>"}'),
+        ("(true)", '{"b": "\\u00e9", "a": "<1>"}'),
+        ("(indent=1, sort_keys=true)", '{\n "a": "<1>",\n "b": "é"\n}'),
+        ("(separators=(',', ':'))", '{"b":"é","a":"<1>"}'),
+    ],
+)
+def test_tojson_takes_the_arguments_of_transformers(arguments: str, written: str):
+    template = ChatTemplate("{{ messages[0] | tojson" + arguments + " }}", {})
+    assert template.render([{"b": "é", "a": "<1>"}]).text == written
+
+
 def test_named_templates_take_the_default():
     listed = [{"name": "tool_use", "template": "t"}, {"name": "default", "template": "d"}]
     template = ChatTemplate.from_config(listed, {})
     assert template is not None and template.render(TALK).text == "d"
     assert ChatTemplate.from_config(None, {}) is None
+
+
+def test_with_tools_the_template_of_that_name_is_taken():
+    listed = [{"name": "default", "template": "d"}, {"name": "tool_use", "template": "{{ tools | length }} tools"}]
+    template = ChatTemplate.from_config(listed, {})
+    assert template is not None and template.render(TALK).text == "d" == template.render(TALK, tools=None).text
+    assert render_chat(template, TALK, tools=[]).text == "0 tools"
+    assert render_chat(template, TALK, tools=[{}]).text == "1 tools"
+    alone = ChatTemplate.from_config(listed[:1], {})
+    assert alone is not None and alone.render(TALK, tools=[{}]).text == "d"
 
 
 def test_refusals_are_our_errors():

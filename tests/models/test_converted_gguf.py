@@ -99,3 +99,21 @@ def test_a_key_at_another_value_moves_the_logits(name, key, value, tmp_path):
 def test_what_is_not_known_is_refused(name, key, value, tmp_path):
     with pytest.raises(ModelLoadError, match=key.replace(".", r"\.")):
         load_model(changed(name, tmp_path / "m.gguf", key, value))
+
+
+def test_a_file_of_mistral_has_no_window_of_its_own(tmp_path):
+    drop = ("mistral3.attention.temperature_scale", "mistral3.rope.scaling.yarn_log_multiplier")
+    config = load_model(changed("mistral3", tmp_path / "m.gguf", None, None, drop=drop)).config
+    assert config.architecture == "mistral" and config.windows == ()
+
+
+def test_gemma_2_has_soft_caps_where_the_file_says_nothing(tmp_path):
+    drop = ("gemma2.attn_logit_softcapping", "gemma2.final_logit_softcapping")
+    config = load_model(changed("gemma2", tmp_path / "m.gguf", None, None, drop=drop)).config
+    assert (config.score_cap, config.logit_cap) == (50.0, 30.0)
+
+
+def test_a_temperature_without_stretched_positions_is_refused(tmp_path):
+    path = changed("mistral3", tmp_path / "m.gguf", "mistral3.rope.scaling.type", "none")
+    with pytest.raises(ModelLoadError, match=r"mistral3\.rope\.scaling\.type='none' is not supported"):
+        load_model(path)

@@ -1,10 +1,27 @@
 """Configurations of published models are read as they are; what we cannot run is refused by name."""
 
 import pytest
+import transformers
 from models.real_models import data_folder
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.load import find_architecture, read_json
+
+SIZES = dict(
+    vocab_size=61, hidden_size=32, intermediate_size=48, num_hidden_layers=4, num_attention_heads=4,
+    num_key_value_heads=2, max_position_embeddings=64,
+)  # fmt: skip
+INERT = {  # what published files say beside what is read, and a value that would mean another computation
+    "llama": {"is_llama_config": (True, False)},
+    "phi3": {"full_attn_mod": (1, 2), "interpolate_factor": (1, 4)},
+    "starcoder2": {"mlp_type": ("default", "gated")},
+    "cohere2": {
+        "position_embedding_type": ("rope_gptj", "alibi"), "use_gated_activation": (True, False),
+        "use_parallel_block": (True, False), "use_embedding_sharing": (True, False),
+    },
+    "gemma2": {"sliding_window_size": (4096, 8)},
+    "gpt_neox": {"rope_theta": (10000, 500.0)},
+}  # fmt: skip
 
 EXPECTED = {
     "Llama-3.1-8B": dict(num_layers=32, hidden_size=4096, num_kv_heads=8, head_dim=128, vocab_size=128256),
@@ -33,3 +50,57 @@ def test_mixtures_of_experts_are_refused_by_name():
     raw = read_json(data_folder("hf-configs") / "Qwen3-30B-A3B.config.json")
     with pytest.raises(ModelLoadError, match="qwen3_moe"):
         find_architecture(raw)
+
+
+def read(model_type, **more):
+    raw = {"model_type": model_type, **SIZES, **more}
+    return find_architecture(raw).read(raw, strict=True)
+
+
+@pytest.mark.parametrize("family", INERT)
+def test_keys_that_say_what_is_computed_anyway(family):
+    own = {"num_key_value_heads": None, "rotary_emb_base": 10000} if family == "gpt_neox" else {}
+    said = {key: value for key, (value, _) in INERT[family].items()}
+    bookkeeping = {"transformers.js_config": {"kv_cache_dtype": {"q4f16": "float16"}}}
+    assert read(family, **own, **said, **bookkeeping) == read(family, **own)
+    for key, (_, other) in INERT[family].items():
+        with pytest.raises(ModelLoadError, match=f"{key}=.* is not supported"):
+            read(family, **own, **{key: other})
+
+
+def test_the_sharing_of_embeddings_has_two_names():
+    assert not read("cohere2", tie_word_embeddings=False, use_embedding_sharing=False).tie_embeddings
+    with pytest.raises(ModelLoadError, match="use_embedding_sharing"):
+        read("cohere2", tie_word_embeddings=False, use_embedding_sharing=True)
+
+
+def test_gpt_neox_reads_either_name_of_theta():
+    assert read("gpt_neox", num_key_value_heads=None, rope_theta=500).rope.theta == 500
+    assert read("gpt_neox", num_key_value_heads=None, rope_theta=500, rotary_emb_base=500).rope.theta == 500
+
+
+def test_max_window_layers_says_nothing_without_windows():
+    assert read("smollm3", max_window_layers=28, use_sliding_window=False) == read("smollm3")
+    with pytest.raises(ModelLoadError, match="max_window_layers"):
+        read("smollm3", max_window_layers=28, use_sliding_window=True, sliding_window=8)
+
+
+@pytest.mark.parametrize("family", ["mistral", "exaone4"])
+def test_a_window_that_is_left_out_is_no_null(family):
+    none = read(family, sliding_window=None)
+    assert none.windows == () and 4096 in read(family).windows and read(family) == read(family, sliding_window=4096)
+
+
+@pytest.mark.parametrize("family", ["llama", "mistral", "exaone4", "smollm3", "qwen3", "qwen3_vl_text", "olmo3"])
+def test_what_is_left_out_is_the_default_of_transformers(family):
+    theirs = transformers.AutoConfig.for_model(family, **SIZES)
+    rope = theirs.rope_parameters.get("full_attention", theirs.rope_parameters)
+    ours = read(family)
+    assert ours.rope.theta == rope["rope_theta"]
+    window = getattr(theirs, "sliding_window", None)
+    assert set(ours.windows) - {None} == ({window} if window and family not in ("qwen3", "smollm3") else set())
+
+
+def test_that_a_stretched_model_was_finetuned_changes_nothing():
+    yarn = {"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16}
+    assert read("llama", rope_scaling={**yarn, "finetuned": True}) == read("llama", rope_scaling=yarn)

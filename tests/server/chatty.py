@@ -49,7 +49,7 @@ CLOCK: dict[str, Any] = {"type": "function", "function": {"name": "clock"}}
 HELLO = [{"role": "user", "content": "Hello"}]
 
 
-def write_model(directory: Path, template: str) -> Path:
+def write_model(directory: Path, template: str | list[dict[str, str]]) -> Path:
     """A copy of the zoo's target with this chat template."""
     shutil.copytree(resolve("zoo:target"), directory)
     path = directory / "tokenizer_config.json"

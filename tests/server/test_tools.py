@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from outdraft import LLM
-from tests.server.chatty import CLOCK, HELLO, WEATHER, events, served
+from tests.server.chatty import CLOCK, HELLO, QWEN, WEATHER, events, served, write_model
 
 PATH = "/v1/chat/completions"
 STILL = {"chat_template_kwargs": {"enable_thinking": False}}  # the prompt closes the thought
@@ -150,6 +150,19 @@ def test_template_arguments_reach_the_template(http: httpx.Client) -> None:
     assert size(tools=[WEATHER]) > plain and size(tools=[WEATHER], tool_choice="none") == plain
     assert size(add_generation_prompt=False) < plain
     assert size(chat_template="{{ messages[0].content }}") < plain
+
+
+def test_a_template_for_tools_of_its_own_is_taken(tmp_path: Path) -> None:
+    listed = [{"name": "default", "template": "plain"}, {"name": "tool_use", "template": QWEN}]
+    with (
+        LLM(write_model(tmp_path / "model", listed), drafter="ngram") as llm,
+        served(llm) as address,
+        httpx.Client(base_url=address, timeout=120) as client,
+    ):
+        codec, asked = llm.get_tokenizer(), {"max_tokens": 1, "return_token_ids": True}
+        assert codec.decode(ask(client, **asked)["prompt_token_ids"]).endswith("plain")
+        assert "tools: " in codec.decode(ask(client, tools=[WEATHER], **asked, **STILL)["prompt_token_ids"])
+        assert refused(client, **STILL)["param"] == "enable_thinking"
 
 
 def test_the_last_message_goes_on(http: httpx.Client, chat_llm: LLM) -> None:

@@ -35,10 +35,12 @@ class ChatPrompt:
 
 
 class ChatTemplate:
-    """A chat template as Jinja source, compiled once."""
+    """A chat template as Jinja source, compiled once. `tool_use`: another one, for conversations with tools."""
 
-    def __init__(self, source: str, special_tokens: Mapping[str, str]) -> None:
-        self.source = source
+    def __init__(
+        self, source: str, special_tokens: Mapping[str, str], *, tool_use: "ChatTemplate | None" = None
+    ) -> None:
+        self.source, self.tool_use = source, tool_use
         self._special = dict(special_tokens)
         from outdraft.codecs.sandbox import compile_template  # jinja2 takes longer to import than a model to load
 
@@ -46,7 +48,9 @@ class ChatTemplate:
 
     @classmethod
     def from_config(cls, given: Any, special_tokens: Mapping[str, str]) -> "ChatTemplate | None":
-        """`chat_template` of tokenizer_config.json: absent, a string, or a list of named ones ("default" is taken)."""
+        """`chat_template` of tokenizer_config.json: absent, a string, or a list of named ones, of which "default" is
+        taken and, for conversations with tools, "tool_use"."""
+        tool_use = None
         if isinstance(given, list):
             if not all(isinstance(one, Mapping) and {"name", "template"} <= set(one) for one in given):
                 raise ModelLoadError(
@@ -54,13 +58,19 @@ class ChatTemplate:
                 )
             named = {str(entry["name"]): entry["template"] for entry in given}
             given = named.get("default", next(iter(named.values()), None))
-        return None if given is None else cls(str(given), special_tokens)
+            if "tool_use" in named:
+                tool_use = cls(str(named["tool_use"]), special_tokens)
+        return None if given is None else cls(str(given), special_tokens, tool_use=tool_use)
+
+    def for_tools(self, tools: object) -> "ChatTemplate":
+        """The one that writes a conversation with these tools; None: without any."""
+        return self if tools is None or self.tool_use is None else self.tool_use
 
     def render(self, messages: Seq[Message], **variables: Any) -> ChatPrompt:
         """The prompt that asks for the next answer. Raises `RequestError` if the template refuses the conversation."""
         given = {"tools": None, "documents": None, "add_generation_prompt": True, **self._special, **variables}
         try:
-            text = self._template.render(messages=[dict(m) for m in messages], **given)
+            text = self.for_tools(given["tools"])._template.render(messages=[dict(m) for m in messages], **given)
         except Exception as error:  # a template is a program of somebody else's
             raise RequestError(f"the chat template refuses this conversation: {error}") from error
         return ChatPrompt(text=text, add_special=False)

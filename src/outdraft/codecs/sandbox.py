@@ -40,9 +40,16 @@ class _Generation(Extension):
         return nodes.Scope(body, lineno=line)
 
 
-def _to_json(value: Any, **options: Any) -> str:
-    """Plain JSON: jinja2's own filter escapes HTML, which would change the prompt."""
-    return json.dumps(value, ensure_ascii=False, **options)
+def _to_json(
+    x: Any,
+    ensure_ascii: bool = False,
+    indent: int | str | None = None,
+    separators: tuple[str, str] | None = None,
+    sort_keys: bool = False,
+) -> str:
+    """Plain JSON, by the arguments that templates may give: jinja2's own filter escapes HTML, which would change the
+    prompt."""
+    return json.dumps(x, ensure_ascii=ensure_ascii, indent=indent, separators=separators, sort_keys=sort_keys)
 
 
 def _raise(message: str) -> None:

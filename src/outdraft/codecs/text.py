@@ -119,10 +119,12 @@ class TextCodec:
         if first >= self._end:
             return [], []
         named = set(self.special_tokens.values())
-        template = "" if self.chat_template is None else self.chat_template.source
+        chat = self.chat_template
+        templates = [] if chat is None else [chat.source, chat.for_tools(()).source]
         above = {name: i for name, i in self._tokenizer.get_vocab().items() if i >= first}
         names = sorted(above, key=lambda name: above[name])
-        unused = [name for name in names if name in self._added and name not in named and name not in template]
+        named.update(name for name in names if any(name in template for template in templates))
+        unused = [name for name in names if name in self._added and name not in named]
         return [name for name in names if name not in unused], unused
 
     @property

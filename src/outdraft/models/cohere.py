@@ -22,10 +22,15 @@ def _read(fields: Fields) -> ModelConfig:
     kinds = fields.layer_kinds(every_nth_full(fields.layers("num_hidden_layers"), period))
     fields.look("order_of_interleaved_layers")
     fields.look("rotary_pct")
+    is_tied = fields.get("tie_word_embeddings", bool, True)
+    fields.only(
+        position_embedding_type="rope_gptj", use_gated_activation=True, use_parallel_block=True,
+        use_embedding_sharing=is_tied,
+    )  # fmt: skip
     config = read_common(
         fields, norm="layer", norm_bias=False, norm_eps=fields.get("layer_norm_eps", float, 1e-5),
         parallel_residual=True, shared_norm=True, qkv_bias=bias, out_bias=bias,
-        tie_embeddings=fields.get("tie_word_embeddings", bool, True),
+        tie_embeddings=is_tied,
         logit_scale=fields.get("logit_scale", float, 0.0625),
         windows=windows_of(kinds, fields.get("sliding_window", int, 4096)),
     )  # fmt: skip

@@ -45,7 +45,7 @@ _BOOKKEEPING = (
     "repetition_penalty", "length_penalty", "num_beams", "num_beam_groups", "num_return_sequences", "early_stopping",
     "diversity_penalty", "exponential_decay_length_penalty", "encoder_no_repeat_ngram_size", "no_repeat_ngram_size",
     "bad_words_ids", "suppress_tokens", "begin_suppress_tokens", "return_dict_in_generate", "pruned_heads",
-    "tf_legacy_loss",
+    "tf_legacy_loss", "transformers.js_config",
 )  # fmt: skip
 
 

@@ -13,7 +13,7 @@ from outdraft.models.naming import Architecture, Entry
 
 
 def _read(fields: Fields) -> ModelConfig:
-    size, layers = fields.maybe_int("sliding_window"), fields.layers("num_hidden_layers")
+    size, layers = fields.sliding_window(4096), fields.layers("num_hidden_layers")
     kinds = fields.layer_kinds(_by_pattern(fields, layers) if size is not None else [FULL] * layers)
     config = read_common(
         fields, norm_eps=fields.get("rms_norm_eps", float, 1e-5), pre_norm=False, post_norm=True, qk_norm=True,

@@ -34,6 +34,12 @@ class Fields:
         """What keys mean that the file leaves out."""
         self.raw = values | {key: value for key, value in self.raw.items() if value is not None or key not in values}
 
+    def only(self, **computed: object) -> None:
+        """Keys that say what is computed here in any case: another value is an error."""
+        for key, value in computed.items():
+            if self.has(key) and self.raw[key] != value:
+                raise self.error(key, self.raw[key], f"it must be {shown(value)}")
+
     def has(self, key: str) -> bool:
         """Whether there is a value."""
         return self.look(key) is not None
@@ -108,6 +114,10 @@ class Fields:
         if unknown:
             raise self.error("layer_types", unknown[0], f"supported: {', '.join(known)}")
         return kinds
+
+    def sliding_window(self, absent: int) -> int | None:
+        """How many keys a row sees. A null says: all; a key that is absent says `absent`, as in transformers."""
+        return self.maybe_int("sliding_window") if "sliding_window" in self.raw else absent
 
     def windows(self, num_layers: int, size: int | None, first: int = 0) -> tuple[int | None, ...]:
         """Sliding windows: by `layer_types` where present, else on layers `first` and up."""

@@ -47,6 +47,7 @@ def _read(fields: Fields, period: int, **special: Any) -> ModelConfig:
 
 def _read2(fields: Fields) -> ModelConfig:
     fields.look("cache_implementation")
+    fields.only(sliding_window_size=fields.get("sliding_window", int, 4096))
     return _read(fields, 2)
 
 

@@ -53,9 +53,10 @@ def _llama(meta: GgufMeta, told: Keys) -> Keys:
 
 def _ministral(meta: GgufMeta, told: Keys) -> Keys:
     if not meta.has("attention.temperature_scale"):
-        return {"model_type": "mistral"}
+        return {"model_type": "mistral", "sliding_window": None}
     scaling = told["rope_scaling"]
-    assert isinstance(scaling, dict)
+    if not isinstance(scaling, dict):
+        raise meta.error("rope.scaling.type", "a file with attention.temperature_scale stretches positions")
     mscale = meta.number("rope.scaling.yarn_log_multiplier", 1.0)
     more = {"mscale": mscale, "mscale_all_dim": mscale}
     return {"rope_scaling": {**scaling, **more, "llama_4_scaling_beta": meta.number("attention.temperature_scale", 0)}}
@@ -75,7 +76,8 @@ _WIDTH = "attention.key_length"
 
 
 def _gemma2(meta: GgufMeta, told: Keys) -> Keys:
-    return _gemma(meta, 46) | {"attn_logit_softcapping": meta.value("attn_logit_softcapping")}
+    caps = {"attn_logit_softcapping": 50.0, "final_logit_softcapping": 30.0}  # where a file says nothing
+    return _gemma(meta, 46) | {key: meta.number(key, cap) for key, cap in caps.items()}
 
 
 def _gemma3(meta: GgufMeta, told: Keys) -> Keys:

@@ -15,6 +15,8 @@ def _read(fields: Fields) -> ModelConfig:
     heads, head_dim = fields.heads("num_attention_heads", "hidden_size")
     max_len = fields.size("max_position_embeddings", 2048)
     bias = fields.get("attention_bias", bool, True)
+    theta = fields.get("rotary_emb_base", float, fields.get("rope_theta", float, 10000.0))
+    fields.only(rope_theta=theta)  # newer files have both names
     return ModelConfig(
         architecture="gpt_neox",
         vocab_size=fields.size("vocab_size"),
@@ -28,7 +30,7 @@ def _read(fields: Fields) -> ModelConfig:
         norm="layer",
         norm_eps=fields.get("layer_norm_eps", float, 1e-5),
         tie_embeddings=fields.get("tie_word_embeddings", bool, False),
-        rope=read_rope(fields, head_dim, max_len, theta_key="rotary_emb_base", share_key="rotary_pct", share=0.25),
+        rope=read_rope(fields, head_dim, max_len, theta=theta, share_key="rotary_pct", share=0.25),
         activation=fields.activation("hidden_act", "gelu"),
         gated_mlp=False,
         parallel_residual=fields.get("use_parallel_residual", bool, True),

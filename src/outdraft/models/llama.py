@@ -13,8 +13,10 @@ from outdraft.models.naming import Architecture, Entry
 from outdraft.models.rope_fields import read_rope, write_rope
 
 
-def read_common(fields: Fields, *, head_dim: int | None = None, **special: object) -> ModelConfig:
-    """The keys that all Llama-like configurations share. head_dim: where the file names none; else D / H."""
+def read_common(
+    fields: Fields, *, head_dim: int | None = None, theta: float = 10000.0, **special: object
+) -> ModelConfig:
+    """The keys that all Llama-like configurations share. head_dim, theta: where the file names none; else D / H."""
     heads, share = fields.heads("num_attention_heads", "hidden_size")
     head_dim = fields.size("head_dim", head_dim or share, most=MOST_CHANNELS)
     max_len = fields.size("max_position_embeddings", 2048)
@@ -34,7 +36,7 @@ def read_common(fields: Fields, *, head_dim: int | None = None, **special: objec
         "eos_ids": fields.eos_ids(),
     }
     if "rope" not in special:
-        options["rope"] = read_rope(fields, head_dim, max_len)
+        options["rope"] = read_rope(fields, head_dim, max_len, theta=theta)
     if "activation" not in special:
         options["activation"] = fields.activation("hidden_act", "silu")
     return ModelConfig(**(options | special))  # type: ignore[arg-type]
@@ -82,6 +84,7 @@ def llama_table(config: ModelConfig) -> Iterable[Entry]:
 
 def _read(fields: Fields) -> ModelConfig:
     bias = fields.get("attention_bias", bool, False)
+    fields.only(is_llama_config=True)
     return read_common(fields, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False))
 
 
@@ -90,7 +93,7 @@ def _write(config: ModelConfig) -> dict[str, object]:
 
 
 def _read_mistral(fields: Fields) -> ModelConfig:
-    windows = fields.windows(fields.layers("num_hidden_layers"), fields.maybe_int("sliding_window"))
+    windows = fields.windows(fields.layers("num_hidden_layers"), fields.sliding_window(4096))
     return read_common(fields, windows=windows)
 
 

@@ -33,7 +33,10 @@ def _write2(config: ModelConfig) -> dict[str, object]:
 
 def _read3(fields: Fields) -> ModelConfig:
     bias = fields.get("attention_bias", bool, False)
-    return read_common(fields, head_dim=128, qkv_bias=bias, out_bias=bias, qk_norm=True, windows=_windows(fields))
+    theta = 5e5 if fields.name == "qwen3_vl_text" else 10000.0
+    return read_common(
+        fields, head_dim=128, theta=theta, qkv_bias=bias, out_bias=bias, qk_norm=True, windows=_windows(fields)
+    )
 
 
 def _write3(config: ModelConfig) -> dict[str, object]:

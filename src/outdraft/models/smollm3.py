@@ -18,9 +18,11 @@ def _read(fields: Fields) -> ModelConfig:
     if not isinstance(turned, list) or len(turned) != layers:
         raise fields.error("no_rope_layers", turned, f"a list of {layers} numbers")
     slides, size = fields.get("use_sliding_window", bool, False), fields.maybe_int("sliding_window")
+    if not slides:
+        fields.look("max_window_layers")  # stands in published files
     kinds = fields.layer_kinds([SLIDING if slides and size is not None and not turn else FULL for turn in turned])
     config = read_common(
-        fields, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False),
+        fields, theta=2e6, qkv_bias=bias, out_bias=bias, mlp_bias=fields.get("mlp_bias", bool, False),
         tie_embeddings=fields.get("tie_word_embeddings", bool, True),
         windows=windows_of(kinds, size) if slides else (),
     )  # fmt: skip

@@ -16,6 +16,7 @@ _NAMES = LayerNames(up=("mlp.c_fc",), down="mlp.c_proj")
 
 def _read(fields: Fields) -> ModelConfig:
     bias = fields.get("use_bias", bool, True)
+    fields.only(mlp_type="default")
     return read_common(
         fields, norm="layer", norm_eps=fields.get("norm_epsilon", float, 1e-5), gated_mlp=False,
         activation=fields.activation("hidden_act", "gelu_pytorch_tanh"), qkv_bias=bias, out_bias=bias, mlp_bias=bias,

@@ -90,12 +90,13 @@ def _is_opened(tools: ToolsAsked) -> bool:
 
 
 def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> ChatPrompt:
+    variables = _variables(body, tools)
     template = _template(service, body)
+    template = None if template is None else template.for_tools(variables.get("tools"))
     written = service.formats.tools
     messages = [message.told(written.call_id if written else None) for message in body.messages]
     if template is None or not _DEVELOPER.search(template.source):  # it would be dropped, or shown as nobody's words
         messages = [{**one, "role": "system"} if one["role"] == "developer" else one for one in messages]
-    variables = _variables(body, tools)
     if template is not None:
         for name in variables:
             if not re.search(rf"\b{re.escape(name)}\b", template.source):

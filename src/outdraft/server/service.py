@@ -39,9 +39,7 @@ class Service:
         self.instruments = Instruments(self.name)
         self.stop_listening = listen(llm, lambda engine: EngineWatch(self.instruments, engine))
         template = None if llm.codec is None else llm.codec.chat_template
-        self.formats: Formats = find_formats(
-            settings.tool_call_parser, settings.reasoning_parser, None if template is None else template.source
-        )
+        self.formats: Formats = find_formats(settings.tool_call_parser, settings.reasoning_parser, template)
         self._quotes = any(one.traits.quotes for one in inner(llm.engine.parts.drafter))
         self.reading = Reading(llm.config["max_model_len"])
         self.page_events = page_events(llm) if settings.kv_events else None

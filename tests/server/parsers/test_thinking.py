@@ -2,8 +2,9 @@
 
 import pytest
 
+from outdraft.codecs.chat import ChatTemplate
 from outdraft.core.errors import ConfigError
-from outdraft.server.parsers.found import find, names
+from outdraft.server.parsers.found import find, find_formats, names
 from outdraft.server.parsers.thinking import ReasoningFormat
 
 CASES = [
@@ -73,6 +74,13 @@ def test_formats_are_guessed_by_the_template() -> None:
     assert find("tools", "auto", 'ipython {"name": ..., "parameters": ...}') == find("tools", "llama3", None)
     assert find("tools", "auto", "{{ messages }}") is None and find("reasoning", "auto", None) is None
     assert find("tools", "none", qwen) is None
+
+
+def test_calls_are_guessed_by_the_template_that_is_used_with_tools() -> None:
+    listed = [{"name": "default", "template": "<think></think>"}, {"name": "tool_use", "template": "<tool_call>"}]
+    for kept, tools in ((listed, find("tools", "hermes", None)), (listed[:1], None)):
+        found = find_formats("auto", "auto", ChatTemplate.from_config(kept, {}))
+        assert (found.tools, found.reasoning) == (tools, find("reasoning", "auto", "<think></think>"))
 
 
 def test_an_unknown_format_is_refused_with_those_that_are() -> None:

@@ -5,6 +5,7 @@ import pkgutil
 from dataclasses import dataclass
 from typing import Any, Literal, cast, overload
 
+from outdraft.codecs.chat import ChatTemplate
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.server.parsers.thinking import ReasoningFormat
@@ -23,9 +24,10 @@ class Formats:
     reasoning: ReasoningFormat | None
 
 
-def find_formats(tools: str, reasoning: str, template: str | None) -> Formats:
-    """Both by their names, as `find` has them. Raises `ConfigError`."""
-    return Formats(tools=find("tools", tools, template), reasoning=find("reasoning", reasoning, template))
+def find_formats(tools: str, reasoning: str, template: ChatTemplate | None) -> Formats:
+    """Both by their names, as `find` has them; of calls, by the text that is used with tools. Raises `ConfigError`."""
+    text, with_tools = (None, None) if template is None else (template.source, template.for_tools(()).source)
+    return Formats(tools=find("tools", tools, with_tools), reasoning=find("reasoning", reasoning, text))
 
 
 def names(kind: Kind) -> list[str]:
