@@ -10,7 +10,7 @@ from models.test_streamed import equal, run, save
 
 from outdraft.core.errors import ConfigError
 from outdraft.kernels.library import library, library_file
-from outdraft.models import packed_cache
+from outdraft.models import native_files, packed_cache
 from outdraft.models.load import open_weights, save_model
 from outdraft.models.native import NativeDecoder
 from outdraft.models.open_network import load_network
@@ -113,6 +113,28 @@ def test_where_nothing_can_be_kept_it_loads_all_the_same(tmp_path, own_cache, mo
     (tmp_path / "cache").unlink()
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
     assert equal(run(load_network(directory)), wanted) and not kept(own_cache)
+
+
+@pytest.mark.parametrize("trouble", ["read-only", "gone"])
+def test_a_file_that_cannot_be_used_is_not_needed(trouble, tmp_path, own_cache, monkeypatch):
+    directory = save(tmp_path)
+    wanted = run(load_network(directory))
+    (place,) = kept(own_cache)
+    data = bytearray(place.read_bytes())
+    data[0] ^= 1
+    place.write_bytes(data)
+    found = kept_file(Pieces(stored=open_weights(directory)))
+
+    def refuse(path, **how):
+        raise PermissionError("a read-only file system")
+
+    if trouble == "read-only":
+        monkeypatch.setattr(type(place), "unlink", refuse)
+    else:
+        place.unlink()
+    monkeypatch.setattr(native_files, "kept_file", lambda pieces: found)
+    loaded = load_network(directory)
+    assert loaded.stack.lender is None and equal(run(loaded), wanted)
 
 
 def test_the_least_recently_used_make_room(tmp_path, own_cache, monkeypatch):
