@@ -137,6 +137,21 @@ def test_a_file_that_cannot_be_used_is_not_needed(trouble, tmp_path, own_cache, 
     assert loaded.stack.lender is None and equal(run(loaded), wanted)
 
 
+def test_two_that_write_one_file_do_not_share_its_unfinished_one(tmp_path, own_cache, monkeypatch):
+    pieces = Pieces(stored=open_weights(save(tmp_path)))
+    write, names = packed_cache.write_packed, []
+
+    def meanwhile(file, pieces):
+        names.append(file.name)
+        if len(names) == 1:  # as a thread, or a container whose process has the same number
+            packed_cache.make_packed(packed_cache.place_of(pieces, cache=own_cache), pieces)
+        write(file, pieces)
+
+    monkeypatch.setattr(packed_cache, "write_packed", meanwhile)
+    kept_file(pieces)
+    assert len(set(names)) == 2 and len(kept(own_cache)) == 1
+
+
 def test_the_least_recently_used_make_room(tmp_path, own_cache, monkeypatch):
     for name in "abc":
         save(tmp_path / name)

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import shutil
 import time
 from contextlib import suppress
@@ -101,12 +102,12 @@ def find_packed(place: Path) -> PackedFile | None:
 
 def make_packed(place: Path, pieces: Pieces) -> PackedFile:
     """Written beside its place and moved there when whole. Raises `OSError`, and what reading the model raises."""
-    beside = place.with_suffix(f".{os.getpid()}.part")
+    beside = place.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}.part")  # containers have the same process ids
     place.parent.mkdir(parents=True, exist_ok=True)
     if shutil.disk_usage(place.parent).free < sum(file.stat().st_size for file in _files(pieces.stored.source.origin)):
         raise OSError(errno.ENOSPC, "no space left on the device")
     try:
-        with beside.open("wb") as file:
+        with beside.open("xb") as file:
             write_packed(file, pieces)
         beside.rename(place)
     finally:
