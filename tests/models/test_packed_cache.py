@@ -152,6 +152,23 @@ def test_two_that_write_one_file_do_not_share_its_unfinished_one(tmp_path, own_c
     assert len(set(names)) == 2 and len(kept(own_cache)) == 1
 
 
+@pytest.mark.parametrize("rounding", [None, INT8], ids=["whole", "rounded"])
+@pytest.mark.parametrize("tie", [False, True])
+def test_room_is_reckoned_by_what_is_written(tie, rounding, tmp_path, own_cache, monkeypatch):
+    directory = save(tmp_path, tie=tie, vocab=2000)
+    pieces = Pieces(stored=open_weights(directory), rounding=rounding)
+    source = sum(file.stat().st_size for file in directory.glob("*.safetensors"))
+    expected = packed_cache.packed_bytes(pieces)
+    assert expected > source if rounding is None and tie else rounding is None or expected < source
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 2 * expected - 2}))
+    assert kept_file(pieces) is None
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": expected - 1}))
+    with pytest.raises(OSError, match="no space"):
+        packed_cache.make_packed(packed_cache.place_of(pieces, cache=own_cache), pieces)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 2 * expected}))
+    assert kept_file(pieces).path.stat().st_size == pytest.approx(expected, rel=0.1)
+
+
 def test_the_least_recently_used_make_room(tmp_path, own_cache, monkeypatch):
     for name in "abc":
         save(tmp_path / name)
