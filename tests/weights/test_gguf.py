@@ -17,6 +17,7 @@ from outdraft.core.errors import ModelLoadError, RequestError
 from outdraft.kernels.decoder import grid
 from outdraft.models.gguf import GgufModel
 from outdraft.models.load import load_model, save_model
+from outdraft.models.load_codec import load_codec
 from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.linear import QuantLinear
@@ -239,6 +240,23 @@ def test_text_in_and_out_of_one_file(tmp_path):
     )
     assert made.token_ids == drafted.token_ids
     assert llm.config["model"] == "m.gguf"
+
+
+def test_a_text_ends_with_every_end_token_of_the_file(tmp_path):
+    """By role, listed, and by the text of control tokens."""
+    tokenizer = tokenizer_of()
+    first = tokenizer.get_vocab_size()
+    tokenizer.add_special_tokens(["<|im_end|>", "<|x|>", "<|endoftext|>", "<|y|>", "<|z|>"])
+    tokenizer.add_tokens(["<|end|>"])  # no control token: text may hold it
+
+    def ends(writer):
+        writer.add_eot_token_id(first + 1)
+        writer.add_array("tokenizer.ggml.eos_token_ids", [0, first + 3])
+
+    model = model_of(vocab_size=tokenizer.get_vocab_size())
+    path = write_gguf(model, tmp_path / "m.gguf", tokenizer=tokenizer, metadata=ends)
+    wanted = {0, *range(first, first + 4)}
+    assert set(load_model(path).config.eos_ids) == wanted == load_codec(path).eos_token_ids
 
 
 @pytest.mark.parametrize("pre", ["qwen2", "llama-bpe", "smollm"])
