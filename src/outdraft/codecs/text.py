@@ -2,7 +2,7 @@
 
     tokenizer.json            the tokenizer itself; or vocab.json + merges.txt (`byte_level`)
     tokenizer_config.json     start and end token, whether a start token is put first, the chat template
-    generation_config.json    which tokens end a text
+    generation_config.json    which tokens end a text, beside the tokenizer's own end token
     chat_template.jinja       the chat template, in newer directories
 
 Data in: a directory; data out: a `TextCodec`. Errors name the file and the cure.
@@ -50,7 +50,7 @@ class TextCodec:
         self.special_tokens = _special_tokens(config)
         self.bos_token_id = self._id_of("bos_token")
         eos = self._id_of("eos_token")
-        self.eos_token_ids = frozenset(eos_token_ids) or frozenset(() if eos is None else (eos,))
+        self.eos_token_ids = frozenset(eos_token_ids) | frozenset(() if eos is None else (eos,))
         self._add_bos = config.get("add_bos_token")  # absent: the tokenizer's own post-processor decides
         if self._add_bos and self.bos_token_id is None:
             raise ModelLoadError("tokenizer_config.json: add_bos_token is true, but bos_token names no known token")
