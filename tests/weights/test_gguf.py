@@ -278,6 +278,24 @@ def test_a_tokenizer_beside_the_file_is_taken(tmp_path):
     assert llm.codec.encode("the fox") == tokenizer.encode("the fox").ids
 
 
+def test_what_the_directory_does_not_say_is_taken_from_the_file(tmp_path):
+    tokenizer = tokenizer_of()
+    tokenizer.add_special_tokens(["<|im_end|>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    model, end = model_of(vocab_size=tokenizer.get_vocab_size()), tokenizer.token_to_id("<|im_end|>")
+    path = write_gguf(
+        model, tmp_path / "m.gguf", tokenizer=tokenizer, metadata=lambda w: w.add_chat_template("{{ bos_token }}file")
+    )
+    codec = load_codec(path)
+    assert codec.chat_template.render([]).text == "<s>file" and codec.bos_token_id == 0
+    assert codec.eos_token_ids == {0, end}
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "directory", "eos_token": "a"}')
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 3}')
+    codec = load_codec(path)
+    assert codec.chat_template.source == "directory" and codec.bos_token_id == 0
+    assert codec.eos_token_ids == {3, tokenizer.token_to_id("a")}
+
+
 def test_a_float_file_can_be_quantized(tmp_path, capsys):
     write_gguf(model_of(intermediate_size=64), tmp_path / "m.gguf")
     assert main(["quantize", str(tmp_path / "m.gguf"), "--out", str(tmp_path / "new")]) == 0

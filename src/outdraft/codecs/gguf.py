@@ -67,7 +67,7 @@ def codec_from_gguf(get: Callable[[str], Any]) -> TextCodec | None:
             tokenizer.add_special_tokens([AddedToken(name, normalized=False)])
         elif kind == _USER_DEFINED:
             tokenizer.add_tokens([AddedToken(name, normalized=False)])
-    return TextCodec(tokenizer, config=_config(get, names, pre), eos_token_ids=ends)
+    return TextCodec(tokenizer, config=_config(get, pre), eos_token_ids=ends)
 
 
 def _listed(get: Callable[[str], Any], name: str, kind: type) -> list[Any]:
@@ -75,13 +75,19 @@ def _listed(get: Callable[[str], Any], name: str, kind: type) -> list[Any]:
     return list(check_value(key, get(key) or (), Seq[kind], of="the GGUF file", error=ModelLoadError))  # type: ignore[valid-type]
 
 
-def _config(get: Callable[[str], Any], names: list[str], pre: str) -> dict[str, Any]:
-    """What a tokenizer_config.json would say."""
+def read_roles(get: Callable[[str], Any]) -> dict[str, Any]:
+    """The chat template and the start and end token, as a tokenizer_config.json would say."""
+    names = _listed(get, "tokens", str)
     config: dict[str, Any] = {"chat_template": get("tokenizer.chat_template")}
     for role in ("bos", "eos"):
         token = get(f"tokenizer.ggml.{role}_token_id")
         if isinstance(token, int) and 0 <= token < len(names):
             config[f"{role}_token"] = names[token]
+    return config
+
+
+def _config(get: Callable[[str], Any], pre: str) -> dict[str, Any]:
+    config = read_roles(get)
     add_bos = get("tokenizer.ggml.add_bos_token")
     config["add_bos_token"] = pre == "llama-bpe" if add_bos is None else add_bos
     if "bos_token" not in config:

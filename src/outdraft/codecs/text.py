@@ -64,18 +64,22 @@ class TextCodec:
         )
 
     @classmethod
-    def load(cls, directory: Path) -> "TextCodec":
-        """Read a directory. Raises `ModelLoadError` if a file is missing or damaged."""
-        config = dict(_read_json(directory / "tokenizer_config.json"))
+    def load(
+        cls, directory: Path, *, config: Mapping[str, Any] | None = None, eos_token_ids: Iterable[int] = ()
+    ) -> "TextCodec":
+        """Read a directory. `config`: what holds where its tokenizer_config.json says nothing; `eos_token_ids`: where
+        there is no generation_config.json. Raises `ModelLoadError` if a file is missing or damaged.
+        """
+        told = {**(config or {}), **_read_json(directory / "tokenizer_config.json")}
         template = directory / "chat_template.jinja"
         if template.is_file():
-            config["chat_template"] = _read_text(template)
+            told["chat_template"] = _read_text(template)
         generation = _read_json(directory / "generation_config.json")
-        eos = generation.get("eos_token_id")
+        eos = generation.get("eos_token_id", list(eos_token_ids))
         ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
         check_value("eos_token_id", ids, Seq[int], of=f"{directory.name}/generation_config.json", error=ModelLoadError)
         try:
-            return cls(_read_tokenizer(directory, config), config=config, eos_token_ids=ids)
+            return cls(_read_tokenizer(directory, told), config=told, eos_token_ids=ids)
         except ModelLoadError as error:
             raise ModelLoadError(f"{directory.name}: {error}") from error
 
