@@ -122,6 +122,8 @@ def test_config_decides_start_and_end(tmp_path: Path):
     assert codec.token_text(1) == "<s>" and codec.decode([1, 0, 2]) == "a"
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [0, 2]}')
     assert TextCodec.load(tmp_path).eos_token_ids == {0, 2}
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 0}')  # the tokenizer's own end is one beside it
+    assert TextCodec.load(tmp_path).eos_token_ids == {0, 2}
 
 
 def test_errors_name_the_file(tmp_path: Path):

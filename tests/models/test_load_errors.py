@@ -1,6 +1,8 @@
 """Whatever is wrong with a model directory is one clear error that names it."""
 
 import json
+import shutil
+from pathlib import Path
 
 import pytest
 import torch
@@ -9,6 +11,7 @@ from safetensors.torch import load_file, save_file
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.load import load_model, save_model
 from outdraft.testing.tiny import tiny_model
+from outdraft.weights.hub import resolve
 
 
 @pytest.fixture
@@ -224,6 +227,62 @@ def test_a_hub_name_in_the_cache(folder, monkeypatch):
 
     monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
     assert load_model("some/model").config.vocab_size == 61
+
+
+@pytest.mark.parametrize(
+    ("gone", "words"),
+    [
+        ("model.safetensors", "without weights"),
+        ("config.json", "without config.json"),
+        ("shard", "without 1 of its weight files (b.safetensors)"),
+        ("index", "without model.safetensors.index.json"),
+    ],
+)
+@pytest.mark.parametrize("online", [True, False])
+def test_a_model_that_is_in_the_cache_in_part_is_completed(folder, tmp_path, monkeypatch, gone, words, online):
+    part = Path(shutil.copytree(folder, tmp_path / "part"))
+    if gone in ("shard", "index"):
+        (part / "model.safetensors").rename(part / ("a.safetensors" if gone == "shard" else "model-1-of-2.safetensors"))
+    if gone == "shard":
+        table = {"x": "a.safetensors", "y": "b.safetensors"}
+        (part / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+    (part / gone).unlink(missing_ok=True)
+
+    class Hub:
+        @staticmethod
+        def snapshot_download(name, *, local_files_only, **options):
+            if not local_files_only and not online:
+                raise OSError("no network")
+            return str(part if local_files_only else folder)
+
+    monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
+    if online:
+        assert load_model("some/model").config.vocab_size == 61
+    else:
+        fails("some/model", words, "no network", "check the network")
+
+
+def test_further_files_are_asked_for_once_more(folder, tmp_path, monkeypatch):
+    whole = Path(shutil.copytree(folder, tmp_path / "whole"))
+    (whole / "heads.pt").write_text("")
+    reached = []
+
+    class Hub:
+        @staticmethod
+        def snapshot_download(name, *, local_files_only, **options):
+            reached.append(local_files_only)
+            return str(folder if local_files_only else whole)
+
+    monkeypatch.setattr("outdraft.weights.hub.importlib.import_module", lambda name: Hub)
+    assert resolve("some/heads", also=["heads.pt"]) == whole
+    assert resolve("some/heads", also=["pytorch_model.bin"]) == folder and reached == [True, False, True]
+
+
+def test_a_model_that_is_only_pickled_is_not_downloaded_again(folder):
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(ModelLoadError, match=r"only pickled \(pytorch_model.bin\).*save_pretrained") as caught:
+        load_model(folder)
+    assert "again" not in str(caught.value)
 
 
 @pytest.mark.parametrize("path", [10**5000, None, 3.5], ids=["huge", "none", "float"])

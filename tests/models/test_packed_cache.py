@@ -10,7 +10,7 @@ from models.test_streamed import equal, run, save
 
 from outdraft.core.errors import ConfigError
 from outdraft.kernels.library import library, library_file
-from outdraft.models import packed_cache
+from outdraft.models import native_files, packed_cache
 from outdraft.models.load import open_weights, save_model
 from outdraft.models.native import NativeDecoder
 from outdraft.models.open_network import load_network
@@ -113,6 +113,60 @@ def test_where_nothing_can_be_kept_it_loads_all_the_same(tmp_path, own_cache, mo
     (tmp_path / "cache").unlink()
     monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 10}))
     assert equal(run(load_network(directory)), wanted) and not kept(own_cache)
+
+
+@pytest.mark.parametrize("trouble", ["read-only", "gone"])
+def test_a_file_that_cannot_be_used_is_not_needed(trouble, tmp_path, own_cache, monkeypatch):
+    directory = save(tmp_path)
+    wanted = run(load_network(directory))
+    (place,) = kept(own_cache)
+    data = bytearray(place.read_bytes())
+    data[0] ^= 1
+    place.write_bytes(data)
+    found = kept_file(Pieces(stored=open_weights(directory)))
+
+    def refuse(path, **how):
+        raise PermissionError("a read-only file system")
+
+    if trouble == "read-only":
+        monkeypatch.setattr(type(place), "unlink", refuse)
+    else:
+        place.unlink()
+    monkeypatch.setattr(native_files, "kept_file", lambda pieces: found)
+    loaded = load_network(directory)
+    assert loaded.stack.lender is None and equal(run(loaded), wanted)
+
+
+def test_two_that_write_one_file_do_not_share_its_unfinished_one(tmp_path, own_cache, monkeypatch):
+    pieces = Pieces(stored=open_weights(save(tmp_path)))
+    write, names = packed_cache.write_packed, []
+
+    def meanwhile(file, pieces):
+        names.append(file.name)
+        if len(names) == 1:  # as a thread, or a container whose process has the same number
+            packed_cache.make_packed(packed_cache.place_of(pieces, cache=own_cache), pieces)
+        write(file, pieces)
+
+    monkeypatch.setattr(packed_cache, "write_packed", meanwhile)
+    kept_file(pieces)
+    assert len(set(names)) == 2 and len(kept(own_cache)) == 1
+
+
+@pytest.mark.parametrize("rounding", [None, INT8], ids=["whole", "rounded"])
+@pytest.mark.parametrize("tie", [False, True])
+def test_room_is_reckoned_by_what_is_written(tie, rounding, tmp_path, own_cache, monkeypatch):
+    directory = save(tmp_path, tie=tie, vocab=2000)
+    pieces = Pieces(stored=open_weights(directory), rounding=rounding)
+    source = sum(file.stat().st_size for file in directory.glob("*.safetensors"))
+    expected = packed_cache.packed_bytes(pieces)
+    assert expected > source if rounding is None and tie else rounding is None or expected < source
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 2 * expected - 2}))
+    assert kept_file(pieces) is None
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": expected - 1}))
+    with pytest.raises(OSError, match="no space"):
+        packed_cache.make_packed(packed_cache.place_of(pieces, cache=own_cache), pieces)
+    monkeypatch.setattr("shutil.disk_usage", lambda path: type("Usage", (), {"free": 2 * expected}))
+    assert kept_file(pieces).path.stat().st_size == pytest.approx(expected, rel=0.1)
 
 
 def test_the_least_recently_used_make_room(tmp_path, own_cache, monkeypatch):

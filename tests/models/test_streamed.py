@@ -219,6 +219,17 @@ def test_a_damaged_index_is_named_and_the_file_made_again(what, damaged, tmp_pat
     assert f"{packed.name} is no packed file, cut short or damaged" in caplog.text
 
 
+@pytest.mark.parametrize("at", [0, -1])
+def test_damaged_embedding_rows_are_named(at, tmp_path):
+    directory = save(tmp_path)
+    packed = packed_file(Pieces(stored=open_weights(directory)))
+    data = bytearray(packed.path.read_bytes())
+    data[packed.embedding.offset + at % packed.embedding.size] ^= 1
+    packed.path.write_bytes(data)
+    with pytest.raises(ModelLoadError, match=f"{packed.path.name} is damaged in its embedding rows.*delete it"):
+        load_streamed(directory, 1 << 20)
+
+
 def test_two_threads_may_ask_at_once(tmp_path):
     """Two engines over one streamed network: the buffers serve one pass at a time."""
     directory = save(tmp_path)

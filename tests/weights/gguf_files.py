@@ -44,8 +44,11 @@ def llama_cpp_tensors(decoder: Decoder) -> dict[str, np.ndarray]:
     return made
 
 
-def write_gguf(decoder: Decoder, path: Path, kind=F32, tokenizer: Tokenizer | None = None, **extra) -> Path:
-    """A GGUF file with matrices of type `kind`, or of `kind(name)`, the rest in float32; `extra`: tensors to add."""
+def write_gguf(
+    decoder: Decoder, path: Path, kind=F32, tokenizer: Tokenizer | None = None, metadata=lambda writer: None, **extra
+) -> Path:
+    """A GGUF file with matrices of type `kind`, or of `kind(name)`, the rest in float32; `extra`: tensors to add;
+    `metadata`: is given the writer to add more."""
     c = decoder.config
     writer = gguf.GGUFWriter(path, c.architecture)
     writer.add_context_length(c.max_len)
@@ -65,6 +68,7 @@ def write_gguf(decoder: Decoder, path: Path, kind=F32, tokenizer: Tokenizer | No
         writer.add_rope_scaling_orig_ctx_len(c.rope.original_max_len)
     if tokenizer is not None:
         add_tokenizer(writer, tokenizer)
+    metadata(writer)
     for name, array in (llama_cpp_tensors(decoder) | extra).items():
         own = kind(name) if callable(kind) else kind
         matrix = array.ndim == 2 and own != F32

@@ -17,6 +17,7 @@ from outdraft.core.errors import ModelLoadError, RequestError
 from outdraft.kernels.decoder import grid
 from outdraft.models.gguf import GgufModel
 from outdraft.models.load import load_model, save_model
+from outdraft.models.load_codec import load_codec
 from outdraft.nn.context import CausalContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.quant.linear import QuantLinear
@@ -241,6 +242,23 @@ def test_text_in_and_out_of_one_file(tmp_path):
     assert llm.config["model"] == "m.gguf"
 
 
+def test_a_text_ends_with_every_end_token_of_the_file(tmp_path):
+    """By role, listed, and by the text of control tokens."""
+    tokenizer = tokenizer_of()
+    first = tokenizer.get_vocab_size()
+    tokenizer.add_special_tokens(["<|im_end|>", "<|x|>", "<|endoftext|>", "<|y|>", "<|z|>"])
+    tokenizer.add_tokens(["<|end|>"])  # no control token: text may hold it
+
+    def ends(writer):
+        writer.add_eot_token_id(first + 1)
+        writer.add_array("tokenizer.ggml.eos_token_ids", [0, first + 3])
+
+    model = model_of(vocab_size=tokenizer.get_vocab_size())
+    path = write_gguf(model, tmp_path / "m.gguf", tokenizer=tokenizer, metadata=ends)
+    wanted = {0, *range(first, first + 4)}
+    assert set(load_model(path).config.eos_ids) == wanted == load_codec(path).eos_token_ids
+
+
 @pytest.mark.parametrize("pre", ["qwen2", "llama-bpe", "smollm"])
 def test_other_ways_to_cut_words_spell_the_same_text(pre, tmp_path):
     writer = gguf.GGUFWriter(tmp_path / "m.gguf", "llama")
@@ -258,6 +276,24 @@ def test_a_tokenizer_beside_the_file_is_taken(tmp_path):
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     llm = LLM(str(write_gguf(model_of(vocab_size=tokenizer.get_vocab_size()), tmp_path / "m.gguf")))
     assert llm.codec.encode("the fox") == tokenizer.encode("the fox").ids
+
+
+def test_what_the_directory_does_not_say_is_taken_from_the_file(tmp_path):
+    tokenizer = tokenizer_of()
+    tokenizer.add_special_tokens(["<|im_end|>"])
+    tokenizer.save(str(tmp_path / "tokenizer.json"))
+    model, end = model_of(vocab_size=tokenizer.get_vocab_size()), tokenizer.token_to_id("<|im_end|>")
+    path = write_gguf(
+        model, tmp_path / "m.gguf", tokenizer=tokenizer, metadata=lambda w: w.add_chat_template("{{ bos_token }}file")
+    )
+    codec = load_codec(path)
+    assert codec.chat_template.render([]).text == "<s>file" and codec.bos_token_id == 0
+    assert codec.eos_token_ids == {0, end}
+    (tmp_path / "tokenizer_config.json").write_text('{"chat_template": "directory", "eos_token": "a"}')
+    (tmp_path / "generation_config.json").write_text('{"eos_token_id": 3}')
+    codec = load_codec(path)
+    assert codec.chat_template.source == "directory" and codec.bos_token_id == 0
+    assert codec.eos_token_ids == {3, tokenizer.token_to_id("a")}
 
 
 def test_a_float_file_can_be_quantized(tmp_path, capsys):

@@ -10,11 +10,12 @@ from typing import Any
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
+from outdraft.codecs.gguf_ends import CONTROL, end_ids
 from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
 
-_CONTROL, _USER_DEFINED = 3, 4  # tokenizer.ggml.token_type
+_USER_DEFINED = 4  # of tokenizer.ggml.token_type
 # Words with their contraction, digits (Qwen: one by one, Llama 3: up to three), marks, line ends, blanks.
 _CUT = (
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}DIGITS| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+"
@@ -51,6 +52,7 @@ def codec_from_gguf(get: Callable[[str], Any]) -> TextCodec | None:
         return None
     names: list[str] = _listed(get, "tokens", str)
     merges = [(left, right) for left, _, right in (pair.partition(" ") for pair in _listed(get, "merges", str))]
+    ends = [one for one in end_ids(get, "the GGUF file") if 0 <= one < len(names)]
     try:
         vocab = {name: i for i, name in enumerate(names)}
         tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges, ignore_merges=pre == "llama-bpe"))
@@ -61,11 +63,11 @@ def codec_from_gguf(get: Callable[[str], Any]) -> TextCodec | None:
     tokenizer.pre_tokenizer = _CUTS[pre]()
     tokenizer.decoder = decoders.ByteLevel()
     for name, kind in zip(names, _listed(get, "token_type", int), strict=False):
-        if kind == _CONTROL:
+        if kind == CONTROL:
             tokenizer.add_special_tokens([AddedToken(name, normalized=False)])
         elif kind == _USER_DEFINED:
             tokenizer.add_tokens([AddedToken(name, normalized=False)])
-    return TextCodec(tokenizer, config=_config(get, names, pre))
+    return TextCodec(tokenizer, config=_config(get, pre), eos_token_ids=ends)
 
 
 def _listed(get: Callable[[str], Any], name: str, kind: type) -> list[Any]:
@@ -73,13 +75,19 @@ def _listed(get: Callable[[str], Any], name: str, kind: type) -> list[Any]:
     return list(check_value(key, get(key) or (), Seq[kind], of="the GGUF file", error=ModelLoadError))  # type: ignore[valid-type]
 
 
-def _config(get: Callable[[str], Any], names: list[str], pre: str) -> dict[str, Any]:
-    """What a tokenizer_config.json would say."""
+def read_roles(get: Callable[[str], Any]) -> dict[str, Any]:
+    """The chat template and the start and end token, as a tokenizer_config.json would say."""
+    names = _listed(get, "tokens", str)
     config: dict[str, Any] = {"chat_template": get("tokenizer.chat_template")}
     for role in ("bos", "eos"):
         token = get(f"tokenizer.ggml.{role}_token_id")
         if isinstance(token, int) and 0 <= token < len(names):
             config[f"{role}_token"] = names[token]
+    return config
+
+
+def _config(get: Callable[[str], Any], pre: str) -> dict[str, Any]:
+    config = read_roles(get)
     add_bos = get("tokenizer.ggml.add_bos_token")
     config["add_bos_token"] = pre == "llama-bpe" if add_bos is None else add_bos
     if "bos_token" not in config:

@@ -2,7 +2,7 @@
 
     tokenizer.json            the tokenizer itself; or vocab.json + merges.txt (`byte_level`)
     tokenizer_config.json     start and end token, whether a start token is put first, the chat template
-    generation_config.json    which tokens end a text
+    generation_config.json    which tokens end a text, beside the tokenizer's own end token
     chat_template.jinja       the chat template, in newer directories
 
 Data in: a directory; data out: a `TextCodec`. Errors name the file and the cure.
@@ -50,7 +50,7 @@ class TextCodec:
         self.special_tokens = _special_tokens(config)
         self.bos_token_id = self._id_of("bos_token")
         eos = self._id_of("eos_token")
-        self.eos_token_ids = frozenset(eos_token_ids) or frozenset(() if eos is None else (eos,))
+        self.eos_token_ids = frozenset(eos_token_ids) | frozenset(() if eos is None else (eos,))
         self._add_bos = config.get("add_bos_token")  # absent: the tokenizer's own post-processor decides
         if self._add_bos and self.bos_token_id is None:
             raise ModelLoadError("tokenizer_config.json: add_bos_token is true, but bos_token names no known token")
@@ -64,18 +64,22 @@ class TextCodec:
         )
 
     @classmethod
-    def load(cls, directory: Path) -> "TextCodec":
-        """Read a directory. Raises `ModelLoadError` if a file is missing or damaged."""
-        config = dict(_read_json(directory / "tokenizer_config.json"))
+    def load(
+        cls, directory: Path, *, config: Mapping[str, Any] | None = None, eos_token_ids: Iterable[int] = ()
+    ) -> "TextCodec":
+        """Read a directory. `config`: what holds where its tokenizer_config.json says nothing; `eos_token_ids`: where
+        there is no generation_config.json. Raises `ModelLoadError` if a file is missing or damaged.
+        """
+        told = {**(config or {}), **_read_json(directory / "tokenizer_config.json")}
         template = directory / "chat_template.jinja"
         if template.is_file():
-            config["chat_template"] = _read_text(template)
+            told["chat_template"] = _read_text(template)
         generation = _read_json(directory / "generation_config.json")
-        eos = generation.get("eos_token_id")
+        eos = generation.get("eos_token_id", list(eos_token_ids))
         ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
         check_value("eos_token_id", ids, Seq[int], of=f"{directory.name}/generation_config.json", error=ModelLoadError)
         try:
-            return cls(_read_tokenizer(directory, config), config=config, eos_token_ids=ids)
+            return cls(_read_tokenizer(directory, told), config=told, eos_token_ids=ids)
         except ModelLoadError as error:
             raise ModelLoadError(f"{directory.name}: {error}") from error
 

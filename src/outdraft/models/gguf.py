@@ -17,6 +17,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
+from outdraft.codecs.gguf_ends import end_ids
 from outdraft.core.errors import ModelLoadError
 from outdraft.kernels.decoder import grid
 from outdraft.models.gguf_families import FAMILIES
@@ -156,7 +157,6 @@ class GgufModel(TensorSource):
         head_dim = meta.count("attention.key_length", width // max(1, heads))
         turned = meta.count("rope.dimension_count", head_dim)
         max_len = meta.count("context_length")
-        ends = [meta.token_id(kind) for kind in ("eos", "eot", "eom")]
         told: dict[str, object] = {
             "model_type": self._family.model_type,
             "vocab_size": self.shape("model.embed_tokens.weight")[0],
@@ -173,7 +173,7 @@ class GgufModel(TensorSource):
             "attention_bias": self._family.model_type != "qwen2" and "model.layers.0.self_attn.o_proj.bias" in self,
             "mlp_bias": "model.layers.0.mlp.down_proj.bias" in self,
             "bos_token_id": meta.token_id("bos"),
-            "eos_token_id": sorted({end for end in ends if end is not None}) or None,
+            "eos_token_id": sorted(end_ids(self._file.get, str(self.origin))) or None,
             "partial_rotary_factor": turned / max(1, head_dim) if turned != head_dim else None,
             "rope_theta": meta.number("rope.freq_base", 10000.0),
             "rope_scaling": self._scaling(head_dim, max_len),

@@ -10,7 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from outdraft.codecs.byte_level import cure, find_unread
-from outdraft.codecs.gguf import codec_from_gguf
+from outdraft.codecs.gguf import codec_from_gguf, read_roles
+from outdraft.codecs.gguf_ends import end_ids
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.shown import shown
@@ -60,10 +61,13 @@ def _stated_rows(path: Path) -> int | None:
 
 def _read(path: Path) -> TextCodec | None:
     directory = path.parent if path.is_file() else path
+    if path.is_file():
+        get = GgufFile(path).get
+        if TextCodec.exists(directory):  # often tokenizer.json alone, without what else a directory says of its tokens
+            return TextCodec.load(directory, config=read_roles(get), eos_token_ids=end_ids(get, path.name))
+        return codec_from_gguf(get)
     if TextCodec.exists(directory):
         return TextCodec.load(directory)
-    if path.is_file():
-        return codec_from_gguf(GgufFile(path).get)
     if (unread := find_unread(directory)) is not None:
         raise ModelLoadError(
             f"{directory} has {unread} and no tokenizer.json, from which text is read: {cure(directory)}"

@@ -34,11 +34,15 @@ def load_native(pieces: Pieces) -> NativeDecoder:
         kept = kept_file(pieces)
         if kept is None:
             break
-        mapped = _mapped(kept, pieces)
-        if mapped is not None:
-            return mapped
-        _log.warning("%s is damaged: it is removed, and made again", kept.path)
-        kept.path.unlink(missing_ok=True)
+        try:
+            mapped = _mapped(kept, pieces)
+            if mapped is not None:
+                return mapped
+            _log.warning("%s is damaged: it is removed, and made again", kept.path)
+            kept.path.unlink(missing_ok=True)
+        except OSError as error:  # another process has removed it, or it lies where nothing can be removed
+            _log.info("%s is not used (%s): the weights are packed in memory", kept.path, error)
+            break
     return _packed(pieces)
 
 

@@ -9,6 +9,7 @@ import hashlib
 import json
 import logging
 import os
+import secrets
 import shutil
 import time
 from contextlib import suppress
@@ -19,6 +20,7 @@ import torch
 
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.kernels.library import library_file
+from outdraft.models.base import Decoder
 from outdraft.models.native import can_pack
 from outdraft.models.packed_file import FORMAT, PackedFile, read_index, write_packed
 from outdraft.models.pieces import Pieces
@@ -50,8 +52,8 @@ def packed_file(pieces: Pieces, *, cache: Path | None = None) -> PackedFile:
         return find_packed(place) or _settled(make_packed(place, pieces))
     except OSError as error:
         raise ModelLoadError(
-            f"the packed weights of {path.name} cannot be written to {place.parent} ({error}): they take about as much "
-            "as the model; free space there, or name another directory in OUTDRAFT_CACHE"
+            f"the packed weights of {path.name} cannot be written to {place.parent} ({error}): they take about "
+            f"{packed_bytes(pieces) / 1e9:.1f} GB; free space there, or name another directory in OUTDRAFT_CACHE"
         ) from error
 
 
@@ -63,13 +65,19 @@ def kept_file(pieces: Pieces) -> PackedFile | None:
     place = place_of(pieces, cache=user_cache("packed"))
     try:
         found = find_packed(place)
-        if found is not None or not _make_room(place.parent, size):
+        if found is not None or not _make_room(place.parent, packed_bytes(pieces)):
             return found
         _log.info("packing the weights of %s once, into %s", pieces.stored.source.origin.name, place)
         return make_packed(place, pieces)
     except OSError as error:
         _log.info("packed weights are not kept (%s): every load packs them again", error)
         return None
+
+
+def packed_bytes(pieces: Pieces) -> int:
+    """About what the packed file takes, from the shapes: an integer type of a GGUF file may become 16-bit floats."""
+    whole = Decoder(pieces.config, pieces.stored.dtype, "meta")
+    return whole.pass_bytes + whole.embedding.nbytes  # where the head is tied, the file has the table twice
 
 
 def place_of(pieces: Pieces, *, cache: Path) -> Path:
@@ -101,12 +109,12 @@ def find_packed(place: Path) -> PackedFile | None:
 
 def make_packed(place: Path, pieces: Pieces) -> PackedFile:
     """Written beside its place and moved there when whole. Raises `OSError`, and what reading the model raises."""
-    beside = place.with_suffix(f".{os.getpid()}.part")
+    beside = place.with_suffix(f".{os.getpid()}-{secrets.token_hex(4)}.part")  # containers have the same process ids
     place.parent.mkdir(parents=True, exist_ok=True)
-    if shutil.disk_usage(place.parent).free < sum(file.stat().st_size for file in _files(pieces.stored.source.origin)):
+    if shutil.disk_usage(place.parent).free < packed_bytes(pieces):
         raise OSError(errno.ENOSPC, "no space left on the device")
     try:
-        with beside.open("wb") as file:
+        with beside.open("xb") as file:
             write_packed(file, pieces)
         beside.rename(place)
     finally:

@@ -9,16 +9,20 @@ One pass costs one reading of what does not fit, however many rows it has: a rea
 Embedding rows are looked up in the file.
 """
 
+import mmap
 import os
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.errors import ModelLoadError
 from outdraft.core.skip import NO_SKIP, Skip
+from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.stack import Span, Stack
 from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
@@ -132,13 +136,29 @@ class StreamedDecoder:
 
 
 class EmbeddingRows:
-    """Rows of a table that stays in its file. The system may keep pages of it, as of any file that is read."""
+    """Rows of a table that stays in its file. The system may keep pages of it, as of any file that is read.
+
+    Raises `ModelLoadError` where a byte of the table is not what was written.
+    """
 
     def __init__(self, packed: PackedFile, width: int) -> None:
         self._file = packed.path.open("rb", buffering=0)
         self._start, self._row = packed.embedding.offset, 2 * width
+        self._check(packed)
         if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what was read for the check
             os.posix_fadvise(self._file.fileno(), packed.embedding.offset, 0, os.POSIX_FADV_RANDOM)
+
+    def _check(self, packed: PackedFile) -> None:
+        """Once, over pages of the file that the system may take back at any time."""
+        with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
+            start = np.frombuffer(pages, np.uint8).ctypes.data
+            found = checksum(start + packed.embedding.offset, packed.embedding.size)
+        if found != packed.embedding.checksum:
+            raise ModelLoadError(
+                f"{packed.path} is damaged in its embedding rows, from byte {packed.embedding.offset} on: delete it, "
+                "and it will be made again from the model"
+            )
 
     def look_up(self, ids: Tensor) -> Tensor:
         """ids [N] -> [N, D] float32."""

@@ -12,6 +12,8 @@ from outdraft import zoo
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.paths import user_path
+from outdraft.weights.pickled import PICKLED
+from outdraft.weights.safetensors import find_missing
 
 TOKENIZER = (
     "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "vocab.json",
@@ -52,15 +54,40 @@ def resolve(name: str, *, also: Sequence[str] = (), revision: str | None = None)
             f"'{name}' is not a directory, and huggingface_hub is not installed to look it up: "
             "give a directory, or `pip install huggingface_hub`"
         ) from error
+    patterns = [*PATTERNS, *also]
+    cached: Path | None = None
+    lacking = None
     for offline in (True, False):
         try:
-            patterns = [*PATTERNS, *also]
-            return Path(
+            found = Path(
                 hub.snapshot_download(name, revision=revision, allow_patterns=patterns, local_files_only=offline)
             )
         except Exception as error:  # the hub raises many kinds; each means the same to us
             reason = error
+            continue
+        if not offline or not ((lacking := _find_lacking(found)) or _lacks_further(found, also)):
+            return found
+        cached = found
+    if cached is not None and not lacking:
+        return cached  # the further files may not exist: who reads them decides
+    told = f"{type(reason).__name__}: {str(reason).splitlines()[0]}"
+    if cached is not None:
+        raise ModelLoadError(
+            f"'{name}' is in the Hugging Face cache without {lacking}, and downloading the rest failed ({told}): "
+            "check the network, or give a directory that holds the whole model"
+        )
     raise ModelLoadError(
         f"'{name}' is neither a directory nor in the Hugging Face cache, and downloading failed "
-        f"({type(reason).__name__}: {str(reason).splitlines()[0]}): give a directory or check the network"
+        f"({told}): give a directory or check the network"
     )
+
+
+def _find_lacking(snapshot: Path) -> str | None:
+    """What a model in the cache lacks, as another program leaves it that needed only the tokenizer; None: nothing."""
+    return find_missing(snapshot) if (snapshot / "config.json").is_file() else "config.json"
+
+
+def _lacks_further(snapshot: Path, also: Sequence[str]) -> bool:
+    """Whether files that were asked for by name are not there; a pickle only stands in for safetensors."""
+    further = [pattern for pattern in also if pattern != PICKLED]
+    return bool(further) and not any(any(snapshot.glob(pattern)) for pattern in further)

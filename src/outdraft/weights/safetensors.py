@@ -15,11 +15,13 @@ from torch import Tensor
 
 from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.core.new_file import new_file
+from outdraft.weights.digest import weight_files
 from outdraft.weights.source import TensorSource
 
 SINGLE = "model.safetensors"
 INDEX = "model.safetensors.index.json"
 _CURE = "download it again"
+_CONVERT = "convert them: transformers reads them with from_pretrained, and save_pretrained writes safetensors"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,9 +99,9 @@ def _files(directory: Path) -> list[Path]:
     if not shards:
         others = sorted(path.name for pattern in ("*.bin", "*.pth") for path in directory.glob(pattern))
         whole = sorted(path.name for path in directory.glob("*.gguf"))
-        hint = ": download it again"
+        hint = f": {_CURE}; if the model is published only as pickles (pytorch_model.bin), {_CONVERT}"
         if others:
-            hint = f" ({others[0]} is of a kind that outdraft does not read: convert it to safetensors)"
+            hint = f": its weights are only pickled ({others[0]}), which outdraft does not read: {_CONVERT}"
         if whole:
             hint = f": give the file itself, {directory / whole[0]}"
         raise ModelLoadError(f"{directory} has no {SINGLE} and no {INDEX}{hint}")
@@ -110,6 +112,19 @@ def _files(directory: Path) -> list[Path]:
             f"({', '.join(absent[:3])}): {_CURE}"
         )
     return shards
+
+
+def find_missing(directory: Path) -> str | None:
+    """Which weights a directory lacks by its own file names, in words; None where nothing shows that some are missing.
+
+    Weights of other kinds than ours, as a draft head's, are weights too: who reads them says what is wrong with them.
+    """
+    absent = sorted({path.name for path in _promised(directory).values() if not path.exists()})
+    if absent:
+        return f"{len(absent)} of its weight files ({', '.join(absent[:3])})"
+    if not (directory / INDEX).exists() and any(directory.glob("model-*-of-*.safetensors")):
+        return INDEX
+    return None if weight_files(directory) else "weights"
 
 
 def _promised(directory: Path) -> dict[str, Path]:
