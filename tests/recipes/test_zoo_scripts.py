@@ -171,6 +171,8 @@ def checkout(tmp_path: Path) -> Path:
     )
     (wheel / "more.json").write_text("[]\n")
     filled(tmp_path / "new", 50)
+    for name in OF_TARGET:
+        (tmp_path / "new" / name).write_text(name)
     (tmp_path / "trial.toml").write_text(
         'target = "new"\ndata = []\ntune = []\ntest = []\ntokens = 1\n[arms.small]\nkind = "draft_model"\n'
         '[arms.cut]\nkind = "draft_model"\n[arms.eagle31]\nkind = "eagle3"\n'
@@ -197,6 +199,7 @@ def install(script, monkeypatch, checkout: Path, *words: str) -> None:
         here / "new", *words)  # fmt: skip
 
 
+OF_TARGET = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}
 ARMS = ("--arm", "small:draft", "--arm", "medusa", "--arm", "eagle3")
 
 
@@ -205,7 +208,10 @@ def test_drafts_go_into_the_wheel_while_there_is_room(script, monkeypatch, check
     wheel, more = checkout / "src/outdraft/zoo", checkout / "packages/zoo/outdraft_zoo"
     assert {path.name for path in wheel.iterdir() if path.is_dir()} == {"target", "draft", "foreign_draft", "eagle3"}
     assert [path.name for path in more.iterdir()] == ["medusa"], "50 + 10 + 20 + 30 is no less than 100"
-    assert sorted(path.name for path in (wheel / "draft").iterdir()) == ["config.json", "model.safetensors"]
+    own = {"config.json", "model.safetensors"}
+    assert {path.name for path in (wheel / "draft").iterdir()} == own | OF_TARGET, "a draft model has its tokenizer"
+    assert all((wheel / "draft" / name).read_text() == name for name in OF_TARGET)
+    assert {path.name for path in (wheel / "eagle3").iterdir()} == own
     assert json.loads((wheel / "draft/config.json").read_text()) == {"from": "small-1-0"}
     assert json.loads((wheel / "target/config.json").read_text()) == {"from": "new"}
     assert json.loads((wheel / "more.json").read_text()) == ["medusa"]
