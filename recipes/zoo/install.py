@@ -1,6 +1,6 @@
 """Put a new target and the drafts that were trained for it into the zoo: the wheel's, and the second package.
 
-    python install.py family.toml --out OUT/family --source .. --target OUT/target --arm draft_model:draft --arm eagle
+    python install.py family.toml --out OUT/family --source .. --target OUT/target --arm draft --arm eagle_2m:eagle
 
 `--arm ARM[:NAME]`: an arm of the trial, and the name that it has in the zoo. In their order they go into the wheel
 while its models are under 64 MB together, the rest into packages/zoo; the target's companions.json and more.json are

@@ -3,6 +3,7 @@
 import importlib
 import json
 import random
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from analysis.made_records import make_row, write
 
 from outdraft.bench.lineup import parse_rival
+from outdraft.core.registry import find_learner, read_options
 from outdraft.training import trial as trials
 from outdraft.training.trial import RECORD, Trial, read_trial
 from outdraft.training.trial_table import Run
@@ -157,7 +159,22 @@ def test_what_is_lacking_is_measured_once_and_printed(script, toy_trial, tmp_pat
     assert capsys.readouterr().out == f"--method {figures.method_words('eagle1', tmp_path / 'out/first-1-0')}\n"
 
 
+def test_an_arm_that_learned_for_longer_is_told(script, tmp_path):
+    figures, arms = script("figures"), {"eagle": {"kind": "eagle"}, "longer": {"kind": "eagle", "tokens": 8_000}}
+    trial = Trial(target="t", data=(), tune=(), test=(), tokens=1_000, arms=arms)
+    drafts = {arm: a_run(arm, 1, 0, 1.5) for arm in arms}
+    assert "\n1,000 tokens each, longer 8,000; seconds of " in figures.table(trial, drafts, {}, {})
+
+
 # install
+
+
+def test_what_the_page_installs_are_arms_of_the_family():
+    asked = re.findall(r"--arm ([^\s:]+)", (RECIPES / "README.md").read_text())
+    arms = read_trial(RECIPES / "family.toml").arms
+    assert len(asked) > 4 and set(asked) <= arms.keys()
+    for arm in arms.values():
+        read_options(find_learner(arm["kind"]).options, arm.get("options", {}), "an arm")
 
 
 @pytest.fixture
