@@ -141,7 +141,11 @@ def table(trial: Trial, drafts: dict[str, Run], rows: dict[str, dict[str, Any]],
                  *(f"{row[way]['measured']:.2f}" for way in WAYS.values()), *speed, ", ".join(outcomes)]  # fmt: skip
         lines.append(f"| {' | '.join(cells)} |")
     rounds = min((row[way]["rounds"] for row in rows.values() for way in WAYS.values()), default=0)
-    about = f"{trial.tokens:,} tokens each; seconds of {describe('cpu')['cpu']}; checks of at least {rounds:.0f} rounds"
+    others = "".join(f", {arm} {trial.arms[arm]['tokens']:,}" for arm in drafts if "tokens" in trial.arms[arm])
+    about = (
+        f"{trial.tokens:,} tokens each{others}; seconds of {describe('cpu')['cpu']}; "
+        f"checks of at least {rounds:.0f} rounds"
+    )
     return "\n".join([*lines, "", about]) + "\n"
 
 

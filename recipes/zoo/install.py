@@ -1,17 +1,18 @@
 """Put a new target and the drafts that were trained for it into the zoo: the wheel's, and the second package.
 
-    python install.py family.toml --out OUT/family --source .. --target OUT/target --arm draft_model:draft --arm eagle
+    python install.py family.toml --out OUT/family --source .. --target OUT/target --arm draft --arm eagle_2m:eagle
 
 `--arm ARM[:NAME]`: an arm of the trial, and the name that it has in the zoo. In their order they go into the wheel
 while its models are under 64 MB together, the rest into packages/zoo; the target's companions.json and more.json are
 written anew: of several arms of a kind the first is what the kind drafts with. Only configuration and weights are
-copied. `--dry-run` only says what would go where.
+copied, and beside a draft model the target's tokenizer. `--dry-run` only says what would go where.
 """
 
 import argparse
 import json
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 from figures import drafts_of, weights_bytes
@@ -21,14 +22,20 @@ from outdraft.training.trial import read_trial
 
 ROOM = 64_000_000
 WHEEL, MORE = Path("src/outdraft/zoo"), Path("packages/zoo/outdraft_zoo")
-SHIPPED = ("config.json", "*.safetensors", "tokenizer*.json", "generation_config.json")
+OF_TARGET = ("tokenizer*.json", "generation_config.json")  # a draft model has the same; training does not write them
+SHIPPED = ("config.json", "*.safetensors", *OF_TARGET)
 
 
 def copy_model(source: Path, place: Path) -> None:
     """Configuration and weights, and nothing of the training."""
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(parents=True)
-    for pattern in SHIPPED:
+    copy_files(source, place, SHIPPED)
+
+
+def copy_files(source: Path, place: Path, patterns: Sequence[str]) -> None:
+    """Files of one folder into another."""
+    for pattern in patterns:
         for path in source.glob(pattern):
             shutil.copyfile(path, place / path.name)
 
@@ -69,7 +76,10 @@ def main() -> None:
         if not given.dry_run:
             for home in (wheel, more):
                 shutil.rmtree(home / name, ignore_errors=True)
-            copy_model(source, (wheel if here else more) / name)
+            place = (wheel if here else more) / name
+            copy_model(source, place)
+            if role == "draft_model":
+                copy_files(given.target, place, OF_TARGET)
     sys.stdout.write(f"the wheel: {used / 1e6:.1f} MB of weights\n")
     if given.dry_run:
         return

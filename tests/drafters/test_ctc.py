@@ -163,6 +163,34 @@ def test_the_loss_is_of_each_row_the_nats_a_token():
     assert own.rows.tolist() == (rows + 1).tolist() and bool(lesson.counts[own.rows].all())
 
 
+def test_the_losss_gradient_is_that_of_differences():
+    """Of every parameter along a random direction, in double precision; two documents share a row."""
+    target = tiny_model(vocab=7, layers=2, dtype=torch.float64)
+    learner = new(CtcLearning(), target, 0)
+    randomise(learner.module.to(torch.float64), 3)
+    generator = torch.Generator().manual_seed(5)
+    ids, documents = torch.randint(7, (2, 9), generator=generator), torch.tensor([[0] * 9, [0] * 4 + [1] * 5])
+    text = Rows(ids=ids, documents=documents, counts=documents[:, 1:] == documents[:, :-1])
+    lesson, step = Teacher(target, learner.taps).lesson(text), 1e-6
+
+    def told():
+        return learner.look(lesson).beside[0].values.sum()
+
+    told().backward()
+    for name, parameter in learner.module.named_parameters():
+        along = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
+        sides = []
+        for sign in (1, -1):
+            with torch.no_grad():
+                parameter += sign * step * along
+            sides.append(float(told().detach()))
+            with torch.no_grad():
+                parameter -= sign * step * along
+        seen = float((parameter.grad * along).sum())
+        assert seen == pytest.approx((sides[0] - sides[1]) / (2 * step), rel=1e-5, abs=1e-7), name
+        assert abs(seen) > 1e-5, f"{name} does not matter to the loss"
+
+
 def test_while_it_learns_no_chain_is_made(monkeypatch):
     """The loss is the same with and without; an exam has the chains, and without gradients no loss."""
     target = toy_decoder(1)

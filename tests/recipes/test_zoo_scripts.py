@@ -3,6 +3,7 @@
 import importlib
 import json
 import random
+import re
 import sys
 import tomllib
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ import pytest
 from analysis.made_records import make_row, write
 
 from outdraft.bench.lineup import parse_rival
+from outdraft.core.registry import find_learner, read_options
 from outdraft.training import trial as trials
 from outdraft.training.trial import RECORD, Trial, read_trial
 from outdraft.training.trial_table import Run
@@ -157,7 +159,22 @@ def test_what_is_lacking_is_measured_once_and_printed(script, toy_trial, tmp_pat
     assert capsys.readouterr().out == f"--method {figures.method_words('eagle1', tmp_path / 'out/first-1-0')}\n"
 
 
+def test_an_arm_that_learned_for_longer_is_told(script, tmp_path):
+    figures, arms = script("figures"), {"eagle": {"kind": "eagle"}, "longer": {"kind": "eagle", "tokens": 8_000}}
+    trial = Trial(target="t", data=(), tune=(), test=(), tokens=1_000, arms=arms)
+    drafts = {arm: a_run(arm, 1, 0, 1.5) for arm in arms}
+    assert "\n1,000 tokens each, longer 8,000; seconds of " in figures.table(trial, drafts, {}, {})
+
+
 # install
+
+
+def test_what_the_page_installs_are_arms_of_the_family():
+    asked = re.findall(r"--arm ([^\s:]+)", (RECIPES / "README.md").read_text())
+    arms = read_trial(RECIPES / "family.toml").arms
+    assert len(asked) > 4 and set(asked) <= arms.keys()
+    for arm in arms.values():
+        read_options(find_learner(arm["kind"]).options, arm.get("options", {}), "an arm")
 
 
 @pytest.fixture
@@ -171,6 +188,8 @@ def checkout(tmp_path: Path) -> Path:
     )
     (wheel / "more.json").write_text("[]\n")
     filled(tmp_path / "new", 50)
+    for name in OF_TARGET:
+        (tmp_path / "new" / name).write_text(name)
     (tmp_path / "trial.toml").write_text(
         'target = "new"\ndata = []\ntune = []\ntest = []\ntokens = 1\n[arms.small]\nkind = "draft_model"\n'
         '[arms.cut]\nkind = "draft_model"\n[arms.eagle31]\nkind = "eagle3"\n'
@@ -197,6 +216,7 @@ def install(script, monkeypatch, checkout: Path, *words: str) -> None:
         here / "new", *words)  # fmt: skip
 
 
+OF_TARGET = {"tokenizer.json", "tokenizer_config.json", "generation_config.json"}
 ARMS = ("--arm", "small:draft", "--arm", "medusa", "--arm", "eagle3")
 
 
@@ -205,7 +225,10 @@ def test_drafts_go_into_the_wheel_while_there_is_room(script, monkeypatch, check
     wheel, more = checkout / "src/outdraft/zoo", checkout / "packages/zoo/outdraft_zoo"
     assert {path.name for path in wheel.iterdir() if path.is_dir()} == {"target", "draft", "foreign_draft", "eagle3"}
     assert [path.name for path in more.iterdir()] == ["medusa"], "50 + 10 + 20 + 30 is no less than 100"
-    assert sorted(path.name for path in (wheel / "draft").iterdir()) == ["config.json", "model.safetensors"]
+    own = {"config.json", "model.safetensors"}
+    assert {path.name for path in (wheel / "draft").iterdir()} == own | OF_TARGET, "a draft model has its tokenizer"
+    assert all((wheel / "draft" / name).read_text() == name for name in OF_TARGET)
+    assert {path.name for path in (wheel / "eagle3").iterdir()} == own
     assert json.loads((wheel / "draft/config.json").read_text()) == {"from": "small-1-0"}
     assert json.loads((wheel / "target/config.json").read_text()) == {"from": "new"}
     assert json.loads((wheel / "more.json").read_text()) == ["medusa"]

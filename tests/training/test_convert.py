@@ -13,7 +13,9 @@ from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.models.load import load_model, save_model
 from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.training.check import check_directory
 from outdraft.training.convert import all_formats, convert
+from outdraft.training.record import RECORD, fingerprint, write_record
 
 KINDS = sorted({kind for kind, _ in all_formats()})
 
@@ -82,6 +84,29 @@ def test_an_eagle1_draft_has_the_bias_that_its_server_reads(bias: bool, target: 
     assert convert(str(tmp_path / "vllm"), "eagle", target, tmp_path / "again").read_as == "eagle"
 
 
+@pytest.mark.parametrize(
+    ("kind", "to"), [("eagle1", "sglang"), ("eagle3", "eagle"), ("mtp", "speculators"), ("medusa", "medusa")]
+)
+def test_what_was_promised_of_a_draft_is_checked_in_the_other_layout(kind: str, to: str, tmp_path: Path):
+    decoder, target = random_decoder(tiny_config(layers=3), dtype=torch.float32), str(tmp_path / "target")
+    save_model(decoder, tmp_path / "target")
+    draft = draft_of(kind, target, tmp_path / "draft")
+    assert "has no training.json" in convert(draft, to, target, tmp_path / "unpromised").checks
+    assert not (tmp_path / "unpromised" / RECORD).exists()
+    promised = {
+        "terms": {"prompts": [[1, 2, 3], [4, 5]], "max_tokens": 8, "depth": 2, "temperature": 0.0},
+        "tau": 1.5, "standard_error": 0.1, "conditional": [0.5, 0.5],
+    }  # fmt: skip
+    told = {"kind": kind, "dtype": "float32", "target": fingerprint(load_model(target)), "promises": [promised]}
+    write_record(tmp_path / "draft", told)
+    found = convert(draft, to, target, tmp_path / "there")
+    assert found.checks == f"next: outdraft train check {tmp_path / 'there'} --target {target}"
+    there, here = (
+        [one.told() for one in check_directory(Path(place), target)] for place in (tmp_path / "there", draft)
+    )
+    assert there == here and here[0]["rounds"] > 0
+
+
 def test_who_cannot_serve_a_kind_is_said(target: str, tmp_path: Path):
     draft = draft_of("medusa", target, tmp_path / "draft")
     with pytest.raises(CapabilityError, match="vllm has no layout for a draft of the kind medusa; there is: medusa"):
@@ -118,6 +143,18 @@ def test_the_command_tells_what_it_wrote(target: str, tmp_path: Path, capsys: py
     told = json.loads(capsys.readouterr().out)
     assert (told["kind"], told["read_as"], told["written_as"]) == ("medusa", "outdraft", "medusa")
     assert json.loads((tmp_path / "out/config.json").read_text())["base_model_name_or_path"] == target
+
+
+def test_the_command_says_which_states_are_read_in_both_spellings(target: str, tmp_path: Path, capsys):
+    draft = draft_of("eagle3", target, tmp_path / "draft", taps=(0, 2, 3))
+    assert main(["convert", draft, "--target", target, "--to", "eagle", "--out", str(tmp_path / "out")]) == 0
+    said = capsys.readouterr().out.splitlines()
+    line = (
+        "reads the target's states after [0, 2, 3] layers (the outputs of layers [-1, 1, 2], counted from 0; "
+        "-1: its embeddings)"
+    )
+    assert line in said
+    assert said[-1].startswith("it has no training.json")
 
 
 def test_the_line_that_serves_a_draft_here_is_understood():

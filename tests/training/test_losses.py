@@ -49,6 +49,24 @@ def test_the_hybrids_weight_is_a_constant_for_its_gradient():
     torch.testing.assert_close(*grads)
 
 
+def test_the_hybrids_gradient_is_that_of_differences_at_a_fixed_weight():
+    """Of its formula, written out here; the weight is that of where the gradient is taken."""
+    p, q, tokens = random(5)
+    q.requires_grad_()
+    (seen,) = torch.autograd.grad(hybrid(logs(p), logs(q), tokens).sum(), q)
+    q, p, step = q.detach(), p.softmax(-1), 1e-6
+    weight = (-3 * torch.minimum(p, q.softmax(-1)).sum(-1)).exp()
+
+    def formula(logits):
+        other = logits.softmax(-1)
+        far = (p * (p / other).log()).sum(-1), 1 - torch.minimum(p, other).sum(-1)
+        return float((weight * far[0] + (1 - weight) * far[1]).sum())
+
+    moved = [step * one.view_as(q) for one in torch.eye(q.numel(), dtype=q.dtype)]
+    differences = [(formula(q + one) - formula(q - one)) / (2 * step) for one in moved]
+    torch.testing.assert_close(seen.flatten(), torch.tensor(differences, dtype=q.dtype), rtol=1e-6, atol=1e-8)
+
+
 @pytest.mark.parametrize("name", sorted(LOSSES))
 def test_descending_on_a_loss_lowers_it(name):
     p, q, tokens = random(12)

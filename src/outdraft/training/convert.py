@@ -3,12 +3,14 @@
 Which kinds and layouts there are, the learners say (`core/head_format.py`); none is named here.
 """
 
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import find_learner
+from outdraft.drafters.shared.features.network import FeatureForm
 from outdraft.models.foreign_heads import all_formats, recognise
 from outdraft.models.load import load_model
 from outdraft.training.record import RECORD, fingerprint, read_record, require_target
@@ -23,6 +25,8 @@ class Converted:
     read_as: str
     written_as: str
     lines: dict[str, str]  # server -> the line that serves it there
+    taps: tuple[int, ...]  # what a network on features reads of its target; (): a draft of another kind
+    checks: str  # how `outdraft train check` is asked about what was written, or why it cannot be
 
 
 def convert(source: str, to: str, target: str, out: Path) -> Converted:
@@ -54,7 +58,14 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     model = load_model(where)
     net = read.read(directory, model, None)
     write.write(net, model, target, out)
+    checks = f"it has no {RECORD}, so there is nothing that `outdraft train check` could compare"
+    if (directory / RECORD).exists():  # outdraft reads every layout that it writes
+        shutil.copyfile(directory / RECORD, out / RECORD)
+        checks = f"next: outdraft train check {out} --target {target}"
     lines = {
         server: line.replace("{target}", target).replace("{out}", str(out)) for server, line in write.served.items()
     }
-    return Converted(kind=kind, read_as=read.name, written_as=write.name, lines=lines)
+    form: FeatureForm | None = getattr(net, "form", None)  # of a network on chosen states
+    return Converted(
+        kind=kind, read_as=read.name, written_as=write.name, lines=lines, taps=form.taps if form else (), checks=checks
+    )

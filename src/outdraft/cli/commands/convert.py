@@ -25,12 +25,13 @@ class Options:
     target: str | None = flag(None, "the model that it drafts for: a directory, or zoo:NAME")
     to: str | None = flag(None, "a layout or a server: outdraft, medusa, speculators, vllm, ...", metavar="NAME")
     out: str | None = flag(None, "the new directory; must not exist yet", metavar="DIR")
-    json: bool = flag(False, "machine output: kind, read_as, written_as, lines")
+    json: bool = flag(False, "machine output: kind, read_as, written_as, lines, taps, checks")
 
 
 def run(options: Options) -> int:
     """Convert, and say who serves it how."""
     from outdraft.cli.console import make_console, write_json
+    from outdraft.core.learner import taps_line
     from outdraft.training.convert import convert
 
     missing = [name for name in ("source", "target", "to", "out") if getattr(options, name) is None]
@@ -44,6 +45,6 @@ def run(options: Options) -> int:
         return 0
     console = make_console()
     console.print(f"{options.out}: {found.kind}, read as {found.read_as}, written as {found.written_as}", markup=False)
-    for line in found.lines.values():
+    for line in (*([taps_line(found.taps)] if found.taps else []), *found.lines.values(), found.checks):
         console.print(line, markup=False, highlight=False, soft_wrap=True)
     return 0

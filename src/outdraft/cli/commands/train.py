@@ -118,6 +118,7 @@ def run(options: Options) -> int:
 
 def _train(options: Options) -> int:
     from outdraft.cli.console import make_console, write_json
+    from outdraft.core.learner import taps_line
     from outdraft.training.course import prepare
     from outdraft.training.plan import PLAN_FIELDS, make_plan, merged, read_plan
     from outdraft.training.team import join_team
@@ -143,7 +144,8 @@ def _train(options: Options) -> int:
             f"{told.read} examples: {told.kept} to learn from ({told.tokens} tokens), {told.held_out} held out, "
             f"{told.skipped} skipped; {course.loop.config.steps} steps"
         )
-        tell(f"reads the target's states after {list(course.learner.taps)} layers")
+        if course.learner.taps:
+            tell(taps_line(course.learner.taps))
         report = dry_run(course) if options.dry_run else train(course, resume=options.resume, tell=tell)
         if not team.leads:
             return 0

@@ -110,7 +110,8 @@ class CtcLearner:
         wanted, lengths = next_tokens(lesson, asked, most)
 
         def nats(own: Tensor, tokens: Tensor, counts: Tensor) -> Tensor:
-            log_probs = torch.log_softmax(self.module.logits(own.flatten(0, 1)).float(), -1)
+            logits = self.module.logits(own.flatten(0, 1))
+            log_probs = torch.log_softmax(logits, -1, dtype=torch.promote_types(logits.dtype, torch.float32))
             log_probs = log_probs.view(*own.shape[:2], -1).transpose(0, 1)  # [S, n, V + 1]
             spelled = torch.full((len(own),), own.shape[1], device=own.device)
             found = F.ctc_loss(log_probs, tokens, spelled, counts, blank=self.module.blank, reduction="none")
