@@ -2,7 +2,10 @@
 
 from pathlib import Path
 
-from outdraft.weights.user_cache import user_cache
+import pytest
+
+from outdraft.core.errors import ConfigError
+from outdraft.weights.user_cache import is_kept, user_cache
 
 
 def test_where_things_are_kept(monkeypatch):
@@ -12,3 +15,17 @@ def test_where_things_are_kept(monkeypatch):
     for unset in (lambda: monkeypatch.setenv("XDG_CACHE_HOME", ""), lambda: monkeypatch.delenv("XDG_CACHE_HOME")):
         unset()
         assert user_cache() == Path("/somebody/.cache/outdraft")
+
+
+def test_a_user_without_a_home_directory(monkeypatch):
+    def unknown(number):
+        raise KeyError(number)
+
+    monkeypatch.setattr("pwd.getpwuid", unknown)
+    for name in ("HOME", "XDG_CACHE_HOME", "OUTDRAFT_CACHE"):
+        monkeypatch.delenv(name, raising=False)
+    assert not is_kept()
+    with pytest.raises(ConfigError, match=r"this user has none.*name a directory in OUTDRAFT_CACHE"):
+        user_cache("packed")
+    monkeypatch.setenv("OUTDRAFT_CACHE", "/elsewhere")
+    assert is_kept() and user_cache("packed") == Path("/elsewhere/packed")

@@ -7,6 +7,7 @@
 import os
 from pathlib import Path
 
+from outdraft.core.errors import ConfigError
 from outdraft.core.sizes import read_bytes
 
 _OFF = ("off", "0", "no", "false")
@@ -14,15 +15,29 @@ _LIMIT = "32GiB"
 
 
 def user_cache(*parts: str) -> Path:
-    """A path in the cache directory, OUTDRAFT_CACHE or `outdraft` in XDG_CACHE_HOME or ~/.cache; it need not exist."""
+    """A path in the cache directory, OUTDRAFT_CACHE or `outdraft` in XDG_CACHE_HOME or ~/.cache; it need not exist.
+
+    Raises `ConfigError` where that is in the home directory of a user who has none.
+    """
     own = os.environ.get("OUTDRAFT_CACHE", "")
-    if own and own.lower() not in _OFF:
-        return Path(own).expanduser().joinpath(*parts)
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").joinpath("outdraft", *parts)
+    try:
+        if own and own.lower() not in _OFF:
+            return Path(own).expanduser().joinpath(*parts)
+        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").joinpath("outdraft", *parts)
+    except RuntimeError as error:
+        raise ConfigError(
+            f"OUTDRAFT_CACHE={own} leaves the cache to the home directory, and this user has none ({error}): name a "
+            "directory in OUTDRAFT_CACHE"
+        ) from error
 
 
 def is_kept() -> bool:
-    """Whether files that nobody asked for may be kept in the cache: not with OUTDRAFT_CACHE=off."""
+    """Whether files that nobody asked for may be kept in the cache: not with OUTDRAFT_CACHE=off, nor where no place is
+    named and there is no home directory."""
+    try:
+        user_cache()
+    except ConfigError:
+        return False
     return os.environ.get("OUTDRAFT_CACHE", "").lower() not in _OFF
 
 
