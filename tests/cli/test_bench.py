@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from outdraft.bench.curve import ROWS
+from outdraft.bench.curve import measure_curve
 from outdraft.bench.row import Row
 from outdraft.cli.commands import bench
+from outdraft.engine.llm import LLM
 
 
 @pytest.fixture
@@ -117,6 +118,11 @@ def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: 
     assert outdraft(*words).code == 0 and [row["prompt"] for row in rows_of(out)] == ["1", "1", "2", "2"]
 
 
+def test_a_short_context_leaves_out_the_widest_passes(tiny: Path):
+    curve = measure_curve(LLM(tiny, drafter="none", max_model_len=200), budget=0.0)
+    assert curve.past == 128 and curve.rows[-1] == 64 and len(curve.seconds) == len(curve.rows)
+
+
 def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     pytest.importorskip("matplotlib")
     out = tmp_path / "a.jsonl"
@@ -125,7 +131,7 @@ def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):
     assert ran.code == 0, ran.err
     curve = json.loads(out.read_text().splitlines()[-1])
     assert curve["kind"] == "curve" and len(curve["rows"]) == len(curve["seconds"]) and curve["bandwidth"] > 0
-    assert curve["past"] == 128 and curve["rows"][-1] == ROWS[-1]
+    assert curve["past"] == 128 and curve["rows"][-1] == 256
     for end in ("", "-speedup", "-acceptance", "-split", "-cost", "-roofline"):
         assert (tmp_path / f"a{end}.png").stat().st_size > 10_000
 

@@ -78,7 +78,7 @@ def curve_sheet(curve: Curve) -> Sheet:
     )
     if share > 1.1:
         note += "; more than 1, because the weights stay in the processor's caches, or others disturbed the reading"
-    peak = f"the peak: {curve.peak_flops / 1e9:.0f} billion operations a second, measured with nothing read from memory"
+    peak = f"the peak: {curve.peak_flops / 1e9:.0f} billion operations a second, as this machine was measured"
     columns = ["rows", "ms", "over\none row", "of the\npeak"]
     return Sheet(title="What a pass costs", columns=columns, rows=rows, notes=(note, peak))
 
