@@ -8,6 +8,7 @@ from drafters.drafting import sequence
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.draft import chain
+from outdraft.core.errors import CacheFullError
 from outdraft.core.packing import pack
 from outdraft.decode.sliced import SlicedStep
 from outdraft.engine.assembly.variant import runner_of
@@ -112,6 +113,33 @@ def test_what_raises_in_a_slice_ends_its_own_request(ran, monkeypatch):
         return await llm.agenerate(PROMPTS[1], SETTINGS[0])
 
     assert beside(llm, ask).token_ids == LLM("zoo:target", drafter="none").generate(PROMPTS[1], SETTINGS[0]).token_ids
+
+
+@pytest.mark.parametrize("is_beside", [True, False], ids=["in slices", "whole"])
+def test_a_chunk_that_finds_no_room_is_read_again(is_beside, ran, monkeypatch):
+    """Once: whoever is refused again has no room by itself."""
+    llm = LLM("zoo:target", drafter="none", kv_cache="paged")
+    cache, refused = runner_of(llm.engine.parts).cache, []
+    reserve = cache.reserve
+
+    def full(seq, n):
+        if n > 8 and len(refused) < most:
+            refused.append(n)
+            raise CacheFullError("planted: the pool is full")
+        return reserve(seq, n)
+
+    monkeypatch.setattr(cache, "reserve", full)
+
+    def ask():
+        asked = llm.agenerate(PROMPTS[1], SETTINGS[0])
+        return beside(llm, lambda llm: asked) if is_beside else asyncio.run(asked)
+
+    most = 1
+    wanted = LLM("zoo:target", drafter="none").generate(PROMPTS[1], SETTINGS[0]).token_ids
+    assert ask().token_ids == wanted and len(refused) == 1
+    most = 10
+    with pytest.raises(CacheFullError):
+        ask()
 
 
 def test_logits_and_taps_are_those_of_a_whole_pass():

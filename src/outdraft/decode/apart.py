@@ -3,7 +3,7 @@
     draft | judge all                      nothing is kept before the verdicts stand, so a round may be run again
           | raised: judge each by itself   with the guess that it has
           | raised again: without a guess  the guess was at fault: this sequence goes on with plain decoding
-          | raised again: the request ends with an error
+          | raised again: the request ends with an error (a prompt's chunk: at once, unless it found no room)
 
 Where rows are exact, or guarded, a text does not depend on who else is in the pass, so the others' texts are what they
 would have been.
@@ -87,8 +87,11 @@ def _alone(seq: Sequence, guess: Draft, parts: Parts) -> StepEvent:
 
 
 def _without_guess(seq: Sequence, parts: Parts, error: Exception) -> StepEvent:
-    """Once more with the pending token alone, unless that was all there was. The guess itself is not looked at."""
-    if not guesses_for(seq):
+    """Once more with the pending token alone, unless that was all there was. The guess itself is not looked at.
+
+    A pass that found no room is run again either way: what a larger pass had taken is there now.
+    """
+    if not guesses_for(seq) and not isinstance(error, CacheFullError):
         return fail(seq, error)
     try:
         judged = judge([seq], [chain([seq.pending])], parts, perf_counter(), ahead=False)

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence as Seq
 
+from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent
 from outdraft.core.sequence import Sequence
 from outdraft.decode.apart import fail, step_apart
@@ -19,7 +20,7 @@ class Steps:
         """A whole pass over the sequences, one event each; or so many layers of the chunk of the only one.
 
         A chunk begins where none is under way, and has no event before it is over. `isolates`: what raises ends the
-        request that it belongs to (`decode/apart.py`).
+        request that it belongs to (`decode/apart.py`); a chunk that finds no room is read whole, which asks again.
         """
         if not num_layers:
             return step_apart(seqs, parts) if isolates else step(seqs, parts)
@@ -30,7 +31,7 @@ class Steps:
         except Exception as error:
             if not isolates:
                 raise
-            return [fail(seq, error)]
+            return step_apart(seqs, parts) if isinstance(error, CacheFullError) else [fail(seq, error)]
         self._under_way = None if made else sliced
         return made
 
