@@ -201,6 +201,23 @@ def test_a_row_may_be_wanted_more_than_once(decoder):
     assert (states == states[0]).all() and (logits == logits[0]).all()
 
 
+def test_an_exit_takes_activations_of_any_size():
+    """SiLU of large numbers is the number itself, or nothing."""
+    decoder = NativeDecoder(make("grouped"))
+    signs = torch.tensor([200.0, -200.0]).repeat(32)
+    up = Weight(bits=16, values=signs[:, None].repeat(1, 64).bfloat16())
+    down = Weight(bits=16, values=(torch.eye(64) / 64).bfloat16())
+    norm = torch.zeros(64)
+    norm[0] = 1  # what goes up is the first channel of the normed state, times 200 or -200
+    rows = (range(4), one_cache(decoder).extend([0], [4]), range(4))
+    guesser = guess_with(decoder, exit=Residual(up=up, down=down, norm=norm), eps=1e-5)
+    states, logits = guesser.feed([3, 1, 4, 5], *rows)
+    normed = (states[:, :1] / states.square().mean(-1, keepdim=True).add(1e-5).sqrt()).bfloat16().float()
+    raised = states + torch.nn.functional.silu(signs * normed).bfloat16().float() / 64
+    torch.testing.assert_close(logits, decoder.logits(raised), atol=1e-3, rtol=1e-3)
+    assert float(normed.abs().max()) > 0.5
+
+
 @pytest.mark.parametrize("feed_last", [False, True])
 def test_a_chain_that_fell_below_its_cutoff_costs_no_pass_more(decoder, feed_last):
     """The last token's row is written only for who asks."""

@@ -312,3 +312,24 @@ def test_a_state_that_is_not_finite_stays_its_own(kind):
     context = CachedContext(sick.cache, [Segment(seq=0, start=0, stop=40, base=0)])
     decoder.run(torch.full((40, 64), float("nan")), torch.arange(40), context)
     assert torch.equal(Feeder(decoder, kind).feed(ids), alone)
+
+
+@pytest.mark.parametrize("shape", ["gemma2"])
+def test_a_state_of_nan_has_logits_of_nan(shape):
+    """A cap may not make a number of it."""
+    decoder = NativeDecoder(make(shape))
+    states = torch.randn(3, 64, generator=torch.Generator().manual_seed(9))
+    states[1] = float("nan")
+    for logits in (decoder.logits(states), decoder.head(states)):
+        assert logits[1].isnan().all()
+        assert logits[0].isfinite().all() and logits[2].isfinite().all()
+
+
+@each_cache
+@pytest.mark.parametrize("shape", ["qwen2", "gemma2"])
+def test_a_query_of_nan_has_no_mean_of_values(shape, kind):
+    """Only the queries are broken here: keys, values and states are numbers."""
+    decoder = make(shape)
+    broken = decoder.layers[-1].qkv
+    (broken.weight if broken.bias is None else broken.bias)[: 4 * 32] = float("nan")
+    assert Feeder(NativeDecoder(decoder), kind).feed(torch.arange(5), keep=[]).isnan().all()

@@ -104,6 +104,7 @@ __attribute__((always_inline)) static inline f32x16 fma(f32x16 a, f32x16 b, f32x
     return a * b + c;  // two roundings: the compiler must not decide otherwise here and there (-ffp-contract=off)
 #endif
 }
+// Of a number and a NaN, the second of the two: where a NaN must stay one, it stands second.
 static inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
 static inline f32x16 min(f32x16 a, f32x16 b) { return a < b ? a : b; }
 // One value from sixteen, halves onto halves: a fixed order.
@@ -128,9 +129,9 @@ static inline i32x16 nearest(f32x16 v) {
 #endif
 }
 
-// e^x by 2^n times a polynomial of degree 6 (Taylor in ln 2 * f, |f| <= 1/2; relative error below 2e-7); 0 below -87.
+// e^x by 2^n times a polynomial of degree 6 (Taylor in ln 2 * f, |f| <= 1/2; relative error below 2e-7); 0 below -87. NaN of NaN.
 static inline f32x16 exp(f32x16 x) {
-    f32x16 bounded = max(x, set1(-87.0f));
+    f32x16 bounded = max(set1(-87.0f), x);
     f32x16 scaled = bounded * 1.44269504088896341f;
     i32x16 n = nearest(scaled);
     f32x16 y = fma(to_float(n), set1(-0.693145751953125f), bounded);
