@@ -65,6 +65,7 @@ SHAPES = {
     "partial rotary": {"rope": RopeConfig(dim=16)},
     "odd vocabulary": {"vocab_size": 101},
     "int8": {"quant": QuantConfig(bits=8, group_size=0)},
+    "int8 head": {"quant": QuantConfig(bits=8, group_size=0, keep=("layers.*",))},
     "int8 in groups": {"quant": QuantConfig(bits=8, group_size=32, keep=())},
     "mixed": {"quant": QuantConfig(keep=("layers.0.*", "lm_head"), layer_bits=(("*.down", 8),))},
     "int4": {"quant": QuantConfig(bits=4, group_size=32, keep=())},
@@ -314,9 +315,9 @@ def test_a_state_that_is_not_finite_stays_its_own(kind):
     assert torch.equal(Feeder(decoder, kind).feed(ids), alone)
 
 
-@pytest.mark.parametrize("shape", ["gemma2"])
+@pytest.mark.parametrize("shape", ["gemma2", "gemma2 int4", "int8 head", "int8 in groups", "int4"])
 def test_a_state_of_nan_has_logits_of_nan(shape):
-    """A cap may not make a number of it."""
+    """Neither a cap nor the rounding of activations to bytes may make a number of it."""
     decoder = NativeDecoder(make(shape))
     states = torch.randn(3, 64, generator=torch.Generator().manual_seed(9))
     states[1] = float("nan")
@@ -332,4 +333,13 @@ def test_a_query_of_nan_has_no_mean_of_values(shape, kind):
     decoder = make(shape)
     broken = decoder.layers[-1].qkv
     (broken.weight if broken.bias is None else broken.bias)[: 4 * 32] = float("nan")
+    assert Feeder(NativeDecoder(decoder), kind).feed(torch.arange(5), keep=[]).isnan().all()
+
+
+@each_cache
+@pytest.mark.parametrize("part", [0, 2], ids=["keys", "values"])
+def test_one_nan_in_a_row_of_the_cache_is_met_by_all_who_see_it(part, kind):
+    """A row in bytes is not rounded to what else stands in it."""
+    decoder = make("qwen2")
+    decoder.layers[-1].qkv.bias[(4 + part) * 32] = float("nan")  # four heads of queries, two of keys, two of values
     assert Feeder(NativeDecoder(decoder), kind).feed(torch.arange(5), keep=[]).isnan().all()

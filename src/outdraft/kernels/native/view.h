@@ -1,6 +1,6 @@
 // One key/value head of one sequence's cache in one layer: where the row of a slot stands, and what it is stored in.
 //
-//   bf16   a row is d numbers          int8   d bytes in -127..127 and one float, the scale: max|row| / 127
+//   bf16   a row is d numbers          int8   d bytes in -127..127 and one float, the scale: max|row| / 127, NaN of a row that is not finite
 //
 // A row's bytes depend on that row alone, so that the cache does not remember which pass wrote it.
 #pragma once
@@ -41,9 +41,7 @@ struct View {
 
 private:
     float put_bytes(std::int8_t* to, const float* from) const {
-        f32x16 top = {};
-        for (int i = 0; i < head_dim; i += 16) top = max(top, magnitude(load(from + i)));
-        const float scale = largest(top) / 127.0f, inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+        const float scale = largest_magnitude(from, head_dim) / 127.0f, inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
         for (int i = 0; i < head_dim; i += 16) narrow(to + i, nearest(load(from + i) * inverse));
         return scale;
     }
