@@ -140,7 +140,8 @@ static inline i32x16 nearest(f32x16 v) {
 #endif
 }
 
-// e^x by 2^n times a polynomial of degree 6 (Taylor in ln 2 * f, |f| <= 1/2; relative error below 2e-7); 0 below -87. NaN of NaN.
+// e^x by 2^n times a polynomial of degree 6 (Taylor in ln 2 * f, |f| <= 1/2; relative error below 2e-7); 0 below
+// -87, NaN of NaN.
 static inline f32x16 exp(f32x16 x) {
     f32x16 bounded = max(set1(-87.0f), x);
     f32x16 scaled = bounded * 1.44269504088896341f;

@@ -1,8 +1,9 @@
 // One key/value head of one sequence's cache in one layer: where the row of a slot stands, and what it is stored in.
 //
-//   bf16   a row is d numbers          int8   d bytes in -127..127 and one float, the scale: max|row| / 127, NaN of a row that is not finite
+//   bf16   a row is d numbers          int8   d bytes in -127..127 and one float, the scale: max|row| / 127
 //
-// A row's bytes depend on that row alone, so that the cache does not remember which pass wrote it.
+// The scale of a row that is not finite is NaN. A row's bytes depend on that row alone, so that the cache does not remember
+// which pass wrote it.
 #pragma once
 #include "model.h"
 #include "simd.h"
