@@ -1,8 +1,10 @@
-// The thread team under the thread sanitizer (.ci/sanitize): jobs with barriers from several callers at once, with pauses
-// that let the members fall asleep, and teams that are made and dropped. Exits 1 if a sum is wrong; a race ends it too.
+// The thread team, under the thread sanitizer too (.ci/sanitize): jobs with barriers from several callers at once, with
+// pauses that let the members fall asleep, teams that are made and dropped, and jobs that fail. Exits 1 if a sum is wrong; a
+// race ends it too. Its argument: rounds of each caller.
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <stdexcept>
 #include <thread>
 #include <vector>
 
@@ -43,22 +45,40 @@ static void share_pieces(Team& team, int round) {
         if (times != 7) std::printf("a piece was done %d times, expected 7\n", times), std::exit(1);
 }
 
+// A job in which one member throws: the others do not wait for it, the caller hears of it, and the next job runs.
+static void fail_once(Team& team, int round) {
+    const int sick = round % team.size();
+    try {
+        team.run([&](int id) {
+            team.barrier().wait();
+            if (id == sick) throw std::out_of_range("sick");
+            team.barrier().wait();
+            team.barrier().wait();
+        });
+    } catch (const std::out_of_range&) {
+        return;
+    }
+    std::puts("a job that failed was not reported"), std::exit(1);
+}
+
 static void call_often(int size, int rounds) {
     for (int round = 0; round < rounds; round++) {
         const auto team = outdraft::team_of(size);
+        if (round % 5 == 4) fail_once(*team, round);
         run_job(*team, round);
         share_pieces(*team, round);
         if (round % 50 == 49) std::this_thread::sleep_for(std::chrono::microseconds(400));  // longer than their patience
     }
 }
 
-int main() {
+int main(int argc, char** argv) {
+    const int rounds = argc > 1 ? std::atoi(argv[1]) : 200;
     for (int size : {1, 2, 3, 4}) {
         const auto held = outdraft::team_of(size);  // one team for all callers
         std::vector<std::thread> callers;
-        for (int i = 0; i < 3; i++) callers.emplace_back(call_often, size, 200);
+        for (int i = 0; i < 3; i++) callers.emplace_back(call_often, size, rounds);
         for (auto& caller : callers) caller.join();
     }
-    call_often(3, 60);  // a new team every time
+    call_often(3, rounds * 3 / 10);  // a new team every time
     std::puts("team_race: all sums right");
 }

@@ -13,11 +13,12 @@ from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.networks.draft_cache import DraftCache
 from outdraft.kernels.decoder.distributions import Warp
-from outdraft.kernels.decoder.guesser import Draw, Residual
+from outdraft.kernels.decoder.guesser import Draw, Guesser, Residual, Rows
 from outdraft.kernels.decoder.matrix import Weight
+from outdraft.kernels.decoder.stack import Stack, StackShape
 from outdraft.kernels.library import library
 from outdraft.models.guess import guess_with
-from outdraft.models.native import NativeDecoder
+from outdraft.models.native import NativeDecoder, spans_of
 from outdraft.sampling.coins import KeyedDraftCoins, draft_coins, verifier_coins
 from outdraft.sampling.warp import warp_nodes, warp_of
 from outdraft.testing.sample_distribution import judge_counts
@@ -201,6 +202,23 @@ def test_a_row_may_be_wanted_more_than_once(decoder):
     assert (states == states[0]).all() and (logits == logits[0]).all()
 
 
+def test_an_exit_takes_activations_of_any_size():
+    """SiLU of large numbers is the number itself, or nothing."""
+    decoder = NativeDecoder(make("grouped"))
+    signs = torch.tensor([200.0, -200.0]).repeat(32)
+    up = Weight(bits=16, values=signs[:, None].repeat(1, 64).bfloat16())
+    down = Weight(bits=16, values=(torch.eye(64) / 64).bfloat16())
+    norm = torch.zeros(64)
+    norm[0] = 1  # what goes up is the first channel of the normed state, times 200 or -200
+    rows = (range(4), one_cache(decoder).extend([0], [4]), range(4))
+    guesser = guess_with(decoder, exit=Residual(up=up, down=down, norm=norm), eps=1e-5)
+    states, logits = guesser.feed([3, 1, 4, 5], *rows)
+    normed = (states[:, :1] / states.square().mean(-1, keepdim=True).add(1e-5).sqrt()).bfloat16().float()
+    raised = states + torch.nn.functional.silu(signs * normed).bfloat16().float() / 64
+    torch.testing.assert_close(logits, decoder.logits(raised), atol=1e-3, rtol=1e-3)
+    assert float(normed.abs().max()) > 0.5
+
+
 @pytest.mark.parametrize("feed_last", [False, True])
 def test_a_chain_that_fell_below_its_cutoff_costs_no_pass_more(decoder, feed_last):
     """The last token's row is written only for who asks."""
@@ -217,3 +235,20 @@ def test_a_chain_that_fell_below_its_cutoff_costs_no_pass_more(decoder, feed_las
 def test_layers_that_are_not_there_are_an_error(decoder):
     with pytest.raises(RuntimeError, match="layers that are not there"):
         guess_with(decoder, num_layers=3)
+
+
+@pytest.mark.parametrize("missing", ["layer", "head"])
+def test_weights_that_were_never_set_are_an_error(missing):
+    shape = StackShape(
+        hidden=64, heads=2, kv_heads=2, head_dim=32, inner=96, vocab=128, rotary=32, eps=1e-5, scale=1.0
+    )  # fmt: skip
+    one, embedding = Stack(shape, 1, threads=1), torch.zeros(128, 64, dtype=torch.bfloat16)
+    guesser = Guesser(one, one, embedding, num_layers=int(missing == "layer"))
+    table = torch.zeros(8, 32)
+    cache = DraftCache(1, 2, 32, torch.bfloat16, torch.device("cpu"), 256, exact=True)
+    cache.add(0)
+    rows = Rows(tokens=[3], positions=[0], spans=spans_of(cache.extend([0], [1])), cos=table, sin=table)
+    with pytest.raises(RuntimeError, match=f"weights are missing: of (a|the) {missing}"):
+        guesser.feed(rows, [0])
+    with pytest.raises(RuntimeError, match=f"weights are missing: of (a|the) {missing}"):
+        guesser.chain(rows, [1], [None])

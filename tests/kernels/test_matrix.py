@@ -74,6 +74,26 @@ def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(bits, group, kind):
     assert torch.equal(packed.multiply(x[5:14], kind=kind, threads=2), alone[5:14])
 
 
+@pytest.mark.parametrize(("bits", "group"), [(16, 0), (8, 0), (8, 32), (8, 128), (4, 32), (4, 128)])
+@pytest.mark.parametrize("kind", kinds)
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
+def test_a_row_that_is_not_finite_has_no_finite_product(bits, group, kind, value):
+    """Wherever in the row the one value stands; the rows beside it keep their bits."""
+    weight = random_weight(bits, 70, 256, group, True, 6)
+    packed = PackedMatrix(weight)
+    x = torch.randn(20, 256, generator=torch.Generator().manual_seed(2))
+    clean = packed.multiply(x, kind=kind)
+    sick = [0, 3, 7, 19]
+    for row, place in zip(sick, (0, 129, 255, 31), strict=True):
+        x[row, place] = value
+    out, expected = packed.multiply(x, kind=kind), multiply_reference(weight, x)
+    well = [row for row in range(20) if row not in sick]
+    assert torch.equal(out[well], clean[well])
+    assert not out[sick].isfinite().any() and not expected[sick].isfinite().any()
+    if bits != 16 or value != value:
+        assert out[sick].isnan().all()
+
+
 @pytest.mark.parametrize(
     ("bits", "group", "a_weight"), [(16, 0, 16), (8, 32, 8.5), (8, 128, 8.125), (4, 32, 4.5), (4, 128, 4.125)]
 )

@@ -34,6 +34,7 @@ FAMILIES = {
         short_factors=(1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7),
     )},
     "ministral3": {"rope": RopeConfig(dim=32, query_growth=0.4, original_max_len=8)},
+    "ministral3 without rope": {"ropes": (RopeConfig(dim=32, query_growth=3.0, original_max_len=8), None)},
     "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},
     "olmo2": {"norm": "rms32", **BEHIND, "qk_norm_whole": True},
     "olmo3": {"norm": "rms32", **BEHIND, "qk_norm_whole": True, "windows": (7, None), "ropes": (NEAR, ROPE)},
@@ -65,6 +66,7 @@ SHAPES = {
     "partial rotary": {"rope": RopeConfig(dim=16)},
     "odd vocabulary": {"vocab_size": 101},
     "int8": {"quant": QuantConfig(bits=8, group_size=0)},
+    "int8 head": {"quant": QuantConfig(bits=8, group_size=0, keep=("layers.*",))},
     "int8 in groups": {"quant": QuantConfig(bits=8, group_size=32, keep=())},
     "mixed": {"quant": QuantConfig(keep=("layers.0.*", "lm_head"), layer_bits=(("*.down", 8),))},
     "int4": {"quant": QuantConfig(bits=4, group_size=32, keep=())},
@@ -312,3 +314,33 @@ def test_a_state_that_is_not_finite_stays_its_own(kind):
     context = CachedContext(sick.cache, [Segment(seq=0, start=0, stop=40, base=0)])
     decoder.run(torch.full((40, 64), float("nan")), torch.arange(40), context)
     assert torch.equal(Feeder(decoder, kind).feed(ids), alone)
+
+
+@pytest.mark.parametrize("shape", ["gemma2", "gemma2 int4", "int8 head", "int8 in groups", "int4"])
+def test_a_state_of_nan_has_logits_of_nan(shape):
+    """Neither a cap nor the rounding of activations to bytes may make a number of it."""
+    decoder = NativeDecoder(make(shape))
+    states = torch.randn(3, 64, generator=torch.Generator().manual_seed(9))
+    states[1] = float("nan")
+    for logits in (decoder.logits(states), decoder.head(states)):
+        assert logits[1].isnan().all()
+        assert logits[0].isfinite().all() and logits[2].isfinite().all()
+
+
+@each_cache
+@pytest.mark.parametrize("shape", ["qwen2", "gemma2"])
+def test_a_query_of_nan_has_no_mean_of_values(shape, kind):
+    """Only the queries are broken here: keys, values and states are numbers."""
+    decoder = make(shape)
+    broken = decoder.layers[-1].qkv
+    (broken.weight if broken.bias is None else broken.bias)[: 4 * 32] = float("nan")
+    assert Feeder(NativeDecoder(decoder), kind).feed(torch.arange(5), keep=[]).isnan().all()
+
+
+@each_cache
+@pytest.mark.parametrize("part", [0, 2], ids=["keys", "values"])
+def test_one_nan_in_a_row_of_the_cache_is_met_by_all_who_see_it(part, kind):
+    """A row in bytes is not rounded to what else stands in it."""
+    decoder = make("qwen2")
+    decoder.layers[-1].qkv.bias[(4 + part) * 32] = float("nan")  # four heads of queries, two of keys, two of values
+    assert Feeder(NativeDecoder(decoder), kind).feed(torch.arange(5), keep=[]).isnan().all()

@@ -1,8 +1,10 @@
 """A team whose threads cannot all be started says so, each time anew, and works as soon as they can be."""
 
 import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -16,6 +18,9 @@ pytestmark = [
     pytest.mark.skipif("libasan" in os.environ.get("LD_PRELOAD", ""), reason="the sanitizer ends a short process"),
 ]
 
+HOME = Path(__file__).parent
+NATIVE = HOME.parents[1] / "src/outdraft/kernels/native"
+COMPILER = shutil.which("c++") or shutil.which("g++")
 STACK, ROOM = 64 << 20, 96 << 20  # bytes: room for the stack of one thread, not of three
 SCRIPT = f"""
 import resource
@@ -53,3 +58,12 @@ def test_a_thread_that_cannot_be_started_does_not_leave_the_others_waiting():
     *refused, last = done.stdout.splitlines()
     assert last == "works" and len(refused) == 3
     assert all(line.startswith("refused: native kernels: ") for line in refused)
+
+
+@pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+def test_a_member_that_fails_ends_the_job_and_nothing_else(tmp_path: Path):
+    program = tmp_path / "team_race"
+    source = [str(HOME / "team_race.cpp"), str(NATIVE / "team.cpp"), f"-I{NATIVE}"]
+    subprocess.run([str(COMPILER), *source, "-O0", "-std=c++17", "-pthread", "-o", str(program)], check=True)
+    ran = subprocess.run([str(program), "20"], capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran.stdout + ran.stderr

@@ -57,7 +57,8 @@ class StackShape:
     logit_scale: float = 1.0
     score_cap: float = 0.0  # x becomes cap * tanh(x / cap); 0: it stays
     logit_cap: float = 0.0
-    growth: float = 0.0  # queries are multiplied by 1 + growth * ln(1 + position // first_len)
+    # Queries are multiplied by 1 + growth * ln(1 + position // first_len), where positions turn them.
+    growth: float = 0.0
     first_len: int = 1
     activation: str = "silu"  # one of ACTIVATIONS
     gated: bool = True

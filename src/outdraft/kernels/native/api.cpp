@@ -19,11 +19,6 @@ Model* alone(Model* model, Work work) {
     });
 }
 
-// Whether a pass may compute with it.
-void require_weights(const LayerWeights& unit, const char* name) {
-    if (!unit.qkv.data) throw std::runtime_error(std::string("weights are missing: ") + name);
-}
-
 }  // namespace
 
 extern "C" {

@@ -84,6 +84,11 @@ inline const Kernels& chosen(const char* name) {
     return *kernels;
 }
 
+// Whether a pass may compute with it.
+inline void require_weights(const LayerWeights& unit, const char* name) {
+    if (!unit.qkv.data) throw std::runtime_error(std::string("weights are missing: ") + name);
+}
+
 inline Buffer<float> copy(const float* from, int size) {
     if (!from) return nullptr;
     auto to = make_buffer<float>(size);

@@ -6,17 +6,19 @@ using namespace outdraft;
 
 namespace {
 
-// With the models' workspaces to itself; body and head may be one model.
+// With the models' workspaces to itself; body and head may be one model. `scores`: whether logits are computed.
 template <class Work>
-Guesser* alone(Guesser* guesser, Work work) {
+Guesser* alone(Guesser* guesser, bool scores, Work work) {
     return guarded([&] {
-        const int reads = guesser->entrance && !guesser->entrance->join.data ? 2 : 1;
-        if (guesser->num_layers && guesser->body->layers[0].qkv.num_in != reads * guesser->body->shape.hidden)
-            throw std::runtime_error("the first layer reads another number of states than the entrance makes");
         std::unique_lock<std::mutex> body(guesser->body->one_pass, std::defer_lock);
         std::unique_lock<std::mutex> head(guesser->head->one_pass, std::defer_lock);
         if (guesser->body == guesser->head) body.lock();
         else std::lock(body, head);
+        for (int i = 0; i < guesser->num_layers; i++) require_weights(guesser->body->layers[i], "of a layer");
+        if (scores) require_weights(guesser->head->head, "of the head");
+        const int reads = guesser->entrance && !guesser->entrance->join.data ? 2 : 1;
+        if (guesser->num_layers && guesser->body->layers[0].qkv.num_in != reads * guesser->body->shape.hidden)
+            throw std::runtime_error("the first layer reads another number of states than the entrance makes");
         work(*guesser->body->kernels);
         return guesser;
     });
@@ -87,14 +89,14 @@ OD_API Guesser* od_guesser_set_exit(Guesser* guesser, const od_linear* matrices,
 }
 
 OD_API Guesser* od_guesser_feed(Guesser* guesser, const Feed* feed) {
-    return alone(guesser, [&](const Kernels& kernels) {
+    return alone(guesser, feed->logits, [&](const Kernels& kernels) {
         Paced paced(*guesser->body, Paced::feed, feed->rows, 1, guesser->head);
         kernels.feed(*guesser, *feed);
     });
 }
 
 OD_API Guesser* od_guesser_chain(Guesser* guesser, const Feed* feed, const GuessChain* chain) {
-    return alone(guesser, [&](const Kernels& kernels) {
+    return alone(guesser, true, [&](const Kernels& kernels) {
         Paced paced(*guesser->body, Paced::chain, feed->rows, 1, guesser->head);
         kernels.guess(*guesser, *feed, *chain);
         paced.count(*chain->made);

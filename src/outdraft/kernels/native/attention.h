@@ -34,15 +34,17 @@ struct Scratch {
     void reserve(int len, int head_dim) {
         const int wanted = len / 16 + 4;
         if (wanted <= blocks && head_dim <= width) return;
-        blocks = 2 * wanted, width = head_dim;
-        keys = outdraft::make_buffer<u32x16>(std::size_t(blocks) * width / 2);
-        scores = outdraft::make_buffer<f32x16>(std::size_t(blocks) * kQueries);
-        half = outdraft::make_buffer<bf16>(std::size_t(width) * kQueries);
-        values = outdraft::make_buffer<u32x16>(std::size_t(blocks) * width / 2);
-        high = outdraft::make_buffer<bf16>(std::size_t(blocks) * 16 * kQueries);
-        low = outdraft::make_buffer<bf16>(std::size_t(blocks) * 16 * kQueries);
-        key_scale = outdraft::make_buffer<f32x16>(blocks), value_scale = outdraft::make_buffer<f32x16>(blocks);
-        offset.resize(blocks * 16);
+        blocks = 0;  // until all of it is there
+        const int more = 2 * wanted;
+        keys = outdraft::make_buffer<u32x16>(std::size_t(more) * head_dim / 2);
+        scores = outdraft::make_buffer<f32x16>(std::size_t(more) * kQueries);
+        half = outdraft::make_buffer<bf16>(std::size_t(head_dim) * kQueries);
+        values = outdraft::make_buffer<u32x16>(std::size_t(more) * head_dim / 2);
+        high = outdraft::make_buffer<bf16>(std::size_t(more) * 16 * kQueries);
+        low = outdraft::make_buffer<bf16>(std::size_t(more) * 16 * kQueries);
+        key_scale = outdraft::make_buffer<f32x16>(more), value_scale = outdraft::make_buffer<f32x16>(more);
+        offset.resize(more * 16);
+        blocks = more, width = head_dim;
     }
     template <class T>
     void place(const View<T>& view, int position, int slot) {

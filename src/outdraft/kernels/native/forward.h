@@ -156,7 +156,7 @@ private:
         for (int g = 0; g < group_; g++) {
             float* query = line + (head * group_ + g) * d;
             place(query, layer, layer.q_norm.get(), row);
-            if (shape_.growth != 0) grow(query, pass_.positions[row]);
+            if (shape_.growth != 0 && layer.turns >= 0) grow(query, pass_.positions[row]);
         }
         float* key = line + (shape_.heads + head) * d;
         place(key, layer, layer.k_norm.get(), row);

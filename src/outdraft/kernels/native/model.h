@@ -21,7 +21,7 @@ struct Shape {
     // What families add to Llama's arithmetic, with the values that change nothing.
     float added = 1, logit_scale = 1;    // what attention and feed-forward add is multiplied by; what logits are
     float score_cap = 0, logit_cap = 0;  // x becomes cap * tanh(x / cap); 0: it stays
-    float growth = 0;                    // queries are multiplied by 1 + growth * ln(1 + position / first_len)
+    float growth = 0;                    // queries are multiplied by 1 + growth * ln(1 + position / first_len) where positions turn them
     int first_len = 1;                   // (of whole numbers)
     Activation activation = Activation::silu;
     int gated = 1;

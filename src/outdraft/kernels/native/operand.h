@@ -35,7 +35,7 @@ struct Operand {
     std::int32_t* offsets = nullptr; // int8g, int4: what the + 128 or + 8 of the stored weights adds to a group's sum, negative
 };
 
-static inline float byte_scale(float top) { return top > 0 ? top / 127 : 1.0f; }
+static inline float byte_scale(float top) { return top == 0 ? 1.0f : top / 127; }
 
 // Row r of the operand from x [K].
 static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) {
@@ -49,11 +49,10 @@ static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) 
     const int span = kind == Kind::int8 ? k_size : m.step;
     std::uint8_t* bytes = to.bytes + r * line_bytes(m);
     for (int first = 0; first < k_size; first += span) {
-        f32x16 top = {};
-        for (int k = first; k < first + span; k += 16) top = max(top, magnitude(load(x + k)));
-        const float scale = byte_scale(largest(top));
+        const float scale = byte_scale(largest_magnitude(x + first, span));
         const std::size_t at = kind == Kind::int8 ? std::size_t(r) : std::size_t(r) * (k_size / span) + first / span;
         to.scales[at] = scale;
+        if (scale != scale) continue;  // it makes NaN of whatever the bytes are
         i32x16 total = {};
         for (int k = first; k < first + span; k += 16) {
             i32x16 q = nearest(load(x + k) * (1 / scale));

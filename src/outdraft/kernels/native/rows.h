@@ -64,9 +64,9 @@ static inline void activate(const outdraft::Shape& shape, float* gate) {
     else activate_by(gate, shape.inner, shape.gated, gelu_tanh);
 }
 
-// cap * tanh(x / cap). Gemma 2, 2024.
+// cap * tanh(x / cap); NaN of NaN. Gemma 2, 2024.
 static inline f32x16 soft_cap(f32x16 x, float cap) {
-    const f32x16 power = exp(min(x * (2.0f / cap), set1(87.0f)));
+    const f32x16 power = exp(min(set1(87.0f), x * (2.0f / cap)));
     return cap - 2.0f * cap / (power + 1.0f);
 }
 

@@ -4,6 +4,7 @@
 // products is written once (AVX2 and NEON have tiles of their own beside it). `isa.cpp` is compiled once for each set, with OD_ISA naming the namespace.
 // A result depends on the set (rounding inside a dot product), never on how many rows are computed together.
 #pragma once
+#include <cmath>
 #include <cstdint>
 #include <cstring>
 #if defined(__x86_64__)
@@ -104,7 +105,9 @@ __attribute__((always_inline)) static inline f32x16 fma(f32x16 a, f32x16 b, f32x
     return a * b + c;  // two roundings: the compiler must not decide otherwise here and there (-ffp-contract=off)
 #endif
 }
+// Of a number and a NaN, the second of the two: where a NaN must stay one, it stands second.
 static inline f32x16 max(f32x16 a, f32x16 b) { return a > b ? a : b; }
+static inline i32x16 max(i32x16 a, i32x16 b) { return a > b ? a : b; }
 static inline f32x16 min(f32x16 a, f32x16 b) { return a < b ? a : b; }
 // One value from sixteen, halves onto halves: a fixed order.
 template <class Wide, class Join>
@@ -118,7 +121,16 @@ static inline auto fold(Wide v, Join join) {
 static inline float sum(f32x16 v) { return fold(v, [](f32x16 a, f32x16 b) { return a + b; }); }
 static inline std::int32_t sum(i32x16 v) { return fold(v, [](i32x16 a, i32x16 b) { return a + b; }); }
 static inline float largest(f32x16 v) { return fold(v, [](f32x16 a, f32x16 b) { return max(a, b); }); }
-static inline f32x16 magnitude(f32x16 v) { return (f32x16)((u32x16)v & 0x7fffffffu); }
+// The largest magnitude of x [size], in steps of 16; NaN unless all are finite. Magnitudes stand in the order of their bits
+// as whole numbers, with infinity and then NaN at the end.
+static inline float largest_magnitude(const float* x, int size) {
+    i32x16 top = {};
+    for (int i = 0; i < size; i += 16) top = max(top, (i32x16)((u32x16)load(x + i) & 0x7fffffffu));
+    const std::int32_t word = fold(top, [](i32x16 a, i32x16 b) { return max(a, b); });
+    float out;
+    std::memcpy(&out, &word, 4);
+    return std::isfinite(out) ? out : NAN;
+}
 static inline i32x16 nearest(f32x16 v) {
 #if defined(__AVX512F__)
     return (i32x16)_mm512_cvtps_epi32(v);
@@ -128,9 +140,10 @@ static inline i32x16 nearest(f32x16 v) {
 #endif
 }
 
-// e^x by 2^n times a polynomial of degree 6 (Taylor in ln 2 * f, |f| <= 1/2; relative error below 2e-7); 0 below -87.
+// e^x by 2^n times a polynomial of degree 6 (Taylor in ln 2 * f, |f| <= 1/2; relative error below 2e-7); 0 below
+// -87, NaN of NaN.
 static inline f32x16 exp(f32x16 x) {
-    f32x16 bounded = max(x, set1(-87.0f));
+    f32x16 bounded = max(set1(-87.0f), x);
     f32x16 scaled = bounded * 1.44269504088896341f;
     i32x16 n = nearest(scaled);
     f32x16 y = fma(to_float(n), set1(-0.693145751953125f), bounded);

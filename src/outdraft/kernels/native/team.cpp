@@ -6,6 +6,7 @@
 #include <chrono>
 #include <map>
 #include <stdexcept>
+#include <utility>
 
 namespace outdraft {
 
@@ -46,7 +47,8 @@ void Barrier::wait() {
         return;
     }
     const auto passed = [&] { return round_.load(std::memory_order_acquire) != round; };
-    while (!spin(passed)) std::this_thread::yield();
+    while (!spin([&] { return passed() || failed_.load(std::memory_order_relaxed); })) std::this_thread::yield();
+    if (!passed()) throw std::runtime_error("another member of the team has failed");
 }
 
 // All members or none: a barrier would wait for those that are not there.
@@ -82,8 +84,19 @@ void Team::Crew::work(int id) {
             sleeping.fetch_sub(1);
         }
         if (closing) return;
-        (*job)(id);
+        attempt(id);
         finished.fetch_add(1, std::memory_order_release);
+    }
+}
+
+// The member's part of the job. The others do not wait at a barrier for one that failed.
+void Team::Crew::attempt(int id) {
+    try {
+        (*job)(id);
+    } catch (...) {
+        std::lock_guard<std::mutex> lock(mutex);
+        if (!error) error = std::current_exception();
+        barrier.fail();
     }
 }
 
@@ -107,9 +120,12 @@ void Team::run(const std::function<void(int)>& job) {
         std::lock_guard<std::mutex> lock(crew.mutex);
         crew.wake.notify_all();
     }
-    job(0);
+    crew.attempt(0);
     const auto done = [&] { return crew.finished.load(std::memory_order_acquire) == int(crew.threads.size()); };
     while (!spin(done)) std::this_thread::yield();
+    if (!crew.error) return;
+    crew.barrier.restore();
+    std::rethrow_exception(std::exchange(crew.error, nullptr));
 }
 
 // The old crew is left as it is: its mutexes may be held, and its threads can be neither joined nor detached.

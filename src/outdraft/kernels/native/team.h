@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <condition_variable>
+#include <exception>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,10 +16,13 @@ namespace outdraft {
 class Barrier {
 public:
     explicit Barrier(int size) : size_(size) {}
-    void wait();
+    void wait();  // throws once a member has failed, which will not come
+    void fail() { failed_.store(true); }
+    void restore() { arrived_.store(0), failed_.store(false); }  // when nobody waits
 
 private:
     const int size_;
+    std::atomic<bool> failed_{false};
     alignas(64) std::atomic<int> arrived_{0};
     alignas(64) std::atomic<unsigned> round_{0};  // it wraps, after hours
 };
@@ -32,7 +36,7 @@ public:
     int size() const { return size_; }
     Barrier& barrier() { return crew_->barrier; }
     std::atomic<int>& taken(int turn) { return crew_->taken[turn % kTurns]; }
-    // Runs job(id) on every member; returns when all are done. One job at a time.
+    // Runs job(id) on every member; returns when all are done. One job at a time. Throws the first of what they threw.
     void run(const std::function<void(int)>& job);
     // In a forked process, which has none of the threads: the next job starts new ones.
     void renew();
@@ -42,11 +46,13 @@ private:
         explicit Crew(int size) : barrier(size) {}
         void start(int size);
         void work(int id);
+        void attempt(int id);
         void close();
         Barrier barrier;
         std::atomic<int> taken[kTurns];
         std::vector<std::thread> threads;
         const std::function<void(int)>* job = nullptr;
+        std::exception_ptr error;  // what the job of the first member that failed threw
         alignas(64) std::atomic<unsigned> started{0};  // this one wraps too
         alignas(64) std::atomic<int> finished{0};
         std::atomic<int> sleeping{0};

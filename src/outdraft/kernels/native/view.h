@@ -2,7 +2,8 @@
 //
 //   bf16   a row is d numbers          int8   d bytes in -127..127 and one float, the scale: max|row| / 127
 //
-// A row's bytes depend on that row alone, so that the cache does not remember which pass wrote it.
+// The scale of a row that is not finite is NaN. A row's bytes depend on that row alone, so that the cache does not remember
+// which pass wrote it.
 #pragma once
 #include "model.h"
 #include "simd.h"
@@ -41,9 +42,7 @@ struct View {
 
 private:
     float put_bytes(std::int8_t* to, const float* from) const {
-        f32x16 top = {};
-        for (int i = 0; i < head_dim; i += 16) top = max(top, magnitude(load(from + i)));
-        const float scale = largest(top) / 127.0f, inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
+        const float scale = largest_magnitude(from, head_dim) / 127.0f, inverse = scale == 0.0f ? 0.0f : 1.0f / scale;
         for (int i = 0; i < head_dim; i += 16) narrow(to + i, nearest(load(from + i) * inverse));
         return scale;
     }

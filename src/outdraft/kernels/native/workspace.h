@@ -17,12 +17,13 @@ struct Workspace {
     // Room for `count` rows of a pass, and for products of `least` inputs.
     void reserve(const Shape& shape, int count, int least = 0) {
         if (count <= rows && least <= inputs) return;
-        rows = count > rows ? count : rows, line = shape.hidden;
-        const std::size_t n = std::size_t(rows);
+        const int most = count > rows ? count : rows;
+        const std::size_t n = std::size_t(most);
+        rows = 0, line = shape.hidden;  // no row until all of it is there
         const int heads = shape.heads * shape.head_dim;
         int widest = shape.hidden > shape.inner ? shape.hidden : shape.inner;
         widest = widest > heads ? widest : heads;
-        widest = inputs = widest > least ? widest : least;
+        widest = widest > least ? widest : least;
         qkv = make_buffer<float>(n * (heads + 2 * shape.kv_heads * shape.head_dim));
         mixed = make_buffer<float>(n * heads);
         normed = make_buffer<float>(n * shape.hidden);
@@ -33,6 +34,7 @@ struct Workspace {
         bytes = make_buffer<std::uint8_t>(whole * (widest + kFill));
         scales = make_buffer<float>(whole * (widest / kGroup + 1));
         offsets = make_buffer<std::int32_t>(whole * (widest / kGroup + 1));
+        rows = most, inputs = widest;
     }
 };
 
