@@ -15,7 +15,7 @@ import torch
 
 from outdraft import zoo
 from outdraft.core.registry import KINDS, names
-from outdraft.engine.assembly import default
+from outdraft.engine.assembly import default as default_choice
 from outdraft.engine.assembly.recipe import recipe_names
 from outdraft.engine.assembly.roles import read_companions
 from outdraft.models.load import save_model
@@ -23,7 +23,7 @@ from outdraft.testing.tiny import tiny_model
 
 
 def test_generate_is_the_same_with_and_without_drafts(outdraft, tiny: Path):
-    default._tell.cache_clear()  # it tells once in a process, which may have been in another test
+    default_choice._tell.cache_clear()  # it tells once in a process, which may have been in another test
     plain = outdraft("generate", "--model", tiny, "abcabcabc", "--max-tokens", 12)
     drafted = outdraft("generate", "--model", tiny, "--drafter", "ngram", "--color", "--stats", "--max-tokens", 12,
                        stdin="abcabcabc\n")  # fmt: skip

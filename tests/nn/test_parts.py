@@ -4,6 +4,8 @@ import pytest
 import torch
 import torch.nn.functional as F
 
+from outdraft.kernels.threads import torch_threads
+from outdraft.nn import invariance
 from outdraft.nn.activation import ACTIVATIONS, rowwise
 from outdraft.nn.context import CausalContext
 from outdraft.nn.invariance import cancelling_linear, cancelling_rows, find_tile, is_invariant
@@ -77,6 +79,21 @@ def test_the_trial_sees_a_different_order_of_summation_in_bfloat16():
     trial.product = product
     assert not is_invariant(trial, RowTile(most=32, least=1, packed=False), rows)
     assert is_invariant(trial, RowTile(most=1, least=1, packed=False), rows)
+
+
+def test_a_tile_holds_on_every_number_of_threads_that_a_step_may_have(monkeypatch):
+    """Whatever number of threads there was when the weights were read."""
+    seen = []
+
+    def holds(trial, plan, rows):
+        seen.append((plan, torch.get_num_threads()))
+        return torch.get_num_threads() == 3 or not plan.packed
+
+    monkeypatch.setattr(invariance, "is_invariant", holds)
+    monkeypatch.setattr(invariance, "num_threads", lambda: 3)
+    with torch_threads(2):
+        assert not find_tile(linear(24, 40, torch.float32)).packed and torch.get_num_threads() == 2
+    assert {threads for _, threads in seen} == {1, 3}
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

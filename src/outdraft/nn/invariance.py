@@ -15,6 +15,7 @@ from functools import cache
 import torch
 from torch import Tensor
 
+from outdraft.kernels.threads import num_threads, torch_threads
 from outdraft.nn.linear import Linear, LinearMap, RowTile
 
 _PLANS = (
@@ -35,33 +36,52 @@ _NOISE = 1 << 16  # random numbers that fill a weight over and over
 
 
 def find_tile(linear: LinearMap) -> RowTile:
-    """The cheapest plan under which this map's rows are independent."""
-    return _search(linear.shape, linear.bias is not None, linear.dtype, linear.device, torch.get_num_threads())
+    """The cheapest plan under which this map's rows are independent, on one thread and on as many as a step may have.
+
+    A step has one where the native kernels compute the target.
+    """
+    counts = tuple(sorted({1, num_threads()}))
+    return _search(linear.shape, linear.bias is not None, linear.dtype, linear.device, counts)
 
 
 @cache
 @torch.no_grad()
 def find_plain_tile(
-    shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torch.device, num_threads: int
+    shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torch.device, threads: int
 ) -> RowTile:
-    """The cheapest plan without packing, for a weight [out, in] of somebody else's."""
-    like = Linear(shape[1], shape[0], bias, dtype, device)
-    trial, rows = cancelling_linear(like), cancelling_rows(like, max(_COUNTS))
-    return next(plan for plan in _PLANS if not plan.packed and is_invariant(trial, plan, rows))
+    """The cheapest plan without packing on so many threads, for a weight [out, in] of somebody else's."""
+    found = _first_stable(Linear(shape[1], shape[0], bias, dtype, device), (threads,), packed=False)
+    assert found is not None, "one row at a time is stable"
+    return found
 
 
 @cache  # the answer is a fact about the library and the machine
 @torch.no_grad()
-def _search(shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torch.device, num_threads: int) -> RowTile:
+def _search(
+    shape: tuple[int, int], bias: bool, dtype: torch.dtype, device: torch.device, counts: tuple[int, ...]
+) -> RowTile:
     like = Linear(shape[1], shape[0], bias, dtype, device)
-    trial = cancelling_linear(like)
-    rows = cancelling_rows(like, max(_COUNTS))
-    trial.pack()
-    if trial.packed is not None:
-        for plan in _PLANS:
-            if plan.packed and is_invariant(trial, plan, rows):
-                return plan
-    return find_plain_tile(shape, bias, dtype, device, num_threads)
+    found = _first_stable(like, counts, packed=True) or _first_stable(like, counts, packed=False)
+    assert found is not None, "one row at a time is stable"
+    return found
+
+
+def _first_stable(like: Linear, counts: tuple[int, ...], *, packed: bool) -> RowTile | None:
+    """The first plan of this sort that is stable on every number of threads; None if none is, or nothing packs."""
+    trial, rows = cancelling_linear(like), cancelling_rows(like, max(_COUNTS))
+    if packed:
+        trial.pack()
+        if trial.packed is None:
+            return None
+    return next((plan for plan in _PLANS if plan.packed == packed and _holds(trial, plan, rows, counts)), None)
+
+
+def _holds(trial: Linear, plan: RowTile, rows: Tensor, counts: tuple[int, ...]) -> bool:
+    for count in counts:
+        with torch_threads(count):
+            if not is_invariant(trial, plan, rows):
+                return False
+    return True
 
 
 def is_invariant(linear: Linear, plan: RowTile, rows: Tensor) -> bool:
