@@ -13,7 +13,7 @@ from torch import Tensor
 
 from kernels.test_stack import SHAPES, Feeder, make
 from outdraft.cache.static import StaticCache
-from outdraft.kernels.library import library
+from outdraft.kernels.library import KINDS, library
 from outdraft.models.base import Decoder
 from outdraft.models.native import NativeDecoder
 from outdraft.nn.context import CachedContext, CausalContext, Segment
@@ -22,11 +22,17 @@ pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels ar
 TOO_FAR = {16: 0.2, 8: 0.5, 4: 0.5}  # mean distance from float32 over mean size of a logit, by bits of a weight
 
 
+native = library()
+kinds = [kind for kind in KINDS if native is not None and native.od_has_kernels(kind.encode())]
+
+
 @cache
-def decoders(shape: str) -> tuple[NativeDecoder, Decoder]:
-    """On the kernels, and in float32."""
+def decoders(shape: str, kind: str) -> tuple[NativeDecoder, Decoder]:
+    """On kernels for these instructions, and in float32."""
     made = make(shape)
-    return NativeDecoder(made), copy.deepcopy(made).float()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OUTDRAFT_KERNELS", kind)
+        return NativeDecoder(made), copy.deepcopy(made).float()
 
 
 def random_tree(rng: random.Random, n: int) -> tuple[int, ...] | None:
@@ -36,10 +42,10 @@ def random_tree(rng: random.Random, n: int) -> tuple[int, ...] | None:
     return (-1, *(rng.randrange(max(0, i - 5), i) for i in range(1, n)))
 
 
-def run_case(seed: int) -> None:
+def run_case(seed: int, kind: str) -> None:
     rng = random.Random(seed)
     shape = list(SHAPES)[seed % len(SHAPES)]
-    native, wide = decoders(shape)
+    native, wide = decoders(shape, kind)
     config = native.config
 
     def ids(n: int) -> Tensor:
@@ -82,12 +88,14 @@ def run_case(seed: int) -> None:
         assert off < TOO_FAR[bits], f"seed {seed}, {shape}: {off}"
 
 
+@pytest.mark.parametrize("kind", kinds)
 @pytest.mark.parametrize("seed", range(36))
-def test_a_ragged_pass_has_the_bits_of_its_paths_alone(seed):
-    run_case(seed)
+def test_a_ragged_pass_has_the_bits_of_its_paths_alone(seed, kind):
+    run_case(seed, kind)
 
 
 @pytest.mark.slow
-def test_four_thousand_ragged_passes():
+@pytest.mark.parametrize("kind", kinds)
+def test_four_thousand_ragged_passes(kind):
     for seed in range(4_000):
-        run_case(seed)
+        run_case(seed, kind)

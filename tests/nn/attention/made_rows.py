@@ -56,7 +56,7 @@ class MadePass:
                 pool[part.pages[slot // PAGE], :, slot % PAGE] = torch.randn(kv_heads, width, generator=noise)
         return pool.to(dtype)
 
-    def one_by_one(self, window: int | None, scale: float) -> Tensor:
+    def one_by_one(self, window: int | None, scale: float, cap: float | None = None) -> Tensor:
         """Every real row by itself, in float64, over a list of the slots that it sees: [real rows, H * d]."""
         outs, row = [], 0
         for part in self.parts:
@@ -64,11 +64,11 @@ class MadePass:
                 places = {slot: slot for slot in range(part.base)}
                 places |= {part.base + j: part.positions[j] for j in range(len(part.ids)) if bits >> j & 1}
                 near = [s for s, place in places.items() if window is None or part.positions[i] - place < window]
-                outs.append(self._row(row, part, near, scale))
+                outs.append(self._row(row, part, near, scale, cap))
                 row += 1
         return torch.stack(outs)
 
-    def _row(self, row: int, part: NewRows, slots: list[int], scale: float) -> Tensor:
+    def _row(self, row: int, part: NewRows, slots: list[int], scale: float, cap: float | None) -> Tensor:
         heads, kv_heads = self.q.shape[1], self.keys.shape[1]
         picked = [
             torch.stack([pool[part.pages[slot // PAGE], :, slot % PAGE] for slot in slots], 1).double().cpu()
@@ -76,4 +76,5 @@ class MadePass:
         ]  # [Hkv, n, d] each
         k, v = (x.repeat_interleave(heads // kv_heads, 0) for x in picked)
         scores = (self.q[row].double().cpu()[:, None] * k).sum(-1) * scale
+        scores = scores if cap is None else cap * torch.tanh(scores / cap)
         return (torch.softmax(scores, -1)[:, :, None] * v).sum(1).flatten()

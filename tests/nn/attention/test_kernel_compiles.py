@@ -14,10 +14,10 @@ from triton.compiler import ASTSource
 from outdraft.nn.attention import triton_kernel as kernels
 
 FLOATS = {"q": "*bf16", "keys": "*bf16", "values": "*bf16", "out": "*bf16", "partial": "*fp32", "peaks": "*fp32",
-          "sums": "*fp32", "scale": "fp32"}
+          "sums": "*fp32", "scale": "fp32", "cap": "fp32"}
 INTEGERS = ("positions", "sees", "bases", "starts", "counts", "tables", "block_seqs", "block_rows", "owners")
 COMMON = {"D": %(width)d, "D_PADDED": %(width)d, "SPLIT": 256}
-SCORE = {"GROUPS": %(groups)d, "PADDED": %(groups)d, "M": 64, "N": 64, "PAGE": 16, "WINDOWED": True}
+SCORE = {"GROUPS": %(groups)d, "PADDED": %(groups)d, "M": 64, "N": 64, "PAGE": 16, "WINDOWED": True, "CAPPED": True}
 for function, constants in ((kernels._score, COMMON | SCORE), (kernels._add_up, COMMON)):
     kinds = {}
     for name in function.arg_names:

@@ -11,14 +11,16 @@ from outdraft.nn.attention.reference import paged_attention
 
 SCALE = 0.3
 WINDOWS = (None, 1, 9, 64)
+CAPS = (None, 0.8)  # scores are about as large
 
 
+@pytest.mark.parametrize("cap", CAPS)
 @pytest.mark.parametrize("window", WINDOWS)
 @pytest.mark.parametrize("seed", range(12))
-def test_reference_is_each_row_by_itself(seed, window):
+def test_reference_is_each_row_by_itself(seed, window, cap):
     made = MadePass(seed, dtype=torch.float64)
-    out = paged_attention(made.q, made.keys, made.values, made.buffers.rows, window=window, scale=SCALE)
-    wanted = made.one_by_one(window, SCALE)
+    out = paged_attention(made.q, made.keys, made.values, made.buffers.rows, window=window, scale=SCALE, cap=cap)
+    wanted = made.one_by_one(window, SCALE, cap)
     assert (out[: made.num_rows] - wanted).abs().max() < 1e-12
     assert bool((out[made.num_rows :] == 0).all()), "padding rows see nothing"
 
@@ -36,17 +38,18 @@ def interpreter_or_gpu() -> str | None:
 class TestKernel:
     device = "cuda" if torch.cuda.is_available() else "cpu"
 
+    @pytest.mark.parametrize("cap", CAPS)
     @pytest.mark.parametrize("window", WINDOWS)
     @pytest.mark.parametrize("shape", [(4, 2, 16), (6, 2, 24), (8, 8, 64), (8, 1, 128)], ids=str)
     @pytest.mark.parametrize("seed", range(4))
-    def test_kernel_is_the_reference(self, seed, shape, window):
+    def test_kernel_is_the_reference(self, seed, shape, window, cap):
         from outdraft.nn.attention.triton_kernel import paged_attention as kernel
 
         heads, kv_heads, width = shape
         made = MadePass(seed, heads=heads, kv_heads=kv_heads, width=width, device=self.device)
         given = (made.q, made.keys, made.values, made.buffers.rows)
-        found = kernel(*given, window=window, scale=SCALE)
-        wanted = paged_attention(*given, window=window, scale=SCALE)
+        found = kernel(*given, window=window, scale=SCALE, cap=cap)
+        wanted = paged_attention(*given, window=window, scale=SCALE, cap=cap)
         assert (found - wanted).abs().max() < 1e-5
 
     def test_a_chain_has_the_bits_of_one_row_at_a_time(self):
