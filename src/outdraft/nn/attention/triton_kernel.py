@@ -90,6 +90,9 @@ def _score(
     peak = tl.full([M], float("-inf"), tl.float32)
     total = tl.zeros([M], tl.float32)
     mixed = tl.zeros([M, D_PADDED], tl.float32)
+    if WINDOWED:  # no row of the block sees a tile that lies before the window of its first position
+        nearest = tl.min(tl.where(alive, place, end), 0) - window + 1
+        begin = tl.maximum(begin, nearest // N * N)
     for first in range(begin, end, N):
         slot = first + tl.arange(0, N)
         live = slot < end
