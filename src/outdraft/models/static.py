@@ -50,7 +50,7 @@ class StaticDecoder:
         self._pool = pool
         self._groups = decoder.config.num_heads // decoder.config.num_kv_heads
         self._max_pages = -(-pool.max_len // PAGE)
-        self._attention = best_attention(decoder.device, decoder.dtype)
+        self._attention = best_attention(decoder.device, decoder.dtype, decoder.config.head_dim)
         self._buffers: dict[Hashable, RowBuffers] = {}
         self._chains: dict[Hashable, ChainBuffers] = {}
         pool.add(_DUSTBIN)

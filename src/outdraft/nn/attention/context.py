@@ -24,12 +24,13 @@ class PagedAttention(Protocol):
         ...
 
 
-def best_attention(device: torch.device, dtype: torch.dtype) -> PagedAttention:
-    """The Triton kernel on a GPU that has Triton, in a format that it multiplies; the reference anywhere else."""
+def best_attention(device: torch.device, dtype: torch.dtype, width: int) -> PagedAttention:
+    """The Triton kernel on a GPU that has Triton, for a format and a head width that it takes; else the reference."""
     if device.type == "cuda" and dtype != torch.float64 and find_spec("triton") is not None:
-        from outdraft.nn.attention.triton_kernel import paged_attention
+        from outdraft.nn.attention.triton_kernel import paged_attention, tile_slots
 
-        return paged_attention
+        if tile_slots(width, dtype):
+            return paged_attention
     return reference.paged_attention
 
 

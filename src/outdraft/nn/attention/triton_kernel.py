@@ -1,8 +1,9 @@
 """The same attention as a Triton kernel: one pass over the keys for all rows of a tree, no shape that depends on data.
 
     grid   blocks of rows x key heads x splits of 256 slots; a split beyond the sequence's end returns at once
-    tile   (rows of the block * query heads of the key head) x 64 slots, running softmax (Milakov and Gimelshein 2018,
-           https://arxiv.org/abs/1805.02867); then one small kernel adds the splits up, in order
+    tile   (rows of the block * query heads of the key head) x 64 slots, 32 where a head's row is wide, running softmax
+           (Milakov and Gimelshein 2018, https://arxiv.org/abs/1805.02867); then one small kernel adds the splits up,
+           in order
 
 Tiles and splits lie at fixed slots, whatever stands above them: a row of a chain sums in the order of decoding it alone
 (FlashDecoding's split, Dao et al. 2023, with fixed ends). On a CPU it runs in Triton's interpreter, for tests.
@@ -17,10 +18,17 @@ from outdraft.core.cache import PAGE
 from outdraft.nn.attention.bucket import power_of_two
 from outdraft.nn.attention.rows import PagedRows
 
-_SPLIT, _TILE = 256, 64
+_SPLIT = 256
+_NARROW, _WIDE = 256, 512  # bytes of a head's row: up to here, tiles of 64 and of 32 slots fit into any GPU's 99 KiB
 # Sizes of a bucket, and where its integers lie, must not each be a kernel of their own: compiling takes seconds.
 _SIZES = ("num_rows", "words", "pages", "window")
 _PLACES = ("positions", "sees", "bases", "starts", "counts", "tables", "block_seqs", "block_rows", "owners")
+
+
+def tile_slots(width: int, dtype: torch.dtype) -> int:
+    """Slots of a tile, for heads of this width; 0: no tile would fit into the shared memory of every GPU."""
+    row = power_of_two(width) * dtype.itemsize
+    return 64 if row <= _NARROW else 32 if row <= _WIDE else 0
 
 
 def paged_attention(
@@ -42,10 +50,9 @@ def paged_attention(
         rows.positions, rows.sees, rows.bases, rows.starts, rows.counts, rows.tables, rows.block_seqs, rows.block_rows,
         q.stride(0), q.stride(1), keys.stride(0), keys.stride(1), keys.stride(2),
         num_rows, heads, rows.sees.shape[1], rows.tables.shape[1], window or 0, scale, cap or 1.0,
-        GROUPS=heads // kv_heads, PADDED=groups, M=max(16, rows.block * groups), N=_TILE, D=width,
-        D_PADDED=max(16, power_of_two(width)), SPLIT=_SPLIT, PAGE=PAGE, WINDOWED=window is not None,
-        CAPPED=cap is not None,
-        num_stages=2,
+        GROUPS=heads // kv_heads, PADDED=groups, M=max(16, rows.block * groups), N=tile_slots(width, keys.dtype),
+        D=width, D_PADDED=max(16, power_of_two(width)), SPLIT=_SPLIT, PAGE=PAGE, WINDOWED=window is not None,
+        CAPPED=cap is not None, num_stages=2,
     )  # fmt: skip
     _add_up[(num_rows, heads)](
         partial, peaks, sums, out, rows.owners, rows.bases, rows.counts, num_rows, heads,
