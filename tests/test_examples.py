@@ -1,6 +1,8 @@
-"""Every example runs to its end, and none is longer than a screen; the README's own program runs too."""
+"""Every example runs to its end, and none is longer than a screen; so do the programs of three pages."""
 
+import json
 import re
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -27,9 +29,50 @@ def test_example(path):
     assert done.stdout.strip() and "DIFFERENT" not in done.stdout
 
 
-def test_readme_program(tmp_path):
-    program = re.search(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.DOTALL).group(1)
-    (tmp_path / "readme.py").write_text(program)
-    done = subprocess.run([sys.executable, tmp_path / "readme.py"], capture_output=True, text=True, timeout=300)
+def first_program(page, language):
+    """The first block of this language on a page."""
+    return re.search(rf"```{language}\n(.*?)```", (ROOT / page).read_text(), re.DOTALL).group(1)
+
+
+def output_of(program, tmp_path):
+    (tmp_path / "program.py").write_text(program)
+    done = subprocess.run([sys.executable, tmp_path / "program.py"], capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
-    assert "tokens per pass of the target" in done.stdout
+    return done.stdout
+
+
+def test_readme_program(tmp_path):
+    assert "tokens per pass of the target" in output_of(first_program("README.md", "python"), tmp_path)
+
+
+@pytest.mark.slow
+def test_the_tutorials_program(tmp_path):
+    text, rate = output_of(first_program("docs/tutorial.md", "python"), tmp_path).strip().rsplit("\n", 1)
+    assert len(text) > 100 and 0 <= float(rate.split()[0]) <= 1 and int(rate.split()[1]) >= 0
+
+
+SHORTER = {  # what is added to a command of docs/training.md, so that it takes seconds
+    "train answers": "--max-tokens 48",
+    "train eagle": "--tokens 2000 --loop seq_len=64 --loop batch_tokens=256",
+}
+
+
+@pytest.mark.slow
+def test_the_first_commands_of_the_page_on_training(tmp_path):
+    """From prompts to a draft that is used; the check cannot say much of so short a training, and says that."""
+    prompts = [{"prompt": f"It was late when the {who} came home, and"} for who in ("cat", "king", "boy", "ship") * 8]
+    (tmp_path / "prompts.jsonl").write_text(
+        "".join(json.dumps(one | {"id": i}) + "\n" for i, one in enumerate(prompts))
+    )
+    made = []
+    for line in first_program("docs/training.md", "bash").splitlines():
+        command = line.partition("#")[0].strip().replace("MODEL", "zoo:target")
+        kind = " ".join(shlex.split(command)[1:3])
+        words = shlex.split(f"{command} {SHORTER.get(kind, '')}")[1:]
+        done = subprocess.run(
+            [sys.executable, "-m", "outdraft", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        )
+        assert done.returncode in ((0, 3) if kind == "train check" else (0,)), f"{command}\n{done.stdout}{done.stderr}"
+        made.append(kind)
+    assert made == ["train answers", "train eagle", "train eagle", "train check", "generate It was late when"]
+    assert len(done.stdout.strip()) > 20

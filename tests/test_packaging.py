@@ -1,10 +1,13 @@
-"""What a package says of itself, and the ways to start it. The wheels themselves are built by a workflow, not here."""
+"""What a package says of itself and holds, and the ways to start it. Wheels with kernels are built by a workflow."""
 
 import os
 import re
+import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -42,3 +45,47 @@ def test_an_index_gets_absolute_links_where_an_address_is_given():
     assert "https://example.org/a/b/blob/HEAD/docs/quickstart.md" in shown and not RELATIVE.search(shown)
     assert "](https://example.org/a/b/raw/HEAD/docs/pictures/" in shown
     assert RELATIVE.search(run("setup.py", "--quiet", "--long-description", OUTDRAFT_URL=""))
+
+
+def tracked(*places: str) -> set[str]:
+    """The files of the repository, relative to it."""
+    told = subprocess.run(["git", "ls-files", "-z", *places], cwd=ROOT, capture_output=True, text=True, check=False)
+    if told.returncode:
+        pytest.skip(f"the files of a release are those of a git checkout: {told.stderr.strip() or 'there is none'}")
+    return set(told.stdout.split("\0")) - {""}
+
+
+def built(kind: str, source: Path, place: Path) -> Path:
+    """An sdist or a wheel without kernels, made by the build backend that is installed here: nothing is downloaded."""
+    code = f"from setuptools import build_meta; print(build_meta.build_{kind}({str(place)!r}))"
+    told = {**os.environ, "OUTDRAFT_KERNELS_BUILD": "off", "OUTDRAFT_URL": ""}
+    command = [sys.executable, "-c", code]
+    printed = subprocess.run(command, cwd=source, env=told, capture_output=True, text=True, check=True).stdout
+    return place / printed.split()[-1]
+
+
+@pytest.mark.slow
+def test_a_release_holds_the_package_and_nothing_else(tmp_path: Path):
+    """The sdist has no tests and is enough to build the wheel, which holds all of the package, for any Python 3."""
+    pytest.importorskip("setuptools", minversion="77")
+    source, files = tmp_path / "source", tracked()
+    for name in files:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy(ROOT / name, source / name)
+    with tarfile.open(built("sdist", source, tmp_path)) as archive:
+        inside = {name.partition("/")[2] for name in archive.getnames()}
+        archive.extractall(tmp_path / "unpacked", filter="data")
+    package = {name for name in files if name.startswith("src/outdraft/")}
+    assert package <= inside and {"setup.py", "pyproject.toml", "LICENSE", "README.md"} <= inside
+    assert not [name for name in inside if name.split("/")[0] in ("tests", "docs", "recipes", "packages", ".github")]
+    (folder,) = (tmp_path / "unpacked").iterdir()
+    wheel = built("wheel", folder, tmp_path)
+    assert wheel.name.endswith("-py3-none-any.whl")
+    with zipfile.ZipFile(wheel) as archive:
+        names = archive.namelist()
+        (told,) = (archive.read(name).decode() for name in names if name.endswith("/METADATA"))
+        (commands,) = (archive.read(name).decode() for name in names if name.endswith("/entry_points.txt"))
+    held = {name for name in names if ".dist-info/" not in name}
+    assert held == {name.removeprefix("src/") for name in package}
+    assert "outdraft = " in commands and "License-Expression: Apache-2.0" in told
+    assert str(tmp_path) not in told and str(ROOT) not in told

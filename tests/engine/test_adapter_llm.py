@@ -43,6 +43,24 @@ def test_same_text_whatever_drafts(drafter, target):
     assert accepted > (0 if drafter == "ngram" else 20)
 
 
+@pytest.mark.parametrize("family", ["mixtral", "deepseek_v3", "glm4_moe", "gemma4_text", "opt"])
+def test_greedy_text_of_other_families_is_their_own(family, tmp_path):
+    """That of transformers' own eager attention, and the same to the bit with look-ups, a draft model and a tree."""
+    directory = foreign.write_model(family, tmp_path)
+    plain = LLM(directory, drafter="none")
+    assert plain.config["model_impl"] == "transformers" and plain.config["exact"]
+    wanted = [plain.generate(one, GREEDY).token_ids for one in PROMPTS]
+    for prompt, text in zip(PROMPTS, wanted, strict=True):
+        ids = torch.tensor([*prompt["prompt_token_ids"], *text])
+        assert foreign.own_logits(directory, ids)[-len(text) - 1 : -1].argmax(-1).tolist() == list(text)
+    for drafter in ("ngram", "draft_model", "sequoia"):
+        options = {} if drafter == "ngram" else {"model": str(directory)}
+        drafting = plain.with_drafter(drafter, options, policy="fixed", num_speculative_tokens=4)
+        got = drafting.generate(PROMPTS, GREEDY)
+        assert [one.token_ids for one in got] == wanted
+        assert drafter == "ngram" or sum(one.stats.num_accepted_tokens for one in got) > 10
+
+
 @pytest.mark.parametrize("options", [{"select": "snapkv"}, {"select": "streaming"}, {}])
 def test_drafters_that_look_at_queries_draft_too(options, target):
     """MagicDec chooses rows by the queries of all heads, TriForce by chunks of keys; gpt-oss has attention sinks."""

@@ -166,3 +166,55 @@ def test_a_request_may_say_no(target):
 def test_the_default_is_the_recipe():
     options = make_options(find("drafter", "several"), {"drafters": ["ngram"]})
     assert find("drafter", "several").shape_of(options) == "chain" and default.RECIPE == "auto"
+
+
+@pytest.mark.parametrize(
+    "words, where",
+    [
+        ({"drafter": "draft_model"}, ("model",)),
+        ({"speculative_model": "[draft_model]"}, ("model",)),
+        ({"speculative_config": {"method": "draft_model"}}, ("model",)),
+        ({"drafter": "pearl"}, ("drafter", "model")),
+        (
+            {"drafter": "pearl", "drafter_options": {"drafter": {"method": "draft_model", "width": 2}}},
+            ("drafter", "model"),
+        ),
+        ({"drafter": "cascade"}, ("models", 0)),
+    ],
+)
+def test_a_drafter_without_its_model_takes_what_lies_there(target, caplog, words, where):
+    saved(target / "draft", layers=1)
+    caplog.set_level(logging.INFO, logger="outdraft.notes")
+    taken = LLM(target, **words).config["drafter"]
+    for key in where:
+        taken = taken[key]
+    assert taken == str(target / "draft")
+    assert f"found draft_model beside the model: {target / 'draft'}" in caplog.text
+
+
+def test_a_model_that_is_given_is_not_replaced(target, tmp_path, caplog):
+    saved(target / "draft", layers=1)
+    mine = str(saved(tmp_path / "mine", layers=1))
+    caplog.set_level(logging.INFO, logger="outdraft.notes")
+    nested = {"drafter": {"method": "draft_model", "model": mine}}
+    given = LLM(target, drafter="draft_model", drafter_options={"model": mine})
+    inside = given.with_speculation(drafter="pearl", drafter_options=nested)
+    for llm in (given, given.with_speculation(draft_model=mine), inside):
+        options = llm.config["drafter"]
+        assert options.get("drafter", options)["model"] == mine
+    given.with_speculation(drafter="ngram")
+    assert not caplog.records
+
+
+def test_a_named_drafter_takes_a_head_of_its_own_kind(tmp_path):
+    """And its own default, or its own refusal, where the head is another drafter's."""
+    home = tmp_path / "target"
+    shutil.copytree(zoo.path("target"), home, ignore=shutil.ignore_patterns("companions.json"))
+    shutil.copytree(zoo.path("early_exit"), home / "head")
+    llm = LLM(home, drafter="early_exit")
+    assert llm.config["drafter"]["model"] == str(home / "head")
+    assert llm.with_speculation(drafter="eagle").config["drafter"]["model"] == "zoo:eagle"
+    with pytest.raises(OutdraftError, match="model='' to draft without a head"):
+        llm.with_speculation(drafter="early_exit", drafter_options={"exit_layer": 1})
+    bare = llm.with_speculation(drafter="early_exit", drafter_options={"exit_layer": 1, "model": ""})
+    assert bare.config["drafter"]["model"] == ""

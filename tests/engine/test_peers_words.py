@@ -90,6 +90,8 @@ NOTED = [
         {"speculative_config": {"method": "ngram", "disable_by_batch_size": 8}},
         "disable_by_batch_size=8 changes nothing",
     ),
+    ({"speculative_config": {"method": "ngram", "disable_eagle_block_drop": True}}, "so none are dropped"),
+    ({"speculative_config": {"method": "ngram", "index_share_for_mtp_iteration": True}}, "no index to share"),
     ({"use_v2_block_manager": True}, "use_v2_block_manager=True changes nothing here: memory is taken"),
     ({"async_scheduling": True, "compilation_config": 3}, "compilation_config=3 changes nothing here: kernels"),
 ]
@@ -148,6 +150,8 @@ def test_keys_of_vllm_are_options_here():
     read = from_mapping({"method": "suffix", **suffix})
     assert read.drafter_options == suffix
     assert from_mapping({"method": "ngram_gpu"}).drafter == "ngram"
+    for family in ("deepseek", "glm4_moe", "gemma4", "qwen4_exp", "hy_v4"):
+        assert from_mapping({"method": f"{family}_mtp"}).drafter == "mtp"
     read = from_mapping({"method": "draft_model", "model": SMALL, "draft_sample_method": "probabilistic"})
     assert read.drafter_options == {"model": SMALL, "sample": "match"}
     assert from_mapping({"method": "ngram", "draft_sample_method": "greedy"}).drafter_options == {}

@@ -24,6 +24,13 @@ def test_a_prompt_that_began_alike_is_read_from_there_on(words, params):
     assert [one.token_ids for one in found] == wanted
 
 
+def test_several_texts_take_over_a_prompt_that_was_read_before():
+    llm = LLM("zoo:target", drafter="none", enable_prefix_caching=True)
+    llm.generate(PROMPT, SamplingParams(max_tokens=1))
+    texts = llm.generate(PROMPT, SamplingParams(max_tokens=4, temperature=1.0, seed=4, n=3)).outputs
+    assert [one.num_cached_tokens for one in texts] == [64 if llm.config["kernels"] != "pytorch" else 0] * 3
+
+
 def test_a_salt_is_a_cache_of_its_own():
     llm = LLM("zoo:target", drafter="none", enable_prefix_caching=True)
     salts = ["a", "b", "a", None]

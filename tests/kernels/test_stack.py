@@ -73,11 +73,16 @@ SHAPES = {
     "gemma2 int4": {**FAMILIES["gemma2"], "quant": QuantConfig(bits=4, group_size=32, keep=())},
     "cohere2 int8": {**FAMILIES["cohere2"], "quant": QuantConfig(bits=8, group_size=32, keep=())},
 }
+TWINS = {  # every family on 8 and on 4 bits
+    f"{family} on {bits} bits": {**options, "quant": QuantConfig(bits=bits, group_size=32, keep=())}
+    for family, options in FAMILIES.items()
+    for bits in (8, 4)
+}
 
 
 def make(shape: str) -> Decoder:
     """A random bfloat16 decoder of two layers whose distributions are far from flat."""
-    options = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 32, "vocab_size": 128, **SHAPES[shape]}
+    options = {"num_heads": 4, "num_kv_heads": 2, "head_dim": 32, "vocab_size": 128, **(SHAPES | TWINS)[shape]}
     options.setdefault("rope", RopeConfig(dim=options["head_dim"]))
     quant = options.pop("quant", None)
     config = ModelConfig(hidden_size=64, num_layers=2, intermediate_size=96, max_len=256, **options)
@@ -144,8 +149,9 @@ def test_one_call_from_ids_to_logits_has_the_bits_of_its_parts(shape):
     assert torch.equal(logits, expected)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("shape", [*SHAPES, *TWINS])
 def test_logits_are_those_of_pytorch(shape):
+    """Of rounded weights: of the same numbers in PyTorch, where they are multiplied as floats."""
     decoder = make(shape)
     ids = torch.randint(0, decoder.config.vocab_size, (40,), generator=torch.Generator().manual_seed(2))
     wide = copy.deepcopy(decoder).float()

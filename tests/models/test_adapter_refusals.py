@@ -36,7 +36,13 @@ REFUSED = {
         "attention_chunk_size names '64', and outdraft's cache knows only full_attention, sliding_attention",
     ),
     "a clock of its own": ({"model_type": "llama4_text"}, "temperature counts positions by transformers' own cache"),
-    "attention of its own": ({"model_type": "falcon"}, "FalconForCausalLM .*does not call the attention interface"),
+    **{
+        f"attention of its own, {name}": (
+            {"model_type": kind},
+            f"{name}.* of transformers does not call the attention interface.*; take a model of another family",
+        )
+        for kind, name in {"falcon": "Falcon", "mpt": "Mpt", "bloom": "Bloom", "gptj": "GPTJ"}.items()
+    },
     "a wrong value": (
         {"model_type": "mixtral", "hidden_size": "x"},
         "config.json: .*mixtral.* is not read by transf.*hidden_size",

@@ -22,10 +22,18 @@ from outdraft.testing.tiny import TINY_FAMILIES, random_decoder, tiny_config, ti
 BASE = {
     "gemma2": {"attn_logit_softcapping": 3.0, "final_logit_softcapping": 3.0},
     "gemma3": {"num_hidden_layers": 4, "layer_types": ["sliding_attention", "full_attention"] * 2},
+    **{name: {"use_sliding_window": True, "sliding_window": 9} for name in ("qwen2", "qwen3", "smollm3")},
 }
 LONG = {"rope_type": "longrope", "rope_theta": 1e4, "original_max_position_embeddings": 32, **FACTORS}
 PLAIN = {"rope_type": "default", "rope_theta": 1e4}
+OTHER = {"rms_norm_eps": 0.3, "hidden_act": "relu", "rope_parameters": PLAIN | {"rope_theta": 50.0}}
 KEYS = {  # family -> its keys at other values; each must move the logits, and move them to where transformers' are
+    "llama": OTHER,
+    "mistral": OTHER,
+    "qwen2": OTHER | {"layer_types": ["sliding_attention"] * 3},
+    "qwen3": OTHER | {"layer_types": ["sliding_attention"] * 3},
+    "gpt_neox": {"layer_norm_eps": 0.3, "hidden_act": "relu", "rope_parameters": PLAIN | {"rope_theta": 50.0}},
+    "gpt2": {"layer_norm_epsilon": 0.3},
     "gemma2": {
         "query_pre_attn_scalar": 90, "attn_logit_softcapping": 0.7, "final_logit_softcapping": 1.5, "sliding_window": 4,
         "rms_norm_eps": 0.3, "hidden_activation": "silu", "layer_types": ["full_attention"] * 4,
@@ -35,6 +43,7 @@ KEYS = {  # family -> its keys at other values; each must move the logits, and m
         "query_pre_attn_scalar": 90, "sliding_window": 4, "final_logit_softcapping": 1.5,
         "rope_parameters": {"full_attention": PLAIN, "sliding_attention": NEAR}, "hidden_activation": "silu",
         "layer_types": ["full_attention"] * 3 + ["sliding_attention"],
+        "rms_norm_eps": 0.3,
     },
     "phi3": {
         "sliding_window": 4, "rope_parameters": LONG, "hidden_act": "relu", "rms_norm_eps": 0.3,
@@ -42,24 +51,28 @@ KEYS = {  # family -> its keys at other values; each must move the logits, and m
     },
     "granite": {
         "embedding_multiplier": 1.5, "attention_multiplier": 0.9, "residual_multiplier": 1.1, "logits_scaling": 3.0,
-        "rope_parameters": PLAIN | {"rope_theta": 50.0}, "hidden_act": "relu",
+        **OTHER,
     },
-    "olmo2": {"rms_norm_eps": 0.3, "rope_parameters": PLAIN | {"rope_theta": 50.0}, "hidden_act": "relu"},
-    "olmo3": {
+    "olmo2": OTHER,
+    "olmo3": OTHER | {
         "sliding_window": 4, "layer_types": ["full_attention"] * 4,
         "rope_parameters": {"full_attention": YARN | {"rope_theta": 50.0}, "sliding_attention": NEAR},
     },
-    "smollm3": {"no_rope_layers": [1, 0, 1, 0, 1], "rope_parameters": PLAIN | {"rope_theta": 50.0}},
-    "glm4": {"partial_rotary_factor": 0.25, "rms_norm_eps": 0.3, "hidden_act": "relu"},
-    "starcoder2": {"norm_epsilon": 0.3, "sliding_window": 4, "hidden_act": "relu"},
-    "cohere2": {
-        "logit_scale": 0.3, "layer_norm_eps": 0.3, "sliding_window": 4, "layer_types": ["full_attention"] * 4,
+    "smollm3": OTHER | {"no_rope_layers": [1, 0, 1, 0, 1], "layer_types": ["sliding_attention"] * 5},
+    "glm4": {
+        "partial_rotary_factor": 0.25, "rms_norm_eps": 0.3, "hidden_act": "relu",
+        "rope_parameters": PLAIN | {"rope_theta": 50.0, "partial_rotary_factor": 0.5},
     },
-    "exaone4": {
-        "sliding_window": 4, "layer_types": ["sliding_attention"] * 4, "rms_norm_eps": 0.3,
+    "starcoder2": {
+        "norm_epsilon": 0.3, "sliding_window": 4, "hidden_act": "relu",
         "rope_parameters": PLAIN | {"rope_theta": 50.0},
     },
-    "ministral3": {"rope_parameters": MINISTRAL_ROPE | {"llama_4_scaling_beta": 0.9}},
+    "cohere2": {
+        "hidden_act": "relu", "rope_parameters": PLAIN | {"rope_theta": 50.0},
+        "logit_scale": 0.3, "layer_norm_eps": 0.3, "sliding_window": 4, "layer_types": ["full_attention"] * 4,
+    },
+    "exaone4": OTHER | {"sliding_window": 4, "layer_types": ["sliding_attention"] * 4},
+    "ministral3": OTHER | {"rope_parameters": MINISTRAL_ROPE | {"llama_4_scaling_beta": 0.9}},
 }  # fmt: skip
 
 
@@ -99,7 +112,7 @@ def logits_of(ours):
 def test_every_key_moves_the_logits_to_where_transformers_has_them(family, key, saved, tmp_path):
     folder, before = saved(family)
     told = json.loads((folder / "config.json").read_text()) | {key: KEYS[family][key]}
-    if told["rope_parameters"] is LONG:
+    if told.get("rope_parameters") is LONG:
         told["original_max_position_embeddings"] = 32  # where it stands, it wins
     if key == "partial_rotary_factor":
         told["rope_parameters"] |= {key: KEYS[family][key]}

@@ -17,6 +17,7 @@ from outdraft.models.open_network import load_network
 from outdraft.models.packed_cache import kept_file
 from outdraft.models.pieces import Pieces
 from outdraft.nn.quant import QuantConfig
+from outdraft.testing.tiny import random_decoder, tiny_config
 
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 INT8 = QuantConfig(bits=8, keep=())
@@ -56,6 +57,26 @@ def test_a_mapped_model_has_the_bits_of_one_in_memory(shape, tmp_path, own_cache
         assert mapped.num_parameters == inside.num_parameters and mapped.pass_bytes == inside.pass_bytes
         assert torch.equal(inside.embedding, mapped.embedding)
     assert len(kept(own_cache)) == 1
+
+
+@pytest.mark.parametrize("kind", ["BF16", "Q8_0", "Q4_0"])
+def test_a_gguf_file_is_kept_and_mapped(kind, tmp_path, own_cache, monkeypatch):
+    """Floats, and integers of our grid; another content is another packed file."""
+    gguf = pytest.importorskip("gguf")
+    from weights.gguf_files import write_gguf
+
+    file = tmp_path / "model.gguf"
+    for count, seed in enumerate((1, 2), 1):
+        config = tiny_config(layers=2, hidden=64, inner=96, heads=2, kv_heads=1)
+        decoder = random_decoder(config, dtype=torch.bfloat16, exact=False, seed=seed)
+        write_gguf(decoder, file, gguf.GGMLQuantizationType[kind])
+        inside = never_kept(file, monkeypatch, dtype="bfloat16")
+        made, found = load_network(file, dtype="bfloat16"), load_network(file, dtype="bfloat16")
+        for mapped in (made, found):
+            assert isinstance(mapped, NativeDecoder) and mapped.stack.lender is not None
+            assert equal(run(inside), run(mapped)) and torch.equal(inside.embedding, mapped.embedding)
+        assert (found.config.quant is not None) == (kind in ("Q8_0", "Q4_0"))
+        assert len(kept(own_cache)) == count
 
 
 @pytest.mark.parametrize("tie", [False, True])

@@ -32,6 +32,10 @@ MINISTRAL_ROPE = {
 }  # fmt: skip
 LLAMA3 = {"rope_type": "llama3", "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0}
 YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 32}
+WIDE = {"head_dim": 32, "tie_word_embeddings": True}
+OTHER = LLAMA | {"head_dim": 16, "tie_word_embeddings": True}
+UNTIED = {"attention_bias": True, "tie_word_embeddings": False}
+UNBIASED = {"attention_bias": False, "tie_word_embeddings": True}
 CASES = {
     "llama": ("llama", LLAMA),
     "llama-tied": ("llama", LLAMA | {"tie_word_embeddings": True}),
@@ -45,21 +49,25 @@ CASES = {
     "llama-dynamic": ("llama", LLAMA | {"rope_scaling": {"rope_type": "dynamic", "factor": 3.0}}),
     "llama-llama3": ("llama", LLAMA | {"rope_scaling": LLAMA3 | {"original_max_position_embeddings": 32}}),
     "llama-yarn": ("llama", LLAMA | {"rope_scaling": YARN}),
-    "llama-yarn-factor": ("llama", LLAMA | {"rope_scaling": YARN | {"attention_factor": 0.8, "beta_fast": 8.0}}),
+    "llama-yarn-factor": (
+        "llama",
+        LLAMA | {"rope_scaling": YARN | {"attention_factor": 0.8, "beta_fast": 8.0, "beta_slow": 2.0}},
+    ),
     "llama-yarn-mscale": ("llama", LLAMA | {"rope_scaling": YARN | {"mscale": 0.7, "mscale_all_dim": 1.3}}),
     "llama-yarn-exact": ("llama", LLAMA | {"head_dim": 32, "rope_scaling": YARN | {"truncate": False}}),
     "mistral": ("mistral", LLAMA | {"sliding_window": None}),
-    "mistral-window": ("mistral", LLAMA | {"sliding_window": 9}),
+    "mistral-window": ("mistral", OTHER | {"sliding_window": 9}),
     "qwen2": ("qwen2", LLAMA),
-    "qwen2-window": ("qwen2", LLAMA | {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}),
+    "qwen2-window": ("qwen2", OTHER | {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}),
     "qwen3": ("qwen3", LLAMA | {"head_dim": 16}),
     "qwen3-biases": ("qwen3", LLAMA | {"head_dim": 8, "attention_bias": True, "tie_word_embeddings": True}),
+    "qwen3-window": ("qwen3", LLAMA | {"use_sliding_window": True, "sliding_window": 9, "max_window_layers": 1}),
     "gpt_neox": ("gpt_neox", NEOX | {"rotary_pct": 0.5}),
     "gpt_neox-sequential": ("gpt_neox", NEOX | {"rotary_pct": 1.0, "use_parallel_residual": False}),
     "gpt_neox-quarter": ("gpt_neox", NEOX | {"rotary_pct": 0.25, "attention_bias": False}),
     "gpt_neox-tied": ("gpt_neox", NEOX | {"rotary_emb_base": 500, "tie_word_embeddings": True}),
     "gemma2": ("gemma2", GEMMA | {"attn_logit_softcapping": 1.5, "final_logit_softcapping": 3.0}),
-    "gemma2-no-caps": ("gemma2", GEMMA | {"attn_logit_softcapping": None, "final_logit_softcapping": None}),
+    "gemma2-no-caps": ("gemma2", GEMMA | UNTIED | {"attn_logit_softcapping": None, "final_logit_softcapping": None}),
     "gemma3": ("gemma3_text", GEMMA | {"num_hidden_layers": 7}),
     "gemma3-scaled": (
         "gemma3_text",
@@ -72,9 +80,9 @@ CASES = {
             },
         },
     ),
-    "gemma3-types": ("gemma3_text", GEMMA | {"layer_types": ["full_attention", "sliding_attention"] * 2}),
+    "gemma3-types": ("gemma3_text", GEMMA | UNTIED | {"layer_types": ["full_attention", "sliding_attention"] * 2}),
     "phi3": ("phi3", SMALL | {"sliding_window": 9}),
-    "phi3-partial": ("phi3", SMALL | {"partial_rotary_factor": 0.5}),
+    "phi3-partial": ("phi3", SMALL | WIDE | {"partial_rotary_factor": 0.5}),
     "phi3-long": (
         "phi3",
         SMALL | {"original_max_position_embeddings": 32, "rope_scaling": {"type": "longrope", **FACTORS}},
@@ -84,9 +92,9 @@ CASES = {
         SMALL | {"original_max_position_embeddings": 64, "rope_scaling": {"type": "longrope", **FACTORS}},
     ),
     "granite": ("granite", SMALL | GRANITE),
-    "granite-biases": ("granite", SMALL | GRANITE | {"attention_bias": True, "mlp_bias": True}),
+    "granite-biases": ("granite", SMALL | GRANITE | WIDE | {"attention_bias": True, "mlp_bias": True}),
     "olmo2": ("olmo2", SMALL),
-    "olmo2-biases": ("olmo2", SMALL | {"attention_bias": True, "num_key_value_heads": 4}),
+    "olmo2-biases": ("olmo2", SMALL | WIDE | {"attention_bias": True, "num_key_value_heads": 4}),
     "olmo3": (
         "olmo3",
         SMALL
@@ -95,22 +103,25 @@ CASES = {
             "rope_parameters": {"full_attention": YARN | {"rope_theta": 5e3}, "sliding_attention": NEAR},
         },
     ),
+    "olmo3-biases": ("olmo3", SMALL | WIDE | {"attention_bias": True, "sliding_window": 9}),
     "smollm3": ("smollm3", SMALL | {"num_hidden_layers": 5}),
     "smollm3-window": (
         "smollm3",
         SMALL | {"no_rope_layers": [1, 0, 0, 1], "use_sliding_window": True, "sliding_window": 9},
     ),
+    "smollm3-biases": ("smollm3", SMALL | UNTIED | {"mlp_bias": True, "head_dim": 32}),
     "glm4": ("glm4", SMALL | {"head_dim": 16}),
-    "glm4-quarter": ("glm4", SMALL | {"head_dim": 32, "partial_rotary_factor": 0.25, "attention_bias": False}),
+    "glm4-quarter": ("glm4", SMALL | {"head_dim": 32, "partial_rotary_factor": 0.25} | UNBIASED),
     "starcoder2": ("starcoder2", SMALL | {"sliding_window": 9}),
-    "starcoder2-no-bias": ("starcoder2", SMALL | {"use_bias": False, "tie_word_embeddings": False}),
+    "starcoder2-no-bias": ("starcoder2", SMALL | {"use_bias": False, "tie_word_embeddings": False, "head_dim": 32}),
     "cohere2": ("cohere2", SMALL | {"sliding_window": 9, "logit_scale": 0.8}),
-    "cohere2-biases": ("cohere2", SMALL | {"sliding_window": 9, "logit_scale": 0.8, "attention_bias": True}),
+    "cohere2-biases": ("cohere2", SMALL | UNTIED | {"sliding_window": 9, "logit_scale": 0.8, "head_dim": 32}),
     "exaone4": ("exaone4", SMALL | {"sliding_window": 9}),
-    "exaone4-everywhere": ("exaone4", SMALL | {"sliding_window": None, "layer_types": ["full_attention"] * 4}),
+    "exaone4-everywhere": ("exaone4", SMALL | WIDE | {"sliding_window": None, "layer_types": ["full_attention"] * 4}),
     "ministral3": ("ministral3", SMALL | {"head_dim": 16, "rope_parameters": MINISTRAL_ROPE}),
+    "ministral3-window": ("ministral3", SMALL | WIDE | {"rope_parameters": MINISTRAL_ROPE, "sliding_window": 9}),
     "gpt2": ("gpt2", GPT2),
-    "gpt2-inner": ("gpt2", GPT2 | {"n_inner": 40, "activation_function": "relu"}),
+    "gpt2-inner": ("gpt2", GPT2 | {"n_inner": 40, "activation_function": "relu", "tie_word_embeddings": False}),
 }
 
 

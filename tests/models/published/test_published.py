@@ -7,7 +7,7 @@ import pytest
 import torch
 from kernels.test_stack import Feeder
 from models.published import writers
-from models.published.writers import change_tensors, publish
+from models.published.writers import change_tensors, is_map, publish
 
 from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.kernels.library import library
@@ -16,6 +16,7 @@ from outdraft.models.native import NativeDecoder
 from outdraft.models.open_network import load_network
 from outdraft.nn.context import CausalContext
 from outdraft.nn.quant import QuantConfig, QuantLinear
+from outdraft.testing.tiny import tiny_config
 
 native_only = pytest.mark.skipif(library() is None, reason="the native kernels are not built here (no C++ compiler)")
 FOUR, EIGHT = {4}, {8}
@@ -111,6 +112,22 @@ def test_the_kernels_compute_it_as_closely_as_our_own_rounding(case):
     tolerance = float((rough - exact).abs().mean())  # what bfloat16 in PyTorch is off by
     assert float((got - exact).abs().mean()) < tolerance * (4 if bits else 1.2)
     assert tolerance < 0.05 * float(exact.abs().mean())
+
+
+@pytest.mark.parametrize("family", ["gemma3_text", "phi3", "glm4", "starcoder2", "olmo2"])
+@pytest.mark.parametrize("write", [writers.gptq(), writers.awq(), writers.packed()], ids=["gptq", "awq", "packed"])
+def test_families_whose_files_have_other_names_or_wider_maps(family, write, tmp_path):
+    """Phi-3 has one map of queries, keys and values, Phi-3 and GLM-4 one of gate and up; GLM-4 turns neighbours."""
+    config = tiny_config(family, hidden=128, heads=4, kv_heads=2, inner=256)
+    published, plain = publish(
+        tmp_path, *write, choose=lambda name: is_map(name) or name.endswith("c_fc.weight"), config=config
+    )
+    ours, twin = load_model(published), load_model(plain)
+    assert (logits_of(ours) - logits_of(twin)).abs().max() < 1e-5 * logits_of(twin).abs().max()
+    for layer, plain_layer in zip(ours.layers, twin.layers, strict=True):
+        for name in ("qkv", "out", "up", "down"):
+            found = getattr(layer, name)
+            assert isinstance(found, QuantLinear) and torch.equal(found.dequantize(), getattr(plain_layer, name).weight)
 
 
 def test_what_becomes_floats_is_told_once_with_what_it_costs(tmp_path, caplog):

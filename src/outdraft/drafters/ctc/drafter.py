@@ -32,7 +32,8 @@ from outdraft.weights.hub import resolve
 class CtcOptions(RoundedOptions):
     """Which network, how many candidates. Raises `ConfigError` naming what is out of range."""
 
-    model: str | None = None  # the directory or hub name of the network, which belongs to one target; it must be given
+    # the directory or hub name of the network, which belongs to one target; if none is given, what lies in MODEL/head
+    model: str | None = None
     width: int = 4  # how many tokens of a slot are tried beside the blank; 1 tries the best one of each and is a chain
     beams: int = 16  # how many strings of tokens are kept from one slot to the next
     nodes: int = 16  # how many draft nodes of the tree are kept, the most probable ones

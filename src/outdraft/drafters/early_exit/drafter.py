@@ -151,7 +151,8 @@ def build(options: EarlyExitOptions, port: TargetPort) -> EarlyExitDrafter:
         if layer != head.config.exit_layer:
             raise CapabilityError(
                 f"exit_layer={layer}, but exit head {options.model!r} was trained after {head.config.exit_layer} "
-                "layers: leave exit_layer out, or train a head for that layer (outdraft train early_exit)"
+                "layers: leave exit_layer out, give model='' to draft without a head, or train a head for that layer "
+                "(outdraft train early_exit)"
             )
     if layer >= port.facts.num_layers:
         raise CapabilityError(

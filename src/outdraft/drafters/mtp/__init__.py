@@ -8,12 +8,41 @@ from outdraft.core.method import DrafterMethod, Paper
 from outdraft.drafters.mtp.drafter import build
 from outdraft.drafters.shared.features.options import FeatureOptions
 
+_VLLM = (  # one name for each family of models; what can be read is told when the file is
+    "bailing_hybrid_mtp",
+    "bailing_hybrid_v3_mtp",
+    "deepseek_mtp",
+    "dots3_note_mtp",
+    "ernie_mtp",
+    "exaone4_5_mtp",
+    "exaone_moe_mtp",
+    "gemma4_mtp",
+    "glm4_moe_lite_mtp",
+    "glm4_moe_mtp",
+    "glm5_next_mtp",
+    "glm_ocr_mtp",
+    "hy_v3_mtp",
+    "hy_v4_mtp",
+    "inkling_mtp",
+    "kimi_k3_mtp",
+    "longcat_flash_mtp",
+    "mimo_mtp",
+    "mimo_v2_mtp",
+    "minimax_m3_mtp",
+    "nemotron_h_mtp",
+    "pangu_ultra_moe_mtp",
+    "qwen3_5_mtp",
+    "qwen3_next_mtp",
+    "qwen4_exp_mtp",
+    "step3p5_mtp",
+)
+
 METHOD = DrafterMethod(
     name="mtp",
     summary="a multi-token-prediction layer on the target's last feature, applied again to its own output",
     build=build,
     options=FeatureOptions,
-    also_called=("deepseek_mtp", "qwen3_next_mtp", "qwen3_5_mtp"),
+    also_called=_VLLM,
     paper=Paper(
         title="FastMTP: accelerating LLM inference with enhanced multi-token prediction",
         year=2025,

@@ -71,6 +71,8 @@ CONFIG_NOTED: Mapping[str, str] = {  # of speculative_config
     "draft_load_config": "the format is read from the files",
     "code_revision": "no code of a model's repository is run",
     "disable_padded_drafter_batch": "batches are never padded",
+    "disable_eagle_block_drop": "a head's cached rows are found by the token after them too, so none are dropped",
+    "index_share_for_mtp_iteration": "no head here has sparse attention, so there is no index to share",
     "disable_by_batch_size": "leave num_speculative_tokens out, and the policy chooses by measured cost",
     "use_local_argmax_reduction": _ONE_DEVICE,
     "draft_lm_head_quantization": "the draft's option quantization= covers its head",

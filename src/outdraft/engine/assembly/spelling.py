@@ -22,6 +22,7 @@ from outdraft.engine.assembly.combination import Combination, combine
 from outdraft.engine.assembly.default import choose_default
 from outdraft.engine.assembly.foreign import settle
 from outdraft.engine.assembly.found_beside import Companions
+from outdraft.engine.assembly.named_roles import fill_named
 from outdraft.engine.assembly.recipe import Choice, Recipe, read_recipe
 from outdraft.engine.assembly.roles import ROLES, fill
 from outdraft.engine.assembly.speculative_config import Speculation, from_mapping
@@ -98,7 +99,7 @@ class Words:
     def read(self, companions: Callable[[], Companions] = dict) -> Speculation:
         """One meaning. Raises `ConfigError` where there are two, naming both and the cure.
 
-        companions: what the model's own directory says of the roles that a recipe leaves open.
+        companions: what the model's own directory says of the roles that a recipe, or a named drafter, leaves open.
         """
         ways = [way for way in _WAYS if getattr(self, way) is not None]
         if self.recipe is not None and "draft_model" in ways:
@@ -113,10 +114,14 @@ class Words:
                     f"{role}={str(value)!r} fills a role of a recipe, and no recipe is given: name one, for example "
                     "recipe='auto'; a drafter takes it by its own option, in drafter_options"
                 )
-        if self.speculative_config is not None:
-            return self._with_config(self.speculative_config)
         plain = Speculation()
-        return self._join(Choice(name=plain.drafter), Choice(name=plain.verifier), None)
+        if self.speculative_config is not None:
+            spoken = self._with_config(self.speculative_config)
+        else:
+            spoken = self._join(Choice(name=plain.drafter), Choice(name=plain.verifier), None)
+        if spoken.drafter == plain.drafter:
+            return spoken
+        return replace(spoken, drafter_options=fill_named(spoken.drafter, spoken.drafter_options, companions))
 
     def _refuse(self, ways: list[str]) -> NoReturn:
         given = " and ".join(f"{way}={getattr(self, way)!r}" for way in ways)

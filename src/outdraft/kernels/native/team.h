@@ -66,6 +66,9 @@ private:
 
 // One member's part of a job's work: most of it is its own each time, which keeps weights in its cache; the rest goes to
 // whoever is free, so that nobody waits long for a member that was held up.
+// Nobody begins another's own part: all members meet at a barrier after each product anyway, so one that does not run
+// holds the others up there even if its part were done, and its weights would then lie in two caches. Where a member is
+// often held up the pass takes fewer threads instead (pace.h).
 class Share {
 public:
     Share(Team& team, int id) : team_(team), id_(id) {}

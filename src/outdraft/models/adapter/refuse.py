@@ -73,7 +73,8 @@ def refuse_own_attention(kind: str, name: str) -> NoReturn:
     """For layers that attend by code of their own."""
     raise ModelLoadError(
         f"model_type={kind!r} cannot be run: {name} of transformers does not call the attention interface, so "
-        "outdraft's cache cannot hold its keys and values"
+        "outdraft's cache cannot hold its keys and values; take a model of another family (docs/models.md lists them "
+        "and says why), or add this one (docs/add_a_model.md)"
     )
 
 

@@ -12,7 +12,8 @@ from outdraft.drafters.shared.draw_options import DrawOptions
 class FeatureOptions(DrawOptions, RoundedOptions):
     """Which network, which shape. Raises `ConfigError` naming what is out of range."""
 
-    model: str | None = None  # the directory or hub name of the network, which belongs to one target; it must be given
+    # the directory or hub name of the network, which belongs to one target; if none is given, what lies in MODEL/head
+    model: str | None = None
     width: int = 4  # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain
     nodes: int = 16  # how many draft nodes of a tree are kept, the most probable ones; EAGLE-2 keeps 59 at width 10
     # "greedy" proposes the most probable tokens; "match" draws them as the request draws its own

@@ -34,7 +34,8 @@ class HeadConfig:
 class HeadOptions(DrawOptions, RoundedOptions):
     """Which heads, which shape. Raises `ConfigError` naming what is out of range."""
 
-    model: str | None = None  # the directory or hub name of the heads, which belong to one target; it must be given
+    # the directory or hub name of the heads, which belong to one target; if none is given, what lies in MODEL/head
+    model: str | None = None
     width: int = 4  # how many children a node gets, and how many nodes are expanded on a level; 1 is a chain
     nodes: int = 16  # how many draft nodes of a tree are kept, the most probable ones; the papers keep 63
     # a file that `outdraft train tree` wrote: a tree of fixed form, used in place of `width` and `nodes`

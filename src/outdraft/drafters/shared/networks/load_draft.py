@@ -25,7 +25,8 @@ from outdraft.weights.hub import resolve
 class ModelOptions(RoundedOptions):
     """Which model. Raises `ConfigError` naming what is out of range."""
 
-    # the draft model: a directory, a hub name, or "zoo:NAME" for a model that ships with outdraft
+    # the draft model: a directory, a hub name, or "zoo:NAME" for a model that ships with outdraft; if none is given,
+    # what lies in MODEL/draft
     model: str = "zoo:draft"
     # the number format of the draft model's weights, for example "bfloat16"; "auto" takes the target's
     dtype: str = "auto"
