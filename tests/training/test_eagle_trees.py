@@ -14,10 +14,10 @@ def test_the_dynamic_tree_accepts_at_least_as_much_as_the_static_one(tmp_path):
     save_model(target, tmp_path / "model")
     method = find_learner("eagle1")
     learner = method.new(method.options(noise=0.0), target, 0)
-    draft_loop(draft_objective(learner, target), tmp_path / "run", steps=30).run()
+    draft_loop(draft_objective(learner, target), tmp_path / "run", steps=60).run()
     learner.save(tmp_path / "draft")
     prompts = [{"prompt_token_ids": row} for row in rows(16, 4).tolist()]
-    asked = [SamplingParams(max_tokens=40, temperature=1.0, seed=seed) for seed in range(len(prompts))]
+    asked = [SamplingParams(max_tokens=40, temperature=0.5, seed=seed) for seed in range(len(prompts))]
     tau = {}
     for tree in ("static", "dynamic"):
         llm = LLM(
@@ -27,4 +27,4 @@ def test_the_dynamic_tree_accepts_at_least_as_much_as_the_static_one(tmp_path):
         told = [one.stats for one in llm.generate(prompts, asked)]
         tau[tree] = sum(one.num_tokens for one in told) / sum(one.num_steps for one in told)
         assert all(one.num_draft_tokens <= len(STATIC) * one.num_drafted_steps for one in told)
-    assert tau["dynamic"] >= tau["static"] > 1.5, tau
+    assert tau["dynamic"] >= tau["static"] > 3, tau
