@@ -1,13 +1,14 @@
 """The table of must-have figures: one draft of each kind, trained on equal data by `family.toml`.
 
     python figures.py family.toml --out OUT/family --text TEXT.jsonl      measures what is lacking, and prints the table
-        --methods              prints the words for `outdraft bench`, a method for each draft
-        --bench FILE.jsonl     what that bench recorded: the drafting share and the wall clock
+        --methods              prints the words for `outdraft bench`, a method for each draft of the trial's target
+        --methods --arm ARM    those of one arm, whose target may be its own: OUT/family/<run>/target
+        --bench FILE.jsonl     what a bench recorded (several may be given): the drafting share and the wall clock
         --forecast             measures nothing, and says how long what is lacking takes
 
 Where `family.toml` is run: paths in it are relative. Of each draft OUT/figures.jsonl has a line: acceptance on held-out
 text and on the target's samples, and what `outdraft train check` finds, greedy and at temperature 1. What has a line is
-not measured again; a draft that was trained again is.
+not measured again; a draft that was trained again is. An arm that taught its target is measured as that target's.
 """
 
 import argparse
@@ -21,6 +22,7 @@ from typing import Any
 import torch
 
 from outdraft.bench.machine import describe
+from outdraft.core.learner import TARGET
 from outdraft.core.registry import find_learner, read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.engine.assembly.recipe import read_recipe, recipe_names
@@ -31,6 +33,7 @@ from outdraft.training.corpus import open_corpus
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import example_rows
+from outdraft.training.record import RECORD as RECORD_OF_DRAFT
 from outdraft.training.trial import RECORD, Trial, lacking, read_runs, read_trial
 from outdraft.training.trial_table import TAU, Run, chosen
 from outdraft.weights.digest import digest_weights
@@ -69,10 +72,17 @@ def measure(trial: Trial, arm: str, place: Path, texts: dict[str, list[Path]], c
         with torch.no_grad(), teacher.computing():
             seen = Exam(batches=example_rows(corpus, trial.texts, 256, 1024), depth=trial.depth).walk(learner, teacher)
         row[name] = {"tau": seen.tau, "conditional": seen.conditional}
-    for one in check_directory(place, trial.target):
+    if own_target(place) is not None:
+        row["target_nats"] = json.loads((place / RECORD_OF_DRAFT).read_text(encoding="utf-8"))["target_nats"]
+    for one in check_directory(place, str(own_target(place) or trial.target)):
         row[WAYS[one.promise.terms.temperature]] = one.told()
         sys.stderr.write(f"{arm}: {one.line}\n")
     return row | {"seconds": round(perf_counter() - began, 1)}
+
+
+def own_target(place: Path) -> Path | None:
+    """The target that learned with this draft; None: the trial's."""
+    return place / TARGET if (place / TARGET).is_dir() else None
 
 
 def weights_bytes(place: Path) -> int:
@@ -142,9 +152,14 @@ def table(trial: Trial, drafts: dict[str, Run], rows: dict[str, dict[str, Any]],
         lines.append(f"| {' | '.join(cells)} |")
     rounds = min((row[way]["rounds"] for row in rows.values() for way in WAYS.values()), default=0)
     others = "".join(f", {arm} {trial.arms[arm]['tokens']:,}" for arm in drafts if "tokens" in trial.arms[arm])
+    nats = {arm: row["target_nats"] for arm, row in rows.items() if "target_nats" in row}
+    taught = "".join(
+        f"\n\n{arm}: its target learned with it: {own['before']:.3f} nats a token before, {own['after']:.3f} after"
+        for arm, own in nats.items()
+    )
     about = (
         f"{trial.tokens:,} tokens each{others}; seconds of {describe('cpu')['cpu']}; "
-        f"checks of at least {rounds:.0f} rounds"
+        f"checks of at least {rounds:.0f} rounds{taught}"
     )
     return "\n".join([*lines, "", about]) + "\n"
 
@@ -155,15 +170,19 @@ def main() -> None:
     parser.add_argument("file", type=Path)
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--text", action="append", default=[], help="held-out text")
-    parser.add_argument("--bench", type=Path)
+    parser.add_argument("--bench", type=Path, action="append", default=[])
     parser.add_argument("--methods", action="store_true")
+    parser.add_argument("--arm", help="with --methods: of this arm alone")
     parser.add_argument("--forecast", action="store_true")
     given = parser.parse_args()
     trial = read_trial(given.file)
     drafts = drafts_of(trial, given.out)
     places = {arm: (given.out / run.place).resolve() for arm, run in drafts.items()}
     if given.methods:
-        words = (method_words(trial.arms[arm]["kind"], place) for arm, place in places.items())
+        if given.arm is not None and given.arm not in places:
+            sys.exit(f"no draft of {given.arm} is trained in {given.out}; there are: {', '.join(places)}")
+        asked = [given.arm] if given.arm else [arm for arm, place in places.items() if own_target(place) is None]
+        words = (method_words(trial.arms[arm]["kind"], places[arm]) for arm in asked)
         sys.stdout.write("".join(f"--method {one}\n" for one in words))
         return
     known = measured(given.out / FIGURES)
@@ -179,7 +198,7 @@ def main() -> None:
         rows[arm] = measure(trial, arm, places[arm], texts, given.out / "texts")
         with (given.out / FIGURES).open("a", encoding="utf-8") as out:
             out.write(json.dumps(rows[arm]) + "\n")
-    bench = benched(given.bench, places) if given.bench and given.bench.exists() else {}
+    bench = {arm: one for path in given.bench if path.exists() for arm, one in benched(path, places).items()}
     sys.stdout.write(table(trial, drafts, {arm: row for arm, row in rows.items() if row}, bench))
 
 

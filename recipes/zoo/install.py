@@ -5,7 +5,8 @@
 `--arm ARM[:NAME]`: an arm of the trial, and the name that it has in the zoo. In their order they go into the wheel
 while its models are under 64 MB together, the rest into packages/zoo; the target's companions.json and more.json are
 written anew: of several arms of a kind the first is what the kind drafts with. Only configuration and weights are
-copied, and beside a draft model the target's tokenizer. `--dry-run` only says what would go where.
+copied, and beside a draft model the target's tokenizer. An arm that taught its target goes into packages/zoo with it:
+`zoo:NAME` and `zoo:NAME_target`, which names it as its companion. `--dry-run` only says what would go where.
 """
 
 import argparse
@@ -15,15 +16,18 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from figures import drafts_of, weights_bytes
+from figures import drafts_of, own_target, weights_bytes
 
+from outdraft.core.learner import TARGET
 from outdraft.core.registry import find_learner
+from outdraft.drafters.shared.heads.joint import TAUGHT
+from outdraft.engine.assembly.roles import FILE as COMPANIONS
 from outdraft.training.trial import read_trial
 
 ROOM = 64_000_000
 WHEEL, MORE = Path("src/outdraft/zoo"), Path("packages/zoo/outdraft_zoo")
 OF_TARGET = ("tokenizer*.json", "generation_config.json")  # a draft model has the same; training does not write them
-SHIPPED = ("config.json", "*.safetensors", *OF_TARGET)
+SHIPPED = ("config.json", "*.safetensors", TAUGHT, *OF_TARGET)
 
 
 def copy_model(source: Path, place: Path) -> None:
@@ -58,20 +62,21 @@ def main() -> None:
     replaced = {"target", "__pycache__", *asked.values()}
     stays = [path for path in wheel.iterdir() if path.is_dir() and path.name not in replaced]
     used = weights_bytes(given.target) + sum(map(weights_bytes, stays))
-    companions = json.loads((wheel / "target/companions.json").read_text(encoding="utf-8"))
+    companions = json.loads((wheel / "target" / COMPANIONS).read_text(encoding="utf-8"))
     beyond, given_to = [], set()
     for arm, name in asked.items():
         source = given.out / drafts[arm].place
         size, kind = weights_bytes(source), trial.arms[arm]["kind"]
-        here = used + size < ROOM
+        taught = own_target(source)
+        here = taught is None and used + size < ROOM
         used += size * here
         beyond += [] if here else [name]
         role, drafter = (
             ("draft_model", "any") if kind == "draft_model" else ("head", find_learner(kind).drafter or kind)
         )
-        if (role, drafter) not in given_to:  # the first arm of a kind is its default
+        if taught is None and (role, drafter) not in given_to:  # the first arm of a kind is its default
             companions.setdefault(role, {})[drafter] = f"../{name}" if here else f"zoo:{name}"
-        given_to.add((role, drafter))
+            given_to.add((role, drafter))
         sys.stdout.write(f"{name}: {size / 1e6:.1f} MB, {'the wheel' if here else 'packages/zoo'}\n")
         if not given.dry_run:
             for home in (wheel, more):
@@ -80,11 +85,18 @@ def main() -> None:
             copy_model(source, place)
             if role == "draft_model":
                 copy_files(given.target, place, OF_TARGET)
+        if taught is not None:
+            its = f"{name}_{TARGET}"
+            beyond.append(its)
+            sys.stdout.write(f"{its}: {weights_bytes(taught) / 1e6:.1f} MB, packages/zoo\n")
+            if not given.dry_run:
+                copy_model(taught, more / its)
+                (more / its / COMPANIONS).write_text(json.dumps({role: {drafter: f"zoo:{name}"}}, indent=2) + "\n")
     sys.stdout.write(f"the wheel: {used / 1e6:.1f} MB of weights\n")
     if given.dry_run:
         return
     copy_model(given.target, wheel / "target")
-    for path, told in ((wheel / "target/companions.json", companions), (wheel / "more.json", sorted(beyond))):
+    for path, told in ((wheel / "target" / COMPANIONS, companions), (wheel / "more.json", sorted(beyond))):
         path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ What stands on weights made by hand stands for one shape of them; these have wha
 its options, a tiny target; data out: a saved draft. Equal questions are answered once a process.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from shutil import copytree
 from tempfile import mkdtemp
@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from contracts.sides import Side
 
-from outdraft.core.learner import Learner
+from outdraft.core.learner import TARGET, Learner
 from outdraft.core.registry import find_learner
 from outdraft.models.base import Decoder
+from outdraft.models.load import load_model
 from outdraft.testing.contract.distribution import PROMPT
 from outdraft.testing.contract.ground import PROMPTS
 from outdraft.training.draft import DraftObjective
@@ -24,6 +25,7 @@ from outdraft.training.losses import OWN, mixed
 from outdraft.training.packing import Rows
 from outdraft.training.record import fingerprint
 
+Target = Callable[[int, torch.dtype], Decoder]  # vocabulary, precision -> target
 TEXTS, LENGTH, STEPS, A_STEP = 96, 40, 120, 12
 _made: dict[str, Path] = {}
 
@@ -40,6 +42,28 @@ def taught(kind: str, **options: Any) -> Side:
         return {"model": str(directory)}
 
     return side
+
+
+def taught_along(kind: str, base: Target, **options: Any) -> tuple[Target, Side]:
+    """A target that learns with such a draft, and the draft beside it. `base`: what the target is before."""
+
+    def place(vocab_size: int, dtype: torch.dtype) -> Path:
+        key = repr((kind, options, base, vocab_size, dtype))
+        if key not in _made:
+            _made[key] = Path(mkdtemp(prefix=f"taught-{kind}-"))
+            teach(kind, options, base(vocab_size, dtype), _made[key])
+        return _made[key]
+
+    def target(vocab_size: int, dtype: torch.dtype) -> Decoder:
+        made = load_model(place(vocab_size, dtype) / TARGET, dtype)
+        made.set_exact(True)
+        return made
+
+    def side(target: Decoder, directory: Path) -> Mapping[str, Any]:
+        copytree(place(target.config.vocab_size, target.dtype), directory, dirs_exist_ok=True)
+        return {"model": str(directory)}
+
+    return target, side
 
 
 def teach(kind: str, options: Mapping[str, Any], target: Decoder, directory: Path) -> tuple[Learner, Teacher]:

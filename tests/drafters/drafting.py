@@ -144,10 +144,11 @@ def run_pending(seqs, runner, **part):
     return runner.port.layers.run(torch.tensor(ids), torch.tensor(places), context, **part)
 
 
-def draft_behind(target, prompt, name, head_dir, *, depth=4, **options):
+def draft_behind(target, prompt, name, head_dir, *, depth=4, temperature=0.0, **options):
     """What heads on the states of a decoder propose behind a prompt; a chain unless told otherwise."""
     runner = Runner(target)
-    drafter, seq = make(name, runner, model=str(head_dir), **{"width": 1, **options}), sequence(prompt)
+    drafter = make(name, runner, model=str(head_dir), **{"width": 1, **options})
+    seq = sequence(prompt, temperature=temperature)
     n = len(prompt) - 1
     with torch.inference_mode():
         runner.begin(seq)

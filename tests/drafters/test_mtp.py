@@ -1,11 +1,13 @@
 """MTP: the logits of the released package at every step, files, weights of steps, which state is read."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
+from drafters.drafting import draft_behind
 from safetensors.torch import load_file, save_file
 from torch.nn.functional import embedding, rms_norm
 
@@ -68,6 +70,32 @@ def test_it_reads_the_state_behind_the_final_norm_and_each_step_weighs_beta():
     weights = [guess.weight for guess in learner.look(lesson).guesses]
     assert weights == pytest.approx([1, 0.6, 0.36])
     assert [w / sum(weights) for w in weights] == pytest.approx([0.51, 0.31, 0.18], abs=0.005), "as published"
+
+
+def test_one_layer_drafts_again_and_again_as_it_was_trained_to(tmp_path):
+    """Each token of a chain is drawn from what the training step of its depth says about that text."""
+    target, method = tiny_model(vocab=31, layers=3, seed=1, dtype=torch.float32), find_learner("mtp")
+    learner = method.new(method.options(), target, 0)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for parameter in learner.module.parameters():
+            parameter += 0.3 * torch.randn(parameter.shape, generator=generator)
+    learner.save(tmp_path)
+    assert {name.split(".")[2] for name in load_file(tmp_path / "model.safetensors") if ".layers." in name} == {"0"}
+    prompt, depth = [3, 1, 4, 1, 5, 9, 2, 6], 5  # deeper than the three steps that it is trained for
+    asked = {"sample": "match", "quantization": "none", "temperature": 1.0}
+    draft = draft_behind(target, prompt, "mtp", tmp_path, depth=depth, **asked)
+    ids = torch.tensor([[*prompt, *draft.tokens[1:].tolist()]])
+    assert ids.shape == (1, len(prompt) + depth)
+    rows = Rows(ids=ids, documents=torch.zeros_like(ids), counts=torch.ones_like(ids[:, 1:], dtype=torch.bool))
+    lesson = replace(Teacher(target, learner.taps).lesson(rows), depth=depth)
+    with torch.no_grad():
+        guesses = learner.look(lesson).guesses
+        for step, guess in enumerate(guesses):
+            (at,) = (guess.rows == len(prompt) - 1 + step).nonzero()[:, 0]
+            said = guess.head(guess.states[at : at + 1])[0].softmax(-1)
+            torch.testing.assert_close(draft.q[step], said, atol=1e-5, rtol=1e-4)
+    assert len(guesses) == depth
 
 
 @pytest.mark.parametrize(("told", "drop", "more", "error", "words"), [

@@ -15,7 +15,9 @@ from analysis.made_records import make_row, write
 
 from outdraft.bench.lineup import parse_rival
 from outdraft.core.registry import find_learner, read_options
+from outdraft.models.load import load_model
 from outdraft.training import trial as trials
+from outdraft.training.record import fingerprint, read_record
 from outdraft.training.trial import RECORD, Trial, read_trial
 from outdraft.training.trial_table import Run
 from tests.training.toys import write_trial
@@ -159,6 +161,30 @@ def test_what_is_lacking_is_measured_once_and_printed(script, toy_trial, tmp_pat
     assert capsys.readouterr().out == f"--method {figures.method_words('eagle1', tmp_path / 'out/first-1-0')}\n"
 
 
+def test_an_arm_that_taught_its_target_is_measured_with_that_target(script, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    trial = write_trial(
+        tmp_path,
+        "depth = 2\npromises = 4\n[loop]\nbatch_tokens = 128\nmicro_tokens = 64\nseq_len = 32\neval_every = 2\n"
+        '[arms.both]\nkind = "medusa"\noptions = { joint = true, num_heads = 2 }\n',
+    )
+    assert trials.main([str(trial), "--out", "out"]) == 0
+    figures, words = script("figures"), (trial, "--out", "out", "--text", "test.jsonl")
+    ran(figures, monkeypatch, *words)
+    said = capsys.readouterr().out
+    (row,) = map(json.loads, (tmp_path / "out" / figures.FIGURES).read_text().splitlines())
+    nats = row["target_nats"]
+    assert f"both: its target learned with it: {nats['before']:.3f} nats a token before, " in said
+    assert row["greedy"]["rounds"] > 0, "the check was of its own target: of another it would have been refused"
+    assert read_record(tmp_path / "out/both-1-0").target == fingerprint(load_model(tmp_path / "out/both-1-0/target"))
+    ran(figures, monkeypatch, *words, "--methods")
+    assert capsys.readouterr().out == "", "it cannot stand in a bench of the trial's target"
+    ran(figures, monkeypatch, *words, "--methods", "--arm", "both")
+    assert capsys.readouterr().out == f"--method {figures.method_words('medusa', tmp_path / 'out/both-1-0')}\n"
+    with pytest.raises(SystemExit, match="no draft of bth is trained in out; there are: both"):
+        ran(figures, monkeypatch, *words, "--methods", "--arm", "bth")
+
+
 def test_an_arm_that_learned_for_longer_is_told(script, tmp_path):
     figures, arms = script("figures"), {"eagle": {"kind": "eagle"}, "longer": {"kind": "eagle", "tokens": 8_000}}
     trial = Trial(target="t", data=(), tune=(), test=(), tokens=1_000, arms=arms)
@@ -251,6 +277,23 @@ def test_the_first_arm_of_a_kind_is_its_default(script, monkeypatch, checkout):
     assert (
         json.loads((checkout / "src/outdraft/zoo/target/companions.json").read_text())["draft_model"]["any"] == "../cut"
     )
+
+
+def test_an_arm_that_taught_its_target_goes_into_the_second_package_with_it(script, monkeypatch, checkout, capsys):
+    """It is no companion of the zoo's target, however small it is and however early it comes."""
+    taught = checkout.parent / "out/medusa-1-0"
+    filled(taught / "target", 20)
+    (taught / "taught_target.json").write_text('{"weights": "digest"}')
+    (taught / "target/tokenizer.json").write_text("its own")
+    install(script, monkeypatch, checkout, "--arm", "medusa:medusa2", "--arm", "small:draft", "--arm", "eagle3")
+    wheel, more = checkout / "src/outdraft/zoo", checkout / "packages/zoo/outdraft_zoo"
+    assert {path.name for path in more.iterdir()} == {"medusa2", "medusa2_target"}
+    assert json.loads((wheel / "more.json").read_text()) == ["medusa2", "medusa2_target"]
+    assert (more / "medusa2/taught_target.json").read_text() == '{"weights": "digest"}'
+    assert json.loads((more / "medusa2_target/companions.json").read_text()) == {"head": {"medusa": "zoo:medusa2"}}
+    assert (more / "medusa2_target/tokenizer.json").read_text() == "its own"
+    assert json.loads((wheel / "target/companions.json").read_text())["head"] == {"eagle3": "../eagle3"}
+    assert "medusa2_target: 0.0 MB, packages/zoo\n" in capsys.readouterr().out
 
 
 def test_a_dry_run_copies_nothing(script, monkeypatch, checkout, capsys):

@@ -3,13 +3,16 @@
 import re
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 from contracts.sides import smaller_model
 from contracts.spec_rows import GROUNDS, ROWS
 
 from outdraft import zoo
+from outdraft.core.params import SamplingParams
 from outdraft.core.registry import find
+from outdraft.core.request import Request
 from outdraft.engine.assembly.recipe import Choice, read_recipe, recipe_names
 from outdraft.testing import planted
 from outdraft.testing.audit import AuditError
@@ -224,3 +227,25 @@ def test_a_head_that_the_zoo_has_trained_is_on_the_bench(tmp_path: Path, monkeyp
 def test_a_recipe_holds_with_its_trained_head():
     line = run_line(read_recipe("early_exit"), TABLE)
     assert line.trained and not line.failures
+
+
+@pytest.mark.slow
+def test_specdec_plus_plus_stands_on_a_head_whose_answer_matters(tmp_path: Path):
+    """Where it lets the draft go on, more is accepted; it seldom stops at the least, and never goes to the end."""
+    recipe = read_recipe("specdec_plus_plus")
+    subject = RecipeSubject(recipe, row_of(recipe, TABLE), tmp_path)
+    asked = [
+        Request(
+            prompt_token_ids=tuple((7 * i + j) % 61 for j in range(5)),
+            params=SamplingParams(max_tokens=40, temperature=0.0),
+        )
+        for i in range(12)
+    ]
+    rounds = [event for one in run(subject.engine(), asked) for event in one.events if event.num_draft_tokens > 1]
+    lengths = [event.num_draft_tokens for event in rounds]
+    assert lengths.count(2) < len(lengths) // 5 and max(lengths) < 20
+    middle = sorted(lengths)[len(lengths) // 2]
+    shorter, longer = (
+        [event.num_accepted for event in rounds if (event.num_draft_tokens < middle) is side] for side in (True, False)
+    )
+    assert fmean(longer) > fmean(shorter) + 1 and len(shorter) > len(rounds) // 5

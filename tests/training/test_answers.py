@@ -3,13 +3,18 @@
 import json
 
 import pytest
+import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.engine.llm import LLM
 from outdraft.models.load import save_model
+from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.answers import Asking, prompts_of, write_answers
 from outdraft.training.corpus import open_corpus, require_own_texts
+from outdraft.training.lessons import Teacher
+
+from .toys import lesson_rows
 
 ASKING = Asking(temperatures=(1.0, 0.0), max_tokens=6, seed=5)
 
@@ -103,3 +108,25 @@ def test_answers_say_who_wrote_them_and_sequence_kd_wants_to_know(llm, tmp_path)
     _, _, told = open_corpus([path], None, 61, tmp_path / "cache", held_out=0.0)
     with pytest.raises(ConfigError, match="1 of 3 examples"):
         require_own_texts(told, "ours")
+
+
+@pytest.mark.parametrize(("temperature", "passes"), [(1.0, True), (0.7, False)])
+def test_answers_at_temperature_1_have_the_targets_distribution(temperature, passes, tmp_path):
+    """Chi-square of both tokens of many answers to one prompt; answers written at 0.7 are found out."""
+    vocab, prompt, count = 6, [1, 2, 3], 640
+    target = tiny_model(vocab=vocab, seed=1, dtype=torch.float32)
+    save_model(target, tmp_path)
+    writer = LLM(tmp_path, drafter="none", dtype="float32")
+    asking = Asking(temperatures=(temperature,), max_tokens=2, seed=5)
+    write_answers(writer, [prompt] * count, asking, tmp_path / "x.jsonl", lambda line: None)
+    found = torch.zeros(1 + vocab, vocab)  # of the first token, and of the second behind each first one
+    for line in lines(tmp_path / "x.jsonl"):
+        first, second = line["token_ids"]
+        found[0, first] += 1
+        found[1 + first, second] += 1
+    texts = torch.tensor([[*prompt, first, 0] for first in range(vocab)])
+    teacher = Teacher(target, ())
+    with torch.no_grad():
+        p = teacher.logits(teacher.lesson(lesson_rows(texts)).states).softmax(-1).view(vocab, 4, vocab)
+    judged = judge_counts(found, torch.cat((p[:1, 2], p[:, 3])), count)
+    assert judged.num_tokens == 2 * count and judged.passes == passes, judged

@@ -11,6 +11,7 @@ from outdraft.drafters.eagle import learn as eagle
 from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.early_exit import learn as early_exit
 from outdraft.drafters.early_exit.net import load_exit_head
+from outdraft.drafters.mtp import learn as mtp
 from outdraft.drafters.shared.learning.smooth_l1 import states_beside
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.cut import cut_decoder, every_third
@@ -112,6 +113,15 @@ def test_an_eagle_network_learns_every_step_and_survives_its_file(target, tmp_pa
     assert again == pytest.approx(after, abs=1e-6)
     with pytest.raises(ConfigError, match="from 0 to 3"):
         eagle.new(eagle.EagleLearning(taps=(1, 4)), target, 0)
+
+
+def test_an_mtp_layer_that_learned_on_its_own_outputs_guesses_better_at_depth_3(target, tmp_path):
+    """FastMTP's three steps against one, which is how targets are published."""
+    found = []
+    for steps in (1, 3):
+        learner = mtp.new(mtp.MtpLearning(num_steps=steps), target, 0)
+        found.append(learned(learner, target, tmp_path / str(steps), 30)[1])
+    assert found[1][3] > found[0][3] + 0.01, found
 
 
 def test_wrong_files_are_refused(target, tmp_path):

@@ -15,10 +15,14 @@ from safetensors.torch import load_file, save_file
 
 from outdraft.core.learner import TARGET, TargetLearner
 from outdraft.core.registry import find_learner, learner_names
+from outdraft.drafters.shared.heads.last_state import LastStates
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.check import ERRORS, LEAST_ROUNDS, Checked, as_saved, measure, promise
+from outdraft.training.lessons import Teacher
 from outdraft.training.record import Promise, Terms
+
+from .toys import draft_loop, draft_objective, rows, trained_target
 
 VOCAB, DEPTH, TOKENS = 31, 3, 64
 TEXTS = {0.0: 220, 1.0: 600}
@@ -100,3 +104,53 @@ def test_a_norm_that_was_lost_on_the_way_breaks_a_promise(kind, tmp_path):
         for temperature, one in said.items()
     ]
     assert "broken" in [one.outcome for one in found], [one.line for one in found]
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory):
+    """A target, and where it lies."""
+    place = tmp_path_factory.mktemp("toy")
+    target = trained_target(place, steps=30)
+    save_model(target, place / "model")
+    return target, place / "model"
+
+
+def norm_of_another(monkeypatch, place):
+    """The drafter reads the target's last states behind a final norm that has other weights."""
+
+    def states_of(config, port):
+        weights = torch.randn(config.hidden_size, generator=torch.Generator().manual_seed(0))
+        return LastStates(config.tap, lambda h: port.layers.norm(h) * weights)
+
+    monkeypatch.setattr("outdraft.drafters.medusa.drafter.states_of", states_of)
+
+
+def norm_of_the_layer(monkeypatch, place):
+    """The norms of the layer in front of the heads are saved with other weights."""
+    path = place / "model.safetensors"
+    tensors, generator = load_file(path), torch.Generator().manual_seed(0)
+    norms = {name: 4 * torch.randn(one.shape, generator=generator) for name, one in tensors.items() if "_norm" in name}
+    assert len(norms) == 2
+    save_file(tensors | norms, path)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "fault"),
+    [("medusa", {}, norm_of_another), ("hydra", {"prefix_layer": True}, norm_of_the_layer)],
+    ids=["medusa", "hydra_plus_plus"],
+)
+def test_heads_behind_a_wrong_norm_break_a_promise(kind, options, fault, toy, tmp_path, monkeypatch):
+    """With few texts: of sound heads a check cannot say yet that they are sound, of wrong ones that they are wrong."""
+    target, home = toy
+    method = find_learner(kind)
+    learner = method.new(method.options(num_heads=2, **options), target, 0)
+    draft_loop(draft_objective(learner, target), tmp_path / "run", steps=20).run()
+    learner.save(tmp_path / "draft")
+    prompts = tuple(map(tuple, rows(16, 5).tolist()))
+    asked = Terms(prompts=prompts, max_tokens=40, depth=2, temperature=1.0)
+    said = promised(learner, Teacher(target, learner.taps), home, asked)
+    sound = Checked(promise=said, measured=served(kind, tmp_path / "draft", home, asked))
+    assert sound.outcome == "too few rounds" and said.tau > 1.5, sound.line
+    fault(monkeypatch, tmp_path / "draft")
+    wrong = Checked(promise=said, measured=served(kind, tmp_path / "draft", home, asked))
+    assert wrong.outcome == "broken", wrong.line

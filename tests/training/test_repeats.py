@@ -49,7 +49,12 @@ def test_shares_are_those_of_the_greedy_texts(llm: LLM):
 def test_a_page_shows_every_prompt_and_text(llm: LLM):
     page = samples_page(llm, {"prose 1": "The old man", "python 1": "def add(a, b):\n"})
     text = llm.generate("The old man", SamplingParams(max_tokens=128)).text
-    assert "## prose 1" in page and "## python 1" in page and "def add(a, b):" in page
+    assert (
+        page.startswith("# What the zoo's target writes\n")
+        and "## prose 1" in page
+        and "## python 1" in page
+        and "def add(a, b):" in page
+    )
     assert text.strip("\n").replace("~~~~", "~~~ ~") in page
     assert page.count("T = 0.8, seed 0:") == 2
     assert "~~~~" not in fenced("a\n~~~~\nb")[1]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
@@ -50,6 +51,13 @@ def test_a_run_begins_with_the_most_frequent_tokens_of_its_texts(scene, tmp_path
     made.learner.save(tmp_path / "before")
     again = course(scene, "eagle3", tmp_path / "again", init=str(tmp_path / "before"), options={"draft_vocab_size": 3})
     assert torch.equal(again.learner.net.vocab, made.learner.net.vocab)
+
+
+@pytest.mark.parametrize("kind", ["medusa", "draft_model", "early_exit", "mtp"])
+def test_a_kind_that_drafts_the_whole_vocabulary_says_which_kind_does_not(kind, scene, tmp_path):
+    asked = {"draft_vocab_size": 3}
+    with pytest.raises(ConfigError, match=rf"of kind '{kind}'.*'draft_vocab_size' is an option of the kind eagle3$"):
+        course(scene, kind, tmp_path, options=asked)
 
 
 def test_a_kind_brings_its_own_losses_and_a_users_come_first(scene, tmp_path):

@@ -52,8 +52,12 @@ def test_every_further_model_loads_and_is_found_by_its_name(target):
     named |= set(json.loads((zoo.path("target").parent / "more.json").read_text()))
     for name in set(zoo.names()) - ALWAYS:
         assert name in named, f"{name} is neither in companions.json nor in more.json"
-        kind, _ = recognise(zoo.path(name))
-        method = find_learner(kind)
+        found = recognise(zoo.path(name))
+        if found is None:  # a target of its own, which learned with a draft that it names
+            (own,) = json.loads((zoo.path(name) / "companions.json").read_text())["head"].values()
+            assert load_model(zoo.path(name)).config == target.config and own.removeprefix("zoo:") in zoo.names()
+            continue
+        method = find_learner(found[0])
         assert method.load(method.options(), target, zoo.path(name)).module is not None
 
 

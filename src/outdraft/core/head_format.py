@@ -30,4 +30,7 @@ class HeadFormat(Generic[Net, Target, Whole]):
     matches: Callable[[Path], bool]  # by names and keys: reads no weights, raises nothing
     read: Callable[[Path, Target, dtype | None], Net]
     write: Callable[[Net, Whole, str, Path], None]
+    # Whether `convert` only renames what lies there, because it is inside a whole model or of layers that outdraft does
+    # not run: `read` and `write` then get None for the target, which may be one that does not load
+    by_name: Callable[[Path], bool] = field(default=lambda directory: False)
     served: Mapping[str, str] = field(default_factory=dict)  # server -> the line that serves {target} with {out}

@@ -39,7 +39,7 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     if to not in words:
         raise ConfigError(f"--to {to} is no layout or server{near_miss(to, words)}; known: {', '.join(words)}")
     directory = resolve(source, also=["*_lm_head.pt", "pytorch_model.bin"])
-    found = recognise(directory)
+    found = recognise(directory) or next(((kind, one) for kind, one in all_formats() if one.by_name(directory)), None)
     if found is None:
         known = sorted({one.summary for _, one in all_formats()})
         raise ConfigError(f"{directory} holds no draft in a layout that outdraft reads ({'; '.join(known)})")
@@ -51,11 +51,10 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
         raise CapabilityError(f"{to} has no layout for a draft of the kind {kind}; there is: {', '.join(can)}")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ConfigError(f"--out {out} exists: name a new directory")
-    where = resolve(target)
     if (directory / RECORD).exists():  # trained here: another target may be of the same shape
         record = read_record(directory)
-        require_target(record, directory, target, fingerprint(load_model(where, record.dtype)))
-    model = load_model(where)
+        require_target(record, directory, target, fingerprint(load_model(resolve(target), record.dtype)))
+    model = None if read.by_name(directory) else load_model(resolve(target))
     net = read.read(directory, model, None)
     write.write(net, model, target, out)
     checks = f"it has no {RECORD}, so there is nothing that `outdraft train check` could compare"
@@ -63,7 +62,9 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
         shutil.copyfile(directory / RECORD, out / RECORD)
         checks = f"next: outdraft train check {out} --target {target}"
     lines = {
-        server: line.replace("{target}", target).replace("{out}", str(out)) for server, line in write.served.items()
+        server: line.replace("{target}", target).replace("{out}", str(out))
+        for server, line in write.served.items()
+        if server != "outdraft" or not write.by_name(out)  # which would not run it
     }
     form: FeatureForm | None = getattr(net, "form", None)  # of a network on chosen states
     return Converted(

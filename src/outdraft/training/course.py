@@ -5,7 +5,7 @@
 Whatever is wrong with a plan is said here, before any training.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ import torch
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Learner, LearnMethod, Moment, TargetLearner
 from outdraft.core.paths import user_path
-from outdraft.core.registry import find_learner, read_options
+from outdraft.core.registry import find_learner, learner_names, read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.models.base import Decoder
 from outdraft.models.load_codec import load_codec
@@ -79,7 +79,7 @@ class _Batches:
 def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     """Load and check everything. Raises `ConfigError`, `ModelLoadError` before any work is done."""
     method = find_learner(plan.kind)
-    options = read_options(method.options, plan.options, f"kind {plan.kind!r}")
+    options = _options(method, plan)
     if plan.loss and not method.loss:
         raise ConfigError(f"kind {plan.kind!r} learns by a loss of its own: leave out loss ({', '.join(plan.loss)})")
     plan = replace(plan, loss=plan.loss or method.loss)
@@ -215,6 +215,20 @@ def _require_room(out: Path, source: Path, init: str | None) -> None:
     run, is_trained = out / "run", (out / RECORD).exists()
     if (out / "config.json").exists() and not (run / CHECKPOINT).exists() and (is_trained or not run.is_dir()):
         raise ConfigError(f"--out {out} holds a model, which training would write over: name another directory")
+
+
+def _options(method: LearnMethod[Any, Any], plan: TrainPlan) -> Any:
+    """The kind's options. Raises `ConfigError` for others, which says whose they are."""
+    try:
+        return read_options(method.options, plan.options, f"kind {plan.kind!r}")
+    except ConfigError as error:
+        for key in plan.options.keys() - {one.name for one in fields(method.options)}:
+            others = [
+                kind for kind in learner_names() if key in {one.name for one in fields(find_learner(kind).options)}
+            ]
+            if others:
+                raise ConfigError(f"{error}; {key!r} is an option of the kind {' or '.join(others)}") from error
+        raise
 
 
 def _learner(

@@ -1,37 +1,43 @@
-"""A policy, which brings a head that was trained on the states of its draft: one of random weights, beside the twin."""
+"""A policy with a head on the states of its draft: one of random weights on the twin, and one that was taught."""
 
 from collections.abc import Mapping
 from pathlib import Path
+from shutil import copytree
+from tempfile import mkdtemp
 from typing import Any
 
 import torch
 from contracts.sides import randomise, stutterer, twin
-from contracts.taught import taught
+from contracts.taught import taught, teach
 
 from outdraft.core.registry import find_learner
 from outdraft.models.base import Decoder
 from outdraft.testing.spec_table import DrafterRow
+from outdraft.weights.digest import digest_weights
 
-
-def add_head(target: Decoder, draft: Path) -> None:
-    """A head of random weights in the folder where it is looked for."""
-    method, own = find_learner("acceptance_head"), Decoder(target.config, torch.float32)
-    learner = method.new(method.options(draft=str(draft), kind="draft_model"), own, 0)
-    randomise(learner.module, seed=4)
-    learner.save(draft / "acceptance_head")
+FOLDER, KIND = "acceptance_head", "draft_model"  # of a draft's directory, where a head is looked for
+_made: dict[str, Path] = {}  # heads that were taught, by the weights of their drafts
 
 
 def judged_twin(target: Decoder, directory: Path) -> Mapping[str, Any]:
-    """The target's twin with a head."""
+    """The target's twin with a head of random weights."""
     made = twin(target, directory)
-    add_head(target, Path(made["model"]))
+    draft, method = Path(made["model"]), find_learner(FOLDER)
+    own = Decoder(target.config, torch.float32)
+    learner = method.new(method.options(draft=str(draft), kind=KIND), own, 0)
+    randomise(learner.module, seed=4)
+    learner.save(draft / FOLDER)
     return made
 
 
 def judged_draft(target: Decoder, directory: Path) -> Mapping[str, Any]:
-    """A draft model that was taught, with a head."""
-    made = taught("draft_model")(target, directory)
-    add_head(target, Path(made["model"]))
+    """A draft model that was taught, with a head that was taught which of its tokens are rejected."""
+    made = taught(KIND)(target, directory)
+    key = digest_weights(directory)
+    if key not in _made:
+        _made[key] = Path(mkdtemp(prefix="taught-head-"))
+        teach(FOLDER, {"draft": str(directory), "kind": KIND}, target, _made[key])
+    copytree(_made[key], directory / FOLDER)
     return made
 
 

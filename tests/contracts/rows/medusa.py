@@ -1,7 +1,7 @@
 """Heads on the target's last state: trees, and chains that are drawn."""
 
 from contracts.sides import random_heads, stutterer
-from contracts.taught import taught
+from contracts.taught import taught, taught_along
 
 from outdraft.testing.spec_table import DrafterRow
 
@@ -11,5 +11,9 @@ ROWS = [
     DrafterRow(drafter="medusa", side=heads),
     DrafterRow(drafter="medusa", label="chain", side=heads, options={"width": 1, "sample": "match"}),
 ]
-GROUNDS = [DrafterRow(drafter="medusa", target=stutterer, side=taught("medusa"))]
+own_target, own_heads = taught_along("medusa", stutterer, joint=True)  # Medusa-2
+GROUNDS = [
+    DrafterRow(drafter="medusa", target=stutterer, side=taught("medusa")),
+    DrafterRow(drafter="medusa", label="joint", target=own_target, side=own_heads),
+]
 LEARNING = {"borrowed": {"own_projections": False}, "joint": {"joint": True}}

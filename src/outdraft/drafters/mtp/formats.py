@@ -2,16 +2,33 @@
 
 mtp           mtp.fc, mtp.layers.0.*, ...: a part of a model, or a file of its own, which is ours
 speculators   mtp_layers.0.input_proj, ...; config.json names the target, so that `vllm serve DIR` finds it
+deepseek      model.layers.N.eh_proj, ...: a part of a model
+
+Layers that outdraft does not run, and those inside a whole model, are renamed only (`by_name.py`).
 """
 
 import json
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
-from outdraft.drafters.mtp.net import SPECULATORS, MtpNet, load_mtp, save_mtp, theirs
+from outdraft.drafters.mtp.by_name import (
+    QWEN,
+    SPECULATORS,
+    NamedLayer,
+    holds_deepseek,
+    holds_qwen,
+    holds_speculators,
+    speculators_tensors,
+    take,
+    to_speculators,
+    write_deepseek,
+    write_qwen,
+)
+from outdraft.drafters.mtp.net import MtpNet, load_mtp, save_mtp
 from outdraft.models.base import Decoder
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.foreign_heads import read_config, tensor_names, write_directory
@@ -32,49 +49,75 @@ def _is_native(directory: Path) -> bool:
     return "mtp.fc.weight" in names and not any(name.startswith("model.") for name in names)
 
 
-def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> MtpNet:
+def _read(directory: Path, target: Decoder | TargetPort | None, dtype: torch.dtype | None) -> MtpNet | NamedLayer:
+    if target is None:
+        return take(directory)
     if dtype is None:
         tensors = open_tensors(directory)
-        dtype = next(tensors[name].dtype for name in tensors if name.startswith(("mtp.", SPECULATORS)))
+        dtype = next(tensors[name].dtype for name in tensors if name.startswith((QWEN, SPECULATORS)))
     return load_mtp(directory, target, dtype)
 
 
-def _write_native(net: MtpNet, target: Decoder, target_name: str, directory: Path) -> None:
-    save_mtp(net, directory)
+def _write_native(net: MtpNet | NamedLayer, target: Decoder | None, target_name: str, directory: Path) -> None:
+    if isinstance(net, NamedLayer):
+        write_qwen(net, directory)
+    else:
+        save_mtp(net, directory)
 
 
-def _write_speculators(net: MtpNet, target: Decoder, target_name: str, directory: Path) -> None:
+def _write_deepseek(net: MtpNet | NamedLayer, target: Decoder | None, target_name: str, directory: Path) -> None:
+    """Raises `CapabilityError` for a layer by itself that outdraft runs: no target with these names has such a one."""
+    if isinstance(net, MtpNet):
+        raise CapabilityError(f"DeepSeek's names are for its own layers, and this one is of {net.shape.architecture}")
+    write_deepseek(net, directory)
+
+
+def _write_speculators(net: MtpNet | NamedLayer, target: Decoder | None, target_name: str, directory: Path) -> None:
     """Raises `CapabilityError` for more layers than one, which the layout has no names for."""
+    if isinstance(net, NamedLayer):
+        layers, dtype = dict(net.config), net.config.get("dtype", net.config.get("torch_dtype"))
+        told = _told(layers, dtype, list(net.config.get("architectures", [])), target_name)
+        write_directory(directory, told, speculators_tensors(net))
+        return
     if net.config.layers.num_layers != 1:
         raise CapabilityError(f"speculators' MTP has one layer, and this network {net.config.layers.num_layers}")
+    assert target is not None
     save_mtp(net, directory)
     tensors = read_tensors(directory / SINGLE)
     layers = json.loads((directory / "config.json").read_text(encoding="utf-8"))
     dtype, _ = layers.pop("torch_dtype"), layers.pop("architectures")
     scaling = layers.get("rope_scaling") or {"rope_type": "default"}
     layers["rope_parameters"] = {**scaling, "rope_theta": layers["rope_theta"]}
-    architecture = ARCHITECTURES[target.config.architecture].class_name
+    told = _told(layers, dtype, [ARCHITECTURES[target.config.architecture].class_name], target_name)
+    write_directory(directory, told, {to_speculators(name): tensor for name, tensor in tensors.items()})
+
+
+def _told(layers: dict[str, Any], dtype: str | None, architectures: list[str], target_name: str) -> dict[str, Any]:
+    """The config.json of speculators' layout. `architectures`: of the target."""
     way = {"proposal_type": "greedy", "speculative_tokens": 3, "accept_tolerance": 0.0, "verifier_accept_k": 1}
-    told = {
+    return {
         "architectures": ["MTPDraftModel"], "speculators_model_type": _MODEL_TYPE, "speculators_version": "0.9.0",
         "speculators_config": {
             "algorithm": _MODEL_TYPE, "default_proposal_method": "greedy", "proposal_methods": [way],
-            "verifier": {"name_or_path": target_name, "architectures": [architecture]},
+            "verifier": {"name_or_path": target_name, "architectures": architectures},
         },
         "dtype": dtype, "num_nextn_predict_layers": 1, "tie_word_embeddings": False,
         "transformer_layer_config": layers,
     }  # fmt: skip
-    write_directory(directory, told, {theirs(name): tensor for name, tensor in tensors.items()})
 
 
-FORMATS: tuple[HeadFormat[MtpNet, Decoder | TargetPort, Decoder], ...] = (
+FORMATS: tuple[HeadFormat[MtpNet | NamedLayer, Decoder | TargetPort | None, Decoder], ...] = (
     HeadFormat(
         name="mtp", summary="an MTP layer by Qwen3-Next's names, which are ours too", matches=_is_native, read=_read,
-        write=_write_native,
+        write=_write_native, by_name=holds_qwen,
         served={"outdraft": "outdraft generate PROMPT --model {target} --drafter mtp --drafter-options model={out}"},
     ),
     HeadFormat(
         name="speculators", summary="speculators' MTP", matches=_is_speculators, read=_read, write=_write_speculators,
-        served={"vllm": "vllm serve {out}"},
+        by_name=holds_speculators, served={"vllm": "vllm serve {out}"},
+    ),
+    HeadFormat(
+        name="deepseek", summary="an MTP layer by DeepSeek-V3's names", matches=lambda directory: False, read=_read,
+        write=_write_deepseek, by_name=holds_deepseek,
     ),
 )  # fmt: skip

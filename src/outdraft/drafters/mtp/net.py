@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.drafters.mtp.by_name import QWEN, SPECULATORS, from_speculators
 from outdraft.drafters.shared.features.borrowed_head import (
     BorrowedHeadConfig,
     BorrowedHeadNet,
@@ -42,12 +43,6 @@ from outdraft.nn.norm import RMSNorm
 from outdraft.weights.renamed import NamedTensors, open_tensors
 
 ARCHITECTURE = "OutdraftMTP"
-_PREFIX = "mtp."
-SPECULATORS = "mtp_layers.0."
-_SPECULATORS = {
-    "fc.": "input_proj.", "norm.": "final_layernorm.", "pre_fc_norm_hidden.": "hidden_layernorm.",
-    "pre_fc_norm_embedding.": "token_layernorm.", "layers.0.": "",
-}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -105,37 +100,15 @@ class MtpNet(BorrowedHeadNet):
 def entries_of(config: MtpConfig) -> Iterable[Entry]:
     """Which of our parameters each published tensor is."""
     for name in ("pre_fc_norm_embedding.weight", "pre_fc_norm_hidden.weight", "fc.weight", "norm.weight"):
-        yield Entry(ours=name, theirs=(_PREFIX + name,))
+        yield Entry(ours=name, theirs=(QWEN + name,))
     for i in range(config.layers.num_layers):
-        yield from layer_entries(f"layers.{i}", f"{_PREFIX}layers.{i}", config.layers)
+        yield from layer_entries(f"layers.{i}", f"{QWEN}layers.{i}", config.layers)
 
 
 def save_mtp(net: MtpNet, directory: Path, dtype: torch.dtype | None = None) -> None:
     """config.json and model.safetensors. `dtype`: of the numbers; their own by default."""
     told = layers_told(net.shape, ARCHITECTURE, dtype or net.fc.weight.dtype)
     write_directory(directory, told, tensors_of_net(net, entries_of(net.config), dtype))
-
-
-def theirs(name: str) -> str:
-    """The name that speculators has for a tensor."""
-    own = name.removeprefix(_PREFIX)
-    for ours, word in _SPECULATORS.items():
-        if own.startswith(ours):
-            return f"{SPECULATORS}{word}{own.removeprefix(ours)}"
-    raise ModelLoadError(f"speculators' layout has no name for {name}: it knows one layer")
-
-
-def _ours(name: str) -> str | None:
-    """The name that Qwen3-Next's checkpoints have for a tensor; None: it is no part of the layer."""
-    if name.startswith(_PREFIX):
-        return name
-    if not name.startswith(SPECULATORS):
-        return None
-    own = name.removeprefix(SPECULATORS)
-    for ours, word in _SPECULATORS.items():
-        if word and own.startswith(word):
-            return f"{_PREFIX}{ours}{own.removeprefix(word)}"
-    return f"{_PREFIX}layers.0.{own}"
 
 
 def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None = None) -> MtpNet:
@@ -146,16 +119,15 @@ def load_mtp(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype |
     facts = facts_of(target) if isinstance(target, Decoder) else target.facts
     raw = read_json(directory / "config.json")
     source = open_tensors(directory)
-    tensors = NamedTensors(source, {ours: name for name in source if (ours := _ours(name)) is not None})
+    names = {from_speculators(name): name for name in source if name.startswith(SPECULATORS)}
+    tensors = NamedTensors(source, names | {name: name for name in source if name.startswith(QWEN)})
     whole = raw.get("transformer_layer_config")
     raw = whole if isinstance(whole, dict) else raw
-    if f"{_PREFIX}fc.weight" not in tensors:
-        raise ModelLoadError(f"{directory} holds no MTP layer: it has no tensor {_PREFIX}fc.weight")
+    if f"{QWEN}fc.weight" not in tensors:
+        raise ModelLoadError(f"{directory} holds no MTP layer: it has no tensor {QWEN}fc.weight")
     layers = read_layers(raw, directory, MtpConfig.what)
-    names = [name for name in tensors if name.startswith(f"{_PREFIX}layers.")]
-    config = MtpConfig(
-        layers=replace(layers, num_layers=len({name.split(".")[2] for name in names})), tap=facts.num_layers
-    )
+    numbered = {name.split(".")[2] for name in tensors if name.startswith(f"{QWEN}layers.")}
+    config = MtpConfig(layers=replace(layers, num_layers=len(numbered)), tap=facts.num_layers)
     config.require(facts)
     return fill(
         lambda device: MtpNet(config, target, dtype or facts.dtype, device), entries_of(config), tensors,

@@ -29,7 +29,7 @@ from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.rope import Rope
 
-_LAYERS = ("llama", "qwen2", "qwen3")
+LAYERS = ("llama", "qwen2", "qwen3")  # whose layers such a network may have
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,8 +99,8 @@ def read_layers(raw: dict[str, object], directory: Path, what: str) -> ModelConf
     Raises `ModelLoadError` for layers of an architecture that is not supported, and for sliding windows.
     """
     kind = find_architecture(raw)
-    if kind.model_type not in _LAYERS:
-        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {_LAYERS})")
+    if kind.model_type not in LAYERS:
+        raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {LAYERS})")
     layers = kind.read(raw)
     if any(window is not None for window in layers.windows):
         raise ModelLoadError(f"{directory}: {what} with sliding windows is not supported")
