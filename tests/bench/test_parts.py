@@ -50,9 +50,10 @@ def test_method_spelling():
 
 def test_everybody_is_first_and_last_in_turn():
     labels = ["a", "b", "c"]
-    orders = [order(labels, number) for number in range(6)]
+    orders = ["".join(order(labels, number)) for number in range(6)]
     assert all(sorted(one) == labels for one in orders)
-    assert {one[0] for one in orders} == set(labels) == {one[-1] for one in orders}
+    assert orders[:3] == ["abc", "bac", "cab"] and {one[-1] for one in orders} == set(labels)
+    assert [order(labels[:2], number) for number in range(3)] == [["a", "b"], ["b", "a"], ["a", "b"]]
 
 
 def test_difference_names_the_place():
