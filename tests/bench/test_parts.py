@@ -1,16 +1,20 @@
 """The small parts of a bench: method spelling, order of a round, identity, energy, memory, journal, fingerprints."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from outdraft import LLM
 from outdraft.bench.energy import find_meter
+from outdraft.bench.entrant import Ours
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.identity import find_difference
 from outdraft.bench.lineup import RIVALS, parse_rival
 from outdraft.bench.machine import describe
 from outdraft.bench.memory import forget_peak, read_peak
+from outdraft.bench.subject import fingerprints
 from outdraft.bench.trial import order
 from outdraft.bench.write import Journal
 from outdraft.core.errors import ConfigError
@@ -46,6 +50,29 @@ def test_method_spelling():
     ):
         with pytest.raises(ConfigError, match=says):
             parse_rival(text)
+
+
+def test_files_are_known_by_what_they_hold(tmp_path: Path):
+    """A nested head, a datastore, and a calibration: named, or found beside the draft."""
+    (head := tmp_path / "head").mkdir()
+    files = [head / "model.safetensors", head / "calibration.json", tmp_path / "texts.store", tmp_path / "own.json"]
+    options = [
+        {"name": "several", "drafters": ["ngram", {"method": "eagle", "model": str(head)}], "k": 3},
+        {"name": "rest", "datastore": str(files[2]), "quantization": "auto"},
+        {"name": "calibrated", "learned": str(files[3])},
+    ]
+    seen = [fingerprints(options)]
+    for file in files:
+        file.write_bytes(b"x")
+        seen.append(fingerprints(options))
+    assert all(one != later for one, later in pairwise(seen)), seen
+    assert fingerprints([{"name": "ngram", "max_ngram": 3}, {"name": "fixed"}]) == {}
+    llm = LLM(
+        "zoo:target",
+        drafter="several",
+        drafter_options={"drafters": ["ngram", {"method": "eagle", "model": "zoo:eagle"}]},
+    )
+    assert list(Ours(llm).config["files"]) == ["zoo:eagle"]
 
 
 def test_everybody_is_first_and_last_in_turn():
