@@ -116,6 +116,10 @@ def test_journal_goes_on_after_a_cut_line(tmp_path: Path):
         assert journal.keys == {"one"} and journal.num_found == 1
         journal.append({"key": "two"})
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["one", "two"]
+    with Journal(path) as journal:
+        journal.append({"key": "prompt\u2028three"})
+    with Journal(path) as journal:
+        assert journal.keys == {"one", "two", "prompt\u2028three"}
     path.write_text("not ours\n")
     with pytest.raises(ConfigError, match="line 1 is no record"):
         Journal(path)
