@@ -91,8 +91,15 @@ def test_difference_names_the_place():
 
 def test_energy_counts_packages_and_wraps(tmp_path: Path):
     assert find_meter(tmp_path) is None
-    for zone, used in (("intel-rapl:0", 900), ("intel-rapl:1", 100), ("intel-rapl:0:0", 5)):
+    for zone, name, used in (
+        ("intel-rapl:0", "package-0", 900),
+        ("intel-rapl:1", "package-1", 100),
+        ("intel-rapl:0:0", "core", 5),
+        ("intel-rapl:2", "psys", 2000),
+        ("intel-rapl-mmio:0", "package-0", 900),
+    ):
         (tmp_path / zone).mkdir()
+        (tmp_path / zone / "name").write_text(f"{name}\n")
         (tmp_path / zone / "energy_uj").write_text(f"{used}\n")
         (tmp_path / zone / "max_energy_range_uj").write_text("1000\n")
     meter = find_meter(tmp_path)
