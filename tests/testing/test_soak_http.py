@@ -21,6 +21,7 @@ from outdraft.testing.soak_http import __main__ as command
 from outdraft.testing.soak_http.asked import Written, kinds, right
 from outdraft.testing.soak_http.judge import faults_of_error
 from outdraft.testing.soak_http.model import write_model
+from outdraft.testing.soak_http.process import ServerProcess
 from outdraft.testing.soak_http.run import Soak, Tally
 from outdraft.testing.soak_http.server import Planted
 
@@ -176,6 +177,17 @@ def test_an_error_of_another_shape_is_noticed(body: bytes) -> None:
     assert faults_of_error(400, "application/json", body)
     right_one = b'{"error": {"message": "say it otherwise", "type": "t", "param": null, "code": null}}'
     assert faults_of_error(400, "application/json", right_one) == []
+
+
+def test_a_server_that_does_not_begin_is_ended() -> None:
+    server = ServerProcess(["-c", "import time; print('{}', flush=True); time.sleep(600)"])
+
+    async def enter() -> None:
+        with pytest.raises(KeyError):
+            await server.__aenter__()
+        assert not server.is_alive
+
+    asyncio.run(enter())
 
 
 @pytest.mark.slow
