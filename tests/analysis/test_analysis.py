@@ -30,6 +30,13 @@ def test_every_key_that_is_read_is_written():
     assert {one.name for one in fields(Row)} <= {one.name for one in fields(Written)} | common
 
 
+def test_a_prompt_may_hold_what_other_programs_take_for_a_line_end(tmp_path: Path):
+    file = tmp_path / "made.jsonl"
+    rows = [{**row, "prompt": "a\u2028b"} for row in make_records()]
+    file.write_text("".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows), encoding="utf-8")
+    assert {row.prompt for row in read_records(file).rows} == {"a\u2028b"}
+
+
 def test_intervals_hold_the_truth_and_narrow():
     rng = np.random.default_rng(1)
     widths = []

@@ -1,10 +1,12 @@
 """The GPU benchmark, tried out on a CPU: every section has figures that fit each other; bad requests are one line."""
 
 import json
+from itertools import count
 
 import pytest
 import torch
 
+from outdraft.bench.gpu import peer
 from outdraft.bench.gpu.__main__ import main
 from outdraft.bench.gpu.pair import make_pair
 from outdraft.bench.gpu.rounds import Way, measure
@@ -30,6 +32,14 @@ def test_exact_rows_are_the_same_rows(pair):
     facts = examine_rows(pair, exact=True, counts=(2, 5))
     assert [(fact.rows, fact.other_bits, fact.other_argmax) for fact in facts] == [(2, 0, 0), (5, 0, 0)]
     assert all(fact.smallest_margin >= 0 for fact in examine_rows(pair, exact=False, counts=(4,)))
+
+
+def test_the_peers_prompt_is_not_counted_as_ours_is_not(pair, monkeypatch):
+    """A clock that goes on by a second when it is looked at: behind the first tokens, and at the end."""
+    pytest.importorskip("transformers")
+    monkeypatch.setattr(peer, "perf_counter", count().__next__)
+    told = peer.time_transformers(pair, depth=2, tokens=8, repeats=1)
+    assert told["plain"] == 7 and 0 < told["assisted"] <= 7
 
 
 def test_no_gpu_is_one_line(capsys, tmp_path):

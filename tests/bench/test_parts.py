@@ -1,16 +1,20 @@
 """The small parts of a bench: method spelling, order of a round, identity, energy, memory, journal, fingerprints."""
 
 import json
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
+from outdraft import LLM
 from outdraft.bench.energy import find_meter
+from outdraft.bench.entrant import Ours
 from outdraft.bench.fingerprint import digest
 from outdraft.bench.identity import find_difference
 from outdraft.bench.lineup import RIVALS, parse_rival
 from outdraft.bench.machine import describe
 from outdraft.bench.memory import forget_peak, read_peak
+from outdraft.bench.subject import fingerprints
 from outdraft.bench.trial import order
 from outdraft.bench.write import Journal
 from outdraft.core.errors import ConfigError
@@ -48,11 +52,35 @@ def test_method_spelling():
             parse_rival(text)
 
 
+def test_files_are_known_by_what_they_hold(tmp_path: Path):
+    """A nested head, a datastore, and a calibration: named, or found beside the draft."""
+    (head := tmp_path / "head").mkdir()
+    files = [head / "model.safetensors", head / "calibration.json", tmp_path / "texts.store", tmp_path / "own.json"]
+    options = [
+        {"name": "several", "drafters": ["ngram", {"method": "eagle", "model": str(head)}], "k": 3},
+        {"name": "rest", "datastore": str(files[2]), "quantization": "auto"},
+        {"name": "calibrated", "learned": str(files[3])},
+    ]
+    seen = [fingerprints(options)]
+    for file in files:
+        file.write_bytes(b"x")
+        seen.append(fingerprints(options))
+    assert all(one != later for one, later in pairwise(seen)), seen
+    assert fingerprints([{"name": "ngram", "max_ngram": 3}, {"name": "fixed"}]) == {}
+    llm = LLM(
+        "zoo:target",
+        drafter="several",
+        drafter_options={"drafters": ["ngram", {"method": "eagle", "model": "zoo:eagle"}]},
+    )
+    assert list(Ours(llm).config["files"]) == ["zoo:eagle"]
+
+
 def test_everybody_is_first_and_last_in_turn():
     labels = ["a", "b", "c"]
-    orders = [order(labels, number) for number in range(6)]
+    orders = ["".join(order(labels, number)) for number in range(6)]
     assert all(sorted(one) == labels for one in orders)
-    assert {one[0] for one in orders} == set(labels) == {one[-1] for one in orders}
+    assert orders[:3] == ["abc", "bac", "cab"] and {one[-1] for one in orders} == set(labels)
+    assert [order(labels[:2], number) for number in range(3)] == [["a", "b"], ["b", "a"], ["a", "b"]]
 
 
 def test_difference_names_the_place():
@@ -63,8 +91,15 @@ def test_difference_names_the_place():
 
 def test_energy_counts_packages_and_wraps(tmp_path: Path):
     assert find_meter(tmp_path) is None
-    for zone, used in (("intel-rapl:0", 900), ("intel-rapl:1", 100), ("intel-rapl:0:0", 5)):
+    for zone, name, used in (
+        ("intel-rapl:0", "package-0", 900),
+        ("intel-rapl:1", "package-1", 100),
+        ("intel-rapl:0:0", "core", 5),
+        ("intel-rapl:2", "psys", 2000),
+        ("intel-rapl-mmio:0", "package-0", 900),
+    ):
         (tmp_path / zone).mkdir()
+        (tmp_path / zone / "name").write_text(f"{name}\n")
         (tmp_path / zone / "energy_uj").write_text(f"{used}\n")
         (tmp_path / zone / "max_energy_range_uj").write_text("1000\n")
     meter = find_meter(tmp_path)
@@ -88,6 +123,10 @@ def test_journal_goes_on_after_a_cut_line(tmp_path: Path):
         assert journal.keys == {"one"} and journal.num_found == 1
         journal.append({"key": "two"})
     assert [json.loads(line)["key"] for line in path.read_text().splitlines()] == ["one", "two"]
+    with Journal(path) as journal:
+        journal.append({"key": "prompt\u2028three"})
+    with Journal(path) as journal:
+        assert journal.keys == {"one", "two", "prompt\u2028three"}
     path.write_text("not ours\n")
     with pytest.raises(ConfigError, match="line 1 is no record"):
         Journal(path)

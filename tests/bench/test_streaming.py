@@ -3,7 +3,10 @@
 import pytest
 import torch
 
+from outdraft import LLM, SamplingParams
 from outdraft.bench import streaming
+from outdraft.bench.lineup import parse_rival
+from outdraft.bench.suites import load_suites
 from outdraft.kernels.library import library
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import random_decoder, tiny_config
@@ -40,8 +43,8 @@ def test_every_line_is_checked_against_the_whole_model(directory, capsys):
 def test_another_text_is_a_failure(directory, capsys, monkeypatch):
     measure = streaming.measure
 
-    def lying(llm, label, prompts, params):
-        found = measure(llm, label, prompts, params)
+    def lying(llm, label, *more):
+        found = measure(llm, label, *more)
         if label.startswith("ngram"):
             found.texts = [()]
         return found
@@ -49,6 +52,36 @@ def test_another_text_is_a_failure(directory, capsys, monkeypatch):
     monkeypatch.setattr(streaming, "measure", lying)
     assert streaming.main(ask(directory, "--method", "ngram:k=4")) == 1
     assert "ANOTHER" in capsys.readouterr().out
+
+
+def test_a_method_is_run_as_it_was_spelled(directory):
+    """Recipe, policy with its options, and threads, too."""
+    words = ("recipe:ngram,k=3", "ngram:policy=bandit,policy.seed=7,threads=1")
+    made = streaming.engines(directory, 700 << 10, [(word, parse_rival(word)) for word in words], None)
+    recipe, paced = (llm.config for _, llm, _ in made[1:])
+    assert recipe["recipe"] is not None and paced["policy"]["seed"] == 7
+    assert [threads for *_, threads in made] == [None, None, 1]
+
+
+def test_no_round_profits_from_an_earlier_one():
+    llm = LLM("zoo:target", drafter="suffix", num_speculative_tokens=4)
+    asked = load_suites(["prose"], count=1), SamplingParams(max_tokens=24, ignore_eos=True)
+    found = [streaming.measure(llm, "suffix", *asked) for _ in range(2)]
+    assert found[0].texts == found[1].texts and found[0].num_passes == found[1].num_passes
+
+
+def test_rounds_change_their_order_and_begin_warm(directory, capsys, monkeypatch):
+    asked, measure, generate = [], streaming.measure, LLM.generate
+    monkeypatch.setattr(streaming, "measure", lambda *given: (asked.append(given[1]), measure(*given))[1])
+    monkeypatch.setattr(
+        LLM,
+        "generate",
+        lambda self, prompt, params: (asked.append(params.max_tokens), generate(self, prompt, params))[1],
+    )
+    assert streaming.main(ask(directory, "--method", "ngram:k=4")) == 0
+    assert asked[:2] == [4, 4] and asked[-3:] == [4, "whole model in memory", 12]
+    first, second = asked[2:6:2], asked[6:10:2]
+    assert first == ["plain", "ngram k=4"] and second == first[::-1]
 
 
 def test_a_bad_request_is_one_line(directory, capsys):

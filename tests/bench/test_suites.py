@@ -52,6 +52,18 @@ def test_plain_text(tmp_path: Path):
     assert [prompt.turns[0] for prompt in load_suite(str(blocks))] == ["one\n\nstill one", "two"]
 
 
+def test_only_line_ends_end_a_line(tmp_path: Path):
+    """A text may hold U+2028 and U+0085, as web pages do."""
+    said = "one\u2028still\u0085one"
+    rows, lines, blocks = tmp_path / "s.jsonl", tmp_path / "lines.txt", tmp_path / "blocks.md"
+    rows.write_text(json.dumps({"prompt": said}, ensure_ascii=False) + "\n", encoding="utf-8")
+    lines.write_bytes(f"{said}\r\ntwo\r\n".encode())
+    blocks.write_text(f"{said}\n---\ntwo\n", encoding="utf-8")
+    assert [prompt.turns[0] for prompt in load_suite(str(rows))] == [said]
+    assert [prompt.turns[0] for prompt in load_suite(str(lines))] == [said, "two"]
+    assert [prompt.turns[0] for prompt in load_suite(str(blocks))] == [said, "two"]
+
+
 @pytest.mark.parametrize(
     "text, says",
     [

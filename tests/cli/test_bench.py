@@ -8,6 +8,7 @@ import pytest
 
 from outdraft.bench.curve import measure_curve
 from outdraft.bench.row import Row
+from outdraft.bench.subject import runner_of
 from outdraft.cli.commands import bench
 from outdraft.engine.llm import LLM
 
@@ -121,6 +122,15 @@ def test_ctrl_c_keeps_what_is_done(outdraft, tiny: Path, suite: Path, tmp_path: 
 def test_a_short_context_leaves_out_the_widest_passes(tiny: Path):
     curve = measure_curve(LLM(tiny, drafter="none", max_model_len=200), budget=0.0)
     assert curve.past == 128 and curve.rows[-1] == 64 and len(curve.seconds) == len(curve.rows)
+
+
+def test_a_cache_of_bytes_moves_fewer(tiny: Path):
+    llms = [LLM(tiny, drafter="none", kv_cache_dtype=dtype) for dtype in ("auto", "int8")]
+    whole, small = (measure_curve(llm, rows=(1,), budget=0.0).kv_bytes for llm in llms)
+    runner = runner_of(llms[0])
+    config = runner.decoder.config
+    rows, width = 2 * config.num_layers * config.num_kv_heads, config.head_dim
+    assert whole == rows * width * runner.dtype.itemsize and small == rows * (width + 4)
 
 
 def test_curve_and_pictures(outdraft, tiny: Path, suite: Path, tmp_path: Path):

@@ -100,11 +100,14 @@ def test_a_bandit_is_not_stuck_where_a_request_cuts_its_longest_length(algorithm
     assert drafting.plays == [0.0], "nobody could draft: all lengths are plain decoding"
 
 
-@pytest.mark.parametrize(("discount", "late"), [(0.99, 1), (1.0, 0)])
-def test_a_bandit_picks_anew_after_a_swap_if_it_forgets(discount, late):
+@pytest.mark.parametrize(
+    ("algorithm", "exploration", "discount", "late"),
+    [("ucb", 0.05, 0.99, 1), ("ucb", 0.05, 1.0, 0), ("exp3", 0.2, 0.995, 1)],
+)
+def test_a_bandit_picks_anew_after_a_swap_if_it_forgets(algorithm, exploration, discount, late):
     """With so little exploration one that remembers everything stays: the discount alone brings it over."""
     world = World([lambda n, s: 0.9 if n < 1500 else 0.1, lambda n, s: 0.1 if n < 1500 else 0.9], [0.02, 0.02])
-    options = BanditOptions(lengths=(0, 4), discount=discount, exploration=0.05)
+    options = BanditOptions(lengths=(0, 4), algorithm=algorithm, discount=discount, exploration=exploration)
     run = drive(BanditPolicy(options, 2), world, 3000)
     for start, arm in ((200, 0), (1700, late)):
         played = [(b.arm, b.depth) for (b,) in run.budgets[start : start + 1300]]

@@ -3,6 +3,7 @@ nothing pays. All on a scripted clock."""
 
 import random
 from collections import Counter
+from dataclasses import replace
 
 import pytest
 import torch
@@ -201,6 +202,18 @@ def test_batches_share_costs_but_not_acceptance():
     assert max(means[0::2]) < 0.7 < 1.5 < min(means[1::2])
     best = max((4 + 4 * sum(0.9**i for i in range(k + 1))) / (0.05 * k + world.pass_cost(8 + 4 * k)) for k in range(12))
     assert run.rate(150) > 0.94 * best
+
+
+def test_a_trial_that_taught_nothing_is_made_again():
+    """A pass that reads a prompt tells no costs: until one reads none, everybody decodes plainly."""
+    policy, world, seqs, depths = auto(), World([0.8], [0.05]), [sequence()], []
+    for number in range(12):
+        budgets = policy.plan(seqs)
+        depths.append(budgets[0].depth)
+        reads = 7 if number < 6 else 0
+        policy.update([replace(event, num_certain=reads) for event in world.step(seqs, budgets, number)])
+    assert depths[:10] == [4, 0, 0, 0, 0, 0, 0, 4, 2, 5]
+    assert policy.costs.drafts[0].is_measured and depths[-1] > 0
 
 
 def test_a_larger_batch_guesses_less():

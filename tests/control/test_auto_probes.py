@@ -59,6 +59,21 @@ def test_what_an_arm_has_to_catch_up_is_saved_up_too(behind, rounds):
     assert probes.take() is None, "it is made once"
 
 
+@pytest.mark.parametrize("count", [1, 2, 3])
+def test_every_sequence_meets_every_arm(count):
+    """Two arms out of use, and as many sequences or others: none of them is always given the same one."""
+    prices, records = Prices(Draft(0.0), Draft(0.0)), [Record(256.0), Record(256.0)]
+    seqs = [sequence(i) for i in range(count)]
+    texts = {seq.id: SequenceRecord(records, 32.0) for seq in seqs}
+    probes, met = Probes(1.0), set()
+    for _ in range(2 * count):
+        probes.prepare(seqs, texts, records, prices, rate=float(count), watched=())
+        probes.save(4, 1.0, prices)
+        probe = probes.take()
+        met.add((probe.seq_id, probe.choice.arm))
+    assert len(met) == 2 * count
+
+
 def test_a_sequence_that_is_over_is_not_probed():
     probes = prepared(prices := Prices(Draft(0.0)))
     probes.save(9, 1.0, prices)

@@ -54,6 +54,27 @@ def test_nothing_where_nothing_pays():
     assert policy.depth == 0 and policy.plan([sequence()])[0].depth == 0
 
 
+@pytest.mark.parametrize("every", [1, 8])
+def test_where_nothing_paid_it_is_tried_again(every):
+    """After a text of which no guess was right comes one of which all are."""
+    policy = HardwareTreePolicy(HardwareTreeOptions(every=every))
+    drive(policy, slope=0.3, ranks=(0.05, 0.01), draft=0.3)
+    assert policy.depth == 0
+    drive(policy, slope=0.01, ranks=(0.98, 0.01), draft=0.01, rounds=200 * every)
+    assert policy.depth > 0
+
+
+def test_a_pass_that_reads_a_prompt_is_no_round():
+    policy = HardwareTreePolicy(HardwareTreeOptions())
+    for _ in range(100):
+        policy.update([StepEvent(seq_id=7, num_certain=32, times=StepTimes(target=1.0))])
+    sizes = []
+    for _ in range(4):
+        sizes.append(policy.plan([sequence()])[0].nodes)
+        policy.update([StepEvent(seq_id=0, tokens=(1,), num_nodes=1 + sizes[-1], times=StepTimes(draft=1, target=1))])
+    assert sizes == [1, 8, 16, 48], "the sizes that measure the curve"
+
+
 def test_no_search_holds_up_the_requests():
     """A tree of 48 nodes has at most 48 levels, however many tokens are asked for; the longest search allowed ends."""
     assert HardwareTreeOptions(num_speculative_tokens=4096).depth == 48

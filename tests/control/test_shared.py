@@ -103,6 +103,14 @@ def test_a_first_measurement_that_was_none_is_forgotten(first):
     assert curve(12) == pytest.approx(5.0, rel=0.2)
 
 
+def test_no_seconds_are_negative_below_a_steep_part():
+    curve = Curve(0.98, 0.02)
+    for rows, seconds in ((1, 0.01), (8, 0.02), (64, 3.0), (64, 3.0), (256, 20.0)):
+        curve.add(rows, seconds)
+    assert all(curve(rows) > 0 for rows in range(1, 300))
+    assert 0 < curve(1) < 0.1
+
+
 def test_hazards_are_those_of_the_rounds():
     hazards, state = Hazards(1e9), 1
     for depth, accepted in [(4, 4), (4, 0), (4, 2), (2, 2), (3, 1)]:

@@ -28,15 +28,15 @@ def worker(tmp_path_factory):
     return BatchWorker(ENGINE, str(tmp_path_factory.mktemp("ledger")))
 
 
-def run(worker, source, folder, *, batch_size, dies=None, seed=0, **more):
+def run(worker, source, folder, *, batch_size, dies=None, seed=0, engine=ENGINE, **more):
     """What `answer_batch` does, without Ray. `dies`: before which batch the run is killed."""
-    jobs, ledger = read_jobs(source), Ledger(folder)
+    jobs, ledger = [job.seeded(seed) for job in read_jobs(source)], Ledger(folder, engine)
     todo = ledger.missing(jobs, **more)
     worker._ledger = ledger
     for i, start in enumerate(range(0, len(todo), batch_size)):
         if i == dies:
             return None
-        worker.answer([job.seeded(seed) for job in todo[start : start + batch_size]])
+        worker.answer(todo[start : start + batch_size])
     return ledger.finish(jobs, todo)
 
 
@@ -79,10 +79,26 @@ def test_texts_depend_on_seed_and_id_alone(worker, tmp_path):
     assert texts(tmp_path / "a") == texts(tmp_path / "b") != texts(tmp_path / "c")
 
 
+def test_an_answer_to_something_else_does_not_count(worker, tmp_path):
+    """Another body, another seed or another engine: the texts are those of a run in an empty folder."""
+    lines = [line(i) for i in range(4)]
+    source, out = write(tmp_path / "in.jsonl", lines), tmp_path / "out"
+    run(worker, source, out, batch_size=4)
+    lines[2]["body"]["max_tokens"] = 5
+    changed = write(tmp_path / "changed.jsonl", lines)
+    assert run(worker, changed, out, batch_size=4).done == 1
+    run(worker, changed, tmp_path / "empty", batch_size=4)
+    assert texts(out) == texts(tmp_path / "empty")
+    assert run(worker, changed, out, batch_size=4, seed=5).done == 4
+    run(worker, changed, tmp_path / "seeded", batch_size=4, seed=5)
+    assert texts(out) == texts(tmp_path / "seeded") != texts(tmp_path / "empty")
+    assert run(worker, changed, out, batch_size=4, engine={**ENGINE, "model": "another"}).done == 4
+    assert run(worker, source, out, batch_size=4).skipped == 4
+
+
 def test_a_batch_that_was_written_and_not_told_is_not_done_again(worker, tmp_path, monkeypatch):
     """The actor has died between writing and telling: Ray hands its batch out again."""
-    ledger = Ledger(tmp_path)
-    worker._ledger = ledger
+    worker._ledger = Ledger(tmp_path, ENGINE)
     jobs = [Job(**{key: value for key, value in line(i).items() if key != "method"}) for i in range(3)]
     first = worker.answer(jobs)
     monkeypatch.setattr(worker, "_app", None)
@@ -99,13 +115,13 @@ def test_a_part_that_was_half_written_is_not_there(worker, tmp_path, monkeypatch
 
 
 def test_an_id_in_two_parts_is_counted_once(tmp_path):
-    def answer(text):
-        return {"custom_id": "job-0", "response": {"status_code": 200, "body": text}, "error": None}
-
-    ledger, source = Ledger(tmp_path / "out"), write(tmp_path / "in.jsonl", [line(0), line(1)])
-    ledger.write([answer("one")])
-    ledger.write([answer("one"), {**answer("two"), "custom_id": "job-1"}])
-    account = ledger.finish(read_jobs(source), read_jobs(source))
+    ledger, jobs = Ledger(tmp_path / "out", ENGINE), read_jobs(write(tmp_path / "in.jsonl", [line(0), line(1)]))
+    first, second = (
+        {"custom_id": job.custom_id, "asked": ledger.key(job), "response": {"status_code": 200}} for job in jobs
+    )
+    ledger.write([first])
+    ledger.write([first, second])
+    account = ledger.finish(jobs, jobs)
     assert (account.total, account.done, account.failed, account.skipped) == (2, 2, 0, 0)
     assert len(results(tmp_path / "out")) == 2
 
@@ -140,7 +156,7 @@ def test_seeds_of_requests_are_their_own():
 
 def test_results_are_written_when_every_request_has_its_answer(tmp_path):
     jobs = [Job(custom_id=name, url="/v1/completions", body={}) for name in ("a", "b")]
-    ledger = Ledger(tmp_path)
-    for name, is_there in (("a", False), ("b", True)):
-        ledger.write([{"custom_id": name, "response": {"status_code": 200}}])
+    ledger = Ledger(tmp_path, ENGINE)
+    for job, is_there in zip(jobs, (False, True), strict=True):
+        ledger.write([{"custom_id": job.custom_id, "asked": ledger.key(job), "response": {"status_code": 200}}])
         assert ledger.finish(jobs, jobs).is_complete == (tmp_path / "results.jsonl").exists() == is_there

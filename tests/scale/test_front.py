@@ -111,6 +111,13 @@ def test_a_client_that_goes_on_itself_is_cut_again(apps):
     assert told(streamed(PlannedFleet(apps, lambda i: (1, None)[i]), path, body))[0][0]["ids"] == ids
 
 
+@pytest.mark.parametrize("name, wrong", [("tokens", {"sampling_params": "x"}), ("completion", {"resume_token_ids": 7})])
+def test_a_malformed_stream_is_refused_as_the_replica_refuses_it(apps, name, wrong):
+    path, body = STREAMS[name]
+    reply = asyncio.run(ask(PlannedFleet(apps), path, {**body, **wrong, "stream": True}))
+    assert reply.status_code == 400 and next(iter(wrong)) in reply.json()["error"]["message"]
+
+
 @pytest.mark.parametrize("dies", [0, 1])
 def test_a_whole_reply_is_asked_again(apps, dies):
     path, body = COMPLETION

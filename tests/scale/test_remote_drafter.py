@@ -76,6 +76,19 @@ def test_texts_of_several_targets_are_kept_apart(plain, service):
 
 
 @pytest.mark.logs_faults
+def test_a_first_guess_that_comes_too_late_leaves_nothing_open(plain, service, monkeypatch):
+    draft = service.draft
+
+    def late(asks):
+        draft(asks)
+        raise TimeoutError("no answer in time")
+
+    monkeypatch.setattr(service, "draft", late)
+    assert remote(plain).generate(PROMPTS[0], GREEDY).token_ids == plain.generate(PROMPTS[0], GREEDY).token_ids
+    assert not service._open
+
+
+@pytest.mark.logs_faults
 def test_where_it_dies_the_text_goes_on_without_it(plain, service, monkeypatch):
     def broken(asks):
         raise ConnectionError("the machine is gone")

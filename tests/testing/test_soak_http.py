@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import threading
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from random import Random
@@ -16,12 +17,14 @@ import uvicorn
 
 from outdraft import LLM
 from outdraft.server.serve import make_config
+from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 from outdraft.testing.soak_http import __main__ as command
 from outdraft.testing.soak_http.asked import Written, kinds, right
 from outdraft.testing.soak_http.judge import faults_of_error
 from outdraft.testing.soak_http.model import write_model
-from outdraft.testing.soak_http.run import Soak, Tally
+from outdraft.testing.soak_http.process import ServerProcess
+from outdraft.testing.soak_http.run import PLANTED, Soak, Tally
 from outdraft.testing.soak_http.server import Planted
 
 pytestmark = pytest.mark.logs_faults
@@ -153,6 +156,23 @@ def test_a_wrong_answer_is_noticed(
     assert any(says in one for one in wrong), wrong[:5]
 
 
+def test_a_planted_fault_without_effect_is_noticed(
+    llm: LLM, rights: list[Written], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Planted, "open", Service.open)
+    with served(llm) as address:
+        wrong = soaked(address, rights, 60).wrong
+    assert any("asked for the fault" in one for one in wrong), wrong[:5]
+
+
+def test_faults_that_never_came_up_are_named() -> None:
+    tally = Tally(counts=Counter({f"planted, and failed: {fault}": 2 for fault in PLANTED}))
+    assert command.without_effect(tally, {"broke": 1, "preempted": 3}) == []
+    tally.counts["planted, and failed: raise"] = 0
+    told = command.without_effect(tally, {"broke": 0, "preempted": 0})
+    assert len(told) == 3 and "'raise'" in told[0]
+
+
 def test_silence_is_noticed(llm: LLM, rights: list[Written], monkeypatch: pytest.MonkeyPatch) -> None:
     async def silent(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.Event().wait()
@@ -176,6 +196,17 @@ def test_an_error_of_another_shape_is_noticed(body: bytes) -> None:
     assert faults_of_error(400, "application/json", body)
     right_one = b'{"error": {"message": "say it otherwise", "type": "t", "param": null, "code": null}}'
     assert faults_of_error(400, "application/json", right_one) == []
+
+
+def test_a_server_that_does_not_begin_is_ended() -> None:
+    server = ServerProcess(["-c", "import time; print('{}', flush=True); time.sleep(600)"])
+
+    async def enter() -> None:
+        with pytest.raises(KeyError):
+            await server.__aenter__()
+        assert not server.is_alive
+
+    asyncio.run(enter())
 
 
 @pytest.mark.slow

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from outdraft.core.errors import DecodingError
+from outdraft.testing.sweep import run
 from outdraft.testing.sweep.case import Case, judge
 from outdraft.testing.sweep.run import main, sweep
 
@@ -47,9 +48,23 @@ def test_every_end_is_told_apart_and_kept(planted: str, tmp_path: Path, capsys: 
     assert main(planted, 2, ["--journal", str(journal)]) == 0
     assert main(planted, 3, ["--journal", str(journal)]) == 1
     assert "foreign 2: 0 2" in capsys.readouterr().out
-    assert len(journal.read_text().splitlines()) == 3, "what was judged before is not judged again"
+    assert len(journal.read_text().splitlines()) == 4, "what was judged before is not judged again"
     assert main(planted, 3, ["--journal", str(journal)]) == 1, "nor forgotten"
-    assert len(journal.read_text().splitlines()) == 3
+    assert len(journal.read_text().splitlines()) == 4
+
+
+def test_a_journal_of_something_else_is_not_gone_on_with(
+    planted: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    """Verdicts on other cases, or on an older source, say nothing of these."""
+    words = ["--journal", str(tmp_path / "journal.jsonl")]
+    assert main(planted, 1, words) == 0
+    with pytest.raises(SystemExit, match="2"):
+        main("another_module", 1, words)
+    monkeypatch.setattr(run, "digest_source", lambda: "0" * 16)
+    with pytest.raises(SystemExit, match="2"):
+        main(planted, 1, words)
+    assert capsys.readouterr().err.count("take another file, or remove it") == 2
 
 
 def test_what_breaks_in_mid_request_is_no_refusal():

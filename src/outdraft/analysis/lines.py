@@ -56,7 +56,7 @@ def read_lines(path: Path, make: Callable[[Mapping[str, Any]], T | None]) -> lis
     Raises `ConfigError` for a file that cannot be read, and for a line that is no record, naming it.
     """
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        lines = path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"records {path} cannot be read: {error}; give a file that `outdraft bench` wrote") from error
     made = []

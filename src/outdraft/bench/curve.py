@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from outdraft.bench.subject import decoder_of, runner_of
+from outdraft.cache.planes import RowFormat
 from outdraft.core.draft import chain
 from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
@@ -55,13 +56,14 @@ def measure_curve(llm: LLM, *, rows: Seq[int] = ROWS, past: int = PAST, budget: 
     embedding = 0 if config.tie_embeddings else config.vocab_size * config.hidden_size
     multiplied = network.num_parameters - embedding
     attention = 4 * config.num_layers * config.num_heads * config.head_dim * past
+    row = RowFormat(dtype=network.dtype, device=runner.device, int8=runner.cache_config.dtype == "int8")
     seconds, bandwidth = _time_passes(llm, rows, past, budget)
     return Curve(
         past=past,
         rows=list(rows),
         seconds=seconds,
         weight_bytes=network.pass_bytes,
-        kv_bytes=2 * config.num_layers * config.num_kv_heads * config.head_dim * network.dtype.itemsize,
+        kv_bytes=2 * config.num_layers * config.num_kv_heads * row.num_bytes(config.head_dim),
         flops=2 * multiplied + attention,
         bandwidth=bandwidth,
         peak_flops=_peak_flops(llm),

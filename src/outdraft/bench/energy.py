@@ -34,8 +34,17 @@ class Rapl:
 
 
 def find_meter(root: Path = POWERCAP) -> Rapl | None:
-    """The meter of this machine, or None. A zone within a package ("intel-rapl:0:1") is counted by its package."""
-    zones = [zone for zone in sorted(root.glob("*")) if zone.name.count(":") == 1 and (zone / "energy_uj").exists()]
+    """The meter of this machine, or None.
+
+    A package may stand there twice ("intel-rapl:0" and "intel-rapl-mmio:0"), beside zones that hold it ("psys") or lie
+    within it ("intel-rapl:0:1"): each is counted once, by its name.
+    """
+    packages: dict[str, Path] = {}
+    for zone in sorted(root.glob("*:*")):
+        name = _read(zone / "name")
+        if name.startswith("package") and (zone / "energy_uj").exists():
+            packages.setdefault(name, zone)
+    zones = list(packages.values())
     try:
         meter = Rapl(
             counters=tuple(zone / "energy_uj" for zone in zones),
@@ -45,3 +54,10 @@ def find_meter(root: Path = POWERCAP) -> Rapl | None:
     except (OSError, ValueError):
         return None
     return meter if zones else None
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text().strip()
+    except OSError:
+        return ""

@@ -12,7 +12,7 @@ from outdraft.bench.clock import Timed, time_text
 from outdraft.bench.energy import Rapl
 from outdraft.bench.identity import is_promised
 from outdraft.bench.memory import forget_peak, read_peak
-from outdraft.bench.subject import with_weights
+from outdraft.bench.subject import fingerprints
 from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 from outdraft.kernels.threads import fixed_threads
@@ -46,7 +46,8 @@ class Ours:
 
     def __init__(self, llm: LLM, threads: int | None = None) -> None:
         self.llm, self.threads = llm, threads
-        self.config = {**llm.config, "drafter": with_weights(llm.config["drafter"])}
+        named = fingerprints([llm.config["drafter"], llm.config["policy"]])
+        self.config = {**llm.config, "files": named}
         self.config |= {} if threads is None else {"threads": threads}
         self._device = str(llm.config["device"])
 

@@ -70,8 +70,9 @@ async def measure(llm: LLM, prompt: list[int], *, others: int, seconds: float) -
     texts: list[list[Arrival]] = []
 
     async def listen(i: int) -> None:
-        start = {"prompt_token_ids": [(37 * i + 11 * j) % (vocab - 2) + 1 for j in range(24)]}
-        for number in count():  # the first texts have different lengths, so that not all begin anew at once
+        for number in count():  # no text is written twice, so nobody copies an earlier one
+            start = {"prompt_token_ids": [(37 * i + 101 * number + 11 * j) % (vocab - 2) + 1 for j in range(24)]}
+            # the first ones have different lengths, so that not all begin anew at once
             length = max(1, _LENGTH * (i + 1) // others) if number == 0 else _LENGTH
             texts.append(text := list[Arrival]())
             async for chunk in llm.astream(start, SamplingParams(max_tokens=length, ignore_eos=True)):
@@ -135,6 +136,9 @@ def _show(llm: LLM, given: argparse.Namespace) -> None:
     vocab = llm.engine.parts.target.vocab_size
     for turn in range(given.rounds):
         prompt = [(13 * i * i + 7 * i + turn) % (vocab - 2) + 1 for i in range(given.prompt)]
+        if turn == 0:  # the first pass of an engine pays for things that are done once
+            llm.generate({"prompt_token_ids": prompt[:64]}, SamplingParams(max_tokens=4, ignore_eos=True))
+        llm.forget()
         began = time.perf_counter()
         llm.generate({"prompt_token_ids": prompt}, SamplingParams(max_tokens=1, ignore_eos=True))
         alone = time.perf_counter() - began

@@ -6,14 +6,17 @@
 
 Each line: tokens a pass, tokens a second over the plain one's, bytes read for a token, the most memory that the process
 held. The model with all its weights is loaded last, so that no peak is its. `--read-gbps` slows the disk down to a
-given one. Greedy, one prompt after the other, rounds interleaved, the median counts.
+given one. Greedy, one prompt after the other, rounds interleaved in a changing order after a few tokens that warm up;
+the median counts. No text profits from having been written before.
 """
 
 import argparse
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
+from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from statistics import median
 from time import perf_counter
@@ -25,16 +28,20 @@ from outdraft.bench.memory import forget_peak, read_peak
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.suites import load_suites
 from outdraft.bench.suites.prompt import Prompt
+from outdraft.bench.trial import join, order
 from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sizes import read_bytes
 from outdraft.decode.executor import Serial
 from outdraft.engine.assembly.variant import network_of
 from outdraft.engine.llm import LLM
+from outdraft.kernels.threads import fixed_threads
 from outdraft.models.load import open_weights
 from outdraft.models.packed_cache import packed_file
 from outdraft.models.pieces import Pieces
 from outdraft.models.streamed import StreamedDecoder
+
+_WARM_UP = 4  # tokens
 
 
 @dataclass(slots=True)
@@ -55,20 +62,26 @@ class Measured:
         return self.num_tokens / median(self.seconds)
 
 
-def measure(llm: LLM, label: str, prompts: Seq[Prompt], params: SamplingParams) -> Measured:
-    """Write every prompt once with one method, and time it."""
+def measure(
+    llm: LLM, label: str, prompts: Seq[Prompt], params: SamplingParams, threads: int | None = None
+) -> Measured:  # fmt: skip
+    """Write every prompt once with one method, and time it. `threads`: always so many."""
     found = Measured(label)
     network = network_of(llm.engine.parts)
     file = network.units.file if isinstance(network, StreamedDecoder) else None
     before = file.num_read if file else 0
     forget_peak("cpu")
-    began = perf_counter()
+    seconds = 0.0
     for prompt in prompts:
-        result = llm.generate(prompt.turns[0], params)
+        llm.forget()
+        began = perf_counter()
+        with nullcontext() if threads is None else fixed_threads(threads):
+            result = llm.generate(prompt.turns[0], params)
+        seconds += perf_counter() - began
         found.texts.append(result.token_ids)
         found.num_tokens += len(result.token_ids)
         found.num_passes += result.stats.num_steps
-    found.seconds.append(perf_counter() - began)
+    found.seconds.append(seconds)
     found.peak = read_peak("cpu").get("host", 0)
     found.num_read = file.num_read - before if file else 0
     return found
@@ -76,44 +89,39 @@ def measure(llm: LLM, label: str, prompts: Seq[Prompt], params: SamplingParams) 
 
 def rounds(ways: Seq[Callable[[], Measured]], count: int) -> list[Measured]:
     """`count` interleaved rounds; texts must not change between them."""
-    held: list[Measured] = []
-    for _ in range(count):
-        found = [way() for way in ways]
-        for at, one in enumerate(found):
-            if at == len(held):
-                held.append(one)
-            else:
-                held[at].seconds += one.seconds
-                held[at].peak = max(held[at].peak, one.peak)
-                if held[at].texts != one.texts:
-                    raise ConfigError(
-                        f"{one.label} wrote different texts in different rounds: its times cannot be compared"
-                    )
-    return held
+    held: dict[int, Measured] = {}
+    for number in range(count):
+        for at in order(list(range(len(ways))), number):
+            one = ways[at]()
+            first = held.setdefault(at, one)
+            if first is one:
+                continue
+            first.seconds += one.seconds
+            first.peak = max(first.peak, one.peak)
+            if first.texts != one.texts:
+                raise ConfigError(
+                    f"{one.label} wrote different texts in different rounds: its times cannot be compared"
+                )
+    return [held[at] for at in sorted(held)]
 
 
-def engines(path: Path, memory: int, rivals: Seq[tuple[str, Rival]], gbps: float | None) -> list[tuple[str, LLM]]:
-    """The plain one, and one for each rival (two for one that runs ahead) over the same weights."""
+def engines(
+    path: Path, memory: int, rivals: Seq[tuple[str, Rival]], gbps: float | None
+) -> list[tuple[str, LLM, int | None]]:
+    """The plain one, and one for each rival (two for one that runs ahead) over the same weights, with its threads."""
     plain = LLM(path, drafter="none", weights_memory=memory)
     network = network_of(plain.engine.parts)
     assert isinstance(network, StreamedDecoder)
     network.units.file.gbps = gbps
-    made = [("plain", plain)]
+    made: list[tuple[str, LLM, int | None]] = [("plain", plain, None)]
     for label, rival in rivals:
-        llm = _drafted(plain, rival)
-        made.append((label, llm))
+        llm = join(plain, rival)
+        made.append((label, llm, rival.threads))
         if not isinstance(llm.engine.parts.executor, Serial):
-            serial = _drafted(plain, rival)
+            serial = join(plain, rival)
             serial.engine.parts = replace(serial.engine.parts, executor=Serial())
-            made.append((f"not overlapped: {label}", serial))
+            made.append((f"not overlapped: {label}", serial, rival.threads))
     return made
-
-
-def _drafted(plain: LLM, rival: Rival) -> LLM:
-    return plain.with_drafter(
-        rival.name, rival.options, verifier=rival.verifier, policy=rival.policy,
-        num_speculative_tokens=rival.num_speculative_tokens,
-    )  # fmt: skip
 
 
 def main(words: list[str] | None = None) -> int:
@@ -141,7 +149,8 @@ def _run(asked: argparse.Namespace) -> int:
     made = engines(path, memory, drafts, asked.read_gbps)
     network = network_of(made[0][1].engine.parts)
     assert isinstance(network, StreamedDecoder)
-    ways = [lambda label=label, llm=llm: measure(llm, label, prompts, params) for label, llm in made]
+    _warm_up((llm for _, llm, _ in made), prompts)
+    ways = [partial(measure, llm, label, prompts, params, threads) for label, llm, threads in made]
     found = rounds(ways, asked.rounds)
     disk = network.units.file
     sys.stdout.write(
@@ -151,7 +160,8 @@ def _run(asked: argparse.Namespace) -> int:
         f"the process held {_mib(before)} before\n"
     )
     del made, ways, network
-    whole = measure(LLM(path, drafter="none"), "whole model in memory", prompts, params)
+    _warm_up([in_memory := LLM(path, drafter="none")], prompts)
+    whole = measure(in_memory, "whole model in memory", prompts, params)
     sys.stdout.write(f"{'':38} tokens/pass  tokens/s   over plain  read a token  peak     text\n")
     for one in [*found, whole]:
         same = "the same" if one.texts == whole.texts else "ANOTHER"
@@ -161,6 +171,12 @@ def _run(asked: argparse.Namespace) -> int:
             f"{_mib(one.peak):>8}  {same}\n"
         )
     return int(any(one.texts != whole.texts for one in found))
+
+
+def _warm_up(engines: Iterable[LLM], prompts: Seq[Prompt]) -> None:
+    """The first passes of an engine pay for things that are done once."""
+    for llm in engines:
+        llm.generate(prompts[0].turns[0], SamplingParams(max_tokens=_WARM_UP, ignore_eos=True))
 
 
 def _mib(count: int) -> str:

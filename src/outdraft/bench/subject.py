@@ -10,12 +10,14 @@ from typing import Any
 
 from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
+from outdraft.control.shared.calibration_file import FILE as CALIBRATION
 from outdraft.core.errors import OutdraftError
+from outdraft.core.paths import user_path
 from outdraft.engine.assembly.variant import runner_of as runner_behind
 from outdraft.engine.llm import LLM
 from outdraft.engine.runner import Runner
 from outdraft.models.network import Network
-from outdraft.weights.digest import digest_weights
+from outdraft.weights.digest import digest_weights, weight_files
 from outdraft.weights.hub import resolve
 
 
@@ -51,13 +53,27 @@ def decoder_of(llm: LLM) -> Network:
     return runner_of(llm).decoder
 
 
-def with_weights(config: Mapping[str, Any]) -> dict[str, Any]:
-    """A drafter's resolved options, with a fingerprint of the weights that they name."""
-    told = dict(config)
-    if "weights" in told:
-        return told
+def fingerprints(options: Any, name: str = "") -> dict[str, str]:
+    """Of the models and files that options name, at any depth, and of the calibration beside a model, by name."""
+    inner: list[tuple[str, Any]] = []
+    if isinstance(options, Mapping):
+        inner = list(options.items())
+    elif isinstance(options, list | tuple):
+        inner = [(name, one) for one in options]
+    found = {place: told for key, one in inner for place, told in fingerprints(one, key).items()}
+    if isinstance(options, str) and (place := _place(options, is_model=name == "model")) is not None:
+        found[options] = digest_weights(place)
+        if (place / CALIBRATION).is_file():
+            found[f"{options}/{CALIBRATION}"] = digest_weights(place / CALIBRATION)
+    return found
+
+
+def _place(text: str, *, is_model: bool) -> Path | None:
+    """Where a model or a file is, if the text names one."""
     try:
-        told["weights"] = digest_weights(resolve(told["model"])) if told.get("model") else None
+        if is_model or text.startswith("zoo:"):
+            return resolve(text)
+        path = user_path(text)
     except OutdraftError:
-        told["weights"] = None
-    return told
+        return None
+    return path if path.is_file() or any(weight_files(path)) else None

@@ -8,6 +8,7 @@ down slows all of them; a method is compared with plain decoding of its own roun
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from outdraft.bench.clock import Timed
 from outdraft.bench.energy import Rapl
@@ -18,6 +19,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.engine.llm import LLM
 
 PLAIN = "none"
+T = TypeVar("T")
 
 
 @dataclass(slots=True, kw_only=True)
@@ -95,8 +97,8 @@ def time_round(
             trial.identical, trial.difference = False, f"in timed round {number + 1}, {difference}"
 
 
-def order(labels: list[str], number: int) -> list[str]:
-    """Who comes when in this round: everybody begins once, and every second round goes backwards."""
-    start = (number + 1) // 2 % len(labels)
-    turned = labels[start:] + labels[:start]
-    return turned[::-1] if number % 2 else turned
+def order(labels: list[T], number: int) -> list[T]:
+    """Who comes when in this round: everybody begins in turn, and every second round goes backwards."""
+    start = number % len(labels)
+    first, *others = labels[start:] + labels[:start]
+    return [first, *(reversed(others) if number % 2 else others)]

@@ -45,7 +45,7 @@ class Journal:
     def _recover(self) -> None:
         text = self.path.read_text(encoding="utf-8")
         whole = text[: text.rfind("\n") + 1]
-        for number, line in enumerate(whole.splitlines(), 1):
+        for number, line in enumerate(whole.split("\n")[:-1], 1):
             try:
                 self.keys.add(str(json.loads(line)["key"]))
             except (ValueError, KeyError, TypeError) as error:

@@ -54,8 +54,7 @@ class PageStore:
     def page_bytes(self) -> int:
         """Bytes of one page, with the scales of its rows where they are stored as int8."""
         layers, heads, width = self._shape
-        row = width + 4 if self._format.int8 else width * self._format.dtype.itemsize
-        return 2 * layers * heads * PAGE * row
+        return 2 * layers * heads * PAGE * self._format.num_bytes(width)
 
     @property
     def num_pages(self) -> int | None:

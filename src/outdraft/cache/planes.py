@@ -104,3 +104,7 @@ class RowFormat:
     dtype: torch.dtype  # of the rows that are given and taken
     device: torch.device
     int8: bool = False
+
+    def num_bytes(self, width: int) -> int:
+        """Of a row of keys, or of values, with its scale if it has one."""
+        return width + 4 if self.int8 else width * self.dtype.itemsize

@@ -38,7 +38,7 @@ class LoadFlags:
     requests: int = flag(0, "with --load: requests of a round; 0 is two for each client, and at least 8")
     peer_field: Mapping[str, Any] = flag(
         {}, "with --load: a field of every request to a --peer beside ours (ignore_eos, cache_prompt=false, "
-        "return_token_ids, return_tokens); null leaves one out"
+        "cache_salt, return_token_ids, return_tokens); null leaves one out"
     )  # fmt: skip
 
     max_num_seqs: int | None = flag(None, "with --load: the most requests that are decoded together; all by default")

@@ -102,6 +102,7 @@ class BanditPolicy:
         rate = tokens / seconds
         self._most = max(self._most * self._options.discount, rate)
         if self._options.algorithm == "exp3":
+            self._logs = [log * self._options.discount for log in self._logs]
             gain = self._options.exploration * rate / self._most
             self._logs[played] += gain / (self._chances[played] * len(self.arms))
 

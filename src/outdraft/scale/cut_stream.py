@@ -19,8 +19,11 @@ _HIDDEN = ("token_ids", "token_sources", "token_texts", "prompt_token_ids")
 
 
 def can_resume(path: str, body: Any) -> bool:
-    """Whether this is a stream that another replica can go on with."""
-    return path in _TELLS and isinstance(body, dict) and body.get("stream") is True
+    """Whether this is a stream that another replica can go on with; a malformed one is the replica's to refuse."""
+    if path not in _TELLS or not isinstance(body, dict) or body.get("stream") is not True:
+        return False
+    settings, written = body.get("sampling_params") or {}, body.get("resume_token_ids") or []
+    return isinstance(settings, dict) and isinstance(written, list)
 
 
 class CutStream:

@@ -49,6 +49,8 @@ class RemoteDrafter:
         """All texts in one call, so that they are drafted at the same time."""
         depths = [_depth(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
         asks = {i: self._ask(seqs[i], depth) for i, depth in enumerate(depths) if depth}
+        for i in asks:
+            self._sent.setdefault(seqs[i].id, 0)  # a call that fails, or is too late, may have opened them there
         found = dict(zip(asks, self._drafting.draft(list(asks.values())), strict=True)) if asks else {}
         for i in asks:
             self._sent[seqs[i].id] = len(seqs[i].tokens)

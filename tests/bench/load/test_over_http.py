@@ -29,6 +29,16 @@ def test_tokens_are_counted_and_pieces_are_not(how: str):
     assert server.config["peer"]["owner"] == "nobody" and server.config["dtype"] == "float32"
 
 
+def test_every_round_has_a_salt_of_its_own():
+    """Else a server that keeps what it wrote, as look-up drafters do, copies its answers of the round before."""
+    with http_server("bare") as (url, asked):
+        for server in (HttpServer("made", url, {}, {}), HttpServer("made", url, {}, {"cache_salt": "mine"})):
+            for _ in range(2):
+                serve(server, [make_job(1), make_job(2)], 2)
+    salts = [body["cache_salt"] for _, body in asked]
+    assert salts[0] == salts[1] != salts[2] == salts[3] and set(salts[4:]) == {"mine"}
+
+
 def test_passes_are_counted_where_draft_tokens_are_told():
     with http_server("timings") as (url, _):
         answer = asyncio.run(HttpServer("made", url, {}, {}).ask(make_job(1, length=7)))

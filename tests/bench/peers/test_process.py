@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from time import monotonic, sleep
 
 import pytest
 
@@ -48,6 +49,18 @@ def test_one_that_does_not_leave_is_ended(monkeypatch: pytest.MonkeyPatch):
     stubborn = Process("stubborn", sys.executable, ["-c", "import time; time.sleep(600)"], threads=1)
     stubborn.close()
     assert stubborn._child.returncode is not None
+
+
+def test_what_it_has_started_and_left_is_ended_too():
+    """A server that a peer's program runs, where the program itself has failed."""
+    leaves = "import subprocess, sys; print('{\"pid\": %d}' % subprocess.Popen(['sleep', '600']).pid, flush=True)"
+    process = Process("leaves", sys.executable, ["-c", f"{leaves}; sys.stdin.readline()"], threads=1)
+    status = Path(f"/proc/{process.ask('hello')['pid']}/stat")
+    process.close()
+    end = monotonic() + 10
+    while status.exists() and ") Z " not in status.read_text():
+        assert monotonic() < end, "it still runs"
+        sleep(0.01)
 
 
 def test_another_python_that_is_none():

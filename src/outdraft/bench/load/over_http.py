@@ -12,6 +12,7 @@ import asyncio
 import json
 import os
 import re
+import secrets
 from collections.abc import Callable, Mapping
 from time import perf_counter, process_time, sleep
 from typing import Any
@@ -73,13 +74,16 @@ class HttpServer:
         told = {"name": label, "url": url, "model": self._model, "owner": owner, **fields}
         self.config = {**config, "peer": told}
         self._pids = find_processes(url)
+        self._salt = ""  # of the round
 
     def promises(self, params: SamplingParams) -> bool:
         """It owes us nothing: another order of sums may choose otherwise where two tokens are nearly as likely."""
         return False
 
     def prepare(self) -> None:
-        """Its cache of prompts is off, by the fields of the request."""
+        """It finds nothing of an earlier round: its cache of prompts is off by the fields of the request, and what its
+        drafters remember (ours, vLLM's) is kept apart by salt."""
+        self._salt = secrets.token_hex(8)
 
     def work_seconds(self) -> float | None:
         """Of its processes, where they run on this machine and are told, and of the clients."""
@@ -103,7 +107,8 @@ class HttpServer:
     async def _ask(self, job: Job) -> Answer:
         body = {
             "model": self._model, "prompt": list(job.ids), "max_tokens": job.params.max_tokens, "temperature": 0,
-            "stream": True, "stream_options": {"include_usage": True}, **self._fields,
+            "stream": True, "stream_options": {"include_usage": True}, "cache_salt": self._salt or None,
+            **self._fields,
         }  # fmt: skip
         body = {name: value for name, value in body.items() if value is not None}
         arrivals: list[float] = []

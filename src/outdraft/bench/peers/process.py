@@ -74,15 +74,15 @@ class Process:
         return answer
 
     def close(self) -> None:
-        """End it: by closing the line, and if that does not help, with all that it started."""
+        """End it by closing the line, or by force if that does not help; then all that it has started and left."""
         assert self._child.stdin is not None and self._child.stdout is not None
         with contextlib.suppress(BrokenPipeError):
             self._child.stdin.close()
-        try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
             self._child.wait(_PATIENCE)
-        except subprocess.TimeoutExpired:
+        with contextlib.suppress(ProcessLookupError, PermissionError):  # nobody is left, or only who has ended
             os.killpg(self._child.pid, signal.SIGKILL)
-            self._child.wait()
+        self._child.wait()
         self._child.stdout.close()
         self._log.close()
 

@@ -48,9 +48,15 @@ def read_file(path: Path, suite: str) -> list[Prompt]:
 def _read(path: Path) -> str:
     try:
         data = path.read_bytes()
-        return (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
+        text = (gzip.decompress(data) if path.suffix == ".gz" else data).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"suite file {path} cannot be read: {error}") from error
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def _lines(text: str) -> list[str]:
+    """Cut at line ends alone: `splitlines` cuts at U+2028 and others too, which a text may hold."""
+    return text.removesuffix("\n").split("\n")
 
 
 def _rows(path: Path, text: str) -> list[tuple[int, Row]]:
@@ -62,7 +68,7 @@ def _rows(path: Path, text: str) -> list[tuple[int, Row]]:
             raise ConfigError(f"suite file {path} is no JSON list: {error}") from error
     else:
         listed = []
-        for number, line in enumerate(text.splitlines(), 1):
+        for number, line in enumerate(_lines(text), 1):
             if line.strip():
                 try:
                     listed.append((number, json.loads(line)))
@@ -115,7 +121,7 @@ def _said(messages: Any, role: str, user: tuple[str, ...], content: str) -> list
 
 
 def _blocks(text: str) -> list[str]:
-    lines = text.splitlines()
+    lines = _lines(text)
     if "---" not in [line.strip() for line in lines]:
         return [line for line in lines if line.strip()]
     blocks: list[str] = []

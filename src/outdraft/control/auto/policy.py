@@ -75,6 +75,8 @@ class AutoPolicy:
         self._is_probing = False
         self._watcher = Watcher(arms, options.num_speculative_tokens)
         self._has_been_plain = False
+        self._tried: Record | None = None  # the arm whose trial the round under way is
+        self._waits = False  # a trial fell into a pass that read a prompt, which tells no costs
         self._nap = Nap()
         self._rounds_left = self._rounds_slept = 0  # of the nap under way
         self._is_asleep = False
@@ -131,8 +133,15 @@ class AutoPolicy:
                 self._arms[arm].add(depth, event.num_nodes - 1)
             accepted = min(event.num_accepted, depth)
             calm &= not self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, accepted)
+        tried, self._tried = self._tried, None
         if any(event.num_certain for event in events):
+            self._waits |= tried is not None
             return
+        self._waits = False
+        if tried is not None:
+            tried.num_tried += 1
+        else:
+            self._has_been_plain = self.costs.passes.is_measured
         won = tokens / self._rate - seconds if self._is_probing else 0.0
         self._probes.save(1, seconds, self.costs, won=won)
         if self._is_probing:
@@ -186,20 +195,23 @@ class AutoPolicy:
                 self.costs.doze(i, slept)
 
     def _trial(self, seqs: Seq[Sequence]) -> list[ArmDepth] | None:
-        """An arm that has not had its trials, for everybody, so that its costs are its own; then one plain pass."""
+        """An arm that has not had its trials, for everybody, so that its costs are its own; then one plain pass.
+
+        A trial that taught nothing is made again, once a pass has read no prompt; until then everybody decodes plainly.
+        """
+        self._tried = None
         for seq in seqs:
             if seq.id not in self._texts:
                 self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, self._num_texts, seq.settled)
                 self._num_texts += 1
         for index, arm in enumerate(self._arms):
-            if (depth := arm.trial) is None:
+            if (depth := arm.trial) is None or self._waits:
                 continue
             may = [index not in self._texts[seq.id].resting for seq in seqs]
             if max((allowed(seq, depth) for seq, one in zip(seqs, may, strict=True) if one), default=0) == depth:
-                arm.num_tried += 1
+                self._tried = arm
                 return [ArmDepth(index, depth) if one else PLAIN for one in may]
-        if not self._has_been_plain:
-            self._has_been_plain = True
+        if self._waits or not self._has_been_plain:
             return [PLAIN] * len(seqs)
         return None
 

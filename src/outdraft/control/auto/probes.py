@@ -78,7 +78,8 @@ class Probes:
         """Choose what is tried next. `rate`: tokens a second of the plan; `watched`: arms that need no probe."""
         self._turn += 1
         self._next = None
-        seq = seqs[self._turn % len(seqs)]
+        cycle, place = divmod(self._turn, len(seqs))
+        seq = seqs[place]
         text = texts[seq.id]
         if text.fixed:
             return
@@ -88,7 +89,7 @@ class Probes:
             others.append(_PLAIN)
         if not others:
             return
-        index = others[self._turn % len(others)]
+        index = others[(cycle + place) % len(others)]  # every sequence meets every arm
         planned = [texts[one.id].choice for one in seqs]
         # the rows of the pass without this sequence's guess
         rows = sum(1 + arms[choice.arm].nodes(choice.depth) for choice in planned) - arms[used.arm].nodes(used.depth)

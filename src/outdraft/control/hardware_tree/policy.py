@@ -93,7 +93,7 @@ class HardwareTreePolicy:
         budgets = []
         for seq in seqs:
             depth, nodes = allowed(seq, self.depth), self._measuring or self.nodes
-            if not depth and self._num_rounds % self._options.every == 1:  # is plain decoding still best?
+            if not depth and self._num_rounds % max(2, self._options.every) == 1:  # is plain decoding still best?
                 depth, nodes = allowed(seq, min(1, self._options.num_speculative_tokens)), 1
             self._chosen[seq.id] = ArmDepth(0, depth)
             budgets.append(Budget(depth=depth, nodes=nodes))
@@ -108,6 +108,8 @@ class HardwareTreePolicy:
                 for k in range(min(siblings, len(self._walks))):
                     self._walks[k] = _KEEP * self._walks[k] + 1
                     self._hits[k] = _KEEP * self._hits[k] + (rank == k)
+        if any(event.num_certain for event in events):
+            return  # a pass that reads a prompt tells no costs, so it is none of the rounds that are counted
         self._num_rounds += 1
         if self._num_rounds % self._options.every == 0 and self.costs.drafts[0].is_measured:
             self._search()

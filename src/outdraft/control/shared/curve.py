@@ -48,9 +48,9 @@ class Curve:
         """Seconds at x; 0 where nothing was measured at all."""
         if x != (below := floor(x)) and self._shapes:
             return self(below) + (x - below) * (self(below + 1) - self(below))
-        on_line = self._line[0] + self._line[1] * x
+        on_line = max(1e-9, self._line[0] + self._line[1] * x)  # the line may fall below 0 where a steep part begins
         if x not in self._shapes:
-            return self.level * (on_line if on_line > 0 else 1e-9)
+            return self.level * on_line
         count = len(self._cells[x])
         return self.level * (count * self._shapes[x] + _PULL * on_line) / (count + _PULL)
 

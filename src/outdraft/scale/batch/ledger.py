@@ -3,12 +3,15 @@
     folder/part-5be1....jsonl     answers of requests that were written together, whole or not there at all
     folder/results.jsonl          all answers in the order of the input, once every request has one
 
-A part is named by its ids, and renamed into place when it is complete: whoever writes the same requests again, because
-a machine died after writing and before telling, replaces it by the same answers. Should two parts share an id all the
+Each answer has the key of what was asked: id, endpoint, body with its seed, and the engine's arguments. An answer to
+anything else does not count, so a request that has changed, or has another engine, is asked again.
+
+A part is named by its keys, and renamed into place when it is complete: whoever writes the same requests again, because
+a machine died after writing and before telling, replaces it by the same answers. Should two parts share a key all the
 same, the first one counts. The folder is one that every machine of the run can write to.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -38,17 +41,27 @@ class Account:
 
 
 class Ledger:
-    """`folder`: made where it is not there."""
+    """`folder`: made where it is not there. `engine`: the arguments of the `LLM` that answers."""
 
-    def __init__(self, folder: str | Path) -> None:
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, engine: Mapping[str, Any]) -> None:
+        self.folder, self._engine = Path(folder), dict(engine)
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise ConfigError(f"{folder} cannot be made: {error}; name a folder for the answers") from error
 
+    def key(self, job: Job) -> str:
+        """What its answer has as `asked`. `job`: with its seed."""
+        asked = orjson.dumps(
+            [job.custom_id, job.url, job.body, self._engine], default=str, option=orjson.OPT_SORT_KEYS
+        )  # fmt: skip
+        return blake2b(asked, digest_size=16).hexdigest()
+
     def missing(self, jobs: Seq[Job], *, retry_failed: bool = False) -> list[Job]:
-        """Requests without an answer. `retry_failed`: those that failed are asked again; their answers are dropped."""
+        """Requests, with their seeds, that have no answer.
+
+        `retry_failed`: those that failed are asked again; their answers are dropped.
+        """
         answers = self._answers()
         if retry_failed:
             for path in self._parts():
@@ -57,11 +70,11 @@ class Ledger:
                     self._store([line for line in lines if has_worked(line)])
                     path.unlink()
             answers = self._answers()
-        return [job for job in jobs if job.custom_id not in answers]
+        return [job for job in jobs if self.key(job) not in answers]
 
-    def find(self, ids: Seq[str]) -> list[dict[str, Any]] | None:
+    def find(self, jobs: Seq[Job]) -> list[dict[str, Any]] | None:
         """The answers to exactly these requests, if they were written together before."""
-        path = self._part(ids)
+        path = self._part(map(self.key, jobs))
         return list(_lines(path)) if path.exists() else None
 
     def write(self, answers: Seq[dict[str, Any]]) -> None:
@@ -71,7 +84,7 @@ class Ledger:
     def finish(self, jobs: Seq[Job], todo: Seq[Job]) -> Account:
         """Count, and write `results.jsonl` where nothing is missing. `todo`: what the run had to do."""
         answers, mine = self._answers(), {job.custom_id for job in todo}
-        told = [answers.get(job.custom_id) for job in jobs]
+        told = [answers.get(self.key(job)) for job in jobs]
         new = [one for one in told if one is not None and one["custom_id"] in mine]
         done = sum(map(has_worked, new))
         account = Account(total=len(jobs), done=done, failed=len(new) - done, skipped=len(jobs) - len(mine))
@@ -81,23 +94,24 @@ class Ledger:
         return account
 
     def _answers(self) -> dict[str, dict[str, Any]]:
+        """By what was asked."""
         found: dict[str, dict[str, Any]] = {}
         for path in self._parts():
             for line in _lines(path):
-                found.setdefault(line["custom_id"], line)
+                found.setdefault(line["asked"], line)
         return found
 
     def _parts(self) -> list[Path]:
         return sorted(self.folder.glob("part-*.jsonl"))
 
-    def _part(self, ids: Iterable[str]) -> Path:
-        name = blake2b("\n".join(sorted(ids)).encode(), digest_size=16).hexdigest()
+    def _part(self, keys: Iterable[str]) -> Path:
+        name = blake2b("\n".join(sorted(keys)).encode(), digest_size=16).hexdigest()
         return self.folder / f"part-{name}.jsonl"
 
     def _store(self, answers: Seq[dict[str, Any]]) -> None:
         if not answers:
             return
-        with new_file(self._part(one["custom_id"] for one in answers)) as path, path.open("wb") as file:
+        with new_file(self._part(one["asked"] for one in answers)) as path, path.open("wb") as file:
             file.writelines(orjson.dumps(one) + b"\n" for one in answers)
 
 

@@ -27,14 +27,13 @@ class BatchWorker:
     """`engine`: the arguments of `LLM`. `folder`: of the ledger."""
 
     def __init__(self, engine: Mapping[str, Any], folder: str) -> None:
-        self._ledger = Ledger(folder)
+        self._ledger = Ledger(folder, engine)
         llm = LLM(**engine)
         self._app = make_app(Service(llm, ServerSettings(served_model_name=(str(engine["model"]),))))
 
     def answer(self, jobs: Seq[Job]) -> list[dict[str, Any]]:
         """The answers to these requests, which are on disk then; if they were there before, nothing is asked."""
-        ids = [job.custom_id for job in jobs]
-        found = self._ledger.find(ids)
+        found = self._ledger.find(jobs)
         if found is None:
             found = asyncio.run(self._ask_all(jobs))
             self._ledger.write(found)
@@ -59,6 +58,7 @@ class BatchWorker:
         return {
             "id": f"batch_req_{job.custom_id}",
             "custom_id": job.custom_id,
+            "asked": self._ledger.key(job),
             "response": {"status_code": head.status, "request_id": request_id.decode(), "body": read},
             "error": None if head.status == 200 else read.get("error"),
         }

@@ -34,13 +34,15 @@ def answer_batch(
 ) -> Account:  # fmt: skip
     """Answer every request of the file `source` that has no answer in `folder` yet. Call it again if it was killed.
 
+    An answer to another body, by an engine of other arguments or with another seed is none.
+
     `engine`: the arguments of `LLM`. `actors`: engines, each with `cpus` cores. `seed`: of requests that have none.
     Raises `ConfigError` for a file that cannot be read, or an id that comes twice, before anything is asked.
     """
-    jobs, ledger = read_jobs(source), Ledger(folder)
+    jobs, ledger = [job.seeded(seed) for job in read_jobs(source)], Ledger(folder, engine)
     todo = ledger.missing(jobs, retry_failed=retry_failed)
     if todo:
-        rows = [{"job": orjson.dumps(_plain(job.seeded(seed))).decode()} for job in todo]
+        rows = [{"job": orjson.dumps(_plain(job)).decode()} for job in todo]
         made = ray.data.from_items(rows).map_batches(
             BatchActor, fn_constructor_args=({**engine}, str(Path(folder).resolve())), batch_size=batch_size,
             compute=ray.data.ActorPoolStrategy(size=actors), num_cpus=cpus,

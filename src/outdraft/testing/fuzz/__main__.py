@@ -8,18 +8,17 @@ import argparse
 import json
 import sys
 from dataclasses import asdict
-from hashlib import sha256
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import torch
 
-import outdraft
 from outdraft import OutdraftError
 from outdraft.testing.conformance.__main__ import load_rows
 from outdraft.testing.fuzz.journal import Journal, Totals
 from outdraft.testing.fuzz.run import Record
 from outdraft.testing.fuzz.session import Session, leave_at_once
+from outdraft.testing.source import digest_source
 
 TELL_EVERY = 100  # cases
 
@@ -48,7 +47,7 @@ def main(words: list[str] | None = None) -> int:
                 return 0
             if given.case:
                 return _repeat(session, given.case)
-            head = {"seed": given.seed, "plant": given.plant, "rows": len(rows), "source": _digest()}
+            head = {"seed": given.seed, "plant": given.plant, "rows": len(rows), "source": digest_source()}
             return _run(session, Journal(given.out, head), given.texts)
         except OutdraftError as error:
             sys.stderr.write(f"error: {error}\n")
@@ -70,15 +69,6 @@ def _run(session: Session, journal: Journal, num_texts: int) -> int:
     missing = list(totals.missing(session.drafters))
     sys.stdout.write(totals.tell() + "".join(f"missing: {line}\n" for line in missing))
     return 1 if totals.differing or missing else 0
-
-
-def _digest() -> str:
-    """Of the source, so that texts of another one are not counted."""
-    package = Path(outdraft.__file__).parent
-    whole = sha256()
-    for path in sorted((*package.rglob("*.py"), *package.rglob("*.cpp"), *package.rglob("*.h"))):
-        whole.update(path.relative_to(package).as_posix().encode() + b"\0" + path.read_bytes())
-    return whole.hexdigest()[:16]
 
 
 def _repeat(session: Session, numbers: list[int]) -> int:

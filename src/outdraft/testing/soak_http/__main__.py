@@ -14,11 +14,13 @@ from outdraft.engine.llm import LLM
 from outdraft.testing.soak_http.asked import Kind, Written, kinds, right, right_of
 from outdraft.testing.soak_http.model import write_model
 from outdraft.testing.soak_http.process import ServerProcess
-from outdraft.testing.soak_http.run import Soak, Tally
+from outdraft.testing.soak_http.run import PLANTED, Soak, Tally
 from outdraft.testing.soak_http.server import BODY_TIMEOUT
 from outdraft.testing.soak_http.wire import Connection, request
 
 _MOST_GROWTH = 32 << 20  # bytes in the second half
+_ENOUGH = 5_000  # requests from which every fault must have come up
+_CLOSES = 10.0  # seconds in which a closed connection must be closed on the other side, too
 _AT_REST = 120.0  # seconds in which what is under way must be over
 
 
@@ -74,26 +76,44 @@ async def soak(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     async with ServerProcess(words) as server:
         began, first = perf_counter(), Tally()
         rights = await rights_of(server.address, asked, alone, first)
+        files_before = server.num_files
         soaking = Soak(server.address, asked, rights, seed=options.seed, slow_body=BODY_TIMEOUT, planted=True)
         tally = await soaking.run(options.requests, _tell, lambda: (server.memory, server.num_files), options.callers)
         tally.wrong[:0] = first.wrong
         await at_rest(server.address, tally)
         await rights_of(server.address, asked[:8], alone[:8], tally)  # it still answers, and rightly
-        files, memory = server.num_files, server.memory
+        files, memory = await _files_at_rest(server, files_before), server.memory
         end = await server.terminate()
     if end["exit"] or end["left_over"]:
         tally.wrong.append(f"it ended with status {end['exit']}, and left {end['left_over']}")
     grown = memory - tally.memory[len(tally.memory) // 2]
     if grown > _MOST_GROWTH:
         tally.wrong.append(f"memory grew by {grown >> 20} MiB in the second half")
-    if files > tally.files[0]:
-        tally.wrong.append(f"{files} files are open at the end, {tally.files[0]} were at the beginning")
+    if files > files_before:
+        tally.wrong.append(f"{files} files are open at the end, {files_before} were at the beginning")
+    if options.requests >= _ENOUGH:
+        tally.wrong += without_effect(tally, end)
     return {
         "requests": options.requests, "seconds": round(perf_counter() - began),
         "counts": dict(sorted(tally.counts.items())),
         "statuses": dict(sorted(tally.statuses.items())), "preempted": end["preempted"], "drafter raised": end["broke"],
         "grown_mib_in_second_half": round(grown / 2**20, 1), "files_at_the_end": files, "wrong": tally.wrong,
     }  # fmt: skip
+
+
+def without_effect(tally: Tally, end: dict[str, Any]) -> list[str]:
+    """Planted faults that a long run should have met, and did not: then it has shown nothing about them."""
+    met = {f"the fault {fault!r} in a request": tally.counts[f"planted, and failed: {fault}"] for fault in PLANTED}
+    met |= {"a drafter that raises": end["broke"], "a full pool": end["preempted"]}
+    return [f"{name} never came up" for name, count in met.items() if not count]
+
+
+async def _files_at_rest(server: ServerProcess, wanted: int) -> int:
+    """Files that stay open: a connection that was closed here is closed there a moment later."""
+    end = perf_counter() + _CLOSES
+    while server.num_files > wanted and perf_counter() < end:
+        await asyncio.sleep(0.1)
+    return server.num_files
 
 
 def _tell(line: str) -> None:

@@ -29,7 +29,11 @@ class ServerProcess:
         self._process = await asyncio.create_subprocess_exec(
             sys.executable, *self._words, stdout=asyncio.subprocess.PIPE
         )
-        self.address = (await self._line(START))["address"]
+        try:
+            self.address = (await self._line(START))["address"]
+        except BaseException:
+            await self.__aexit__()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -20,7 +20,7 @@ from outdraft.testing.soak_http.wire import BrokenError, Connection, Head, Stuck
 
 CALLERS = 48
 _MOST_TOLD = 40  # faults that are told on the way
-_PLANTED = ("raise", "infinite", "defect")
+PLANTED = ("raise", "infinite", "defect")
 _HOWS = ("before the answer", "in the body", "in a stream", "in a stream", "in a stream", "whole")
 
 
@@ -185,12 +185,13 @@ class Soak:
 
     async def _is_broken(self, rng: Random, number: int, connection: Connection) -> None:
         """It asks for a fault; nobody else may notice."""
-        at, fault = rng.randrange(len(self._kinds)), rng.choice(_PLANTED)
+        at, fault = rng.randrange(len(self._kinds)), rng.choice(PLANTED)
         kind, streams = self._kinds[at], rng.random() < 0.5
         table = {**kind.body, "metadata": {"soak": fault}, "stream": streams}
         await connection.send(request("POST", kind.path, json.dumps(table).encode()))
         head = await connection.head()
         self.tally.counts[f"planted: {fault}"] += 1
+        has_failed = True
         if head.status != 200:
             await self._refused(number, head, await connection.body(head), (500, 503, 400))
         elif streams:
@@ -199,13 +200,18 @@ class Soak:
                 judge.push(piece)
             self.tally.statuses[200] += 1
             self._compare_beginning(number, at, judge)
+            has_failed = judge.error is not None
             if judge.error is not None:
                 self.tally.counts["errors in streams"] += 1
                 self.tally.wrong += [f"request {number}: {one}" for one in faults_of_shape(judge.error)]
             elif not all(judge.ended):
                 self.tally.wrong.append(f"request {number}: a stream ends without an end or an error")
-        else:  # it was over before the fault
+        else:
+            has_failed = False
             self._compare(number, at, right_of(kind, json.loads(await connection.body(head))))
+        self.tally.counts[f"planted, and failed: {fault}"] += has_failed
+        if fault != "raise" and not has_failed:  # that one comes at the third token: a text may be over before
+            self.tally.wrong.append(f"request {number} ({kind.name}) asked for the fault {fault!r} and was answered")
 
     async def _never_ends(self, number: int, connection: Connection) -> None:
         """A body that stops coming is refused."""

@@ -19,6 +19,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from outdraft.core.errors import ConfigError
+from outdraft.testing.source import digest_source
 from outdraft.testing.sweep.case import GOOD, Verdict
 
 SECONDS = 2.0  # of processor time that a case may take
@@ -96,7 +98,10 @@ def main(module: str, count: int, words: list[str] | None = None) -> int:
     parser.add_argument("--journal", type=Path, help="verdicts, a line each; what stands there is not done again")
     parser.add_argument("--only", type=int, nargs="*", help="these cases alone, not journalled")
     given = parser.parse_args(words)
-    found = {} if given.only else _read_journal(given.journal, given.seed)
+    try:
+        found = {} if given.only else _read_journal(given.journal, module, given.seed)
+    except ConfigError as error:
+        parser.error(str(error))
     wanted = given.only or [number for number in range(given.count) if number not in found]
     ends = Counter(verdict.end for verdict in found.values())
     for verdict in sweep(module, iter(wanted), seed=given.seed):
@@ -111,13 +116,18 @@ def main(module: str, count: int, words: list[str] | None = None) -> int:
     return 0 if set(ends) <= set(GOOD) else 1
 
 
-def _read_journal(path: Path | None, seed: int) -> dict[int, Verdict]:
-    if path is None or not path.exists():
+def _read_journal(path: Path | None, module: str, seed: int) -> dict[int, Verdict]:
+    """Its first line says which cases it is of, and which source they tried: verdicts on others do not count."""
+    if path is None:
         return {}
-    whole = path.read_text(encoding="utf-8")
-    if whole and not whole.endswith("\n"):  # the process ended in the middle of a line
-        path.write_text(whole[: whole.rfind("\n") + 1], encoding="utf-8")
-    rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    head = {"module": module, "source": digest_source()}
+    whole = text[: text.rfind("\n") + 1] or json.dumps(head) + "\n"
+    if whole != text:  # it is new, or the process ended in the middle of a line
+        path.write_text(whole, encoding="utf-8")
+    first, *rows = [json.loads(line) for line in whole.splitlines()]
+    if first != head:
+        raise ConfigError(f"{path} is the journal of {first}, this is {head}: take another file, or remove it")
     return {row["number"]: _verdict(row) for row in rows if row["seed"] == seed}
 
 
