@@ -34,7 +34,6 @@ FAMILIES = {
         short_factors=(1.0, 1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7),
     )},
     "ministral3": {"rope": RopeConfig(dim=32, query_growth=0.4, original_max_len=8)},
-    "ministral3 without rope": {"ropes": (RopeConfig(dim=32, query_growth=3.0, original_max_len=8), None)},
     "granite": {"embedding_scale": 3.0, "score_scale": 0.3, "residual_scale": 0.6, "logit_scale": 0.7},
     "olmo2": {"norm": "rms32", **BEHIND, "qk_norm_whole": True},
     "olmo3": {"norm": "rms32", **BEHIND, "qk_norm_whole": True, "windows": (7, None), "ropes": (NEAR, ROPE)},
@@ -56,6 +55,7 @@ FAMILIES = {
 }  # fmt: skip
 SHAPES = {
     **FAMILIES,
+    "ministral3 without rope": {"ropes": (RopeConfig(dim=32, query_growth=3.0, original_max_len=8), None)},
     "llama": {},
     "grouped": {"num_heads": 6, "num_kv_heads": 2, "head_dim": 64},
     "one key head": {"num_heads": 5, "num_kv_heads": 1, "head_dim": 96},

@@ -27,6 +27,8 @@ from outdraft.bench.made import make_model
 from outdraft.bench.shelf import Shelf
 from outdraft.core.errors import OutdraftError
 from outdraft.core.params import SamplingParams
+from outdraft.engine.assembly.roles import FILE as COMPANIONS
+from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.llm import LLM
 
 _WARM = 2.0  # seconds before anything is counted
@@ -105,6 +107,9 @@ def with_context(model: Path, max_len: int, place: Path) -> Path:
     told = json.loads(config.read_text())
     config.unlink()
     config.write_text(json.dumps({**told, "max_position_embeddings": max_len}))
+    if (companions := place / COMPANIONS).exists():  # it names them from where the model lies
+        companions.unlink()
+        companions.write_text(json.dumps(read_companions(model)))
     return place
 
 
