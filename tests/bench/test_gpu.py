@@ -37,7 +37,9 @@ def test_exact_rows_are_the_same_rows(pair):
 def test_the_peers_prompt_is_not_counted_as_ours_is_not(pair, monkeypatch):
     """A clock that goes on by a second when it is looked at: behind the first tokens, and at the end."""
     pytest.importorskip("transformers")
-    monkeypatch.setattr(peer, "perf_counter", count().__next__)
+    clock = count().__next__
+    monkeypatch.setattr(peer, "perf_counter", clock)
+    monkeypatch.setattr("outdraft.bench.peers.workers.with_transformers.perf_counter", clock)
     told = peer.time_transformers(pair, depth=2, tokens=8, repeats=1)
     assert told["plain"] == 7 and 0 < told["assisted"] <= 7
 

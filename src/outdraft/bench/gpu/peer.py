@@ -24,6 +24,8 @@ def time_transformers(pair: Pair, *, depth: int, tokens: int, repeats: int) -> d
         return {"absent": "transformers is not installed"}
     import transformers
 
+    from outdraft.bench.peers.workers.with_transformers import Pieces
+
     device = pair.target.device
     with TemporaryDirectory() as above:
         loaded: list[Any] = []
@@ -41,25 +43,9 @@ def time_transformers(pair: Pair, *, depth: int, tokens: int, repeats: int) -> d
     for label, more in (("plain", {}), ("assisted", {"assistant_model": draft})):
         rates = []
         for repeat in range(repeats + 1):
-            first = _FirstPiece()
-            target.generate(ids, attention_mask=torch.ones_like(ids), streamer=first, **settings, **more)
+            pieces = Pieces()
+            target.generate(ids, attention_mask=torch.ones_like(ids), streamer=pieces, **settings, **more)
             wait(device)
-            rates += [(tokens - first.num_tokens) / (perf_counter() - first.at)] if repeat else []
+            rates += [(tokens - pieces.num_first) / (perf_counter() - pieces.first)] if repeat else []
         told[label] = max(rates)
     return told
-
-
-class _FirstPiece:
-    """A streamer that notes when the first tokens behind the prompt came, and how many."""
-
-    def __init__(self) -> None:
-        self.at, self.num_tokens, self._calls = 0.0, 0, 0
-
-    def put(self, value: torch.Tensor) -> None:
-        """The prompt, then piece after piece, each on the CPU."""
-        self._calls += 1
-        if self._calls == 2:
-            self.at, self.num_tokens = perf_counter(), value.numel()
-
-    def end(self) -> None:
-        """Asked for by the protocol."""

@@ -47,7 +47,7 @@ class Engine:
     def generate(self, *, prompt: list[int], max_tokens: int) -> dict[str, Any]:
         """Greedy, `max_tokens` long."""
         ids = torch.tensor([prompt])
-        pieces = _Pieces()
+        pieces = Pieces()
         self._passes = 0
         began = perf_counter()
         whole = self._model.generate(
@@ -64,7 +64,7 @@ class Engine:
         """The pipeline ends with its process, so there is nothing to close."""
 
 
-class _Pieces:
+class Pieces:
     """A streamer that notes when the first tokens after the prompt came, and how many."""
 
     def __init__(self) -> None:
