@@ -24,11 +24,27 @@ def test_a_prompt_that_began_alike_is_read_from_there_on(words, params):
     assert [one.token_ids for one in found] == wanted
 
 
-def test_several_texts_take_over_a_prompt_that_was_read_before():
+@pytest.mark.parametrize("drafter", ["none", "draft_model"])
+def test_several_texts_of_one_prompt_read_it_once(drafter):
+    params = SamplingParams(max_tokens=4, temperature=1.0, seed=4, n=3)
+    llm = LLM("zoo:target", drafter=drafter, enable_prefix_caching=True)
+    texts = llm.generate(PROMPT, params).outputs
+    assert [one.num_cached_tokens for one in texts] == ([0, 64, 64] if llm.config["kernels"] != "pytorch" else [0] * 3)
+    wanted = LLM("zoo:target", drafter="none").generate(PROMPT, params).outputs
+    assert [one.token_ids for one in texts] == [one.token_ids for one in wanted]
+
+
+def test_prompts_that_arrive_together_read_their_common_beginning_once():
+    """The same 640 tokens in front, which are two chunks; one who asks for log probabilities reads for itself."""
+    common = [3 + i % 50 for i in range(640)]
+    prompts = [{"prompt_token_ids": [*common, *range(60 + i, 90 + 3 * i)]} for i in range(3)] + [PROMPT]
+    settings = [SamplingParams(max_tokens=3, prompt_logprobs=0 if i == 2 else None) for i in range(4)]
     llm = LLM("zoo:target", drafter="none", enable_prefix_caching=True)
-    llm.generate(PROMPT, SamplingParams(max_tokens=1))
-    texts = llm.generate(PROMPT, SamplingParams(max_tokens=4, temperature=1.0, seed=4, n=3)).outputs
-    assert [one.num_cached_tokens for one in texts] == [64 if llm.config["kernels"] != "pytorch" else 0] * 3
+    texts = llm.generate(prompts, settings)
+    found = [one.num_cached_tokens for one in texts]
+    assert found == ([0, 640, 0, 64] if llm.config["kernels"] != "pytorch" else [0, 512, 0, 0])
+    plain = LLM("zoo:target", drafter="none")
+    assert [one.token_ids for one in texts] == [plain.generate(p, SETTINGS[0]).token_ids[:3] for p in prompts]
 
 
 def test_a_salt_is_a_cache_of_its_own():

@@ -111,7 +111,8 @@ class Machine(RuleBasedStateMachine):
         )
         self.runner = runner_of(self.engine)
         if shares:  # as native kernels do; in float64 reading in other pieces changes no id
-            self.runner.shared.unit, self.engine.parts.room.mixes = PAGE, True
+            self.runner.shared.unit = self.runner.shared.worth = PAGE
+            self.engine.parts.room.mixes = True
         self.unfinished = SliceCount()
         self.engine.watch.add(self.unfinished)
         self.slicing = in_slices(shares and slices)

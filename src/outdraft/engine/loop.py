@@ -202,12 +202,11 @@ class Engine:
         while len(self.waiting):
             seq = self.waiting.first()
             try:
-                if not self.admits():
+                if not self.admits() or (next_one := self.scheduler.next_to_join(self._used.room)) is None:
                     break
+                seq = next_one
                 # `prepare` asked the same, but while weights change there is no memory to ask about, or another
                 seq.max_len = min(seq.max_len, most_held(seq.request, self._max_len, self._used.room.capacity))
-                if self.scheduler.next_to_join(self._used.room) is not seq:
-                    break
                 self._admit(seq)
             except Exception as error:
                 if not self.isolates:

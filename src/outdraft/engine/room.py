@@ -31,6 +31,9 @@ class CacheRoom:
     def wanted(self, seq: Sequence) -> int:
         return -(-len(seq.tokens) // PAGE) - self._runner.shared.num_in_use(seq)
 
+    def awaits(self, seq: Sequence, reader: Sequence) -> bool:
+        return self._runner.shared.awaits(seq, reader)
+
     def missing(self, seq: Sequence, num_rows: int) -> int:
         return self._cache.num_missing(seq.id, num_rows)
 

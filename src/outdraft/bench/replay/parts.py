@@ -104,6 +104,9 @@ class SimulatedTarget:
     def wanted(self, seq: Sequence) -> int:
         return _pages(len(seq.tokens))
 
+    def awaits(self, seq: Sequence, reader: Sequence) -> bool:
+        return False
+
     def missing(self, seq: Sequence, num_rows: int) -> int:
         return _pages(self.rows[seq.id] + num_rows) - _pages(self.rows[seq.id])
 

@@ -60,11 +60,15 @@ class Scheduler:
             self._ends[seq.id] = (self._clock() if seq.asked_at is None else seq.asked_at) + timeout
 
     def next_to_join(self, room: Room) -> Sequence | None:
-        """The first who waits, if there is a seat for it and room for its prompt; the running ones get a page each."""
+        """The first who waits, if there is a seat for it and room for its prompt; the running ones get a page each.
+
+        Those stand aside that will take over what is being read, as one of several texts of a prompt does.
+        """
         if not len(self.waiting) or len(self.running) >= self.settings.max_num_seqs:
             return None
-        seq = self.waiting.first()
-        if not self.running or room.capacity is None:
+        reading = [one for one in self.running if one.num_unread]
+        seq = next((seq for seq in self.waiting if not any(room.awaits(seq, one) for one in reading)), None)
+        if seq is None or not self.running or room.capacity is None:
             return seq
         return seq if room.wanted(seq) + self._promised(room) <= room.free else None
 
