@@ -16,6 +16,21 @@ from outdraft.core.sequence import CHUNK
 def test_only_chunks_that_were_read_alone_are_shared(prompt, num_shared):
     """The last chunk before the pending token may be read beside it, and then its rows are those of another pass."""
     told = []
-    cache = SimpleNamespace(length=lambda seq: prompt - 1, publish=lambda seq, salt, tokens: told.append(len(tokens)))
+    cache = SimpleNamespace(
+        length=lambda seq: prompt - 1, num_published=lambda seq: 0,
+        publish=lambda seq, salt, tokens: told.append(len(tokens)),
+    )  # fmt: skip
     SharedRows(cache, whole_texts=False).publish(sequence([1] * prompt))
-    assert told == [num_shared]
+    assert told == [num_shared] * bool(num_shared)
+
+
+def test_a_waiting_text_awaits_what_it_will_take_over():
+    """The reader has read 32 rows of 200; the texts part at 100, and 64 rows are worth it."""
+    reader, rows = sequence([1] * 200), SharedRows(SimpleNamespace(), whole_texts=True)
+    reader.num_cached = 32
+    same, longer, other = sequence([1] * 200), sequence([1] * 100 + [2] * 100), sequence([1] * 90 + [2] * 110)
+    assert [rows.awaits(one, reader) for one in (same, longer, other)] == [True, True, False]
+    reader.num_cached = 48
+    assert [rows.awaits(one, reader) for one in (same, longer, other)] == [True, False, False]
+    assert not SharedRows(None, whole_texts=True).awaits(same, reader)
+    assert not SharedRows(SimpleNamespace(), whole_texts=False).awaits(same, reader)  # no chunk is left to anybody

@@ -56,6 +56,12 @@ def test_the_speculative_config_of_vllm() -> None:
         both.engine.load()
 
 
+def test_a_server_keeps_prefixes_unless_it_is_told_not_to() -> None:
+    with read("zoo:target", "--max-model-len", "128").engine.load() as llm:
+        assert llm.config["prefix_caching"] == (llm.config["kernels"] != "pytorch")
+    assert not read("--no-enable-prefix-caching").engine.enable_prefix_caching
+
+
 def test_every_flag_of_the_server_is_a_setting(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of the others there is a test of each above."""
     words: dict[str, Any] = {

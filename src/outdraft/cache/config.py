@@ -24,7 +24,8 @@ class CacheConfig:
     num_pages: int | None = None  # of a paged cache; None: as many as it takes
     memory: int | None = None  # bytes of the pool that a target's cache and those of its drafters share
     pool: PagePool | None = None  # that pool
-    prefixes: bool = False  # a text takes over the rows of an earlier one that began alike; paged
+    spare: int = 0  # bytes beyond `memory` that a text of full length may take
+    prefixes: bool | None = False  # a text takes over the rows of an earlier one that began alike; paged. None: ask
     poison: bool = False  # tests: NaN where nothing stands
 
     def __post_init__(self) -> None:
@@ -48,11 +49,16 @@ class CacheConfig:
         """What drafters that keep rows of their own have: the same, in their own number format."""
         return replace(self, dtype="auto", poison=False)
 
-    def with_own_pool(self) -> "CacheConfig":
-        """For one target and its drafters: with a size it is a pool that they share, and nobody else has."""
+    def with_own_pool(self, max_len: int = 0) -> "CacheConfig":
+        """For one target and its drafters: with a size it is a pool that they share, and nobody else has.
+
+        `max_len`: rows of the longest text, for which the pool may take `spare` too.
+        """
         if self.memory is None and self.num_pages is None:
             return self
-        return replace(self, pool=PagePool(num_bytes=self.memory, num_pages=self.num_pages))
+        return replace(
+            self, pool=PagePool(num_bytes=self.memory, num_pages=self.num_pages, spare=self.spare, max_len=max_len)
+        )
 
     def build(
         self,

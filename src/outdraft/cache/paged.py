@@ -122,6 +122,10 @@ class PagedCache(SlotCache[Pages]):
             entry.pages[at] = self.store.publish(salt, before, tokens_of_page, entry.pages[at])
             entry.num_published = at + 1
 
+    def num_published(self, seq: int) -> int:
+        """How many of the sequence's first pages later texts may adopt."""
+        return self._entries[seq].num_published
+
     def num_in_use(self, salt: Hashable, tokens: Seq[int]) -> int:
         """How many published pages of this text some sequence has now."""
         return sum(self.store.owners(page) > 0 for page in self.store.find(salt, tokens))

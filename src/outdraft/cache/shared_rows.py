@@ -43,7 +43,8 @@ class SharedRows:
         if self.cache is None or not self._shares(seq):
             return
         stop = self._last(seq, self.cache.length(seq.id))
-        self.cache.publish(seq.id, _salt(seq), seq.tokens[:stop])
+        if stop // PAGE > self.cache.num_published(seq.id):
+            self.cache.publish(seq.id, _salt(seq), seq.tokens[:stop])
 
     def num_in_use(self, seq: Sequence) -> int:
         """Pages of running texts that a waiting one would take over."""

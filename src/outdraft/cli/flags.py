@@ -87,7 +87,7 @@ class EngineFlags:
         "number format of the key/value cache: auto (as computed), int8 (changes the distribution)",
         metavar="NAME",
     )
-    enable_prefix_caching: bool = flag(
+    enable_prefix_caching: bool | None = flag(
         False, "a prompt takes over what was computed of an earlier text that began alike"
     )
 
@@ -120,6 +120,16 @@ class EngineFlags:
     def _said(self, names: Iterable[str]) -> dict[str, Any]:
         given = {name: getattr(self, name) for name in names}
         return {**given, "speculative_config": self.speculative_config or None}  # an empty one says nothing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KeepingFlags(EngineFlags):
+    """Of commands that are asked again and again: a conversation is sent with each of its turns."""
+
+    enable_prefix_caching: bool | None = flag(
+        None, "a prompt takes over what was computed of an earlier text that began alike; by default on where the "
+        "kernels read pages, and off with --kv-cache static"
+    )  # fmt: skip
 
 
 SPECULATION = ("recipe", *ROLES, "drafter", "drafter_options", "verifier", "verifier_options", "policy",

@@ -76,6 +76,7 @@ class LLM(Streaming, Siblings):
         kv_cache_dtype: "auto", the model's own number format; "int8" changes the distribution, and `config["variant"]`
             names it.
         enable_prefix_caching: a prompt takes over what was read of an earlier text that began alike (docs/cache.md).
+            None: where the kernels read pages, and not with kv_cache="static".
         logprobs_mode: what `.logprob` of a record shows: "raw_logprobs", "processed_logits", ... (docs/quickstart.md)
         precision: precision of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the
             same text. "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of
@@ -120,7 +121,7 @@ class LLM(Streaming, Siblings):
         kv_cache: str | None = None,
         kv_cache_memory: int | str | None = None,
         kv_cache_dtype: str = "auto",
-        enable_prefix_caching: bool = False,
+        enable_prefix_caching: bool | None = False,
         logprobs_mode: LogprobsMode = "raw_logprobs",
         precision: str = FULL,
         precision_options: Mapping[str, Any] | None = None,

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from outdraft.cli.flags import EngineFlags, SamplingFlags, read_references
+from outdraft.cli.flags import KeepingFlags, SamplingFlags, read_references
 from outdraft.cli.options import flag
 from outdraft.cli.remote.flags import RemoteFlags
 from outdraft.core.errors import ConfigError, RequestError
@@ -42,7 +42,7 @@ class ChatSampling(SamplingFlags):
 class Options:
     """An engine, a way to sample, and what comes first."""
 
-    engine: EngineFlags = field(metadata={"title": "engine"})
+    engine: KeepingFlags = field(metadata={"title": "engine"})
     sampling: ChatSampling = field(metadata={"title": "sampling"})
     remote: RemoteFlags = field(metadata={"title": "a running server"})
     system: str | None = flag(None, "a system message to begin with")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING
 
-from outdraft.cli.flags import EngineFlags, read_file
+from outdraft.cli.flags import KeepingFlags, read_file
 from outdraft.cli.options import argument, flag
 from outdraft.cli.ray_flags import RayFlags, from_anywhere
 from outdraft.core.errors import ConfigError
@@ -58,8 +58,7 @@ class ServerFlags:
                                  "by its chat template; none", metavar="NAME")  # fmt: skip
     reasoning_parser: str = flag("auto", "how the model marks what it thinks: qwen3, deepseek_r1; auto: by its chat "
                                  "template; none", metavar="NAME")  # fmt: skip
-    kv_events: bool = flag(False, "tell routers at /kv_events which prefixes the cache holds; it needs "
-                           "--enable-prefix-caching")  # fmt: skip
+    kv_events: bool = flag(False, "tell routers at /kv_events which prefixes the cache holds; it needs prefix caching")
     ssl_certfile: str | None = flag(None, "serve HTTPS with this certificate, in PEM", metavar="FILE")
     ssl_keyfile: str | None = flag(None, "and this private key", metavar="FILE")
     log_requests: bool = flag(False, "write prompts and answers into the log, not only their sizes")
@@ -70,7 +69,7 @@ class Options:
     """An engine, and the server before it."""
 
     place: str | None = argument(None, "the same as --model", metavar="MODEL")
-    engine: EngineFlags = field(metadata={"title": "engine"})
+    engine: KeepingFlags = field(metadata={"title": "engine"})
     server: ServerFlags = field(metadata={"title": "server"})
     ray: RayFlags = field(metadata={"title": "several engines"})
 
@@ -128,7 +127,7 @@ def _placed(options: Options) -> Options:
     """With the model that is named without a flag."""
     if options.place is None:
         return options
-    if options.engine.model != EngineFlags().model:
+    if options.engine.model != KeepingFlags().model:
         raise ConfigError(
             f"{options.place!r} and --model {options.engine.model} both name the model: give one; a flag that may be "
             "repeated stands before each of its values"

@@ -111,7 +111,7 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
         "model_impl": "transformers" if isinstance(network, TransformersNetwork) else "outdraft",
         "weights_memory": setup.weights_memory,
         "graphs": is_graphed and not setup.enforce_eager,
-        "kv_cache": runner.cache_config.layout, "prefix_caching": setup.cache.prefixes,
+        "kv_cache": runner.cache_config.layout, "prefix_caching": runner.cache_config.prefixes,
         "kv_cache_dtype": dtype if setup.cache.dtype == "auto" else setup.cache.dtype,
         **_describe(combination, parts),
     }  # fmt: skip

@@ -18,11 +18,15 @@ from outdraft.nn.capture import call_each_time, cuda_recorder
 _UNKNOWN = 2**30  # bytes for a pool where free memory cannot be read
 
 
-def cache_config(layout: str | None, dtype: str, *, prefixes: bool, memory: int | str | None) -> CacheConfig:
-    """As the user asked for it. A size, and rows that later texts take over, are for a pool of pages."""
+def cache_config(layout: str | None, dtype: str, *, prefixes: bool | None, memory: int | str | None) -> CacheConfig:
+    """As the user asked for it. A size, and rows that later texts take over, are for a pool of pages.
+
+    `prefixes`: None keeps rows for later texts where pages cost nothing, but not in blocks that were asked for.
+    """
     size = None if memory is None else read_bytes(memory, "kv_cache_memory")
     chosen = layout or ("paged" if prefixes or size is not None else "static")
-    return CacheConfig(layout=chosen, dtype=dtype, prefixes=prefixes, memory=size)
+    kept = False if prefixes is None and layout == "static" else prefixes
+    return CacheConfig(layout=chosen, dtype=dtype, prefixes=kept, memory=size)
 
 
 def make_runner(
@@ -36,7 +40,7 @@ def make_runner(
     origin: Origin | None = None,
 ) -> Runner:
     """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact or guarded."""
-    cache = _sized(cache or CacheConfig(), network.device)
+    cache = _sized(_settled(cache or CacheConfig(), network), network.device)
     float_rows = cache.dtype == "auto"
     if isinstance(network, Decoder) and network.device.type == "cuda" and not (exact or guarded) and float_rows:
         record = call_each_time if enforce_eager else cuda_recorder()
@@ -44,10 +48,19 @@ def make_runner(
     return Runner(network, max_len=max_len, exact=exact, cache=cache, origin=origin)
 
 
+def _settled(cache: CacheConfig, network: Network) -> CacheConfig:
+    """Where nobody said whether to keep rows for later texts: PyTorch on a CPU would copy the pages in every layer."""
+    if cache.prefixes is not None:
+        return cache
+    reads_pages = network.kernels != "pytorch" or network.device.type == "cuda"
+    return replace(cache, prefixes=reads_pages, layout="paged" if reads_pages else cache.layout)
+
+
 def _sized(cache: CacheConfig, device: torch.device) -> CacheConfig:
     """Rows that are kept for later texts need a size: if none was given, a quarter of the memory that is free now.
 
-    The system gives a CPU's memory when it is written to, so what is never used costs nothing.
+    It is up to three quarters where a text of full length needs as much. The system gives a CPU's memory when it is
+    written to, so what is never used costs nothing.
     """
     if not cache.prefixes or cache.memory is not None or cache.num_pages is not None:
         return cache
@@ -58,4 +71,4 @@ def _sized(cache: CacheConfig, device: torch.device) -> CacheConfig:
             free = read_memory().free
         except CapabilityError:
             free = 4 * _UNKNOWN
-    return replace(cache, memory=free // 4)
+    return replace(cache, memory=free // 4, spare=free // 2)
