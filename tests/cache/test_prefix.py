@@ -215,8 +215,3 @@ def test_one_pool_of_bytes_gives_every_cache_as_many_pages():
         new_cache(pool=pool)
     with pytest.raises(CapabilityError, match=r"kv_cache_memory=100 bytes holds no page.* 512 bytes"):
         _ = new_cache(pool=PagePool(num_bytes=100)).num_pages
-
-
-@pytest.mark.parametrize(("spare", "num_pages"), [(0, 4), (1000, 5), (9999, 10)])
-def test_a_pool_without_a_given_size_holds_a_whole_context_if_it_may(spare, num_pages):
-    assert new_cache(pool=PagePool(num_bytes=2048, spare=spare, max_len=150)).num_pages == num_pages

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 import pytest
 from drafters.drafting import sequence
 
-from outdraft.cache.shared_rows import SharedRows
+from outdraft.cache.shared_rows import SharedRows, num_common
 from outdraft.core.sequence import CHUNK
 
 
@@ -29,8 +29,12 @@ def test_a_waiting_text_awaits_what_it_will_take_over():
     reader, rows = sequence([1] * 200), SharedRows(SimpleNamespace(), whole_texts=True)
     reader.num_cached = 32
     same, longer, other = sequence([1] * 200), sequence([1] * 100 + [2] * 100), sequence([1] * 90 + [2] * 110)
+    for number, one in enumerate((reader, same, longer, other)):
+        one.id = number
     assert [rows.awaits(one, reader) for one in (same, longer, other)] == [True, True, False]
     reader.num_cached = 48
     assert [rows.awaits(one, reader) for one in (same, longer, other)] == [True, False, False]
+    assert num_common([1] * 100 + [2] * 100, [1] * 200) == 100 and num_common([1] * 40, [1] * 70) == 40
+    assert num_common([1] * 15 + [2], [1] * 200) == 0  # less than a page
     assert not SharedRows(None, whole_texts=True).awaits(same, reader)
     assert not SharedRows(SimpleNamespace(), whole_texts=False).awaits(same, reader)  # no chunk is left to anybody

@@ -7,6 +7,7 @@ import pytest
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import CapabilityError, ConfigError, RequestError
+from outdraft.engine.assembly.memory import Memory
 from outdraft.engine.guided_room import GuidedRoom
 
 SETTINGS = [SamplingParams(max_tokens=40), SamplingParams(max_tokens=40, temperature=0.9, seed=6)]
@@ -35,6 +36,17 @@ def test_what_never_fits_is_refused_at_once():
     with pytest.raises(RequestError, match=r"20 tokens of prompt and max_tokens=64 never fit: .* holds 64 tokens"):
         llm.generate(prompts(1), SamplingParams(max_tokens=64))
     assert llm.generate(prompts(1)[0], SamplingParams(max_tokens=None, ignore_eos=True)).finish_reason == "length"
+
+
+def test_where_the_machine_decides_a_text_ends_with_the_memory(monkeypatch):
+    """An eighth of what is free is left beside the weights, and half of that is for rows; the last token has none."""
+    has = Memory(free=16 * 64 * POSITION, total=2**40)
+    monkeypatch.setattr("outdraft.engine.assembly.target.read_memory", lambda: has)
+    llm = LLM("zoo:target", drafter="none", enable_prefix_caching=True)
+    result = llm.generate(prompts(1)[0], SamplingParams(max_tokens=200, ignore_eos=True))
+    assert result.finish_reason == "length" and len(result.token_ids) == 64 - 20 + 1
+    with pytest.raises(RequestError, match=r"70 tokens of prompt never fit: .* holds 64 tokens"):
+        llm.generate({"prompt_token_ids": [5] * 70}, SamplingParams(max_tokens=1))
 
 
 def test_memory_for_less_than_a_page_is_refused():

@@ -278,6 +278,25 @@ def test_who_awaits_what_is_being_read_stands_aside_for_others():
     assert made.running == [first, other, same]
 
 
+@pytest.mark.parametrize("mixes", [True, False])
+def test_nobody_stands_aside_for_one_who_is_passed_over_or_comes_later(mixes):
+    """The first prompt takes all rows; what the second would read is read by the third itself."""
+    made, room = scheduler(max_num_batched_tokens=8), Pages(90, mixes=mixes)
+    first, idle, same = sequence([8] * 900, id=0), sequence([7] * 20, id=1), sequence([7] * 20, id=2)
+    idle.request = Request(prompt_token_ids=(7,) * 20, priority=1)
+    same.request = Request(prompt_token_ids=(7,) * 20, priority=2)
+    add(made, first, idle, same)
+    join_all(made, room)
+    assert made.running == [first, idle]
+    assert made.choose(room).seqs == (first,)
+    join_all(made, room)
+    assert made.running == [first, idle, same]
+    urgent = sequence([7] * 20, id=3, request=Request(prompt_token_ids=(7,) * 20, priority=-1))
+    add(made, urgent)
+    join_all(made, room)
+    assert urgent in made.running
+
+
 def test_the_last_in_order_gives_back_its_memory_and_waits_before_later_ones():
     room = Pages(4)
     made = scheduler()

@@ -24,8 +24,8 @@ class CacheConfig:
     num_pages: int | None = None  # of a paged cache; None: as many as it takes
     memory: int | None = None  # bytes of the pool that a target's cache and those of its drafters share
     pool: PagePool | None = None  # that pool
-    spare: int = 0  # bytes beyond `memory` that a text of full length may take
-    prefixes: bool | None = False  # a text takes over the rows of an earlier one that began alike; paged. None: ask
+    is_given: bool = True  # somebody chose that size; otherwise it is what the machine had
+    prefixes: bool | None = False  # a text takes over the rows of an earlier one that began alike; paged. None: open
     poison: bool = False  # tests: NaN where nothing stands
 
     def __post_init__(self) -> None:
@@ -49,16 +49,11 @@ class CacheConfig:
         """What drafters that keep rows of their own have: the same, in their own number format."""
         return replace(self, dtype="auto", poison=False)
 
-    def with_own_pool(self, max_len: int = 0) -> "CacheConfig":
-        """For one target and its drafters: with a size it is a pool that they share, and nobody else has.
-
-        `max_len`: rows of the longest text, for which the pool may take `spare` too.
-        """
+    def with_own_pool(self) -> "CacheConfig":
+        """For one target and its drafters: with a size it is a pool that they share, and nobody else has."""
         if self.memory is None and self.num_pages is None:
             return self
-        return replace(
-            self, pool=PagePool(num_bytes=self.memory, num_pages=self.num_pages, spare=self.spare, max_len=max_len)
-        )
+        return replace(self, pool=PagePool(num_bytes=self.memory, num_pages=self.num_pages))
 
     def build(
         self,

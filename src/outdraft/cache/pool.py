@@ -9,21 +9,15 @@ takes while the engine is put together; with the first page that is wanted the n
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from outdraft.core.cache import PAGE
 from outdraft.core.errors import CapabilityError
 
 
 @dataclass(slots=True, kw_only=True)
 class PagePool:
-    """`num_bytes` for all caches together, or `num_pages` of each.
-
-    `spare`: bytes that come to it where a text of `max_len` rows needs them.
-    """
+    """`num_bytes` for all caches together, or `num_pages` of each."""
 
     num_bytes: int | None = None
     num_pages: int | None = None
-    spare: int = 0
-    max_len: int = 0
     page_bytes: list[int] = field(default_factory=list)  # of each cache
     forgets: list[Callable[[], None]] = field(default_factory=list)  # of each cache
 
@@ -51,9 +45,7 @@ class PagePool:
         """How many pages each cache has, from now on. Raises `CapabilityError` where that is none."""
         if self.num_pages is None:
             assert self.num_bytes is not None
-            longest = -(-self.max_len // PAGE) * self.bytes_each
-            num_bytes = max(self.num_bytes, min(self.num_bytes + self.spare, longest))
-            self.num_pages = num_bytes // max(1, self.bytes_each)
+            self.num_pages = self.num_bytes // max(1, self.bytes_each)
             if not self.num_pages:
                 raise CapabilityError(
                     f"kv_cache_memory={self.num_bytes} bytes holds no page: one page of 16 positions takes "

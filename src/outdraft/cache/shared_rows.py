@@ -12,6 +12,8 @@ from outdraft.core.cache import PAGE
 from outdraft.core.sequence import CHUNK, Sequence
 from outdraft.core.target import Needs
 
+_MOST_PAIRS = 4096  # of texts that are remembered
+
 
 class SharedRows:
     """`cache`: None where nothing is shared. `whole_texts`: rows do not depend on their pass.
@@ -27,6 +29,7 @@ class SharedRows:
         self.unit = PAGE if whole_texts else CHUNK
         self.worth = 4 * PAGE
         self.needs = Needs()
+        self._common: dict[tuple[int, int], int] = {}  # (waiting, reading) -> tokens that both begin with
 
     def adopt(self, seq: Sequence) -> int:
         """Let a sequence that has no rows yet begin with those that are there; returns how many."""
@@ -57,11 +60,21 @@ class SharedRows:
 
         Only what comes next is looked at: where the texts part, and where the reader is done, nobody waits.
         """
-        if self.cache is None or seq.scores_prompt or not (self._shares(seq) and self._shares(reader)):
+        if self.cache is None or seq.scores_prompt:
             return False
         stop = reader.num_cached // self.unit * self.unit + max(self.unit, self.worth)
         most = min(self._most(seq), self._last(reader, len(reader.tokens) - 1))
-        return stop <= most and _salt(seq) == _salt(reader) and seq.tokens[:stop] == reader.tokens[:stop]
+        return stop <= most and stop <= self._num_common(seq, reader)
+
+    def _num_common(self, seq: Sequence, reader: Sequence) -> int:
+        """How many tokens both begin with, where they may share rows; it is asked in every pass, and found once."""
+        if (known := self._common.get((seq.id, reader.id))) is not None:
+            return known
+        if len(self._common) >= _MOST_PAIRS:
+            self._common.clear()
+        may = self._shares(seq) and self._shares(reader) and _salt(seq) == _salt(reader)
+        found = self._common[seq.id, reader.id] = num_common(seq.tokens, reader.tokens) if may else 0
+        return found
 
     def _shares(self, seq: Sequence) -> bool:
         request = seq.request
@@ -76,6 +89,20 @@ class SharedRows:
         """The most rows that a text may take over, so that what its drafter reads of states is computed."""
         read_again = PAGE if self.needs.taps else 0
         return max(0, (len(seq.tokens) - 1 - read_again) // self.unit * self.unit)
+
+
+def num_common(one: list[int], other: list[int]) -> int:
+    """How many tokens both texts begin with."""
+    if one[:PAGE] != other[:PAGE]:
+        return 0  # nobody shares less than a page
+    least, most = PAGE, min(len(one), len(other))
+    while least < most:
+        middle = (least + most + 1) // 2
+        if one[least:middle] == other[least:middle]:
+            least = middle
+        else:
+            most = middle - 1
+    return least
 
 
 def _salt(seq: Sequence) -> tuple[object, ...]:

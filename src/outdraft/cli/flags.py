@@ -128,7 +128,7 @@ class KeepingFlags(EngineFlags):
 
     enable_prefix_caching: bool | None = flag(
         None, "a prompt takes over what was computed of an earlier text that began alike; by default on where the "
-        "kernels read pages, and off with --kv-cache static"
+        "native kernels compute, and off with --kv-cache static or --precision elastic"
     )  # fmt: skip
 
 

@@ -30,6 +30,11 @@ class Room(Protocol):
         ...
 
     @property
+    def cuts(self) -> bool:
+        """Whether a text that wants more than the capacity ends there; it is refused where somebody chose that."""
+        ...
+
+    @property
     def free(self) -> int:
         """Pages that no running text has. Asked where there is a `capacity`."""
         ...
@@ -59,6 +64,7 @@ class Unbounded:
     """Memory grows as it is asked for."""
 
     capacity = None
+    cuts = False
     free = 0
 
     def __init__(self, *, mixes: bool = False, slices: int = 1) -> None:

@@ -25,6 +25,10 @@ class GuidedRoom:
         return self._room.capacity
 
     @property
+    def cuts(self) -> bool:
+        return self._room.cuts
+
+    @property
     def free(self) -> int:
         return self._room.free
 

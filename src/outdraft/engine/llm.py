@@ -16,7 +16,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.core.sizes import read_bytes
 from outdraft.engine.assembly.assemble import Assembled, make_engine
 from outdraft.engine.assembly.elastic import ElasticEngine
-from outdraft.engine.assembly.precision import FULL
+from outdraft.engine.assembly.precision import ELASTIC, FULL
 from outdraft.engine.assembly.roles import read_companions
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.spelling import read_words
@@ -76,7 +76,7 @@ class LLM(Streaming, Siblings):
         kv_cache_dtype: "auto", the model's own number format; "int8" changes the distribution, and `config["variant"]`
             names it.
         enable_prefix_caching: a prompt takes over what was read of an earlier text that began alike (docs/cache.md).
-            None: where the kernels read pages, and not with kv_cache="static".
+            None: on the native kernels, but not with kv_cache="static" or elastic precision, which watches memory.
         logprobs_mode: what `.logprob` of a record shows: "raw_logprobs", "processed_logits", ... (docs/quickstart.md)
         precision: precision of the weights. "full": as they are stored. "draft-int4": the draft model on 4 bits, the
             same text. "mixed": the target's middle layers on 4 bits, another distribution. "elastic": the first of
@@ -127,7 +127,8 @@ class LLM(Streaming, Siblings):
         precision_options: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
-        cache = cache_config(kv_cache, kv_cache_dtype, prefixes=enable_prefix_caching, memory=kv_cache_memory)
+        keeps = bool(enable_prefix_caching) if precision == ELASTIC else enable_prefix_caching
+        cache = cache_config(kv_cache, kv_cache_dtype, prefixes=keeps, memory=kv_cache_memory)
         scheduling = SchedulerSettings(
             max_num_seqs=max_num_seqs, max_num_batched_tokens=max_num_batched_tokens, max_num_waiting=max_num_waiting
         )

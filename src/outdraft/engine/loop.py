@@ -137,6 +137,7 @@ class Engine:
             ends=self.eos_token_ids,
             is_guided=self._is_guided,
             capacity=None if parts is None else parts.room.capacity,
+            cuts=parts is not None and parts.room.cuts,
             held=self._held,
             rules=self._rules,
         )
@@ -206,7 +207,9 @@ class Engine:
                     break
                 seq = next_one
                 # `prepare` asked the same, but while weights change there is no memory to ask about, or another
-                seq.max_len = min(seq.max_len, most_held(seq.request, self._max_len, self._used.room.capacity))
+                room = self._used.room
+                most = most_held(seq.request, self._max_len, room.capacity, cuts=room.cuts)
+                seq.max_len = min(seq.max_len, most)
                 self._admit(seq)
             except Exception as error:
                 if not self.isolates:

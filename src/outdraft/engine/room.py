@@ -21,6 +21,7 @@ class CacheRoom:
     def __init__(self, runner: Runner, cache: PagedCache, num_pages: int) -> None:
         self.mixes, self.slices = runner.mixes, runner.slices
         self.capacity = num_pages * PAGE
+        self.cuts = not runner.cache_config.is_given
         self._runner = runner
         self._cache = cache
 

@@ -60,7 +60,7 @@ class Runner:
         self.hidden_size = config.hidden_size
         self.num_layers = config.num_layers
         self.device, self.dtype = decoder.device, decoder.dtype
-        self.cache_config = (cache or CacheConfig()).with_own_pool(self.max_len)
+        self.cache_config = (cache or CacheConfig()).with_own_pool()
         self.cache = self.cache_config.build(
             config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
         )

@@ -98,6 +98,10 @@ class SimulatedTarget:
         return None if self.num_pages is None else self.num_pages * PAGE
 
     @property
+    def cuts(self) -> bool:
+        return False
+
+    @property
     def free(self) -> int:
         return (self.num_pages or 0) - sum(self._num_pages_of(one) for one in self.rows)
 

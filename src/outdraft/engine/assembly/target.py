@@ -40,7 +40,7 @@ def make_runner(
     origin: Origin | None = None,
 ) -> Runner:
     """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact or guarded."""
-    cache = _sized(_settled(cache or CacheConfig(), network), network.device)
+    cache = _sized(_settled(cache or CacheConfig(), network), network)
     float_rows = cache.dtype == "auto"
     if isinstance(network, Decoder) and network.device.type == "cuda" and not (exact or guarded) and float_rows:
         record = call_each_time if enforce_eager else cuda_recorder()
@@ -49,26 +49,26 @@ def make_runner(
 
 
 def _settled(cache: CacheConfig, network: Network) -> CacheConfig:
-    """Where nobody said whether to keep rows for later texts: PyTorch on a CPU would copy the pages in every layer."""
+    """Where nobody said whether to keep rows for later texts, the native kernels do: they read pages as they lie."""
     if cache.prefixes is not None:
         return cache
-    reads_pages = network.kernels != "pytorch" or network.device.type == "cuda"
-    return replace(cache, prefixes=reads_pages, layout="paged" if reads_pages else cache.layout)
+    is_native = network.kernels != "pytorch"
+    return replace(cache, prefixes=is_native, layout="paged" if is_native else cache.layout)
 
 
-def _sized(cache: CacheConfig, device: torch.device) -> CacheConfig:
+def _sized(cache: CacheConfig, network: Network) -> CacheConfig:
     """Rows that are kept for later texts need a size: if none was given, a quarter of the memory that is free now.
 
-    It is up to three quarters where a text of full length needs as much. The system gives a CPU's memory when it is
-    written to, so what is never used costs nothing.
+    The system counts weights that are mapped from a file as free, so half of what would be left without them is the
+    most. A CPU's memory is taken when it is written to: what is never used costs nothing.
     """
     if not cache.prefixes or cache.memory is not None or cache.num_pages is not None:
         return cache
-    if device.type == "cuda":
-        free = torch.cuda.mem_get_info(device)[0]
-    else:
-        try:
-            free = read_memory().free
-        except CapabilityError:
-            free = 4 * _UNKNOWN
-    return replace(cache, memory=free // 4, spare=free // 2)
+    if network.device.type == "cuda":
+        return replace(cache, memory=torch.cuda.mem_get_info(network.device)[0] // 4, is_given=False)
+    try:
+        free = read_memory().free
+    except CapabilityError:
+        free = 4 * _UNKNOWN
+    left = max(free - network.pass_bytes, free // 8)
+    return replace(cache, memory=min(free // 4, left // 2), is_given=False)

@@ -30,15 +30,16 @@ def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int
     return shift
 
 
-def most_held(request: Request, max_len: int, capacity: int | None) -> int:
+def most_held(request: Request, max_len: int, capacity: int | None, *, cuts: bool = False) -> int:
     """The most tokens of its text that memory can hold. Raises `RequestError` where this request can never fit.
 
-    `capacity`: positions of the whole key/value cache; None: as many as it takes.
+    `capacity`: positions of the whole key/value cache; None: as many as it takes. `cuts`: nobody chose it, so a text
+    that wants more ends where memory does, if its prompt fits.
     """
     if capacity is None:
         return max_len
     most = most_rows(request, capacity)
-    num_prompt, wanted = len(request.prompt_token_ids), request.params.max_tokens
+    num_prompt, wanted = len(request.prompt_token_ids), None if cuts else request.params.max_tokens
     if min(num_prompt + (wanted or 1), max_len) > most:
         asked = f"{num_prompt} tokens of prompt" + (f" and max_tokens={wanted}" if wanted else "")
         twice = ", and a guided text stands there twice" if request.params.guides else ""

@@ -26,6 +26,7 @@ class Terms:
     ends: frozenset[int]  # the model's end tokens
     is_guided: bool  # whether its target can guide a text
     capacity: int | None  # positions of the whole key/value cache; None: as many as it takes, or not known now
+    cuts: bool  # whether a text that wants more than that ends there
     held: Held
     rules: RulesByRequest
 
@@ -47,7 +48,7 @@ def make_sequence(
         request=request,
         tokens=list(ids),
         prompt_len=len(ids),
-        max_len=min(terms.max_len - shift, longest, most_held(request, terms.max_len, terms.capacity)),
+        max_len=min(terms.max_len - shift, longest, most_held(request, terms.max_len, terms.capacity, cuts=terms.cuts)),
         seed=secrets.randbits(63) if params.seed is None else params.seed,
         coupled=_couples(request, settled, terms.rules),
         settled=settled,

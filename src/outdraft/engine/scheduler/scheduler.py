@@ -46,6 +46,7 @@ class Scheduler:
         self._pace = Pace(settings.prompt_share)
         self._slices = Slices()
         self._ends: dict[int, float] = {}  # of sequences with a deadline
+        self._passed_over: set[int] = set()  # who had prompt left to read, and no rows when prompts were last read
 
     def add(self, seq: Sequence, room: Room) -> None:
         """It waits. Raises `BusyError` where too many would, those not counted that join before the next pass."""
@@ -62,22 +63,27 @@ class Scheduler:
     def next_to_join(self, room: Room) -> Sequence | None:
         """The first who waits, if there is a seat for it and room for its prompt; the running ones get a page each.
 
-        Those stand aside that will take over what is being read, as one of several texts of a prompt does.
+        Those stand aside that will take over what one before them in order is reading, as the second text of a prompt.
         """
         if not len(self.waiting) or len(self.running) >= self.settings.max_num_seqs:
             return None
-        reading = [one for one in self.running if one.num_unread]
-        seq = next((seq for seq in self.waiting if not any(room.awaits(seq, one) for one in reading)), None)
+        reading = [one for one in self.running if one.num_unread and one.id not in self._passed_over]
+        some = islice(self.waiting, self.settings.max_num_seqs)
+        seq = next((seq for seq in some if not self._awaits(seq, reading, room)), None)
         if seq is None or not self.running or room.capacity is None:
             return seq
         return seq if room.wanted(seq) + self._promised(room) <= room.free else None
+
+    def _awaits(self, seq: Sequence, reading: list[Sequence], room: Room) -> bool:
+        rank = self.waiting.rank
+        return any(rank(one) < rank(seq) and room.awaits(seq, one) for one in reading)
 
     def _promised(self, room: Room) -> int:
         """Pages that those who run will have: for their whole prompts, and one page more for each."""
         return sum(room.missing(one, len(one.tokens) - one.num_cached + PAGE) for one in self.running)
 
     def _num_joining(self, room: Room) -> int:
-        """How many of those who wait will join before the next pass: as `next_to_join` lets them, one after another."""
+        """How many of those who wait will join before the next pass, or stand aside where they could."""
         seats = self.settings.max_num_seqs - len(self.running)
         first = list(islice(self.waiting, max(0, seats)))
         if room.capacity is None:
@@ -135,6 +141,8 @@ class Scheduler:
             chosen = [*decoding, *reading] if room.mixes or not reading else reading
         preempted = self._make_room(chosen, room)
         seqs = [seq for seq in chosen if not any(seq is one for one in preempted)]
+        if read := {seq.id for seq in seqs if not seq.prefilled}:
+            self._passed_over = {seq.id for seq in ordered if not seq.prefilled and seq.id not in read}
         return Turn(
             seqs=tuple(seqs), preempted=tuple(preempted), num_decoding=sum(seq.prefilled for seq in seqs),
             num_prompt_rows=sum(_num_read(seq) for seq in seqs if not seq.prefilled), num_layers=num_layers or 0,

@@ -122,7 +122,7 @@ class EngineWatch:
 
 
 def _used(engine: Engine) -> float:
-    """The share of the cache that running texts have; without a limit of memory, of what all seats could hold."""
+    """The share of the cache that running texts have; without a pool, of what all seats could hold."""
     try:
         room, longest = engine.parts.room, engine.parts.target.max_len
     except CapabilityError:  # no weights are held, so there is no cache either
