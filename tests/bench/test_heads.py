@@ -1,5 +1,6 @@
 """`outdraft bench --inflate`: trained heads follow their target, and are named by what they were made of."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ from outdraft.kernels.threads import torch_threads
 @pytest.mark.parametrize("name", ["eagle", "early_exit", "ngram"])
 def test_an_inflated_pair_accepts_as_the_small_one(name, tmp_path):
     rival = next(rival for rival in RIVALS if rival.name == name)
+    if name == "eagle":  # on 4 bits an inflated row is cut into other groups, and rounds a little differently
+        rival = replace(rival, options={"quantization": "none"})
     params = SamplingParams(max_tokens=24, ignore_eos=True)
     with torch_threads(1):
         shelf = Shelf(tmp_path)

@@ -75,7 +75,7 @@ def test_the_prompts_taps_are_asked_for_while_a_prompt_is_read():
 class Full:
     """Memory in which two sequences have room for their pending tokens and `spare` more rows, a row a page."""
 
-    capacity, cached = 100, None
+    capacity, cuts, cached = 100, False, None
 
     def __init__(self, spare):
         self.free = 2 + spare
