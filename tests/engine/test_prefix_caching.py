@@ -53,7 +53,8 @@ def test_where_nobody_says_prefixes_are_kept_if_the_kernels_read_pages():
     assert (llm.config["prefix_caching"], llm.config["kv_cache"]) == (native, "paged" if native else "static")
     found = [llm.generate(PROMPT, SETTINGS[0]).num_cached_tokens for _ in range(2)]
     assert found == [0, 64 * native]
-    assert not LLM("zoo:target", drafter="none", enable_prefix_caching=None, kv_cache="static").config["prefix_caching"]
+    for words in ({"kv_cache": "static"}, {"precision": "elastic"}):
+        assert not LLM("zoo:target", drafter="none", enable_prefix_caching=None, **words).config["prefix_caching"]
 
 
 def test_a_salt_is_a_cache_of_its_own():
