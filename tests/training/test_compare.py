@@ -65,10 +65,27 @@ def test_logits_of_one_chunk_are_held_at_once(scene):
         asked.append(len(x))
         return head(x)
 
-    loss = compare(outlook_of(counted, states, rows), lesson, logits_of, forward_kl, chunk=4 * VOCAB).loss
+    loss = compare(outlook_of(counted, states, rows), lesson, logits_of, forward_kl, chunk=4 * VOCAB, held=0).loss
     made = len(asked)
     loss.backward()
     assert max(asked) <= 4 and len(asked) == 2 * made, "made again for the gradient, not kept"
+
+
+def test_few_logits_are_kept_for_the_gradient_which_is_the_same(scene):
+    lesson, logits_of, head, states, rows = scene
+    counted = sum(int(lesson.counts[r].sum()) for r in rows)
+    gradients = []
+    for held, times in ((counted * VOCAB - 1, 2), (counted * VOCAB, 1)):
+        asked = []
+
+        def watched(x, asked=asked):
+            asked.append(len(x))
+            return head(x)
+
+        loss = compare(outlook_of(watched, states, rows), lesson, logits_of, forward_kl, chunk=VOCAB, held=held).loss
+        gradients.append(torch.autograd.grad(loss, states))
+        assert len(asked) == times * counted
+    assert all(torch.equal(*pair) for pair in zip(*gradients, strict=True))
 
 
 def test_tokens_that_the_draft_cannot_say_have_no_cross_entropy(scene):

@@ -1,7 +1,8 @@
 """Guesses beside the target's distribution: the loss that is trained on, and what would be accepted.
 
-The logits of a chunk of rows are made, compared and forgotten, and made once more for the gradient, so that the memory
-of the heads is that of one chunk, whatever the vocabulary and the length of the texts.
+The logits of a chunk of rows are made and compared. Where those of all guesses are many, they are then forgotten, and
+made once more for the gradient, so that the memory of the heads is that of one chunk, whatever the vocabulary and the
+length of the texts. Where they are few, they are kept: making them twice takes longer than anything else here.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,6 +19,9 @@ from outdraft.training.losses import Loss, logs
 
 Logits = Callable[[Tensor], Tensor]
 CHUNK = 1 << 22  # logits of the target that are held at once
+HELD = (
+    1 << 24
+)  # logits of all guesses of a pass that may be kept for the gradient: with what is made of them some 200 MB
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 
@@ -52,35 +56,45 @@ def compare(
     temperature: float = 1.0,
     beside: Mapping[str, float] = _NONE,
     chunk: int = CHUNK,
+    held: int = HELD,
 ) -> Compared:
     """The loss over counted rows of all depths, a guess as heavy as its depth; and each depth's mean acceptance.
 
     `logits_of`: the target's final states [n, D] -> [n, V]. `temperature`: the loss compares both distributions there,
     and is multiplied by its square, so that gradients keep their size. `beside`: the weights of losses beside those of
     the guesses, by name: each is a mean of its own over the rows given here, so where it counts others than the guesses
-    do, the loss depends a little on how a step is cut into passes. `chunk`: logits that are held at once.
+    do, the loss depends a little on how a step is cut into passes. `chunk`: logits that are held at once; `held`: so
+    many of all guesses together are kept for the gradient, and of more the chunks are made again.
     """
     total = lesson.states.new_zeros((), dtype=torch.float32)
     weight, tokens, rates = 0.0, lesson.ids[:, 1:].flatten(), []
     judged = lesson.states if outlook.states is None else outlook.states
-    for guess in outlook.guesses:
+    kept = [lesson.counts[guess.rows].nonzero()[:, 0] for guess in outlook.guesses]
+    vocab_size = logits_of(lesson.states[:1]).shape[-1]
+    again = sum(map(len, kept)) * vocab_size > held
+    for guess, counted in zip(outlook.guesses, kept, strict=True):
 
         def judge(own: Tensor, theirs: Tensor, x: Tensor, guess: Guess = guess) -> Tensor:
             with torch.no_grad():
                 p = logits_of(theirs)
             q = guess.head(own)
-            asked = p if guess.vocab is None else p[:, guess.vocab]  # of what the draft can say
+            asked = _inside(p, guess)
             said = x if guess.vocab is None else _places(guess.vocab, p.shape[-1])[x]
-            far = loss(logs(asked / temperature), logs(q / temperature), said).sum() * temperature**2
-            return torch.stack([far, _mass(logs(p), logs(q.detach()), guess).sum()])
+            log_p, log_q = logs(asked, temperature), logs(q, temperature)
+            far = loss(log_p, log_q, said).sum() * temperature**2
+            with torch.no_grad():
+                if guess.vocab is not None or temperature != 1:
+                    log_p, log_q = _inside(logs(p), guess), logs(q)
+                mass = torch.minimum(log_p, log_q).exp_().sum()
+            return torch.stack([far, mass])
 
-        kept = lesson.counts[guess.rows].nonzero()[:, 0]
         sums = torch.zeros(2, device=guess.states.device)
-        for part in _parts(kept, logits_of, lesson, chunk):
+        for part in _parts(counted, vocab_size, chunk):
             rows = guess.rows[part]
-            sums = sums + checkpoint(judge, guess.states[part], judged[rows], tokens[rows], use_reentrant=False)
-        total, weight = total + guess.weight * sums[0], weight + guess.weight * len(kept)
-        rates.append((sums[1] / max(1, len(kept))).detach())
+            given = guess.states[part], judged[rows], tokens[rows]
+            sums = sums + (checkpoint(judge, *given, use_reentrant=False) if again else judge(*given))
+        total, weight = total + guess.weight * sums[0], weight + guess.weight * len(counted)
+        rates.append((sums[1] / max(1, len(counted))).detach())
     for guess in outlook.guesses:  # where nothing counts, a gradient of zeros all the same
         total = total + 0 * guess.states.sum()
     means = _beside(outlook.beside, lesson, {OWN: 1.0, **beside})
@@ -112,13 +126,14 @@ def accepted(
     """Depth by depth, at a temperature; 0: greedy, where the text is what the target's best tokens spell."""
     tokens, found = lesson.ids[:, 1:].flatten(), []
     judged = lesson.states if outlook.states is None else outlook.states
+    vocab_size = logits_of(lesson.states[:1]).shape[-1]
     for guess in outlook.guesses:
         guessed = torch.zeros_like(lesson.counts)
         ratio = torch.zeros(len(guessed), device=guessed.device)
-        for part in _parts(torch.arange(len(guess.rows), device=guessed.device), logits_of, lesson, chunk):
+        for part in _parts(torch.arange(len(guess.rows), device=guessed.device), vocab_size, chunk):
             rows = guess.rows[part]
             p_logits, q_logits = logits_of(judged[rows]), guess.head(guess.states[part])
-            log_p, log_q = logs(p_logits / (temperature or 1)), logs(q_logits / (temperature or 1))
+            log_p, log_q = logs(p_logits, temperature or 1), logs(q_logits, temperature or 1)
             guessed[rows] = lesson.counts[rows]
             of_text = _whole(log_q, guess, log_p.shape[-1])
             if temperature:
@@ -137,10 +152,9 @@ def _places(vocab: Tensor, vocab_size: int) -> Tensor:
     return places
 
 
-def _mass(log_p: Tensor, log_q: Tensor, guess: Guess) -> Tensor:
-    """sum(min(p, q)) [n] of log p [n, V] and log q of the draft's vocabulary."""
-    inside = log_p if guess.vocab is None else log_p[:, guess.vocab]
-    return torch.minimum(inside, log_q).exp().sum(-1)
+def _inside(p: Tensor, guess: Guess) -> Tensor:
+    """Of [n, V], the tokens that the draft can say."""
+    return p if guess.vocab is None else p[:, guess.vocab]
 
 
 def _whole(log_q: Tensor, guess: Guess, vocab_size: int) -> Tensor:
@@ -150,9 +164,6 @@ def _whole(log_q: Tensor, guess: Guess, vocab_size: int) -> Tensor:
     return log_q.new_full((len(log_q), vocab_size), -torch.inf).index_copy_(1, guess.vocab, log_q)
 
 
-def _parts(kept: Tensor, logits_of: Logits, lesson: Lesson, chunk: int) -> Seq[Tensor]:
+def _parts(kept: Tensor, vocab_size: int, chunk: int) -> Seq[Tensor]:
     """The rows in pieces of at most `chunk` logits."""
-    if not len(kept):
-        return ()
-    vocab_size = logits_of(lesson.states[:1]).shape[-1]
-    return torch.split(kept, max(1, chunk // vocab_size))
+    return torch.split(kept, max(1, chunk // vocab_size)) if len(kept) else ()

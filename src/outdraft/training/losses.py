@@ -157,7 +157,7 @@ def _sum_of(weights: Mapping[str, float]) -> Loss:
 OWN = Mix(rows=_sum_of({}))  # of a kind whose loss is its own: none beside it
 
 
-def logs(logits: Tensor) -> Tensor:
+def logs(logits: Tensor, temperature: float = 1.0) -> Tensor:
     """Log probabilities in float32 at least: [n, V] -> [n, V]."""
     wide = logits if logits.dtype == torch.float64 else logits.float()
-    return torch.log_softmax(wide, -1)
+    return torch.log_softmax(wide if temperature == 1 else wide / temperature, -1)
