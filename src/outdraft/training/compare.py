@@ -19,9 +19,7 @@ from outdraft.training.losses import Loss, logs
 
 Logits = Callable[[Tensor], Tensor]
 CHUNK = 1 << 22  # logits of the target that are held at once
-HELD = (
-    1 << 24
-)  # logits of all guesses of a pass that may be kept for the gradient: with what is made of them some 200 MB
+HELD = 1 << 25  # logits of all guesses of a pass that are kept for the gradient: some 400 MB with what is made of them
 _NONE: Mapping[str, float] = MappingProxyType({})
 
 
