@@ -10,6 +10,7 @@ namespace OD_ISA {
 
 constexpr int kTileRows = 16;
 constexpr int kFewRows = 2;  // at most so many do not fill the unit
+constexpr int kManyRows = 96;  // so many take long enough that the next block can come meanwhile
 constexpr int kLine = 4 * kBlock;  // bytes between two lines of a packed block
 constexpr int kStep = kTileRows * kLine;  // bytes of a block that one step takes
 
@@ -28,9 +29,23 @@ static inline void configure_tiles(int rows, int line = 64) {
     _tile_loadconfig(&config);
 }
 
+// What is asked for while a block is multiplied: tile loads wait for memory one line after the other unless somebody asked
+// in time. The first rows ask for the next step; where many follow, they ask for the next block, a part at each step.
+struct Ahead {
+    const std::uint8_t* next;
+    int lines;  // of `next`, at each step
+    bool is_first = true;
+    void ask(const std::uint8_t* w) {
+        if (is_first)
+            for (int line = 0; line < kStep; line += 64) __builtin_prefetch(w + kStep + line);
+        else
+            for (int i = 0; i < lines; i++, next += 64) __builtin_prefetch(next, 0, 2);  // into the second cache
+    }
+};
+
 // Four tiles of sums: `x` and `x2` are the first and second 16 rows, `w` and its neighbours 16 outputs each.
 template <bool Bytes, bool Tall>
-static inline void multiply_tiles(const std::uint8_t* x, std::size_t x_stride, const std::uint8_t* w, int steps) {
+static inline void multiply_tiles(const std::uint8_t* x, std::size_t x_stride, const std::uint8_t* w, int steps, Ahead& ahead) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
@@ -40,8 +55,7 @@ static inline void multiply_tiles(const std::uint8_t* x, std::size_t x_stride, c
     if constexpr (Bytes) { _tile_dpbusd(sum, a, b); }  \
     else { _tile_dpbf16ps(sum, a, b); }
     for (int k = 0; k < steps; k++, x += 64, x2 += 64, w += kStep) {
-        // Tile loads wait for memory one line after the other unless the next step is asked for in time.
-        for (int line = 0; line < kStep; line += 64) __builtin_prefetch(w + kStep + line);
+        ahead.ask(w);
         _tile_loadd(4, x, x_stride);
         if constexpr (Tall) { _tile_loadd(5, x2, x_stride); }
         _tile_loadd(6, w, kLine);
@@ -76,14 +90,14 @@ static inline void scale_bytes(const Matrix& m, int block, const Operand& x, int
 
 // One block of 64 outputs for up to 32 rows from `row` on -> sums [32, 64]; returns how many rows were done.
 template <bool Bytes>
-static inline int amx_block(const Matrix& m, int block, const Operand& x, int row, int left, float* sums) {
+static inline int amx_block(const Matrix& m, int block, const Operand& x, int row, int left, float* sums, Ahead& ahead) {
     const std::size_t stride = line_bytes(m), depth = std::size_t(m.num_in) * (Bytes ? 1 : 2);
     const std::uint8_t* lines = Bytes ? x.bytes : reinterpret_cast<const std::uint8_t*>(x.half);
     const std::uint8_t* w = m.data.get() + std::size_t(block) * kBlock * depth;
     const int steps = int(depth / 64), rows = left < 2 * kTileRows ? left : 2 * kTileRows;
     lines += row * stride;
     if (rows <= kTileRows) {
-        multiply_tiles<Bytes, false>(lines, stride, w, steps);
+        multiply_tiles<Bytes, false>(lines, stride, w, steps, ahead);
         _tile_stored(0, sums, kLine);
         _tile_stored(1, sums + 16, kLine);
         _tile_stored(2, sums + 32, kLine);
@@ -91,7 +105,8 @@ static inline int amx_block(const Matrix& m, int block, const Operand& x, int ro
     } else {
         for (int half = 0; half < 2; half++) {
             float* to = sums + 32 * half;
-            multiply_tiles<Bytes, true>(lines, stride, w + 128 * half, steps);
+            multiply_tiles<Bytes, true>(lines, stride, w + 128 * half, steps, ahead);
+            ahead.is_first = false;
             _tile_stored(0, to, kLine);
             _tile_stored(1, to + 16, kLine);
             _tile_stored(2, to + kTileRows * kBlock, kLine);
@@ -103,15 +118,17 @@ static inline int amx_block(const Matrix& m, int block, const Operand& x, int ro
 }
 
 // A member's share; the operand has room for whole tiles of rows.
+template <bool Bytes>
 static inline void amx_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
     alignas(64) float sums[2 * kTileRows * kBlock];
-    const bool bytes = m.kind == Kind::int8;
+    const std::size_t block_bytes = std::size_t(m.num_in) * (Bytes ? 1 : 2) * kBlock;
+    const int lines = rows < kManyRows ? 0 : (kStep / 64 * kTileRows + rows - 1) / rows;
     configure_tiles(rows < kTileRows ? rows : kTileRows);
     share.each(m.blocks(), [&](int block) {
         const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
+        Ahead ahead{m.data.get() + (block + 1) * block_bytes, lines};
         for (int row = 0; row < rows;) {
-            const int done = bytes ? amx_block<true>(m, block, x, row, rows - row, sums)
-                                   : amx_block<false>(m, block, x, row, rows - row, sums);
+            const int done = amx_block<Bytes>(m, block, x, row, rows - row, sums, ahead);
             for (int r = 0; r < done; r++, row++) write_line(m, first, width, sums + r * kBlock, out + row * stride + first);
         }
     });

@@ -26,7 +26,9 @@ static inline void product(const Matrix& m, const Operand& x, int rows, float* o
 #if defined(__AMX_BF16__) && defined(__AMX_INT8__)
     // Sums of bytes are exact, so few rows may take the vector unit, which streams weights better.
     const bool few = m.kind == Kind::int8 && rows <= kFewRows;
-    if (!few && !m.is_grouped() && m.num_in % 64 == 0) return amx_product(m, x, rows, out, stride, share);
+    if (!few && !m.is_grouped() && m.num_in % 64 == 0)
+        return m.kind == Kind::bf16 ? amx_product<false>(m, x, rows, out, stride, share)
+                                    : amx_product<true>(m, x, rows, out, stride, share);
     if (m.is_grouped() && m.num_in % kWideGroup == 0 && rows >= (m.step == kGroup ? kManyNarrow : kManyWide))
         return amx_grouped(m, x, rows, out, stride, share);
 #endif
