@@ -74,6 +74,20 @@ def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(bits, group, kind):
     assert torch.equal(packed.multiply(x[5:14], kind=kind, threads=2), alone[5:14])
 
 
+@pytest.mark.parametrize("num_in", [64, 640, 8192])  # of the last, fewer rows are multiplied at once
+@pytest.mark.parametrize(("bits", "group"), [(16, 0), (8, 0), (8, 32), (4, 128)])
+@pytest.mark.parametrize("kind", [kind for kind in kinds if kind != "portable"])
+def test_nor_do_they_where_hundreds_of_rows_are_multiplied(bits, group, num_in, kind):
+    group = min(group, num_in)
+    packed = PackedMatrix(random_weight(bits, 100, num_in, group, True, 5))
+    x = torch.randn(300, num_in, generator=torch.Generator().manual_seed(1))
+    looked_at = [0, 15, 16, 31, 32, 95, 96, 127, 128, 200, 255, 256, 259, 288, 299]
+    alone = {i: packed.multiply(x[i : i + 1], kind=kind)[0] for i in looked_at}
+    for count in (33, 97, 129, 260, 289, 300):
+        out = packed.multiply(x[:count], kind=kind)
+        assert all(torch.equal(out[i], alone[i]) for i in looked_at if i < count), count
+
+
 @pytest.mark.parametrize(("bits", "group"), [(16, 0), (8, 0), (8, 32), (8, 128), (4, 32), (4, 128)])
 @pytest.mark.parametrize("kind", kinds)
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])

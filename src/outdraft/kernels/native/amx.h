@@ -10,7 +10,9 @@ namespace OD_ISA {
 
 constexpr int kTileRows = 16;
 constexpr int kFewRows = 2;  // at most so many do not fill the unit
-constexpr int kManyRows = 96;  // so many take long enough that the next block can come meanwhile
+constexpr int kTallRows = 2 * kTileRows;  // rows that are multiplied with 32 outputs at once
+constexpr int kDeep = 4;  // steps that all rows take before the next ones, so that weights stay in the first cache
+constexpr int kMostTall = 8, kPanel = 1 << 20;  // rows at once: so many times kTallRows, with so many bytes of activations
 constexpr int kLine = 4 * kBlock;  // bytes between two lines of a packed block
 constexpr int kStep = kTileRows * kLine;  // bytes of a block that one step takes
 
@@ -29,51 +31,71 @@ static inline void configure_tiles(int rows, int line = 64) {
     _tile_loadconfig(&config);
 }
 
-// What is asked for while a block is multiplied: tile loads wait for memory one line after the other unless somebody asked
-// in time. The first rows ask for the next step; where many follow, they ask for the next block, a part at each step.
-struct Ahead {
-    const std::uint8_t* next;
-    int lines;  // of `next`, at each step
-    bool is_first = true;
-    void ask(const std::uint8_t* w) {
-        if (is_first)
-            for (int line = 0; line < kStep; line += 64) __builtin_prefetch(w + kStep + line);
-        else
-            for (int i = 0; i < lines; i++, next += 64) __builtin_prefetch(next, 0, 2);  // into the second cache
-    }
-};
+#define OD_DOT(sum, a, b)                              \
+    if constexpr (Bytes) { _tile_dpbusd(sum, a, b); }  \
+    else { _tile_dpbf16ps(sum, a, b); }
 
-// Four tiles of sums: `x` and `x2` are the first and second 16 rows, `w` and its neighbours 16 outputs each.
-template <bool Bytes, bool Tall>
-static inline void multiply_tiles(const std::uint8_t* x, std::size_t x_stride, const std::uint8_t* w, int steps, Ahead& ahead) {
+// A block of 64 outputs for up to 16 rows -> sums [16, 64]. Tile loads wait for memory one line after the other unless the
+// next step is asked for in time.
+template <bool Bytes>
+static inline void multiply_few(const std::uint8_t* x, std::size_t x_stride, const std::uint8_t* w, int steps, float* sums) {
     _tile_zero(0);
     _tile_zero(1);
     _tile_zero(2);
     _tile_zero(3);
-    const std::uint8_t* x2 = x + kTileRows * x_stride;
-#define OD_DOT(sum, a, b)                              \
-    if constexpr (Bytes) { _tile_dpbusd(sum, a, b); }  \
-    else { _tile_dpbf16ps(sum, a, b); }
-    for (int k = 0; k < steps; k++, x += 64, x2 += 64, w += kStep) {
-        ahead.ask(w);
+    for (int k = 0; k < steps; k++, x += 64, w += kStep) {
+        for (int line = 0; line < kStep; line += 64) __builtin_prefetch(w + kStep + line);
         _tile_loadd(4, x, x_stride);
-        if constexpr (Tall) { _tile_loadd(5, x2, x_stride); }
         _tile_loadd(6, w, kLine);
         _tile_loadd(7, w + 64, kLine);
         OD_DOT(0, 4, 6)
         OD_DOT(1, 4, 7)
-        if constexpr (Tall) {
-            OD_DOT(2, 5, 6)
-            OD_DOT(3, 5, 7)
-        } else {
-            _tile_loadd(6, w + 128, kLine);
-            _tile_loadd(7, w + 192, kLine);
-            OD_DOT(2, 4, 6)
-            OD_DOT(3, 4, 7)
-        }
+        _tile_loadd(6, w + 128, kLine);
+        _tile_loadd(7, w + 192, kLine);
+        OD_DOT(2, 4, 6)
+        OD_DOT(3, 4, 7)
     }
-#undef OD_DOT
+    _tile_stored(0, sums, kLine);
+    _tile_stored(1, sums + 16, kLine);
+    _tile_stored(2, sums + 32, kLine);
+    _tile_stored(3, sums + 48, kLine);
 }
+
+// Some steps of 32 outputs for 32 rows: to the sums [32, 64] that are there, or to none. `ahead` weights are asked for
+// meanwhile, `lines` at each step, into the second cache.
+template <bool Bytes>
+static inline void multiply_tall(const std::uint8_t* x, std::size_t x_stride, const std::uint8_t* w, int steps, bool begins,
+                                 float* sums, const std::uint8_t*& ahead, int lines) {
+    float* below = sums + kTileRows * kBlock;
+    if (begins) {
+        _tile_zero(0);
+        _tile_zero(1);
+        _tile_zero(2);
+        _tile_zero(3);
+    } else {
+        _tile_loadd(0, sums, kLine);
+        _tile_loadd(1, sums + 16, kLine);
+        _tile_loadd(2, below, kLine);
+        _tile_loadd(3, below + 16, kLine);
+    }
+    const std::uint8_t* x2 = x + kTileRows * x_stride;
+    for (int k = 0; k < steps; k++, x += 64, x2 += 64, w += kStep) {
+        for (int i = 0; i < lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 2);
+        _tile_loadd(4, x, x_stride);
+        _tile_loadd(6, w, kLine);
+        OD_DOT(0, 4, 6)
+        _tile_loadd(7, w + 64, kLine);
+        OD_DOT(1, 4, 7)
+        _tile_loadd(5, x2, x_stride);
+        OD_DOT(2, 5, 6)
+        OD_DOT(3, 5, 7)
+    }
+    _tile_stored(0, sums, kLine);
+    _tile_stored(1, sums + 16, kLine);
+    _tile_stored(2, below, kLine);
+    _tile_stored(3, below + 16, kLine);
+}
+#undef OD_DOT
 
 // Byte sums [rows, 64] to floats, in place.
 static inline void scale_bytes(const Matrix& m, int block, const Operand& x, int row, int rows, float* sums) {
@@ -88,48 +110,39 @@ static inline void scale_bytes(const Matrix& m, int block, const Operand& x, int
         }
 }
 
-// One block of 64 outputs for up to 32 rows from `row` on -> sums [32, 64]; returns how many rows were done.
+// One block for many rows, all of them a few steps at a time. `is_new`: its weights are not in a cache yet.
 template <bool Bytes>
-static inline int amx_block(const Matrix& m, int block, const Operand& x, int row, int left, float* sums, Ahead& ahead) {
-    const std::size_t stride = line_bytes(m), depth = std::size_t(m.num_in) * (Bytes ? 1 : 2);
-    const std::uint8_t* lines = Bytes ? x.bytes : reinterpret_cast<const std::uint8_t*>(x.half);
-    const std::uint8_t* w = m.data.get() + std::size_t(block) * kBlock * depth;
-    const int steps = int(depth / 64), rows = left < 2 * kTileRows ? left : 2 * kTileRows;
-    lines += row * stride;
-    if (rows <= kTileRows) {
-        multiply_tiles<Bytes, false>(lines, stride, w, steps, ahead);
-        _tile_stored(0, sums, kLine);
-        _tile_stored(1, sums + 16, kLine);
-        _tile_stored(2, sums + 32, kLine);
-        _tile_stored(3, sums + 48, kLine);
-    } else {
-        for (int half = 0; half < 2; half++) {
-            float* to = sums + 32 * half;
-            multiply_tiles<Bytes, true>(lines, stride, w + 128 * half, steps, ahead);
-            ahead.is_first = false;
-            _tile_stored(0, to, kLine);
-            _tile_stored(1, to + 16, kLine);
-            _tile_stored(2, to + kTileRows * kBlock, kLine);
-            _tile_stored(3, to + kTileRows * kBlock + 16, kLine);
-        }
+static inline void multiply_many(const std::uint8_t* x, std::size_t x_stride, const std::uint8_t* w, int steps, int rows,
+                                 float* sums, bool is_new) {
+    const int parts = 2 * ((rows + kTallRows - 1) / kTallRows), lines = is_new ? (kStep / 64 + parts - 1) / parts : 0;
+    for (int k = 0; k < steps; k += kDeep) {
+        const std::uint8_t *from = w + k * kStep, *ahead = from + 2 * kDeep * kStep;
+        const int count = steps - k < kDeep ? steps - k : kDeep;
+        for (int row = 0; row < rows; row += kTallRows)
+            for (int half = 0; half < 2; half++)
+                multiply_tall<Bytes>(x + row * x_stride + k * 64, x_stride, from + 128 * half, count, !k,
+                                     sums + row * kBlock + 32 * half, ahead, lines);
     }
-    if (Bytes) scale_bytes(m, block, x, row, rows, sums);
-    return rows;
 }
 
 // A member's share; the operand has room for whole tiles of rows.
 template <bool Bytes>
 static inline void amx_product(const Matrix& m, const Operand& x, int rows, float* out, std::size_t stride, Share& share) {
-    alignas(64) float sums[2 * kTileRows * kBlock];
-    const std::size_t block_bytes = std::size_t(m.num_in) * (Bytes ? 1 : 2) * kBlock;
-    const int lines = rows < kManyRows ? 0 : (kStep / 64 * kTileRows + rows - 1) / rows;
+    static thread_local outdraft::Buffer<float> room = outdraft::make_buffer<float>(kMostTall * kTallRows * kBlock);
+    const std::size_t line = line_bytes(m), depth = std::size_t(m.num_in) * (Bytes ? 1 : 2);
+    const std::uint8_t* lines = Bytes ? x.bytes : reinterpret_cast<const std::uint8_t*>(x.half);
+    const int steps = int(depth / 64), most = std::max(1, std::min(kMostTall, int(kPanel / (kTallRows * line)))) * kTallRows;
+    float* sums = room.get();
     configure_tiles(rows < kTileRows ? rows : kTileRows);
     share.each(m.blocks(), [&](int block) {
         const int first = block * kBlock, width = m.num_out - first < kBlock ? m.num_out - first : kBlock;
-        Ahead ahead{m.data.get() + (block + 1) * block_bytes, lines};
+        const std::uint8_t* w = m.data.get() + block * kBlock * depth;
         for (int row = 0; row < rows;) {
-            const int done = amx_block<Bytes>(m, block, x, row, rows - row, sums, ahead);
-            for (int r = 0; r < done; r++, row++) write_line(m, first, width, sums + r * kBlock, out + row * stride + first);
+            const int count = rows - row < most ? rows - row : most;
+            if (count <= kTileRows) multiply_few<Bytes>(lines + row * line, line, w, steps, sums);
+            else multiply_many<Bytes>(lines + row * line, line, w, steps, count, sums, !row);
+            if (Bytes) scale_bytes(m, block, x, row, count, sums);
+            for (int r = 0; r < count; r++, row++) write_line(m, first, width, sums + r * kBlock, out + row * stride + first);
         }
     });
     _tile_release();
