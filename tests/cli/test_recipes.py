@@ -129,3 +129,7 @@ def test_an_inflated_target_has_the_companions_of_the_one_that_it_was_made_from(
         "draft_model": str((zoo.path("target") / "../draft").resolve())
     }
     assert make_draft(parse_rival("recipe:eagle"), shelf, "zoo:target").roles == {}, "the engine asks the model itself"
+    for name in ("eagle", "eagle3"):  # the latter has no default of its own
+        named = make_draft(parse_rival(name), shelf, "zoo:target@2x10")
+        assert Path(named.options["model"]).name.startswith(f"{name}-2x10")
+    assert make_draft(parse_rival("eagle3"), shelf, "zoo:target").options == {}

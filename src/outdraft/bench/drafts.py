@@ -15,6 +15,8 @@ from outdraft.bench.shelf import Shelf
 from outdraft.bench.trial import join
 from outdraft.core.options import NESTED
 from outdraft.core.registry import find, make_options, override
+from outdraft.engine.assembly.found_beside import Companions
+from outdraft.engine.assembly.named_roles import fill_named
 from outdraft.engine.assembly.recipe import read_recipe
 from outdraft.engine.assembly.roles import choose, read_companions, slots_of
 from outdraft.engine.llm import LLM
@@ -54,16 +56,21 @@ class Maker:
                 options["model"] = self._made(str(options["model"]))
             return replace(rival, options=options, roles=self._roles(rival))
         method = find("drafter", rival.drafter)
-        name = str(getattr(make_options(method, options), "model", ""))
+        full = fill_named(rival.drafter, options, self._beside)
+        name = str(getattr(make_options(method, full), "model", None) or "")
         made = self._made(name) if name else name
         return replace(rival, options={**options, "model": made} if made != name else options)
 
+    def _beside(self) -> Companions:
+        """What lies beside the model that an inflated target was made from; for any other the engine asks itself."""
+        base, *steps = self.target.split("@")
+        return read_companions(resolve(base)) if steps else {}
+
     def _roles(self, rival: Rival) -> dict[str, str]:
         """What fills a recipe's roles: an inflated target has the companions of the one that it was made from."""
-        base, *steps = self.target.split("@")
         drafter = read_recipe(rival.name).drafter
         options = override(find("drafter", drafter.name), drafter.options, rival.options)
-        beside = read_companions(resolve(base)) if steps else {}
+        beside = self._beside()
         filled = dict(rival.roles)
         for slot in slots_of(drafter.name, options):
             if (name := choose(slot, rival.roles, beside)) is not None:

@@ -67,6 +67,8 @@ def own_types(value: Any, hint: Any) -> Any:
     if origin in (Union, UnionType):
         return own_types(value, next(part for part in parts if fits(value, part)))
     if origin in (tuple, Sequence):
+        if not _is_record(origin, parts) and _are_plainly(value, parts[0]):
+            return value if isinstance(value, tuple) else list(value)
         hints = parts if _is_record(origin, parts) else (parts[0],) * len(value)
         made = [own_types(one, inner) for one, inner in zip(value, hints, strict=True)]
         return tuple(made) if isinstance(value, tuple) else made
@@ -95,7 +97,12 @@ def in_words(hint: Any) -> str:
 def _each_fits(values: Sequence[Any], origin: Any, parts: tuple[Any, ...]) -> bool:
     if _is_record(origin, parts):
         return len(values) == len(parts) and all(map(fits, values, parts))
-    return all(fits(one, parts[0]) for one in values)
+    return _are_plainly(values, parts[0]) or all(fits(one, parts[0]) for one in values)
+
+
+def _are_plainly(values: Sequence[Any], hint: Any) -> bool:
+    """Whether all are of this very type, texts or whole numbers: a vocabulary or a long prompt is looked at at once."""
+    return hint in (str, int) and set(map(type, values)) <= {hint}
 
 
 def _says_what(parts: tuple[Any, ...]) -> bool:

@@ -1,23 +1,37 @@
 """Reading one GGUF file, llama.cpp's container (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md): key-value
 metadata and tensors, whose blocks of small integers are made whole when a tensor is asked for, or stay integers.
 
-The `gguf` package knows the format; it is optional and imported here alone. F32, F16, BF16, Q8_0, Q4_0, Q4_K and Q6_K
-are tested; what else the package can make whole is read too.
+The `gguf` package knows how tensors are stored; it is optional and imported here alone. F32, F16, BF16, Q8_0, Q4_0,
+Q4_K and Q6_K are tested; what else the package can make whole is read too.
 """
 
 import importlib
+import math
+import struct
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
+from outdraft.weights.gguf_header import GgufHeader, Place
 
 _FLOATS = ("F32", "F16", "BF16")  # stored as they are; anything else is rounded in blocks
 GRIDS = {"Q8_0": 8, "Q4_0": 4}  # bits of the types that are our own grid: a float16 scale, then 32 integers
 _CURE = "download it again"
+_NUMBERS = {"F32": np.float32, "F16": np.float16, "F64": np.float64, "I8": np.int8, "I16": np.int16, "I32": np.int32}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stored:
+    """A tensor as the file has it: numbers, or bytes [..., bytes of a row]. `type`: the package's name for that."""
+
+    type: Any
+    data: np.ndarray[Any, Any]
 
 
 class GgufFile:
@@ -31,11 +45,11 @@ class GgufFile:
         self.path = path
         self._gguf = _package(path)
         try:
-            self._reader = self._gguf.GGUFReader(path)
-        except (ValueError, IndexError, KeyError, TypeError, OverflowError, MemoryError, OSError) as error:
+            self._header = GgufHeader(path)
+            self._tensors = {name: self._stored(place) for name, place in self._header.tensors.items()}
+        except (ValueError, KeyError, OverflowError, MemoryError, OSError, struct.error) as error:
             size = path.stat().st_size
             raise ModelLoadError(f"{path} ({size} bytes) is no GGUF file, or cut short ({error}): {_CURE}") from error
-        self._tensors = {tensor.name: tensor for tensor in self._reader.tensors}
         parts = check_value("split.count", self.get("split.count", 1), int, of=str(path), error=ModelLoadError)
         if parts > 1:
             raise ModelLoadError(
@@ -44,26 +58,37 @@ class GgufFile:
 
     def get(self, key: str, default: Any = None) -> Any:
         """The metadata value of this key: a number, a string, or a list of them."""
-        field = self._reader.get_field(key)
         try:
-            return default if field is None else field.contents()
-        except (ValueError, IndexError, KeyError, TypeError) as error:  # bytes that are no UTF-8, an unknown type
+            return self._header.get(key, default)
+        except (ValueError, struct.error) as error:  # bytes that are no UTF-8
             raise ModelLoadError(f"{self.path}: the metadata {key!r} are damaged ({error}): {_CURE}") from error
+
+    def _stored(self, place: Place) -> Stored:
+        """Raises `ValueError` for a type that nobody knows, or data behind the file's end."""
+        kind = self._gguf.GGMLQuantizationType(place.type)
+        block, size = self._gguf.constants.GGML_QUANT_SIZES[kind]
+        count = math.prod(place.sizes)
+        if place.sizes[-1] % block:
+            raise ValueError(f"rows of {place.sizes[-1]} numbers do not divide into blocks of {block}")
+        raw = np.frombuffer(self._header.data, np.uint8, count // block * size, place.start)
+        if (numbers := _NUMBERS.get(kind.name)) is not None:
+            return Stored(type=kind, data=raw.view(numbers).reshape(place.sizes))
+        return Stored(type=kind, data=raw.reshape(*place.sizes[:-1], place.sizes[-1] // block * size))
 
     def names(self) -> list[str]:
         return list(self._tensors)
 
     def keys(self, prefix: str) -> list[str]:
         """All metadata keys that begin so."""
-        return [key for key in self._reader.fields if key.startswith(prefix)]
+        return [key for key in self._header.names() if key.startswith(prefix)]
 
     def shape(self, name: str) -> tuple[int, ...]:
         """Slowest dimension first, as everywhere but in GGUF."""
-        return tuple(int(size) for size in reversed(self._tensors[name].shape))
+        return self._header.tensors[name].sizes
 
     def kind(self, name: str) -> str:
         """The storage type: F32, F16, BF16, Q8_0, Q4_K, ..."""
-        return str(self._tensors[name].tensor_type.name)
+        return str(self._tensors[name].type.name)
 
     def is_rounded(self, name: str) -> bool:
         """Whether it is stored in blocks of small integers."""
@@ -71,7 +96,7 @@ class GgufFile:
 
     def num_bytes(self, name: str) -> int:
         """How many bytes the tensor takes in the file."""
-        return int(self._tensors[name].n_bytes)
+        return self._tensors[name].data.nbytes
 
     def rounding(self) -> str:
         """The block types of this file, sorted: "q4_k-q6_k"; "" if there are none."""
@@ -83,7 +108,7 @@ class GgufFile:
         tensor = self._tensors[name]
         kind = self.kind(name)
         try:
-            whole = self._gguf.quants.dequantize(tensor.data, tensor.tensor_type)
+            whole = self._gguf.quants.dequantize(tensor.data, tensor.type)
         except NotImplementedError as error:  # what the package raises for a type that it does not know
             raise ModelLoadError(
                 f"tensor '{name}' in {self.path} is of type {kind}, which the gguf package cannot read: "
