@@ -10,6 +10,7 @@ from outdraft.nn.activation import ACTIVATIONS, rowwise
 from outdraft.nn.context import CausalContext
 from outdraft.nn.invariance import cancelling_linear, cancelling_rows, find_tile, is_invariant
 from outdraft.nn.linear import Linear, RowTile
+from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope, RopeConfig
 from outdraft.nn.segment import Segment
 
@@ -179,3 +180,19 @@ def test_causal_context_is_textbook_attention(window):
                 own = slice(7 * batch + first, 7 * batch + row + 1)
                 weights = (k[own, head // 2] @ q[7 * batch + row, head] * 0.3).softmax(0)
                 torch.testing.assert_close(out[batch, row, head], weights @ v[own, head // 2])
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(("x_dtype", "weight_dtype"), [
+    (torch.bfloat16, torch.float32), (torch.float32, torch.bfloat16), (torch.bfloat16, torch.bfloat16),
+])  # fmt: skip
+def test_a_norm_under_another_format_is_computed_in_the_wider_one_without_a_warning(x_dtype, weight_dtype):
+    """As passes under autocast meet float32 weights."""
+    norm = RMSNorm(24, 1e-5, weight_dtype, torch.device("cpu"))
+    x = torch.randn(5, 24, generator=torch.Generator().manual_seed(0)).to(x_dtype)
+    torch.nn.init.normal_(norm.weight, generator=torch.Generator().manual_seed(1))
+    exact = x.double() / (x.double().square().mean(-1, keepdim=True) + 1e-5).sqrt() * norm.weight.detach().double()
+    out = norm(x).detach()
+    assert out.dtype == x_dtype
+    rounding = torch.finfo(x_dtype).eps if x_dtype == torch.float32 else torch.finfo(torch.bfloat16).eps
+    assert float(((out.double() - exact).abs() / exact.abs()).max()) <= (2 if x_dtype != weight_dtype else 3) * rounding

@@ -18,7 +18,10 @@ class RMSNorm(nn.Module):
         self.weight = nn.Parameter(torch.full((dim,), float("nan"), dtype=dtype, device=device))
 
     def forward(self, x: Tensor) -> Tensor:
-        return F.rms_norm(x, self.shape, self.weight, self.eps)
+        if x.dtype == self.weight.dtype:
+            return F.rms_norm(x, self.shape, self.weight, self.eps)
+        wide = torch.promote_types(x.dtype, self.weight.dtype)  # as PyTorch would, with a warning: under autocast
+        return F.rms_norm(x.to(wide), self.shape, self.weight.to(wide), self.eps).to(x.dtype)
 
 
 class WideRMSNorm(RMSNorm):

@@ -47,7 +47,7 @@ class GgufFile:
         try:
             self._header = GgufHeader(path)
             self._tensors = {name: self._stored(place) for name, place in self._header.tensors.items()}
-        except (ValueError, KeyError, OverflowError, MemoryError, OSError, struct.error) as error:
+        except (ValueError, KeyError, OverflowError, MemoryError, OSError, RecursionError, struct.error) as error:
             size = path.stat().st_size
             raise ModelLoadError(f"{path} ({size} bytes) is no GGUF file, or cut short ({error}): {_CURE}") from error
         parts = check_value("split.count", self.get("split.count", 1), int, of=str(path), error=ModelLoadError)
