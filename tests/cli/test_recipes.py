@@ -133,3 +133,4 @@ def test_an_inflated_target_has_the_companions_of_the_one_that_it_was_made_from(
         named = make_draft(parse_rival(name), shelf, "zoo:target@2x10")
         assert Path(named.options["model"]).name.startswith(f"{name}-2x10")
     assert make_draft(parse_rival("eagle3"), shelf, "zoo:target").options == {}
+    assert make_draft(parse_rival("draft_model"), shelf, "zoo:target@2x10").options == {}, "the zoo's is the default"

@@ -24,6 +24,7 @@ class Unprintable:
 class Record:
     count: int = 1
     names: tuple[str, ...] = ()
+    sizes: tuple[int, ...] = ()
     pairs: tuple[tuple[str, int], ...] = ()
 
     def __post_init__(self) -> None:
@@ -48,6 +49,11 @@ def test_arguments():
 def test_fields():
     made = Record(count=np.int64(2), names=["a"], pairs=[["*.down", 8]])
     assert made == Record(count=2, names=("a",), pairs=(["*.down", 8],)) and type(made.count) is int
+    assert Record(sizes=(3, 2**64 - 1, -(2**63))).sizes == (3, 2**64 - 1, -(2**63))
+    assert Record(sizes=[np.int64(3), 2]).sizes == (3, 2)
+    for given in ({"sizes": [1, 2**64]}, {"sizes": [1, True]}, {"sizes": [1, "2"]}, {"names": ["a", 1]}):
+        with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* of the record must be"):
+            Record(**given)
     for given in ({"count": 1.0}, {"names": "a"}, {"pairs": [["a"]]}, {"pairs": [[8, "a"]]}, {"count": 2**64}):
         with pytest.raises(ConfigError, match=f"{next(iter(given))}=.* of the record must be"):
             Record(**given)

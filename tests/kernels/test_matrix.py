@@ -74,6 +74,17 @@ def test_a_rows_bits_do_not_depend_on_the_rows_beside_it(bits, group, kind):
     assert torch.equal(packed.multiply(x[5:14], kind=kind, threads=2), alone[5:14])
 
 
+@pytest.mark.parametrize(("bits", "group"), [(8, 0), (8, 32), (8, 128), (4, 32), (4, 128)])
+@pytest.mark.parametrize("kind", kinds)
+def test_a_row_too_small_for_a_scale_counts_as_zeros(bits, group, kind):
+    packed = PackedMatrix(random_weight(bits, 70, 256, group, False, 6))
+    x = torch.randn(20, 256, generator=torch.Generator().manual_seed(2))
+    clean = packed.multiply(x, kind=kind)
+    x[[0, 7]] *= 1e-38
+    out = packed.multiply(x, kind=kind)
+    assert float(out[[0, 7]].abs().max()) < 1e-35 and torch.equal(out[1:7], clean[1:7])
+
+
 @pytest.mark.parametrize("num_in", [64, 640, 8192])  # of the last, fewer rows are multiplied at once
 @pytest.mark.parametrize(("bits", "group"), [(16, 0), (8, 0), (8, 32), (4, 128)])
 @pytest.mark.parametrize("kind", [kind for kind in kinds if kind != "portable"])

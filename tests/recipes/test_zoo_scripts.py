@@ -199,6 +199,8 @@ def test_what_the_page_installs_are_arms_of_the_family():
     asked = re.findall(r"--arm ([^\s:]+)", (RECIPES / "README.md").read_text())
     arms = read_trial(RECIPES / "family.toml").arms
     assert len(asked) > 4 and set(asked) <= arms.keys()
+    (copied,) = re.findall(r"for draft in ([\w ]+); do", (RECIPES / "README.md").read_text())
+    assert {arm["init"] for arm in arms.values() if "init" in arm} == {f"init_{name}" for name in copied.split()}
     for arm in arms.values():
         read_options(find_learner(arm["kind"]).options, arm.get("options", {}), "an arm")
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from outdraft import zoo
 from outdraft.bench.inflate_head import inflate_head, method_of
 from outdraft.bench.lineup import Rival
 from outdraft.bench.made import ROUNDINGS, inflated, make_model, read_size
@@ -56,10 +57,12 @@ class Maker:
                 options["model"] = self._made(str(options["model"]))
             return replace(rival, options=options, roles=self._roles(rival))
         method = find("drafter", rival.drafter)
-        full = fill_named(rival.drafter, options, self._beside)
-        name = str(getattr(make_options(method, full), "model", None) or "")
+        own, name = (
+            str(getattr(make_options(method, words), "model", None) or "")
+            for words in (options, fill_named(rival.drafter, options, lambda: _short(self._beside())))
+        )
         made = self._made(name) if name else name
-        return replace(rival, options={**options, "model": made} if made != name else options)
+        return replace(rival, options={**options, "model": made} if made != own else options)
 
     def _beside(self) -> Companions:
         """What lies beside the model that an inflated target was made from; for any other the engine asks itself."""
@@ -99,6 +102,16 @@ class Maker:
             return name
         self.names[str(path)] = name
         return str(path)
+
+
+def _short(companions: Companions) -> Companions:
+    """The zoo's models by their names, which are those of every machine."""
+    home = zoo.path("target").parent
+
+    def short(place: str) -> str:
+        return f"zoo:{Path(place).name}" if Path(place).parent == home else place
+
+    return {role: {drafter: short(place) for drafter, place in named.items()} for role, named in companions.items()}
 
 
 def _inflated_head(head: Path, target: Path, sizes: list[str], shelf: Shelf) -> Path:

@@ -3,8 +3,8 @@
     rows of ids -> the target's pass -> Lesson -> Learner.look -> Outlook -> the frame: loss, acceptance, speed-up
 
 A learner says which states predict which token; only the training loop compares guesses with the target's
-distribution. So every kind has the same losses and the same bookkeeping, and logits are never held for all rows at
-once.
+distribution. So every kind has the same losses and the same bookkeeping, and logits of a large vocabulary are never
+held for all rows at once.
 
     position     a      a+1    a+2    a+3            the pending token stands at `a`
     guess                d=1    d=2    d=3            a guess of depth d is of the token at a + d,

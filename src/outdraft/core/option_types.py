@@ -101,8 +101,10 @@ def _each_fits(values: Sequence[Any], origin: Any, parts: tuple[Any, ...]) -> bo
 
 
 def _are_plainly(values: Sequence[Any], hint: Any) -> bool:
-    """Whether all are of this very type, texts or whole numbers: a vocabulary or a long prompt is looked at at once."""
-    return hint in (str, int) and set(map(type, values)) <= {hint}
+    """Whether all are texts, or all whole numbers in bounds; of a vocabulary or a long prompt this is found quickly."""
+    if hint not in (str, int) or not set(map(type, values)) <= {hint}:
+        return False
+    return hint is str or not values or (WHOLE[0] <= min(values) and max(values) <= WHOLE[1])
 
 
 def _says_what(parts: tuple[Any, ...]) -> bool:

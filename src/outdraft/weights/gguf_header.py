@@ -106,7 +106,7 @@ class GgufHeader:
         return list(struct.unpack(f"<{count}{code}", self._bytes(count * struct.calcsize("<" + code))))
 
     def _skip(self, kind: int) -> None:
-        """Behind a value, without making it."""
+        """Go on behind a value without making it."""
         if kind == _TEXT:
             self._step(self._next("Q"))
         elif kind != _LIST:

@@ -61,8 +61,8 @@ static inline void multiply_few(const std::uint8_t* x, std::size_t x_stride, con
     _tile_stored(3, sums + 48, kLine);
 }
 
-// Some steps of 32 outputs for 32 rows: to the sums [32, 64] that are there, or to none. `ahead` weights are asked for
-// meanwhile, `lines` at each step, into the second cache.
+// Some steps of 32 outputs for 32 rows, added to `sums` [32, 64], which begin at zero if `begins`. Each step also asks for
+// `lines` lines of weights from `ahead` on, into the second cache.
 template <bool Bytes>
 static inline void multiply_tall(const std::uint8_t* x, std::size_t x_stride, const std::uint8_t* w, int steps, bool begins,
                                  float* sums, const std::uint8_t*& ahead, int lines) {
@@ -131,7 +131,7 @@ static inline void amx_product(const Matrix& m, const Operand& x, int rows, floa
     static thread_local outdraft::Buffer<float> room = outdraft::make_buffer<float>(kMostTall * kTallRows * kBlock);
     const std::size_t line = line_bytes(m), depth = std::size_t(m.num_in) * (Bytes ? 1 : 2);
     const std::uint8_t* lines = Bytes ? x.bytes : reinterpret_cast<const std::uint8_t*>(x.half);
-    const int steps = int(depth / 64), most = std::max(1, std::min(kMostTall, int(kPanel / (kTallRows * line)))) * kTallRows;
+    const int steps = int(depth / 64), most = std::max(1, std::min(kMostTall, int(kPanel / (kTallRows * depth)))) * kTallRows;
     float* sums = room.get();
     configure_tiles(rows < kTileRows ? rows : kTileRows);
     share.each(m.blocks(), [&](int block) {

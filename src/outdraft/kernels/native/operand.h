@@ -35,7 +35,8 @@ struct Operand {
     std::int32_t* offsets = nullptr; // int8g, int4: what the + 128 or + 8 of the stored weights adds to a group's sum, negative
 };
 
-static inline float byte_scale(float top) { return top == 0 ? 1.0f : top / 127; }
+// Below the limit 1 / scale would be infinite; such a row counts as zeros.
+static inline float byte_scale(float top) { return top < 0x1p-118f ? 1.0f : top / 127; }
 
 // Row r of the operand from x [K].
 static inline void prepare(const Matrix& m, const float* x, Operand& to, int r) {
