@@ -21,7 +21,7 @@ SECOND = Path(__file__).parents[2] / "packages/zoo"
 @pytest.fixture
 def known(monkeypatch):
     """The names that the second package has."""
-    monkeypatch.setattr(zoo, "_more", lambda: ["medusa", "small"])
+    monkeypatch.setattr(zoo, "_more", lambda: ["later", "small"])
 
 
 @pytest.fixture
@@ -49,8 +49,8 @@ def test_a_model_of_the_second_package_is_found_by_its_name(installed):
     assert load_model("zoo:small").config.vocab_size == 31
     assert zoo.path("target").parent == Path(zoo.__file__).parent  # ours stay ours
     with pytest.raises(ModelLoadError, match="pip install outdraft-zoo"):
-        zoo.path("medusa")  # an older package, without it
-    assert not zoo.is_missing("zoo:small") and zoo.is_missing("zoo:medusa")
+        zoo.path("later")  # an older package, without it
+    assert not zoo.is_missing("zoo:small") and zoo.is_missing("zoo:later")
 
 
 def test_a_folder_without_a_model_is_none(installed):
@@ -63,11 +63,11 @@ def test_a_folder_without_a_model_is_none(installed):
 def test_all_heads_that_are_there_join_and_the_others_are_named(tmp_path, known, monkeypatch):
     target = tmp_path / "target"
     target.mkdir()
-    (target / "companions.json").write_text(json.dumps({"head": {"medusa": "zoo:medusa", "hydra": "../hydra"}}))
+    (target / "companions.json").write_text(json.dumps({"head": {"medusa": "zoo:later", "hydra": "../hydra"}}))
     ours = {rival.name for rival in RIVALS}
     assert {rival.name for rival in family(target)} == {*ours, "hydra"} and lacking(target) == ["medusa"]
-    assert read_companions(target)["head"]["medusa"] == "zoo:medusa"  # its recipe says what to install
-    place = tmp_path / "site/outdraft_zoo/medusa"
+    assert read_companions(target)["head"]["medusa"] == "zoo:later"  # its recipe says what to install
+    place = tmp_path / "site/outdraft_zoo/later"
     place.mkdir(parents=True)
     (place.parent / "__init__.py").write_text("")
     (place / "config.json").write_text("{}")
