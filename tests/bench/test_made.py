@@ -1,6 +1,7 @@
 """Models by name with steps: the distribution stays, peers get what was not rounded, and nonsense is refused."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -72,6 +73,13 @@ def test_companions_of_a_made_model_exist(tiny: Path, tmp_path: Path):
     assert read_companions(bigger) == {"draft_model": drafts}
     assert read_companions(rounded) == {"draft_model": drafts, "head": {"eagle": str(tmp_path / "head")}}
     assert read_companions(make_model(f"{tiny}@2x3@int8", shelf).path) == {"draft_model": drafts}
+
+
+def test_a_drafter_without_a_model_takes_what_lies_beside_the_one_that_was_inflated(tiny: Path, tmp_path: Path):
+    shutil.copytree(tiny, tmp_path / "model")
+    shutil.copytree(tiny, tmp_path / "model/draft")
+    made = make_draft(Rival(name="draft_model"), Shelf(tmp_path / "shelf"), f"{tmp_path / 'model'}@2x3")
+    assert made.options == {"model": str(tmp_path / "model/draft")}
 
 
 def test_drafts_may_have_steps(tiny: Path, tmp_path: Path):

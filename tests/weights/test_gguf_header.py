@@ -83,6 +83,15 @@ def test_a_damaged_head_is_refused(file, at, new, said):
         GgufFile(file)
 
 
+def test_rows_that_do_not_divide_into_blocks_are_refused(file):
+    sizes = struct.pack("<IQQ", 2, 32, 2)
+    whole = file.read_bytes()
+    assert whole.count(b"blocks" + sizes) == 1
+    file.write_bytes(whole.replace(b"blocks" + sizes, b"blocks" + struct.pack("<IQQ", 2, 33, 1)))
+    with pytest.raises(ModelLoadError, match="33 numbers do not divide into blocks of 32"):
+        GgufFile(file)
+
+
 def test_a_key_that_stands_there_twice_is_refused(file):
     file.write_bytes(file.read_bytes().replace(b"a.uint8", b"a.int32", 1))
     with pytest.raises(ModelLoadError, match=r"'a\.int32' stands there twice"):

@@ -3,6 +3,7 @@
 Data in: the line-up's rival, the target's name with its steps; data out: the rival's engine.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
@@ -56,13 +57,10 @@ class Maker:
             if "model" in options:
                 options["model"] = self._made(str(options["model"]))
             return replace(rival, options=options, roles=self._roles(rival))
-        method = find("drafter", rival.drafter)
-        own, name = (
-            str(getattr(make_options(method, words), "model", None) or "")
-            for words in (options, fill_named(rival.drafter, options, lambda: _short(self._beside())))
-        )
+        name = _model_of(rival.drafter, fill_named(rival.drafter, options, lambda: _short(self._beside())))
         made = self._made(name) if name else name
-        return replace(rival, options={**options, "model": made} if made != own else options)
+        changes = made != _model_of(rival.drafter, options)
+        return replace(rival, options={**options, "model": made} if changes else options)
 
     def _beside(self) -> Companions:
         """What lies beside the model that an inflated target was made from; for any other the engine asks itself."""
@@ -102,6 +100,11 @@ class Maker:
             return name
         self.names[str(path)] = name
         return str(path)
+
+
+def _model_of(drafter: str, options: Mapping[str, Any]) -> str:
+    """The model that these options name, or the default; "" for none."""
+    return str(getattr(make_options(find("drafter", drafter), options), "model", None) or "")
 
 
 def _short(companions: Companions) -> Companions:
