@@ -24,9 +24,11 @@ LISTS = {
 }  # fmt: skip
 
 
-@pytest.fixture
-def file(tmp_path):
+@pytest.fixture(params=[None, 256])
+def file(tmp_path, request):
     writer = gguf.GGUFWriter(tmp_path / "x.gguf", "llama")
+    if request.param:
+        writer.add_custom_alignment(request.param)
     for key, (value, kind) in VALUES.items():
         writer.add_key_value(key, value, kind)
     for key, values in LISTS.items():

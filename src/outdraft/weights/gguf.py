@@ -70,7 +70,7 @@ class GgufFile:
         count = math.prod(place.sizes)
         if place.sizes[-1] % block:
             raise ValueError(f"rows of {place.sizes[-1]} numbers do not divide into blocks of {block}")
-        raw = np.frombuffer(self._header.data, np.uint8, count // block * size, place.start)
+        raw = np.frombuffer(self._header.data, np.uint8, count // block * size, self._header.data_start + place.start)
         if (numbers := _NUMBERS.get(kind.name)) is not None:
             return Stored(type=kind, data=raw.view(numbers).reshape(place.sizes))
         return Stored(type=kind, data=raw.reshape(*place.sizes[:-1], place.sizes[-1] // block * size))

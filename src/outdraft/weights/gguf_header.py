@@ -21,7 +21,7 @@ _MOST_DIMS = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """A tensor. `sizes`: slowest first. `type`: the format's number for how it is stored. `start`: in the file."""
+    """A tensor. `sizes`: slowest first. `type`: the number for how it is stored. `start`: after `data_start`."""
 
     sizes: tuple[int, ...]
     type: int
@@ -51,14 +51,14 @@ class GgufHeader:
             self._skip(kind)
         self.tensors: dict[str, Place] = {}
         for _ in range(num_tensors):
-            self._read_place()
-        align = self.get("general.alignment", 32)
+            name, place = self._text(), self._place()
+            if name in self.tensors:
+                raise ValueError(f"the tensor {name!r} stands there twice")
+            self.tensors[name] = place
+        end, align = self._at, self.get("general.alignment", 32)
         if not isinstance(align, int) or align <= 0 or align & (align - 1):
             raise ValueError(f"general.alignment={align} is no power of two")
-        begin = -(-self._at // align) * align
-        self.tensors = {
-            name: Place(sizes=one.sizes, type=one.type, start=begin + one.start) for name, one in self.tensors.items()
-        }
+        self.data_start = -(-end // align) * align
 
     def get(self, key: str, default: Any = None) -> Any:
         """The value of this key: a number, a string, or a list of them."""
@@ -71,13 +71,12 @@ class GgufHeader:
         """All keys, as they stand there."""
         return iter(self._values)
 
-    def _read_place(self) -> None:
-        name, dims = self._text(), self._next("I")
-        if name in self.tensors or not 0 < dims <= _MOST_DIMS:
-            raise ValueError(f"the tensor {name!r} stands there twice, or has {dims} dimensions")
+    def _place(self) -> Place:
+        dims = self._next("I")
+        if not 0 < dims <= _MOST_DIMS:
+            raise ValueError(f"a tensor has {dims} dimensions, 1 to {_MOST_DIMS} are possible")
         sizes = tuple(self._next("Q") for _ in range(dims))
-        kind, start = self._next("I"), self._next("Q")
-        self.tensors[name] = Place(sizes=sizes[::-1], type=kind, start=start)
+        return Place(sizes=sizes[::-1], type=self._next("I"), start=self._next("Q"))
 
     def _next(self, code: str) -> Any:
         (value,) = struct.unpack_from("<" + code, self.data, self._at)

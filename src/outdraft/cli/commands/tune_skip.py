@@ -141,9 +141,9 @@ def step_cost(skip: "Skip", config: "ModelConfig") -> float:
 
 
 def read_prompts(path: str) -> list[str]:
-    """The lines of a text that say anything."""
+    """The lines of a text that say anything; a form feed or a line separator ends none."""
     try:
-        lines = user_path(path).read_text(encoding="utf-8").splitlines()
+        lines = user_path(path).read_text(encoding="utf-8").split("\n")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--prompts {path} is not a readable UTF-8 text: {error}") from error
     prompts = [line for line in lines if line.strip()]
