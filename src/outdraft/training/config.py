@@ -58,7 +58,7 @@ class LoopConfig:
     """The loop's numbers: schedule, batch, optimiser, reporting."""
 
     steps: int = 0  # ceiling; the signal to finish may come earlier
-    batch_tokens: int = 16384
+    batch_tokens: int = 16384  # of a step; 0, for a draft alone: by how much text there is
     micro_tokens: int = 4096  # per forward of one worker
     seq_len: int = 512
     final_seq_len: int = 0  # sequence length of the decay phase; 0 = seq_len
@@ -78,8 +78,8 @@ class LoopConfig:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        check_range(self, "batch_tokens", "micro_tokens", "seq_len", "eval_every", "eval_tokens", "save_every", least=1)
-        check_range(self, "steps", "final_seq_len", "patience", "warmup", "decay_at", "seed", least=0)
+        check_range(self, "micro_tokens", "seq_len", "eval_every", "eval_tokens", "save_every", least=1)
+        check_range(self, "batch_tokens", "steps", "final_seq_len", "patience", "warmup", "decay_at", "seed", least=0)
         check_range(self, "lr", "muon_lr", "weight_decay", least=0.0)
         check_range(self, "decay_share", "clip", least=1e-6)
 
@@ -127,6 +127,8 @@ def read_recipe(path: Path) -> TrainingRecipe:
     data = _read_toml(path.parent / raw.get("data", "data.toml"))
     sources = tuple(build(TextSource, s, f"[[sources]] of {path.parent}") for s in data.pop("sources", []))
     loop = build(LoopConfig, raw.get("loop", {"steps": 0}), f"[loop] of {path}")
+    if not loop.batch_tokens:
+        raise ConfigError(f"batch_tokens = 0 in [loop] of {path}: say how many tokens a step learns from")
     given = {**raw, "data": build(DataConfig, {**data, "sources": sources}, "the data file"), "loop": loop}
     return build(TrainingRecipe, given, str(path))
 

@@ -173,18 +173,28 @@ def _require_splittable(plan: TrainPlan, learner: Learner) -> None:
         )
 
 
+def batch_for(tokens: int, length: int, workers: int) -> int:
+    """Tokens of a step, in whole rows of `length` for each worker: a thousandth of all, from 1,024 to 4,096.
+
+    With few texts the number of steps is what a draft lacks (docs/training.md has a measurement).
+    """
+    length = max(1, length)
+    rows = max(1024, min(4096, tokens // 1000)) // length
+    return max(1, rows // workers) * workers * length
+
+
 def _loop_config(plan: TrainPlan, target: Decoder, accounts: Accounts, team: Team) -> LoopConfig:
     """The plan's settings of the loop: as many steps as there are tokens for, rows no longer than the target reads."""
-    steps = max(1, (plan.tokens or accounts.tokens) // plan.loop.batch_tokens)
-    most = target.config.max_len - 1
+    most, tokens = target.config.max_len - 1, plan.tokens or accounts.tokens
     length = min(plan.loop.seq_len, most)
-    if length < 4 or plan.loop.batch_tokens < length * team.size:
+    batch = plan.loop.batch_tokens or batch_for(tokens, max(length, min(plan.loop.final_seq_len, most)), team.size)
+    if length < 4 or batch < length * team.size:
         raise ConfigError(
-            f"seq_len={length}, batch_tokens={plan.loop.batch_tokens}: a row needs at least 4 tokens, and a batch at "
+            f"seq_len={length}, batch_tokens={batch}: a row needs at least 4 tokens, and a batch at "
             f"least a row for each of {team.size} workers"
         )
     return replace(
-        plan.loop, steps=plan.loop.steps or steps, seq_len=length, seed=plan.seed,
+        plan.loop, steps=plan.loop.steps or max(1, tokens // batch), batch_tokens=batch, seq_len=length, seed=plan.seed,
         final_seq_len=min(plan.loop.final_seq_len, most), bfloat16=target.dtype == torch.bfloat16,
     )  # fmt: skip
 

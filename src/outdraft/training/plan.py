@@ -27,7 +27,7 @@ from outdraft.training.config import LoopConfig
 from outdraft.training.reinforce import ReinforceOptions
 
 DRAFT = LoopConfig(
-    steps=0, batch_tokens=4096, micro_tokens=2048, warmup=20, decay_share=0.3, eval_every=100, save_every=100
+    steps=0, batch_tokens=0, micro_tokens=2048, warmup=20, decay_share=0.3, eval_every=100, save_every=100
 )
 
 

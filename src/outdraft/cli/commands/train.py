@@ -139,10 +139,10 @@ def _train(options: Options) -> int:
                 console.print(line, markup=False, highlight=False, soft_wrap=True)
 
         course = prepare(plan, tell, team)
-        told = course.accounts
+        told, loop = course.accounts, course.loop.config
         tell(
             f"{told.read} examples: {told.kept} to learn from ({told.tokens} tokens), {told.held_out} held out, "
-            f"{told.skipped} skipped; {course.loop.config.steps} steps"
+            f"{told.skipped} skipped; {loop.steps} steps of {loop.batch_tokens} tokens"
         )
         if course.learner.taps:
             tell(taps_line(course.learner.taps))
