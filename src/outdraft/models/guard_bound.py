@@ -5,7 +5,7 @@ import torch
 from outdraft.core.errors import ConfigError
 from outdraft.models.network import Network
 
-DEFAULT_BOUND = {torch.float32: 1e-3}  # 40 times the largest change seen; the other types change too much to guard
+DEFAULT_BOUND = {torch.float32: 1e-3}  # 30 times the largest change seen; the other types change too much to guard
 
 
 def find_bound(decoder: Network, asked: float | None) -> float:

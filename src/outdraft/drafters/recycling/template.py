@@ -19,7 +19,7 @@ Ints = NDArray[np.int64]
 def share(rank: int) -> float:
     """How often the successor of this rank is the accepted one: about what the zoo's target showed, held-out texts.
 
-    Measured: 0.80 0.10 0.043 0.023 0.015 0.012 0.008 0.006 of 8294 accepted nodes.
+    Measured: 0.81 0.087 0.039 0.018 0.021 0.013 0.008 0.007 of 1907 accepted nodes.
     """
     return 0.8 if rank == 0 else 0.1 * float(rank**-1.5)
 
