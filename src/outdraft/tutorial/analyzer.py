@@ -1,9 +1,5 @@
 """`SpeedupAnalyzer`: the formulas of `outdraft.analysis.theory` under the tutorial's names."""
 
-from pathlib import Path
-
-from outdraft.analysis.predict import Prediction, predict
-from outdraft.analysis.records import read_records
 from outdraft.analysis.theory import PassCost, best_length, expected_speedup, expected_tokens, flat
 
 
@@ -28,8 +24,3 @@ class SpeedupAnalyzer:
     def expected_tokens(acceptance_rate: float, num_tokens: int) -> float:
         """Emitted a pass, the extra one included; accepted are one fewer."""
         return expected_tokens(acceptance_rate, num_tokens)
-
-    @staticmethod
-    def of_record(path: str | Path) -> list[Prediction]:
-        """Measured beside predicted, from a file of `outdraft bench`."""
-        return predict(read_records(Path(path)))
