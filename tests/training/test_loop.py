@@ -247,3 +247,27 @@ def test_rows_weigh_the_same_however_they_are_cut_and_none_is_taken_twice(tmp_pa
         weights.append(weights_of(loop))
     for name, one in weights[0].items():
         torch.testing.assert_close(one, weights[1][name], atol=1e-3, rtol=1e-2)
+
+
+def test_numbers_too_small_for_the_processor_are_zero_while_it_learns(tmp_path):
+    """They would slow every product down; the caller's setting is as it was afterwards, also after an error."""
+    tiny, seen = torch.tensor(1e-39), []
+
+    class Watching(NextToken):
+        def loss(self, *given):
+            seen.append(float(tiny * 1.0))
+            if len(seen) > 3:
+                raise KeyboardInterrupt
+            return super().loss(*given)
+
+    loop = toy_loop(Watching(toy_decoder()), tmp_path, steps=9, batch_tokens=128)
+    with pytest.raises(KeyboardInterrupt):
+        loop.run()
+    assert seen == [0.0] * 4
+    assert float(tiny * 1.0) > 0
+    torch.set_flush_denormal(True)
+    try:
+        toy_loop(NextToken(toy_decoder()), tmp_path / "again", steps=1).run()
+        assert float(tiny * 1.0) == 0
+    finally:
+        torch.set_flush_denormal(False)

@@ -24,7 +24,7 @@ from outdraft.core.errors import ConfigError, DecodingError
 from outdraft.core.shown import shown
 from outdraft.training.board import Board
 from outdraft.training.checkpoint import Progress, State, load_state, save_state
-from outdraft.training.computing import computing, format_of_loop, name_of, require_format
+from outdraft.training.computing import computing, format_of_loop, name_of, require_format, without_denormals
 from outdraft.training.config import LoopConfig
 from outdraft.training.journal import Journal, Report
 from outdraft.training.objective import Batches, Evaluation, Objective
@@ -142,7 +142,7 @@ class Loop:
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
         told = time.monotonic()
-        with self._signals:
+        with self._signals, without_denormals():
             while self.step < (self.schedule.end if until is None else min(until, self.schedule.end)):
                 began = time.monotonic()
                 if self.config.patience and self.progress.since_best >= self.config.patience:
