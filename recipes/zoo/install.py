@@ -63,14 +63,13 @@ def main() -> None:
     stays = [path for path in wheel.iterdir() if path.is_dir() and path.name not in replaced]
     used = weights_bytes(given.target) + sum(map(weights_bytes, stays))
     companions = json.loads((wheel / "target" / COMPANIONS).read_text(encoding="utf-8"))
-    beyond, given_to = [], set()
+    given_to = set()
     for arm, name in asked.items():
         source = given.out / drafts[arm].place
         size, kind = weights_bytes(source), trial.arms[arm]["kind"]
         taught = own_target(source)
         here = taught is None and used + size < ROOM
         used += size * here
-        beyond += [] if here else [name]
         role, drafter = (
             ("draft_model", "any") if kind == "draft_model" else ("head", find_learner(kind).drafter or kind)
         )
@@ -87,7 +86,6 @@ def main() -> None:
                 copy_files(given.target, place, OF_TARGET)
         if taught is not None:
             its = f"{name}_{TARGET}"
-            beyond.append(its)
             sys.stdout.write(f"{its}: {weights_bytes(taught) / 1e6:.1f} MB, packages/zoo\n")
             if not given.dry_run:
                 copy_model(taught, more / its)
@@ -95,8 +93,10 @@ def main() -> None:
     sys.stdout.write(f"the wheel: {used / 1e6:.1f} MB of weights\n")
     if given.dry_run:
         return
-    copy_model(given.target, wheel / "target")
-    for path, told in ((wheel / "target" / COMPANIONS, companions), (wheel / "more.json", sorted(beyond))):
+    if given.target.resolve() != (wheel / TARGET).resolve():
+        copy_model(given.target, wheel / TARGET)
+    beyond = sorted(path.name for path in more.glob("*/") if path.name != "__pycache__")  # those of before, too
+    for path, told in ((wheel / TARGET / COMPANIONS, companions), (wheel / "more.json", beyond)):
         path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 
 

@@ -281,6 +281,15 @@ def test_the_first_arm_of_a_kind_is_its_default(script, monkeypatch, checkout):
     )
 
 
+def test_what_is_not_asked_for_stays_also_the_target_itself(script, monkeypatch, checkout):
+    wheel, more = checkout / "src/outdraft/zoo", checkout / "packages/zoo/outdraft_zoo"
+    filled(more / "hydra", 5)
+    install(script, monkeypatch, checkout, "--arm", "eagle3", "--target", wheel / "target")
+    assert json.loads((wheel / "more.json").read_text()) == ["eagle3", "hydra"]
+    assert json.loads((wheel / "target/config.json").read_text()) == {"from": "target"}
+    assert (wheel / "draft/model.safetensors").stat().st_size == 40
+
+
 def test_an_arm_that_taught_its_target_goes_into_the_second_package_with_it(script, monkeypatch, checkout, capsys):
     """It is no companion of the zoo's target, however small it is and however early it comes."""
     taught = checkout.parent / "out/medusa-1-0"
