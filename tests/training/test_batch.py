@@ -5,8 +5,10 @@ import json
 import pytest
 import torch
 
+from outdraft.core.errors import ConfigError
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
+from outdraft.training.config import read_recipe
 from outdraft.training.course import batch_for, prepare
 from outdraft.training.plan import make_plan
 
@@ -38,3 +40,10 @@ def test_a_plan_that_asks_for_no_batch_takes_it(loop, batch, steps, tmp_path):
     }  # fmt: skip
     config = prepare(make_plan(plan), lambda line: None).loop.config
     assert (config.batch_tokens, config.steps) == (batch, steps)
+
+
+def test_a_target_says_its_own(tmp_path):
+    (tmp_path / "data.toml").write_text("")
+    (tmp_path / "t.toml").write_text('kind = "target"\nname = "t"\n[loop]\nsteps = 3\nbatch_tokens = 0\n')
+    with pytest.raises(ConfigError, match=r"batch_tokens = 0 in \[loop\] of .*t\.toml: say how many"):
+        read_recipe(tmp_path / "t.toml")
