@@ -44,6 +44,6 @@ def test_a_plan_that_asks_for_no_batch_takes_it(loop, batch, steps, tmp_path):
 
 def test_a_target_says_its_own(tmp_path):
     (tmp_path / "data.toml").write_text("")
-    (tmp_path / "t.toml").write_text('kind = "target"\nname = "t"\n[loop]\nsteps = 3\nbatch_tokens = 0\n')
+    (tmp_path / "t.toml").write_text('kind = "pretrain"\nname = "t"\n[loop]\nsteps = 3\nbatch_tokens = 0\n')
     with pytest.raises(ConfigError, match=r"batch_tokens = 0 in \[loop\] of .*t\.toml: say how many"):
         read_recipe(tmp_path / "t.toml")
