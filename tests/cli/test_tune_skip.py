@@ -4,6 +4,8 @@ import json
 
 import pytest
 
+from outdraft.cli.commands.tune_skip import read_prompts
+
 pytest.importorskip("optuna", reason="the extra outdraft[tune] is not installed")
 pytest.importorskip("scipy")
 
@@ -26,6 +28,12 @@ def test_the_command(outdraft, tiny, tmp_path):
     )  # fmt: skip
     assert used.code == 0, used.err
     assert json.loads(used.out)["config"]["drafter"]["skip_mlp"] == held["mlp"]
+
+
+def test_a_prompt_ends_with_its_line_alone(tmp_path):
+    prompts = tmp_path / "prompts.txt"
+    prompts.write_text("one\u2028and\x0cmore\n \ntwo\r\n", encoding="utf-8")
+    assert read_prompts(prompts) == ["one\u2028and\x0cmore", "two"]
 
 
 @pytest.mark.parametrize(

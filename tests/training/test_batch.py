@@ -28,7 +28,9 @@ def test_a_step_has_a_thousandth_of_the_text_in_whole_rows(tokens, length, worke
     assert batch_for(tokens, length, workers) == batch
 
 
-@pytest.mark.parametrize(("loop", "batch", "steps"), [({}, 1024, 3), ({"batch_tokens": 512}, 512, 6)])
+@pytest.mark.parametrize(
+    ("loop", "batch", "steps"), [({}, 1024, 3), ({"batch_tokens": 512}, 512, 6), ({"final_seq_len": 40}, 1000, 3)]
+)
 def test_a_plan_that_asks_for_no_batch_takes_it(loop, batch, steps, tmp_path):
     save_model(tiny_model(vocab=61, layers=2, seed=1, dtype=torch.float32), tmp_path / "target")
     lines = (json.dumps({"token_ids": [(i * j) % 60 for j in range(1, 41)]}) for i in range(1, 100))

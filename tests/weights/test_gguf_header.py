@@ -98,3 +98,11 @@ def test_a_key_that_stands_there_twice_is_refused(file):
     file.write_bytes(file.read_bytes().replace(b"a.uint8", b"a.int32", 1))
     with pytest.raises(ModelLoadError, match=r"'a\.int32' stands there twice"):
         GgufFile(file)
+
+
+def test_a_tensor_of_many_dimensions_is_refused(file):
+    whole, begun = file.read_bytes(), b"half" + struct.pack("<I", 1)
+    assert whole.count(begun) == 1
+    file.write_bytes(whole.replace(begun, b"half" + struct.pack("<I", 9)))
+    with pytest.raises(ModelLoadError, match="a tensor has 9 dimensions, 1 to 4 are possible"):
+        GgufFile(file)
