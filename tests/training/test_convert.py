@@ -15,7 +15,10 @@ from outdraft.models.load import load_model, save_model
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.check import check_directory
 from outdraft.training.convert import all_formats, convert
+from outdraft.training.lessons import Teacher
 from outdraft.training.record import RECORD, fingerprint, write_record
+
+from .toys import lesson_rows, rows
 
 KINDS = sorted({kind for kind, _ in all_formats()})
 
@@ -165,3 +168,25 @@ def test_the_line_that_serves_a_draft_here_is_understood():
         words = shlex.split(line.replace("{target}", "TARGET").replace("{out}", "OUT"))
         given, unknown = make_parser().parse_known_args(words[1:])
         assert not unknown and (given.command, given.model) == ("generate", "TARGET"), line
+
+
+@pytest.mark.parametrize("kind", ["medusa", "hydra"])
+def test_heads_that_use_their_targets_head_keep_its_scale(kind: str, tmp_path: Path):
+    """Granite divides its logits; Gemma 2 caps them, which the published projections cannot."""
+    method = find_learner(kind)
+    for family in ("granite", "gemma2"):
+        target = str(tmp_path / family)
+        save_model(random_decoder(tiny_config(family, layers=3), dtype=torch.float32), Path(target))
+        draft_of(kind, target, tmp_path / f"{family}-draft", own_projections=False)
+    assert load_model(tmp_path / "granite").config.logit_scale != 1
+    convert(str(tmp_path / "granite-draft"), kind, str(tmp_path / "granite"), tmp_path / "out")
+    said = []
+    for place in ("granite-draft", "out"):
+        learner = method.load(method.options(), load_model(tmp_path / "granite"), tmp_path / place)
+        with torch.no_grad():
+            lesson = Teacher(load_model(tmp_path / "granite"), learner.taps).lesson(lesson_rows(rows(2)))
+            said.append([guess.head(guess.states) for guess in learner.look(lesson).guesses])
+    torch.testing.assert_close(said[1], said[0])
+    with pytest.raises(CapabilityError, match=r"caps its logits \(logit_cap=.*own_projections=true"):
+        convert(str(tmp_path / "gemma2-draft"), kind, str(tmp_path / "gemma2"), tmp_path / "capped")
+    assert not (tmp_path / "capped").exists()

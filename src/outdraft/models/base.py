@@ -147,6 +147,10 @@ class Decoder(nn.Module):
             return logits
         return rowwise(lambda x: capped(x, cap), logits) if self.exact else capped(logits, cap)
 
+    def head_matrix(self) -> Tensor:
+        """The head as a matrix [V, D] that says the same logits, its scale included; a cap is no part of a matrix."""
+        return self.lm_head.matrix().detach() * self.config.logit_scale
+
     def forward(self, ids: Tensor, positions: Tensor, ctx: AttentionContext) -> Tensor:
         """ids [N], positions [N] -> logits [N, V]."""
         return self.logits(self.run(self.embed(ids, positions), positions, ctx).hidden)

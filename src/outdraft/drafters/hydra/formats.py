@@ -20,6 +20,7 @@ from torch import Tensor
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_hydra, save_hydra
+from outdraft.drafters.shared.heads.projections import borrowed_matrix
 from outdraft.drafters.shared.heads.stem import shape_of
 from outdraft.models.base import Decoder
 from outdraft.models.foreign_heads import fill, read_config, read_head, stored_dtype, tensors_of_net, write_directory
@@ -115,7 +116,7 @@ def _write_published(net: HydraNet, target: Decoder, target_name: str, directory
         made |= {name: tensor.to(dtype) for name, tensor in _straight(config).items()}
     if not config.own_projections:
         behind = ".1" if config.num_stem_layers else ""
-        projection = target.lm_head.matrix().detach().to(dtype)
+        projection = borrowed_matrix(target, dtype)
         made |= {f"hydra_lm_head.{head}{behind}.weight": projection for head in range(config.num_heads)}
     told: dict[str, Any] = {
         "base_model_name_or_path": target_name, "hydra_num_heads": config.num_heads,

@@ -17,6 +17,7 @@ import torch
 from outdraft.core.errors import CapabilityError, ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.drafters.medusa.net import MODEL_TYPE, MedusaConfig, MedusaNet, load_medusa, save_medusa
+from outdraft.drafters.shared.heads.projections import borrowed_matrix
 from outdraft.models.base import Decoder
 from outdraft.models.foreign_heads import (
     fill,
@@ -85,7 +86,7 @@ def _write_published(net: MedusaNet, target: Decoder, target_name: str, director
     }  # fmt: skip
     made, dtype = tensors_of_net(net, _table(net.config)), next(net.parameters()).dtype
     if not net.config.own_projections:
-        head = target.lm_head.matrix().detach().to(dtype)
+        head = borrowed_matrix(target, dtype)
         made |= {f"{one}.{net.config.num_layers}.weight": head for one in range(net.config.num_heads)}
     write_directory(directory, told, made, name=FILES[0])
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
+from outdraft.core.errors import CapabilityError
 from outdraft.drafters.shared.heads.config import HeadConfig
 from outdraft.models.base import Decoder
 from outdraft.models.port import TargetPort
@@ -37,3 +38,16 @@ class Projections(nn.ModuleList):
             return out
         assert self._borrowed is not None
         return self._borrowed(states / self._scale)
+
+
+def borrowed_matrix(target: Decoder, dtype: torch.dtype) -> Tensor:
+    """The target's head as heads of a published layout need it, which have projections of their own: [V, D].
+
+    Raises `CapabilityError` for a target that caps its logits, since no projection does.
+    """
+    if (cap := target.config.logit_cap) is not None:
+        raise CapabilityError(
+            f"these heads use their target's own head, which caps its logits (logit_cap={cap:g}), and the published layout "
+            "has projections without a cap: train heads with own_projections=true, or keep them in our own layout"
+        )
+    return target.head_matrix().to(dtype)
