@@ -151,7 +151,7 @@ def new(options: CtcLearning, target: Decoder, seed: int) -> CtcLearner:
     begin_stem(net.stem, seed)
     begin_slots(net.slots, seed + 1)
     with torch.no_grad():
-        head = target.lm_head.matrix()
+        head = target.head_matrix()
         net.projections[0].weight.copy_(torch.cat((head, torch.zeros_like(head[:1]))))  # type: ignore[union-attr,operator]
     return CtcLearner(net, target, options)
 

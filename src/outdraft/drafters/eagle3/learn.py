@@ -71,7 +71,7 @@ class Eagle3Learner(FeatureLearner):
         net = self.net
         if net.vocab is not None:
             net.vocab = frequent(counts, net.config.draft_vocab_size).to(net.vocab.device)
-            net.lm_head.weight.copy_(self.target.lm_head.matrix()[net.vocab])
+            net.lm_head.weight.copy_(self.target.head_matrix()[net.vocab])
 
 
 def new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Learner:
@@ -97,7 +97,7 @@ def new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Learner:
     begin(net, seed)
     with torch.no_grad():
         net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
-        net.lm_head.weight.copy_(target.lm_head.matrix()[:size])
+        net.lm_head.weight.copy_(target.head_matrix()[:size])
     return Eagle3Learner(net, target, options)
 
 

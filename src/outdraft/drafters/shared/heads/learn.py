@@ -106,7 +106,7 @@ def begin_as(net: HeadNet, target: Decoder) -> None:
         parameter.zero_()
     for projection in net.projections:
         assert isinstance(projection, Linear)
-        projection.weight.copy_(target.lm_head.matrix())
+        projection.weight.copy_(target.head_matrix())
 
 
 def inflated(config: Sizes, target: Decoder, width: int, depth: int) -> Sizes:
