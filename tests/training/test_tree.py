@@ -7,6 +7,7 @@ import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import Guess, Outlook
+from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.trees.template import read_template
 from outdraft.training.lessons import Teacher
 from outdraft.training.record import write_record
@@ -76,3 +77,12 @@ def test_a_path_that_is_no_list_of_ranks_is_named(tmp_path, paths):
     (tmp_path / "tree.json").write_text(json.dumps({"paths": [[0]], "accuracies": [[10**400]]}))
     with pytest.raises(ConfigError, match="holds no tree"):
         read_template(tmp_path / "tree.json")
+
+
+@pytest.mark.parametrize("kind", ["medusa", "hydra", "blockwise"])
+def test_heads_that_use_the_targets_own_are_counted_in_its_number_format(kind):
+    target, method = toy_decoder().bfloat16(), find_learner(kind)
+    options = method.options() if kind == "blockwise" else method.options(own_projections=False)
+    learner = method.new(options, target, 0)
+    counted = count_ranks(learner, Teacher(target, learner.taps), batches(), ranks=3)
+    assert all(seen for _, seen in counted)

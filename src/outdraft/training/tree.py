@@ -61,7 +61,8 @@ def count_ranks(learner: Learner, teacher: Teacher, batches: Seq[Rows], ranks: i
             kept = lesson.counts[guess.rows].nonzero()[:, 0]
             hits, seen = found[depth]
             for part in torch.split(kept, max(1, _CHUNK // teacher.target.config.vocab_size)):
-                logits = guess.head(guess.states[part])
+                with teacher.computing():
+                    logits = guess.head(guess.states[part])
                 best = logits.topk(min(ranks, logits.shape[-1]), -1).indices
                 best = best if guess.vocab is None else guess.vocab[best]
                 right = (best == tokens[guess.rows[part]][:, None]).sum(0).tolist()
