@@ -5,6 +5,7 @@ from contextlib import ExitStack
 from math import sqrt
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from outdraft.core.errors import ConfigError
@@ -14,7 +15,7 @@ from outdraft.training.alone import mine
 from outdraft.training.check import check_directory
 from outdraft.training.trial import RECORD, lacking, main, read_runs, read_trial
 from outdraft.training.trial_forecast import forecast
-from outdraft.training.trial_table import TAU, Claim, Run, chosen, difference, tables, verdict
+from outdraft.training.trial_table import TAU, Claim, Difference, Run, chosen, difference, tables
 
 from .toys import toy_decoder, write_trial
 
@@ -47,23 +48,45 @@ def test_a_rate_is_judged_where_all_of_them_were_tried():
 def test_a_difference_is_that_of_equal_seeds():
     far = [0.5, 1.0, 1.5]
     found = difference(RUNS, CLAIM)
-    assert found == pytest.approx((1.0, sqrt(sum((x - 1) ** 2 for x in far) / 2) / sqrt(3)))
+    assert (found.mean, found.seeds) == (1.0, 3)
+    assert found.error == pytest.approx(sqrt(sum((x - 1) ** 2 for x in far) / 2) / sqrt(3))
     assert difference(RUNS[:1], CLAIM) is None
-    assert [verdict((x, 1.0)) for x in (2.1, 1.9, -2.1)] == ["yes", "not at this size", "no: the other way"]
+
+
+@pytest.mark.parametrize(("seeds", "least"), [(2, 12.706), (3, 4.303), (5, 2.776), (11, 2.228), (40, 2.228)])
+def test_few_seeds_need_a_difference_of_more_errors(seeds: int, least: float):
+    """Student's quantiles: two standard errors would call 18 of 100 differences of nothing confirmed, with three seeds."""
+    told = [
+        Difference(mean=x, error=1.0, seeds=seeds).verdict for x in (least + 0.01, least - 0.01, -least - 0.01, 0.0)
+    ]
+    assert told == ["yes", "not at this size", "no: the other way", "not at this size"]
+
+
+def test_a_difference_of_nothing_is_rarely_confirmed():
+    drawn = np.random.default_rng(0).normal(size=(20_000, 3))
+    errors = drawn.std(1, ddof=1) / sqrt(3)
+    told = [
+        Difference(mean=float(x), error=float(e), seeds=3).verdict
+        for x, e in zip(drawn.mean(1), errors, strict=True)
+    ]
+    assert 0.045 < 1 - told.count("not at this size") / len(told) < 0.055
 
 
 def test_measures_name_depths():
     scores = RUNS[0].scores["test"]
     found = [Claim(says="", better="", worse="", measure=one).of(scores) for one in ("tau", "depth 2", "depths 2 to 3")]
     assert found == [3.0, 1.5, 1.125]
-    for wrong in ("speed", "depth", "depths 9 to 10"):
+    for wrong in ("speed", "depth", "depth 0", "depths 3 to 2", "depths 2 till 3"):
         with pytest.raises(ConfigError, match="write tau, depth 3"):
             Claim(says="", better="", worse="", measure=wrong).of(scores)
+    for deep in ("depth 4", "depths 2 to 4"):
+        with pytest.raises(ConfigError, match=f"'{deep}' of the claim 'x': one of its drafts guesses 3 tokens"):
+            Claim(says="x", better="", worse="", measure=deep).of(scores)
 
 
 def test_tables_show_claims_and_arms():
     text = tables(RUNS, [CLAIM])
-    assert "| a over b | tau | 4.000 | 3.000 | +1.0000 ± 0.2887 | yes |" in text
+    assert "| a over b | tau | 4.000 | 3.000 | +1.0000 ± 0.2887 | not at this size |" in text
     assert "| a | 1 | 5 | 1 | 4.000 | 4.000 2.000 1.000 |" in text
 
 
@@ -146,6 +169,10 @@ def test_unknown_arms_and_keys_are_named(trial: Path, tmp_path: Path, capsys: py
     trial.write_text(text.replace('better = "unrolled"', 'better = "unroled"'))
     with pytest.raises(ConfigError, match="names the arm 'unroled', which is not there"):
         read_trial(trial)
+    for measure, says in (("speed", "write tau"), ("depths 1 to 3", "measures depths 1 to 3, and depth=2")):
+        trial.write_text(text.replace('"depth 2"', f'"{measure}"'))
+        with pytest.raises(ConfigError, match=says):
+            read_trial(trial)
     trial.write_text(text.replace("seeds =", "sedes ="))
     with pytest.raises(ConfigError, match="sedes"):
         read_trial(trial)

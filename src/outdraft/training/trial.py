@@ -72,7 +72,7 @@ class Trial:
 
 
 def read_trial(path: Path) -> Trial:
-    """Raises `ConfigError` for keys that are not known. Paths are relative to where the program runs."""
+    """Raises `ConfigError` for keys and measures that are not known. Paths are relative to where the program runs."""
     given = read_plan(path)
     lists = {key: tuple(value) for key, value in given.items() if isinstance(value, list)}
     trial = read_options(Trial, {**given, **lists}, str(path))
@@ -80,6 +80,8 @@ def read_trial(path: Path) -> Trial:
         for name in (claim.better, claim.worse):
             if name not in trial.arms:
                 raise ConfigError(f"{path}: the claim {claim.says!r} names the arm {name!r}, which is not there")
+        if claim.depths and claim.depths[-1] > trial.depth:
+            raise ConfigError(f"{path}: the claim {claim.says!r} measures {claim.measure}, and depth={trial.depth}")
     return trial
 
 
