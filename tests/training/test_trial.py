@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from outdraft.core.errors import ConfigError
-from outdraft.models.load import save_model
+from outdraft.core.registry import find_learner
+from outdraft.models.load import load_model, save_model
 from outdraft.training import trial as trials
 from outdraft.training.alone import mine
 from outdraft.training.check import check_directory
@@ -235,3 +236,74 @@ def test_a_trials_draft_may_promise_something(trial: Path, tmp_path: Path):
     found = check_directory(tmp_path / "out" / "unrolled-1-0", str(tmp_path / "target"))
     assert [one.promise.terms.temperature for one in found] == [0.0, 1.0]
     assert all(len(one.promise.terms.prompts) == 4 for one in found)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Runs that are told, and not made."""
+    made: list[str] = []
+
+    def run_arm(trial, name, rate, seed, work, tell):
+        made.append(name)
+        return run(name, rate, seed, 1, 1)
+
+    monkeypatch.setattr(trials, "run_arm", run_arm)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("change", "arm"),
+    [
+        (lambda place: edited(place, "num_steps = 2", "num_steps = 3"), "unrolled"),
+        (lambda place: edited(place, "tokens = 512", "tokens = 1024"), "unrolled"),
+        (lambda place: edited(place, "seq_len = 32", "seq_len = 16"), "unrolled"),
+        (lambda place: (place / "test.jsonl").write_text('{"token_ids": [1, 2, 3]}'), "unrolled"),
+        (lambda place: save_model(toy_decoder(5), place / "target"), "unrolled"),
+    ],
+)
+def test_a_run_of_another_recipe_is_refused(change, arm: str, trial: Path, tmp_path: Path, quick, capsys):
+    words = [str(trial), "--out", str(tmp_path / "out")]
+    assert main(words) == 0
+    count = len(quick)
+    (tmp_path / "elsewhere.jsonl").write_bytes((tmp_path / "train.jsonl").read_bytes())
+    edited(tmp_path, 'data = ["train.jsonl"]', 'data = ["elsewhere.jsonl"]')
+    edited(tmp_path, "seeds = [0, 1]", "seeds = [0, 1, 2]")
+    assert main(words) == 0 and len(quick) == count * 3 // 2, "the same texts elsewhere, and more seeds"
+    change(tmp_path)
+    for more in ([], ["--table"], ["--forecast"]):
+        capsys.readouterr()
+        assert main([*words, *more]) == 2
+        said = capsys.readouterr().err
+        assert f"the arm '{arm}' has other settings or texts by now" in said and "--out" in said
+    record = tmp_path / "out" / RECORD
+    record.write_text("".join(json.dumps(run(a, 1.0, 0, 1, 1).told() | {"recipe": ""}) + "\n" for a in ("unrolled", "x")))
+    assert main([*words, "--table"]) == 0, "older runs say nothing of their recipe"
+
+
+def edited(place: Path, old: str, new: str) -> None:
+    text = (place / "trial.toml").read_text()
+    assert old in text
+    (place / "trial.toml").write_text(text.replace(old, new))
+
+
+def test_half_a_line_is_written_over(trial: Path, tmp_path: Path, quick, capsys):
+    words, record = [str(trial), "--out", str(tmp_path / "out")], tmp_path / "out" / RECORD
+    assert main([*words, "--only", "one_step"]) == 0
+    whole = record.read_text()
+    record.write_text(whole + whole.splitlines()[0][:40])
+    assert main([*words, "--forecast"]) == 0 and main([*words, "--table"]) == 0
+    assert main(words) == 0
+    assert record.read_text().startswith(whole) and len(read_runs(record)) == 8
+    record.write_text("{}\n" + whole)
+    assert main([*words, "--table"]) == 2
+    assert "trial.jsonl, line 1 is no run" in capsys.readouterr().err
+
+
+def test_what_guesses_no_tokens_is_refused_before_it_is_trained(trial: Path, tmp_path: Path, capsys):
+    method = find_learner("draft_model")
+    method.new(method.options(), load_model(tmp_path / "target"), 0).save(tmp_path / "draft")
+    text = trial.read_text()
+    head = f'[arms.head]\nkind = "acceptance_head"\noptions = {{ draft = "{tmp_path / "draft"}" }}\n'
+    trial.write_text(text[: text.index("[arms.unrolled]")] + head)
+    assert main([str(trial), "--out", str(tmp_path / "out")]) == 2
+    assert "arm 'head': acceptance_head guesses no tokens" in capsys.readouterr().err

@@ -15,22 +15,26 @@
     [[claims]]                   says, better, worse, measure
 
 The rate is chosen on the texts `tune`, the figures are of the texts `test`. A run that is in DIR/trial.jsonl is not run
-again; one that was interrupted goes on. Several processes may share DIR: each takes runs that no other has under way.
+again, and is refused where its arm has other settings or texts by now; one that was interrupted goes on. Several
+processes may share DIR: each takes runs that no other has under way.
 """
 
 import argparse
+import hashlib
 import json
+import os
 import platform
 import sys
 from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from outdraft.core.errors import ConfigError, OutdraftError
+from outdraft.core.learner import AssessedLearner
 from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
@@ -47,8 +51,11 @@ from outdraft.training.train import make_record, promises, save_draft
 from outdraft.training.trial_forecast import forecast
 from outdraft.training.trial_plot import plot_trial
 from outdraft.training.trial_table import TAU, Claim, Run, chosen, tables
+from outdraft.weights.digest import digest_weights
+from outdraft.weights.hub import resolve
 
 RECORD = "trial.jsonl"
+_ELSEWHERE = ("device", "cache_bytes", "cache_dir", "tensorboard")  # of a plan: they change no figure
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,9 +119,49 @@ def lacking(trial: Trial, arms: Seq[str], runs: Seq[Run]) -> list[tuple[str, flo
     return [one for one in wanted if one not in done]
 
 
+def plan_of(trial: Trial, name: str) -> dict[str, Any]:
+    """What all runs of an arm have in common, as a plan says it."""
+    arm = dict(trial.arms[name])
+    loop = {"lr": 1e-3, "muon_lr": 3e-3, **trial.loop, **arm.pop("loop", {})}
+    return {
+        "target": trial.target, "data": trial.data, "valid": trial.tune, "tokens": trial.tokens, "depth": trial.depth,
+        **arm, "loop": loop,
+    }  # fmt: skip
+
+
+def recipe_of(trial: Trial, name: str) -> str:
+    """A digest of all that the figures of an arm's runs depend on: settings, texts, weights, but not where they lie."""
+    given = plan_of(trial, name)
+    told = {key: value for key, value in given.items() if key not in _ELSEWHERE}
+    told |= {"test": trial.test, "texts": trial.texts, "judged": trial.depth}
+    for key in ("data", "valid", "test"):
+        told[key] = [_contents(path) for path in find_files(told[key])]
+    for key in ("target", "init"):
+        if told.get(key):
+            told[key] = digest_weights(resolve(told[key]))
+    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()[:16]
+
+
+def _contents(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def require_same_recipe(trial: Trial, arms: Seq[str], record: Path, runs: Seq[Run]) -> None:
+    """Raise `ConfigError` for a run that was trained by another recipe than its arm has now."""
+    told = [run for run in runs if run.arm in arms and run.recipe]
+    now = {arm: recipe_of(trial, arm) for arm in {run.arm for run in told}}
+    for run in told:
+        if run.recipe != now[run.arm]:
+            raise ConfigError(
+                f"{record} holds the run {run.place}, and the arm {run.arm!r} has other settings or texts by now: name "
+                f"another folder (--out), or remove that line and {record.parent / run.place}"
+            )
+
+
 def run_lacking(trial: Trial, arms: Seq[str], work: Path, tell: Callable[[str], object]) -> None:
     """Seed by seed: first what no other process has under way, then whatever another one left undone."""
-    record = work / RECORD
+    record, recipes = work / RECORD, {name: recipe_of(trial, name) for name in arms}
     for seed in trial.seeds:
         for waits in (False, True):
             for name in arms:
@@ -124,22 +171,17 @@ def run_lacking(trial: Trial, arms: Seq[str], work: Path, tell: Callable[[str], 
                             continue
                         tell(f"{name}, rates x {rate:g}, seed {seed}\n")
                         run = run_arm(trial, name, rate, seed, work, lambda line: tell(f"  {line}\n"))
-                        with record.open("a", encoding="utf-8") as out:
-                            out.write(json.dumps(run.told()) + "\n")
+                        _append(record, replace(run, recipe=recipes[name]))
 
 
 def run_arm(trial: Trial, name: str, rate: float, seed: int, work: Path, tell: Any) -> Run:
     """One training, judged on both sets of texts with the weights that were best while it ran."""
-    arm = dict(trial.arms[name])
-    loop = {"lr": 1e-3, "muon_lr": 3e-3, **trial.loop, **arm.pop("loop", {})}
-    loop |= {key: loop[key] * rate for key in ("lr", "muon_lr")}
-    plan = make_plan(
-        {
-            "target": trial.target, "data": trial.data, "valid": trial.tune, "tokens": trial.tokens,
-            "depth": trial.depth, "seed": seed, **arm, "out": str(work / f"{name}-{rate:g}-{seed}"), "loop": loop,
-        }
-    )  # fmt: skip
+    given = plan_of(trial, name)
+    loop = given["loop"] | {key: given["loop"][key] * rate for key in ("lr", "muon_lr")}
+    plan = make_plan({"seed": seed, **given, "out": str(work / f"{name}-{rate:g}-{seed}"), "loop": loop})
     course = prepare(plan, tell)
+    if isinstance(course.learner, AssessedLearner):
+        raise ConfigError(f"arm {name!r}: {plan.kind} guesses no tokens, and a trial compares what drafts guess")
     if (course.loop.run_dir / CHECKPOINT).exists():
         course.loop.resume()
     course.loop.run()
@@ -173,10 +215,25 @@ def _exam(trial: Trial, course: Course, texts: Corpus) -> Exam:
 
 
 def read_runs(path: Path) -> list[Run]:
-    """The runs that a trial has finished so far."""
+    """The runs that a trial has finished so far. Half a line at the end is none yet."""
     if not path.exists():
         return []
-    return [Run(**json.loads(line)) for line in path.read_text(encoding="utf-8").splitlines() if line]
+    runs = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").split("\n")[:-1], 1):
+        try:
+            runs += [Run(**json.loads(line))] if line else []
+        except (ValueError, TypeError) as error:
+            raise ConfigError(f"{path}, line {number} is no run ({error}): remove it, and it is run again") from error
+    return runs
+
+
+def _append(path: Path, run: Run) -> None:
+    """Write a run behind the others, in the place of half a line that a crash left there."""
+    there = path.read_bytes() if path.exists() else b""
+    if there and not there.endswith(b"\n"):
+        os.truncate(path, there.rfind(b"\n") + 1)
+    with path.open("a", encoding="utf-8") as out:
+        out.write(json.dumps(run.told()) + "\n")
 
 
 def _arms(trial: Trial, only: Seq[str]) -> list[str]:
@@ -203,6 +260,7 @@ def main(words: list[str] | None = None) -> int:
         trial = read_trial(asked.file)
         record = asked.out / RECORD
         arms = _arms(trial, asked.only)
+        require_same_recipe(trial, arms, record, read_runs(record))
         if asked.forecast:
             runs = read_runs(record)
             tokens = {name: arm.get("tokens", trial.tokens) for name, arm in trial.arms.items()}

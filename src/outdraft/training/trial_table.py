@@ -30,6 +30,7 @@ class Run:
     seconds: float
     parameters: int
     machine: str
+    recipe: str = ""  # the digest of what it was trained by; "": older versions did not write it down
 
     @property
     def place(self) -> str:
