@@ -24,7 +24,6 @@ import torch
 from outdraft.bench.machine import describe
 from outdraft.core.learner import TARGET
 from outdraft.core.registry import find_learner, read_options
-from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.engine.assembly.recipe import read_recipe, recipe_names
 from outdraft.models.load_codec import load_codec
 from outdraft.training.check import check_directory
@@ -34,6 +33,7 @@ from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import example_rows
 from outdraft.training.record import RECORD as RECORD_OF_DRAFT
+from outdraft.training.records import find_files
 from outdraft.training.trial import RECORD, Trial, lacking, read_runs, read_trial
 from outdraft.training.trial_table import TAU, Run, chosen
 from outdraft.weights.digest import digest_weights

@@ -13,7 +13,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
 from outdraft.training.corpus import open_corpus
 from outdraft.training.packing import Packing, example_rows
-from outdraft.training.records import encode, pieces_of, read_records
+from outdraft.training.records import encode, find_files, pieces_of, read_records
 
 TEMPLATE = ChatTemplate(
     "{% for m in messages %}<{{ m.role }}>{{ m.content }}</>{% endfor %}"
@@ -54,11 +54,32 @@ def test_the_assistants_words_count_by_template_and_without_one():
     assert "".join(words for words, _ in plain) == "User: hi\nAssistant: hello\nUser: more\nAssistant: bye\n"
 
 
+def test_what_the_assistant_says_before_anybody_asked_does_not_count():
+    greeting = {"role": "assistant", "content": "welcome"}
+    said = [("<assistant>welcome</><user>hi</><assistant>", False), ("hello</>", True)]
+    assert cut({"messages": [greeting, *CHAT[:2]]}, TEMPLATE) == said
+    system = {"role": "system", "content": "be kind"}
+    assert cut({"messages": [system, greeting, *CHAT[:2]]}, TEMPLATE)[1:] == said[1:]
+    assert [words for words, counts in cut({"messages": [greeting, *CHAT[:2]]}) if counts] == [" hello\n"]
+
+
+def test_a_field_that_is_null_is_not_there():
+    """Parquet gives every row every column."""
+    said = {"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}
+    nothing = {"role": None, "content": None}
+    wanted = cut({"messages": CHAT[:2]}, TEMPLATE)
+    assert cut({"messages": None, "conversations": list(said)}, TEMPLATE) == wanted
+    assert cut({"messages": [nothing | one for one in said]}, TEMPLATE) == wanted
+    assert cut({"prompt": "a", "response": None, "completion": "b"}) == [("a", False), ("b", True)]
+    assert cut({"token_ids": None, "prompt_token_ids": None, "text": "a", "messages": None}) == [("a", True)]
+
+
 @pytest.mark.parametrize(
     ("record", "message"),
     [
         ({"body": "x"}, "has the fields body: it needs text"),
         ({"messages": CHAT[:1]}, "no answer of the assistant"),
+        ({"messages": CHAT[1:2]}, "no answer of the assistant"),
         ({"messages": [{"role": "wizard", "content": "x"}]}, "a message has a role"),
         ({"messages": ["hi"]}, "is no message"),
         ({"messages": [{"role": ["user"], "content": "x"}]}, "a message has a role"),
@@ -114,6 +135,44 @@ def test_files_of_every_kind_are_read(tmp_path):
     (tmp_path / "d.jsonl").write_text("[1]\n")
     with pytest.raises(ConfigError, match="no table"):
         list(read_records(tmp_path / "d.jsonl"))
+
+
+def test_a_byte_order_mark_is_read_over_and_what_is_damaged_is_named(tmp_path):
+    (tmp_path / "a.jsonl").write_bytes(b'\xef\xbb\xbf{"text": "one"}\r\n')
+    (tmp_path / "b.txt").write_bytes(b"\xef\xbb\xbfone")
+    for name in ("a.jsonl", "b.txt"):
+        assert [record for _, record in read_records(tmp_path / name)] == [{"text": "one"}]
+    packed = bytearray(gzip.compress(b'{"text": "hello hello"}\n' * 2000))
+    for place in (40, 41, 60):
+        packed[place] ^= 255
+    (tmp_path / "c.jsonl.gz").write_bytes(packed)
+    with pytest.raises(ConfigError, match=r"c\.jsonl\.gz is not a readable"):
+        list(read_records(tmp_path / "c.jsonl.gz"))
+
+
+@pytest.mark.parametrize("text", ['[{"text": "one"}]', ' {"text": "one"}\n{"text": "two"}'])
+def test_json_is_not_learned_as_text(text, tmp_path):
+    (tmp_path / "chats.json").write_text(text)
+    with pytest.raises(ConfigError, match=r"chats\.json holds JSON.*one object a line into a file.*\.jsonl"):
+        list(read_records(tmp_path / "chats.json"))
+
+
+def test_of_a_directory_records_are_learned_and_its_readme_is_not(tmp_path):
+    for name in ("README.md", "load.py", "data/a.parquet", "data/b.jsonl", "data/c.jsonl.gz"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    found = [str(path.relative_to(tmp_path)) for path in find_files([tmp_path])]
+    assert found == ["data/a.parquet", "data/b.jsonl", "data/c.jsonl.gz"]
+    assert find_files([tmp_path / "README.md", tmp_path / "data"])[0] == tmp_path / "README.md", (
+        "what is named is meant"
+    )
+    for path in (tmp_path / "data").iterdir():
+        path.unlink()
+    assert [path.name for path in find_files([tmp_path])] == ["README.md", "load.py"]
+    with pytest.raises(ConfigError, match="holds no text"):
+        find_files([tmp_path / "data"])
+    with pytest.raises(ConfigError, match="no such file"):
+        find_files([tmp_path / "none"])
 
 
 def write(path, records):

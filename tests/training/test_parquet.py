@@ -29,6 +29,16 @@ def test_rows_are_what_lines_of_json_are(tmp_path, kind, monkeypatch):
     assert [pieces_of(one, None, "x") for _, one in found] == plain
 
 
+def test_rows_of_several_kinds_have_every_column(tmp_path):
+    """What a row lacks is null there."""
+    path = tmp_path / "x.parquet"
+    shared = {"conversations": [{"from": "human", "value": "hi"}, {"from": "gpt", "value": "hello"}]}
+    records = [{"messages": CHAT, "conversations": None}, {"messages": None, **shared}]
+    datasets.Dataset.from_list(records).to_parquet(str(path))
+    first, second = (pieces_of(one, None, "x") for _, one in read_records(path))
+    assert first == second
+
+
 def test_a_corpus_is_made_of_it_and_a_cut_off_file_is_named(tmp_path):
     path = tmp_path / "x.parquet"
     datasets.Dataset.from_list([{"token_ids": [i, i + 1, i + 2]} for i in range(20)]).to_parquet(str(path))

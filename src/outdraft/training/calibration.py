@@ -20,12 +20,12 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find, find_learner, option_names
-from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.engine.llm import LLM
 from outdraft.engine.writer import all_whole
 from outdraft.models.load import load_model
 from outdraft.training.answers import Asking, prompts_of
 from outdraft.training.record import fingerprint, read_record, require_target
+from outdraft.training.records import find_files
 from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 

@@ -6,11 +6,12 @@
     {"conversations": [{"from": "human", "value": "..."}]} the same in ShareGPT's words
     {"prompt_token_ids": [..], "token_ids": [..]}          what an engine wrote: the latter
 
-JSON lines (.jsonl, .jsonl.gz) and Parquet; any other file is one text. Raises `ConfigError` naming file and line.
+JSON lines (.jsonl, .jsonl.gz) and Parquet; any other file is one text. A field that is null is not there: Parquet gives
+every row every column. Raises `ConfigError` naming file and line.
 """
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from itertools import pairwise
@@ -20,7 +21,9 @@ from typing import Any
 from outdraft.codecs.chat import ChatTemplate, render_plain
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError, RequestError
+from outdraft.core.paths import user_path
 from outdraft.core.shown import shown
+from outdraft.drafters.shared.look_up.datastore.documents import find_files as find_texts
 from outdraft.drafters.shared.look_up.datastore.documents import open_text
 
 _ROLES = {"human": "user", "user": "user", "gpt": "assistant", "assistant": "assistant", "system": "system"}
@@ -35,6 +38,23 @@ class Piece:
     special: bool = True  # the tokenizer may put a start token before it; False: a chat template has written one
 
 
+def find_files(paths: Iterable[str | Path]) -> list[Path]:
+    """The files that `paths` name; of a directory those with records, and only where there are none its loose texts.
+
+    A data set's README is no example of it. Raises `ConfigError` for a path that is not there, or without any text.
+    """
+    found: list[Path] = []
+    for path in map(user_path, paths):
+        inside = path.rglob("*") if path.is_dir() else ()
+        records = sorted(file for file in inside if file.is_file() and _holds_records(file))
+        found += records or find_texts([path])
+    return found
+
+
+def _holds_records(path: Path) -> bool:
+    return path.suffix == ".parquet" or path.name.endswith((".jsonl", ".jsonl.gz"))
+
+
 def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
     """Where each stands, for errors, and what it says."""
     if path.suffix == ".parquet":
@@ -42,7 +62,13 @@ def read_records(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
         return
     with open_text(path) as lines:
         if ".jsonl" not in path.suffixes:
-            yield str(path), {"text": lines.read()}
+            text = lines.read()
+            if path.name.endswith((".json", ".json.gz")) and text.lstrip().startswith(("[", "{")):
+                raise ConfigError(
+                    f"{path} holds JSON, which is no text to learn: write its examples one object a line into a file "
+                    "whose name ends in .jsonl"
+                )
+            yield str(path), {"text": text}
             return
         for number, line in enumerate(lines, 1):
             where = f"{path}, line {number}"
@@ -82,12 +108,12 @@ def pieces_of(
         return [Piece(before, False), Piece(record["token_ids"], True)]
     if isinstance(record.get("text"), str):
         return [Piece(record["text"], True)]
-    answer = record.get("response", record.get("completion"))
+    answer = _given(record, "response", "completion")
     if isinstance(record.get("prompt"), str) and isinstance(answer, str):
         return [Piece(record["prompt"], False), Piece(answer, True)]
     if asks and isinstance(record.get("prompt"), str):
         return [Piece(record["prompt"], False)]
-    chat = record.get("messages", record.get("conversations"))
+    chat = _given(record, "messages", "conversations")
     if isinstance(chat, list) and chat:
         messages = [_message(one, where) for one in chat]
         if asks and messages[-1]["role"] != "assistant":
@@ -99,20 +125,29 @@ def pieces_of(
     )
 
 
+def _given(record: Mapping[str, Any], *names: str) -> Any:
+    """What stands under the first of these names that is there and not null."""
+    return next((value for name in names if (value := record.get(name)) is not None), None)
+
+
 def _message(given: Any, where: str) -> dict[str, str]:
     if not isinstance(given, Mapping):
         raise ConfigError(f"{where}: {shown(given)} is no message: write a table with role and content")
-    role, content = given.get("role", given.get("from")), given.get("content", given.get("value"))
+    role, content = _given(given, "role", "from"), _given(given, "content", "value")
     if not isinstance(role, str) or role not in _ROLES or not isinstance(content, str):
         raise ConfigError(f"{where}: a message has a role ({', '.join(_ROLES)}) and a text, not {shown(dict(given))}")
     return {"role": _ROLES[role], "content": content}
 
 
 def _chat(messages: list[dict[str, str]], template: ChatTemplate | None, where: str) -> list[Piece]:
-    """Where an answer begins and ends is seen by rendering the conversation up to it, and with it."""
-    texts, marks = [""], [False]
+    """Where an answer begins and ends is seen by rendering the conversation up to it, and with it.
+
+    What the assistant says before anybody asked is no answer: there is no prompt behind which it would be written.
+    """
+    texts, marks, asked = [""], [False], False
     for i, message in enumerate(messages):
-        if message["role"] == "assistant":
+        asked = asked or message["role"] == "user"
+        if asked and message["role"] == "assistant":
             texts += [_render(messages[:i], template, where, asks=True), _render(messages[: i + 1], template, where)]
             marks += [False, True]
     if len(texts) == 1:

@@ -17,7 +17,6 @@ from outdraft.core.paths import user_path
 from outdraft.core.ranges import MOST_NODES
 from outdraft.core.registry import find, find_learner
 from outdraft.drafters.shared.heads.config import HeadOptions
-from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.drafters.shared.trees.template import TemplateFile, best_template, expected_tokens
 from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
@@ -26,6 +25,7 @@ from outdraft.training.corpus import open_corpus
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows, example_rows
 from outdraft.training.record import fingerprint, read_record, require_target
+from outdraft.training.records import find_files
 from outdraft.weights.hub import resolve
 
 TREE = "tree.json"

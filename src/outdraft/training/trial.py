@@ -37,7 +37,6 @@ from outdraft.core.errors import ConfigError, OutdraftError
 from outdraft.core.learner import AssessedLearner
 from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import read_options
-from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.models.load_codec import load_codec
 from outdraft.training.alone import mine
 from outdraft.training.corpus import Corpus, open_corpus
@@ -47,6 +46,7 @@ from outdraft.training.loop import CHECKPOINT
 from outdraft.training.packing import example_rows
 from outdraft.training.plan import make_plan, read_plan
 from outdraft.training.record import write_record
+from outdraft.training.records import find_files
 from outdraft.training.train import make_record, promises, save_draft
 from outdraft.training.trial_forecast import forecast
 from outdraft.training.trial_plot import plot_trial

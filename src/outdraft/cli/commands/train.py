@@ -175,11 +175,11 @@ def _answers(options: Options) -> int:
 
     from outdraft.cli.console import make_console, write_json
     from outdraft.core.paths import user_path
-    from outdraft.drafters.shared.look_up.datastore.documents import find_files
     from outdraft.engine.llm import LLM
     from outdraft.models.load import load_model
     from outdraft.training.answers import prompts_of, write_answers
     from outdraft.training.record import fingerprint
+    from outdraft.training.records import find_files
     from outdraft.weights.hub import resolve
 
     if options.target is None or options.out is None or not options.data:

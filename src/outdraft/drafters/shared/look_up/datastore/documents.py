@@ -10,6 +10,7 @@ Data in: paths; data out: strings, or lists of ids. Errors name file and line.
 
 import gzip
 import json
+import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -44,11 +45,15 @@ def find_files(paths: Iterable[str | Path]) -> list[Path]:
 
 @contextmanager
 def open_text(path: Path) -> Iterator[TextIO]:
-    """A UTF-8 file, unpacked if it ends in .gz. Raises `ConfigError` for what cannot be read, also while it is read."""
+    """A UTF-8 file without its mark, if it has one, unpacked if it ends in .gz.
+
+    Raises `ConfigError` for what cannot be read, also while it is read.
+    """
     try:
-        with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
+        packed, encoding = path.suffix == ".gz", "utf-8-sig"
+        with gzip.open(path, "rt", encoding=encoding) if packed else path.open(encoding=encoding) as file:
             yield file  # type: ignore[misc]
-    except (OSError, EOFError, UnicodeDecodeError) as error:
+    except (OSError, EOFError, UnicodeDecodeError, zlib.error) as error:
         raise ConfigError(f"{path} is not a readable UTF-8 text: {error}") from error
 
 
