@@ -10,6 +10,7 @@ from outdraft.engine.llm import LLM
 from outdraft.models.load import save_model
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.tiny import tiny_model
+from outdraft.training.alone import alone_with
 from outdraft.training.answers import Asking, prompts_of, write_answers
 from outdraft.training.corpus import open_corpus, require_own_texts
 from outdraft.training.lessons import Teacher
@@ -130,3 +131,22 @@ def test_answers_at_temperature_1_have_the_targets_distribution(temperature, pas
         p = teacher.logits(teacher.lesson(lesson_rows(texts)).states).softmax(-1).view(vocab, 4, vocab)
     judged = judge_counts(found, torch.cat((p[:1, 2], p[:, 3])), count)
     assert judged.num_tokens == 2 * count and judged.passes == passes, judged
+
+
+def test_a_file_of_something_else_is_named_and_a_beginning_is_gone_on_with(llm, tmp_path):
+    (tmp_path / "model.bin").write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match=r"model\.bin is no file of answers"):
+        write_answers(llm, [[1, 2]], ASKING, tmp_path / "model.bin", lambda line: None)
+    assert (tmp_path / "model.bin").read_bytes() == b"\xff\xfe\x00"
+    (tmp_path / "begun.jsonl").write_text('{"prompt_to')
+    write_answers(llm, [[1, 2]], ASKING, tmp_path / "begun.jsonl", lambda line: None)
+    assert [one["prompt_token_ids"] for one in lines(tmp_path / "begun.jsonl")] == [[1, 2]]
+
+
+def test_one_process_writes_a_file(llm, tmp_path):
+    path = tmp_path / "x.jsonl"
+    with path.open("a") as other, alone_with(other, path):
+        with pytest.raises(ConfigError, match=r"another process writes .*x\.jsonl: wait until it ends"):
+            write_answers(llm, [[1, 2]], ASKING, path, lambda line: None)
+        assert path.read_bytes() == b""
+    assert write_answers(llm, [[1, 2]], ASKING, path, lambda line: None).done == 1

@@ -7,6 +7,7 @@ workers running: they are found here by whoever resumes the run.
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, Any
 
 from outdraft.core.errors import ConfigError
 
@@ -29,6 +30,23 @@ def alone(run_dir: Path) -> Iterator[None]:
                 "have left its workers running)"
             ) from error
         yield
+
+
+@contextmanager
+def alone_with(file: IO[Any], path: Path) -> Iterator[None]:
+    """Hold an open file that answers are appended to, until it is closed. Raises `ConfigError` where another does."""
+    try:
+        import fcntl
+    except ImportError:  # not a POSIX system
+        yield
+        return
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError as error:
+        raise ConfigError(f"another process writes {path}: wait until it ends, or name another file") from error
+    except OSError:  # a file system without locks
+        pass
+    yield
 
 
 @contextmanager

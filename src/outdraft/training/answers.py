@@ -24,8 +24,10 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.core.ranges import check_range
 from outdraft.engine.llm import LLM
+from outdraft.training.alone import alone_with
 from outdraft.training.records import encode, pieces_of, read_records
 
+_BEGINS = '{"prompt_token_ids"'
 _BATCH = 64  # requests that are open at once, and lines that an interruption may cost
 
 
@@ -78,15 +80,16 @@ def write_answers(
 ) -> Answered:
     """Append to `path` what is missing there. `target`: the digest of the weights that write; "": nobody asks.
 
-    Raises `ConfigError` where it holds other answers than these, and where there is no prompt to answer.
+    Raises `ConfigError` where it holds other answers than these, where another process writes it, and where there is no
+    prompt to answer.
     """
     done = failed = skipped = tokens = read = 0
     listed = enumerate(prompts)
     if (first := next(listed, None)) is None:
         raise ConfigError("there is no example to answer: name files with --data FILE that hold prompts, one a line")
     numbered = chain([first], listed)
-    there = _whole_lines(path)
-    with path.open("a", encoding="utf-8") as out:
+    with path.open("a", encoding="utf-8") as out, alone_with(out, path):
+        there = _whole_lines(path)
         while batch := list(islice(numbered, _BATCH)):
             read += len(batch)
             asked = [(number, prompt) for number, prompt in batch if prompt is not None]
@@ -148,17 +151,16 @@ def _ask(llm: LLM, asked: Seq[tuple[int, list[int]]], asking: Asking) -> list[di
 
 def _whole_lines(path: Path) -> list[dict[str, Any]]:
     """What was written before; half a line at the end is cut off. Raises `ConfigError` for a file of something else."""
-    if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8")
-    whole = text[: text.rfind("\n") + 1]
     try:
+        text = path.read_text(encoding="utf-8")
+        whole = text[: text.rfind("\n") + 1]
         lines = [json.loads(line) for line in whole.splitlines()]
     except ValueError as error:
         raise ConfigError(f"{path} is no file of answers ({error}): name another one") from error
     keys = {"prompt_token_ids", "token_ids", "finish_reason", "asked"}
     ours = all(isinstance(line, dict) and line.keys() - {"target"} == keys for line in lines)
-    if not ours or not (lines or text.startswith('{"prompt_token_ids"') or not text):
+    begun = text.startswith(_BEGINS) or _BEGINS.startswith(text)  # where not even the first line is whole
+    if not ours or not (lines or begun):
         raise ConfigError(f"{path} holds lines that are no answers: name another file")
     if whole != text:
         path.write_text(whole, encoding="utf-8")
