@@ -11,6 +11,7 @@ from safetensors.torch import load_file
 from outdraft.cli.main import main, make_parser
 from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.registry import find_learner, learner_names
+from outdraft.engine.llm import LLM
 from outdraft.models.load import load_model, save_model
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.training.check import check_directory
@@ -190,3 +191,13 @@ def test_heads_that_use_their_targets_head_keep_its_scale(kind: str, tmp_path: P
     with pytest.raises(CapabilityError, match=r"caps its logits \(logit_cap=.*own_projections=true"):
         convert(str(tmp_path / "gemma2-draft"), kind, str(tmp_path / "gemma2"), tmp_path / "capped")
     assert not (tmp_path / "capped").exists()
+
+
+@pytest.mark.parametrize("to", ["medusa", "outdraft"])
+def test_heads_whose_target_learned_along_are_still_for_that_one_alone(to: str, target: str, tmp_path: Path):
+    (tmp_path / "target/tokenizer.json").unlink()  # it is none
+    draft, out = draft_of("medusa", target, tmp_path / "draft", joint=True), tmp_path / "out"
+    convert(draft, to, f"{draft}/target", out)
+    LLM(f"{draft}/target", drafter="medusa", drafter_options={"model": str(out)})
+    with pytest.raises(CapabilityError, match="were trained together with their target"):
+        LLM(target, drafter="medusa", drafter_options={"model": str(out)})

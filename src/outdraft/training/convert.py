@@ -11,6 +11,7 @@ from outdraft.core.errors import CapabilityError, ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.registry import find_learner
 from outdraft.drafters.shared.features.network import FeatureForm
+from outdraft.drafters.shared.heads.joint import TAUGHT
 from outdraft.models.foreign_heads import all_formats, recognise
 from outdraft.models.load import load_model
 from outdraft.training.record import RECORD, fingerprint, read_record, require_target
@@ -57,6 +58,8 @@ def convert(source: str, to: str, target: str, out: Path) -> Converted:
     model = None if read.by_name(directory) else load_model(resolve(target))
     net = read.read(directory, model, None)
     write.write(net, model, target, out)
+    if (directory / TAUGHT).is_file():  # which target learned along, and is the only one that the heads are for
+        shutil.copyfile(directory / TAUGHT, out / TAUGHT)
     checks = f"it has no {RECORD}, so there is nothing that `outdraft train check` could compare"
     if (directory / RECORD).exists():  # outdraft reads every layout that it writes
         shutil.copyfile(directory / RECORD, out / RECORD)

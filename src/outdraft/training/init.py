@@ -1,12 +1,15 @@
-"""Going on from a draft that was trained before: its shape is its own, and options that ask for another are refused."""
+"""Going on from a draft that was trained before: its shape is its own, and options that ask for another are refused, as
+is another target than the one that learned with it."""
 
 from collections.abc import Mapping
 from typing import Any
 
 from outdraft.core.errors import ConfigError, OutdraftError
-from outdraft.core.learner import Learner, LearnMethod
+from outdraft.core.learner import Learner, LearnMethod, TargetLearner
+from outdraft.core.paths import user_path
 from outdraft.core.registry import read_options
 from outdraft.models.base import Decoder
+from outdraft.training.record import RECORD, fingerprint, read_record, require_target
 
 _Shapes = dict[str, tuple[int, ...]]
 
@@ -14,7 +17,16 @@ _Shapes = dict[str, tuple[int, ...]]
 def require_shape(
     learner: Learner, method: LearnMethod[Any, Any], given: Mapping[str, Any], target: Decoder, source: str
 ) -> None:
-    """Raise `ConfigError` where the options that the user gave make another network than the one in `source`."""
+    """Raise `ConfigError` where the options that the user gave make another network than the one in `source`.
+
+    Also for heads whose target learned with them, under another target: without a target that learns along they would
+    be trained for one that they do not know.
+    """
+    place = user_path(source)
+    if not isinstance(learner, TargetLearner) and (place / RECORD).is_file():
+        record = read_record(place)
+        if record.modifies_target:
+            require_target(record, place, "the target of this training", fingerprint(target))
     if not given:
         return
     asked, there = _asked(method, given, target), _shapes(learner)
