@@ -1,6 +1,9 @@
 """Cached states: the same bits with them, without them and with half of them; nothing strange or damaged is obeyed."""
 
 import json
+import resource
+import signal
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from outdraft.core.errors import ConfigError
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
+from outdraft.training.checkpoint import Progress, State, load_state, save_state
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 from outdraft.training.states import StateCache, States
@@ -165,3 +169,43 @@ def test_workers_share_what_is_left_of_the_budget(tmp_path):
         worker.keep(own, states)
         worker.keep(passes[3], states)
     assert [workers[0].find(one) is not None for one in passes] == [True, True, True, False]
+
+
+@pytest.fixture
+def full_disk(monkeypatch):
+    """Files may not grow beyond 4 KB, which is refused as a full disk is."""
+    before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+
+    def full(is_full):
+        resource.setrlimit(resource.RLIMIT_FSIZE, (4096 if is_full else limits[0], limits[1]))
+
+    yield full
+    full(False)
+    signal.signal(signal.SIGXFSZ, before)
+
+
+def test_a_full_disk_ends_the_cache_and_not_the_training(tmp_path, full_disk, caplog):
+    about, states = {"target": {"num_layers": 2}, "taps": []}, States(hidden=torch.ones(16, 512), taps={})
+    passes = [lesson_rows(rows(1) + n) for n in range(3)]
+    cache = StateCache(tmp_path, about, 1 << 30)
+    cache.keep(passes[0], states)
+    full_disk(True)
+    cache.keep(passes[1], states)
+    full_disk(False)
+    cache.keep(passes[2], states)
+    assert [cache.find(one) is not None for one in passes] == [True, False, False]
+    assert [record.message.partition(" (")[0] for record in caplog.records] == [f"{tmp_path} takes no more states"]
+    assert len(list(tmp_path.iterdir())) == 2, "nothing half written is left"
+
+
+def test_a_checkpoint_that_finds_no_room_says_so(tmp_path, full_disk):
+    state = State(
+        weights={"w": torch.ones(10_000)}, optimizer=[], progress=Progress(step=3, decay_at=5, end=9, seconds=1.0)
+    )
+    save_state(tmp_path / "x.pt", replace(state, weights={}))
+    full_disk(True)
+    with pytest.raises(ConfigError, match=r"x\.pt cannot be written .*: free space there and go on with --resume"):
+        save_state(tmp_path / "x.pt", state)
+    full_disk(False)
+    assert load_state(tmp_path / "x.pt").progress == state.progress, "the one before is left"

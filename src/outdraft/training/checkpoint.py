@@ -40,16 +40,20 @@ class State:
 
 
 def save_state(path: Path, state: State) -> None:
-    """Write a checkpoint; a crash in between leaves the old one."""
+    """Write a checkpoint; a crash in between leaves the old one. Raises `ConfigError` where there is no room for it."""
+    told = {
+        "weights": state.weights, "optimizer": state.optimizer, "progress": asdict(state.progress),
+        "about": state.about, "memory": state.memory, "shards": state.shards,
+    }  # fmt: skip
     with new_file(path) as beside:
-        torch.save(
-            {
-                "weights": state.weights, "optimizer": state.optimizer, "progress": asdict(state.progress),
-                "about": state.about, "memory": state.memory,
-                "shards": state.shards,
-            },
-            beside,
-        )  # fmt: skip
+        try:
+            torch.save(told, beside)
+        except RuntimeError as error:  # what torch makes of a full disk
+            said = str(error).partition("\n")[0]
+            raise ConfigError(
+                f"{path} cannot be written ({said:.100}): free space there and go on with --resume, or begin anew with "
+                "another --out"
+            ) from error
 
 
 def load_state(path: Path) -> State:

@@ -11,6 +11,7 @@ The file holds last states and not logits, as others' caches do: the head makes 
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,7 @@ from outdraft.training.corpus import Corpus
 from outdraft.training.packing import Rows
 
 _FORMAT = 1
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +53,10 @@ def identity(target: Mapping[str, Any], taps: tuple[int, ...], dtype: torch.dtyp
 
 
 class StateCache:
-    """Passes on disk. `most`: bytes of all files together; each of the `workers` fills up its share of what is left."""
+    """Passes on disk. `most`: bytes of all files together; each of the `workers` fills up its share of what is left.
+
+    What another run writes there meanwhile is not counted: of two that begin together each fills up what is left.
+    """
 
     def __init__(self, place: Path, about: Mapping[str, Any], most: int, *, workers: int = 1) -> None:
         self._place, self._most = place, most // workers
@@ -88,7 +93,7 @@ class StateCache:
         return States(hidden=held["hidden"], taps={tap: one for tap, one in taps.items() if one is not None})
 
     def keep(self, rows: Rows, states: States) -> None:
-        """Write a pass, if there is room for it."""
+        """Write a pass, if there is room for it; where the disk takes no more, nothing is kept from then on."""
         made = {"ids": rows.ids[:, :-1].contiguous(), "hidden": states.hidden.cpu().contiguous()}
         made |= {f"tap.{tap}": one.cpu().contiguous() for tap, one in states.taps.items() if tap != self._layers}
         size = sum(one.nbytes for one in made.values()) + 1024  # and its header
@@ -96,8 +101,15 @@ class StateCache:
         before = path.stat().st_size if path.is_file() else 0
         if self._bytes - before + size > self._most:
             return
-        with new_file(path) as beside:
-            save_file(made, beside)
+        try:
+            with new_file(path) as beside:
+                save_file(made, beside)
+        except (SafetensorError, ConfigError) as error:  # the latter: what the operating system refuses
+            _log.warning(
+                "%s takes no more states (%s): from now on they are made anew in every pass", self._place, error
+            )
+            self._most = 0
+            return
         self._bytes += path.stat().st_size - before
 
     def _path(self, rows: Rows) -> Path:
