@@ -8,12 +8,15 @@ import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner
-from outdraft.models.load import save_model
-from outdraft.testing.tiny import tiny_model
+from outdraft.models.load import load_model, save_model
+from outdraft.models.quantize import round_decoder
+from outdraft.nn.quant.config import QuantConfig
+from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
 from outdraft.training.course import prepare
 from outdraft.training.init import require_shape
 from outdraft.training.plan import make_plan
 from outdraft.training.pretrain import NextToken
+from outdraft.training.record import fingerprint, write_record
 
 from .toys import draft_loop, draft_objective, rates, toy_ids, toy_loop, toy_sampler, trained_target
 
@@ -78,3 +81,68 @@ def test_a_draft_goes_on_under_a_target_that_was_trained_on(kind, options, targe
     untaught, taught = (rates(draft_objective(one.learner, one.teacher.target)) for one in (new, again))
     assert taught[0] < 0.9 * untaught[0] and taught[1] > untaught[1] + 0.1, (untaught, taught)
     assert again.judge().score > new.judge().score
+
+
+def test_rounded_weights_are_no_beginning(tmp_path):
+    """Only what is not rounded would learn: norms, embeddings and the head."""
+    method, target = find_learner("draft_model"), random_decoder(tiny_config(hidden=64, inner=64), dtype=torch.float32)
+    method.new(method.options(), target, 0).save(tmp_path / "draft")
+    rounded = round_decoder(load_model(tmp_path / "draft"), QuantConfig(bits=8, group_size=32))
+    save_model(rounded, tmp_path / "rounded")
+    method.load(method.options(), target, tmp_path / "draft")
+    with pytest.raises(ConfigError, match="rounded has rounded weights: go on from the draft that they were rounded"):
+        method.load(method.options(), target, tmp_path / "rounded")
+
+
+@pytest.mark.parametrize(
+    ("family", "on_policy", "says"),
+    [
+        ("gpt2", 0.0, r"learned positions for 16 tokens.*seq_len=16\)"),
+        ("llama", 0.01, r"context holds 16.*seq_len=15\)"),
+    ],
+)
+def test_rows_that_a_draft_cannot_read_are_refused_at_the_first_step(family, on_policy, says, tmp_path):
+    save_model(tiny_model(vocab=61, seed=1, dtype=torch.float32), tmp_path / "target")
+    draft = random_decoder(tiny_config(family, layers=1, max_len=16), dtype=torch.float32, exact=False)
+    save_model(draft, tmp_path / "draft")
+    lines = [json.dumps({"token_ids": [(i * j) % 61 for j in range(40)]}) for i in range(1, 30)]
+    (tmp_path / "texts.jsonl").write_text("\n".join(lines))
+
+    def run(seq_len):
+        plan = {
+            "kind": "draft_model", "target": str(tmp_path / "target"), "data": (str(tmp_path / "texts.jsonl"),),
+            "out": str(tmp_path / f"out{seq_len}"), "init": str(tmp_path / "draft"), "on_policy": on_policy,
+            "loop": {"seq_len": seq_len, "batch_tokens": 128, "steps": 2},
+        }  # fmt: skip
+        course = prepare(make_plan(plan), lambda line: None)
+        course.loop.run()
+        return course.loop.progress.step
+
+    with pytest.raises(ConfigError, match=says):
+        run(32)
+    assert run(15) == 2
+
+
+def test_heads_whose_target_learned_along_do_not_go_on_under_another(tmp_path):
+    """With `joint` the changes lie beside them, and are those of the original target."""
+    method, target = find_learner("medusa"), tiny_model(vocab=61, layers=3, seed=1, dtype=torch.float32)
+    old = method.new(method.options(joint=True), target, 0)
+    with torch.no_grad():
+        for parameter in old.module.parameters():
+            parameter.add_(0.1)
+    old.save(tmp_path)
+    taught = load_model(tmp_path / "target")
+    told = {
+        "kind": "medusa",
+        "dtype": "float32",
+        "target": fingerprint(taught),
+        "modifies_target": True,
+        "promises": [],
+    }
+    write_record(tmp_path, told)
+    for options, under in (({}, taught), ({"joint": True}, target)):
+        again = method.load(method.options(**options), under, tmp_path)
+        require_shape(again, method, options, under, str(tmp_path))
+    again = method.load(method.options(), target, tmp_path)
+    with pytest.raises(ConfigError, match="was trained together with its target"):
+        require_shape(again, method, {}, target, str(tmp_path))

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 import torch
 
+from outdraft.core.errors import ConfigError
 from outdraft.models.base import Decoder
 from outdraft.training.packing import Rows
 from outdraft.training.writing import write_on
@@ -37,7 +38,15 @@ class OnPolicy:
         self._source, self._draft, self._share, self._seed = source, draft, share, seed
 
     def rows(self, step: int, first: int, count: int, length: int) -> Rows:
-        """Whole batches are of one kind. A row in which nothing counts stays as it is."""
+        """Whole batches are of one kind. A row in which nothing counts stays as it is.
+
+        Raises `ConfigError`, at the first step already, for rows that the draft's context does not hold.
+        """
+        if length > (most := self._draft.config.max_len):
+            raise ConfigError(
+                f"on_policy={self._share:g}: the draft writes rows of {length} tokens, and its context holds {most}: "
+                f"take shorter ones (--loop seq_len={most - 1})"
+            )
         made = self._source.rows(step, first, count, length)
         if np.random.default_rng([self._seed, _WHICH, step]).random() >= self._share:
             return made

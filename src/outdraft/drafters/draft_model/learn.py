@@ -53,6 +53,11 @@ class DraftLearner:
     def look(self, lesson: Lesson) -> Outlook:
         """It reads its own guesses as it would the text, so one depth stands for all."""
         batch, length = lesson.shape
+        if self.module.positions is not None and length > (most := self.module.config.max_len):
+            raise ConfigError(
+                f"the draft has learned positions for {most} tokens, and texts are {length} long: take shorter rows "
+                f"(--loop seq_len={most})"
+            )
         context = PackedContext(batch, length, lesson.documents[:, :-1])
         ids = lesson.ids[:, :-1].flatten()
         states = self.module.run(self.module.embed(ids, lesson.positions), lesson.positions, context).hidden
@@ -79,13 +84,15 @@ def new(options: DraftLearning, target: Decoder, seed: int) -> DraftLearner:
 
 
 def load(options: DraftLearning, target: Decoder, directory: Path) -> DraftLearner:
-    """A draft that was trained before. Raises `ConfigError` for another vocabulary."""
+    """A draft that was trained before. Raises `ConfigError` for another vocabulary, and for rounded weights."""
     draft = fill_decoder(open_weights(directory, torch.float32), target.device)  # not packed: it follows autocast
     if draft.config.vocab_size != target.config.vocab_size:
         raise ConfigError(
             f"{directory} has {draft.config.vocab_size} tokens, the target {target.config.vocab_size}: a draft that "
             "learns from it needs its vocabulary"
         )
+    if draft.config.quant is not None:
+        raise ConfigError(f"{directory} has rounded weights: go on from the draft that they were rounded from")
     return DraftLearner(draft, target.dtype)
 
 
