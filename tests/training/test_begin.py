@@ -1,4 +1,4 @@
-"""A new draft with a projection of its own begins with the target's logits, whatever scale they have (Granite, Cohere)."""
+"""A new draft with projections of its own begins with its target's logits, scaled ones included (Granite, Cohere)."""
 
 import pytest
 import torch

@@ -56,7 +56,7 @@ def test_a_difference_is_that_of_equal_seeds():
 
 @pytest.mark.parametrize(("seeds", "least"), [(2, 12.706), (3, 4.303), (5, 2.776), (11, 2.228), (40, 2.228)])
 def test_few_seeds_need_a_difference_of_more_errors(seeds: int, least: float):
-    """Student's quantiles: two standard errors would call 18 of 100 differences of nothing confirmed, with three seeds."""
+    """Student's quantiles: two standard errors would confirm 18 of 100 differences of nothing, with three seeds."""
     told = [
         Difference(mean=x, error=1.0, seeds=seeds).verdict for x in (least + 0.01, least - 0.01, -least - 0.01, 0.0)
     ]
@@ -67,8 +67,7 @@ def test_a_difference_of_nothing_is_rarely_confirmed():
     drawn = np.random.default_rng(0).normal(size=(20_000, 3))
     errors = drawn.std(1, ddof=1) / sqrt(3)
     told = [
-        Difference(mean=float(x), error=float(e), seeds=3).verdict
-        for x, e in zip(drawn.mean(1), errors, strict=True)
+        Difference(mean=float(x), error=float(e), seeds=3).verdict for x, e in zip(drawn.mean(1), errors, strict=True)
     ]
     assert 0.045 < 1 - told.count("not at this size") / len(told) < 0.055
 
@@ -276,7 +275,9 @@ def test_a_run_of_another_recipe_is_refused(change, arm: str, trial: Path, tmp_p
         said = capsys.readouterr().err
         assert f"the arm '{arm}' has other settings or texts by now" in said and "--out" in said
     record = tmp_path / "out" / RECORD
-    record.write_text("".join(json.dumps(run(a, 1.0, 0, 1, 1).told() | {"recipe": ""}) + "\n" for a in ("unrolled", "x")))
+    record.write_text(
+        "".join(json.dumps(run(a, 1.0, 0, 1, 1).told() | {"recipe": ""}) + "\n" for a in ("unrolled", "x"))
+    )
     assert main([*words, "--table"]) == 0, "older runs say nothing of their recipe"
 
 

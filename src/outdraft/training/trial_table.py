@@ -2,8 +2,8 @@
 
 Every arm's rate is the one with the best mean on the texts `tune`, over the seeds with which every rate was tried;
 figures are of the texts `test`. A claim's difference is that of two runs of the same seed, which had the same texts in
-the same order. It confirms a claim where zero lies outside its interval of 95 % by Student's distribution, which is wide
-for few seeds: 4.30 standard errors with three of them, 12.71 with two.
+the same order. It confirms a claim where zero lies outside its interval of 95 % by Student's distribution, which is
+wide for few seeds: 4.30 standard errors with three of them, 12.71 with two.
 """
 
 import re
@@ -15,7 +15,7 @@ from typing import Any
 
 from outdraft.core.errors import ConfigError
 
-# Student's two-sided quantile of 95 %, for 2, 3, ... seeds; for more seeds than are listed the last one, which is stricter
+# Student's two-sided quantile of 95 %, for 2, 3, ... seeds; for more than are listed the last one, which is stricter
 _QUANTILES = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228)
 
 
@@ -64,7 +64,7 @@ class Claim:
         return range(first, last + 1)
 
     def of(self, scores: dict[str, Any]) -> float:
-        """The figure that is compared. Raises `ConfigError` for a measure that is not known, or deeper than the draft."""
+        """The figure that is compared. Raises `ConfigError` for an unknown measure, or one deeper than the draft."""
         if not (depths := self.depths):
             return float(scores["tau"])
         there = scores["conditional"]

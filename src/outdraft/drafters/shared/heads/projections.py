@@ -47,7 +47,7 @@ def borrowed_matrix(target: Decoder, dtype: torch.dtype) -> Tensor:
     """
     if (cap := target.config.logit_cap) is not None:
         raise CapabilityError(
-            f"these heads use their target's own head, which caps its logits (logit_cap={cap:g}), and the published layout "
-            "has projections without a cap: train heads with own_projections=true, or keep them in our own layout"
+            f"these heads use their target's own head, which caps its logits (logit_cap={cap:g}), and the published "
+            "layout has projections without a cap: train them with own_projections=true, or keep them in our own layout"
         )
     return target.head_matrix().to(dtype)
