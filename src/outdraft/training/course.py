@@ -5,6 +5,7 @@
 Whatever is wrong with a plan is said here, before any training.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Learner, LearnMethod, Moment, TargetLearner
+from outdraft.core.learner import TARGET, Learner, LearnMethod, Moment, TargetLearner
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find_learner, learner_names, read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
@@ -85,7 +86,8 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     plan = replace(plan, loss=plan.loss or method.loss)
     loss = mixed(plan.loss) if plan.loss else OWN
     out, source, team = user_path(plan.out), resolve(plan.target), team or Team()
-    _require_room(out, source, plan.init)
+    needed = [place.resolve() for place in (source, *([resolve(plan.init)] if plan.init is not None else []))]
+    _require_room(out, needed)
     _require_possible(plan)
     files, judged = find_files(plan.data), find_files(plan.valid)
     target, found = open_target(source, plan.dtype, plan.device)
@@ -94,6 +96,8 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     vocab_size = target.config.vocab_size
     train, held_out, accounts = _corpora(plan, files, judged, source, target, team)
     learner = trained = _learner(plan, method, options, target, train)
+    if isinstance(learner, TargetLearner):
+        _require_room_for_target(out, needed)
     is_split = plan.parallel == "fully_shard" and team.size > 1
     if is_split:  # the loop splits one network among the workers, and gathers it in the other to judge and save it
         _require_splittable(plan, learner)
@@ -217,14 +221,28 @@ def _reinforcement(plan: TrainPlan, weight: float, trained: Learner, vocab_size:
     return Reinforcement(require_writer(trained, vocab_size, "loss reinforce"), plan.reinforce, weight)
 
 
-def _require_room(out: Path, source: Path, init: str | None) -> None:
+def _require_room(out: Path, needed: Seq[Path]) -> None:
     """Raise `ConfigError` where something stands that is no draft of ours, or that is needed."""
-    needed = [source, *([resolve(init)] if init is not None else [])]
-    if out.resolve() in [path.resolve() for path in needed]:
+    if out.resolve() in needed:
         raise ConfigError(f"--out {out} is a directory that the training reads from: name another directory")
     run, is_trained = out / "run", (out / RECORD).exists()
     if (out / "config.json").exists() and not (run / CHECKPOINT).exists() and (is_trained or not run.is_dir()):
         raise ConfigError(f"--out {out} holds a model, which training would write over: name another directory")
+
+
+def _require_room_for_target(out: Path, needed: Seq[Path]) -> None:
+    """The same where the changed target of a kind that teaches its target will be written."""
+    place = out / TARGET
+    if place.resolve() in needed:
+        raise ConfigError(
+            f"--out {out} would write the changed target to {place}, which the training reads from: name another "
+            "directory"
+        )
+    is_ours = (out / "config.json").exists() or (out / "run" / CHECKPOINT).exists()  # the draft was written with it
+    if (place / "config.json").exists() and not is_ours:
+        raise ConfigError(
+            f"--out {out} would write the changed target to {place}, which holds a model: name another directory"
+        )
 
 
 def _options(method: LearnMethod[Any, Any], plan: TrainPlan) -> Any:
