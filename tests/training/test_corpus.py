@@ -268,3 +268,11 @@ def test_what_an_engine_wrote_gets_no_end_and_text_gets_no_second_one(codec, tmp
         assert train.ids[:2].tolist() == [5, 6] and train.starts[1] == 2 and train.ids[-1] == 0
     finally:
         codec.eos_token_ids = frozenset({0})
+
+
+def test_examples_that_begin_alike_are_not_all_held_out_or_none(tmp_path):
+    """An agent's examples have a long prompt in common."""
+    common = [i % 47 for i in range(1000)]
+    examples = [{"prompt_token_ids": common, "token_ids": [i // 50, i % 50, 1]} for i in range(200)]
+    _, _, told = open_corpus([write(tmp_path / "a.jsonl", examples)], None, 50, tmp_path / "cache", held_out=0.3)
+    assert 30 < told.held_out < 90
