@@ -83,6 +83,7 @@ def _digest(files: Seq[Path], codec: TextCodec | None, vocab_size: int, held_out
     if codec is not None:
         template = codec.chat_template
         told += [codec.fingerprint, repr(sorted(codec.eos_token_ids)), "" if template is None else template.source]
+        told.append(repr(codec.encode("a")))  # what is put before a text: a start token, or none
     for path in files:
         about = path.stat()
         told += [str(path.resolve()), str(about.st_size), str(about.st_mtime_ns)]
