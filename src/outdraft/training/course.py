@@ -37,6 +37,7 @@ from outdraft.training.reinforce import Reinforcement
 from outdraft.training.states import StateCache, identity
 from outdraft.training.team import Team
 from outdraft.training.writing import require_writer
+from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 
 _PRIME = 1_000_003  # between the seeds of runs and of steps
@@ -117,7 +118,7 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     board = open_board(user_path(plan.tensorboard)) if plan.tensorboard and team.leads else None
     loop = Loop(
         objective, rows, config, out / "run", tell, evaluate=judge, team=team, board=board,
-        twin=learner.module if is_split else None, vocab_size=vocab_size, about=_about(plan, target, train),
+        twin=learner.module if is_split else None, vocab_size=vocab_size, about=_about(plan, config, target, train, held_out),
         rates=learner.rates if isinstance(learner, TargetLearner) else None,
     )  # fmt: skip
     return Course(
@@ -282,13 +283,19 @@ def _cache(
     return StateCache(place, about, plan.cache_bytes, workers=team.size)
 
 
-def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
-    """What must be the same when a run goes on, so that it ends with the same bits."""
+def _about(
+    plan: TrainPlan, config: LoopConfig, target: Decoder, texts: Corpus, held_out: Corpus
+) -> dict[str, Any]:  # fmt: skip
+    """What must be the same when a run goes on, so that it ends with the same bits and its scores are of one exam."""
     return {
         "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
         "seed": plan.seed, "loss_temperature": plan.loss_temperature, "tokens": plan.tokens, "parallel": plan.parallel,
         "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
         "target": fingerprint(target)["weights"], "dtype": name_of(target.dtype),
-        "corpus tokens": len(corpus.ids),
+        "init": None if plan.init is None else digest_weights(resolve(plan.init)),
+        "corpus tokens": len(texts.ids), "texts": texts.digest,
+        "held-out texts": held_out.digest, "held_out_texts": plan.held_out_texts, "depth": plan.depth,
+        "temperature": plan.temperature,
+        "tokens of a step": config.batch_tokens, "steps in all": config.steps,  # also where the plan leaves them open
         **plan.loop.of_steps,
     }  # fmt: skip

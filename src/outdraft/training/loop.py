@@ -119,7 +119,7 @@ class Loop:
         if self._twin is not None:
             load_parts(self.run_dir, state.shards, self.objective.module, self.optimizer)
         else:
-            if state.weights.keys() != self._weights().keys():
+            if _shapes(state.weights) != _shapes(self._weights()):
                 raise ConfigError(f"{self.run_dir} holds a run of another network: name another directory")
             self.objective.module.load_state_dict(state.weights, strict=False)
             self.optimizer.load_state(state.optimizer)
@@ -130,14 +130,20 @@ class Loop:
             self.schedule.decay_at, self.schedule.end = state.progress.decay_at, state.progress.end
 
     def _require_same(self, about: Mapping[str, Any]) -> None:
-        mine, theirs = self._about, {"dtype": self._about["dtype"], **about}  # older checkpoints do not name it
+        """Raise `ConfigError` for a run of other settings. What an older version did not note, nobody can compare."""
+        mine, theirs = self._about, {"dtype": self._about["dtype"], **about}
         require_format(self.run_dir, str(theirs["dtype"]), str(mine["dtype"]))
-        for key in sorted(mine.keys() | theirs.keys()):
-            if mine.get(key) != theirs.get(key):
+        for key in sorted(theirs):
+            if mine.get(key) != theirs[key]:
                 raise ConfigError(
-                    f"{self.run_dir} holds a run with {key}={shown(theirs.get(key))}, not {shown(mine.get(key))}: "
-                    "continue with the same settings, or name another directory"
+                    f"{self.run_dir} holds a run with {key}={shown(theirs[key])}, not {shown(mine.get(key))}: "
+                    "continue with the same settings, texts and number of workers, or name another directory"
                 )
+        if unknown := sorted(mine.keys() - theirs.keys()):
+            self.journal.say(
+                f"{self.run_dir} was begun by an older version, which did not note {', '.join(unknown)}: whether they "
+                "are the same now is not checked"
+            )
 
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
@@ -272,6 +278,10 @@ class Loop:
             self.journal.say(f"decay from step {self.step} to {self.schedule.end}")
         self._stopped = bool(flags[1] > 0)
         return self._stopped
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(one.shape) for name, one in weights.items()}
 
 
 def _require_even(config: LoopConfig, workers: int) -> None:
