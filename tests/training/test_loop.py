@@ -1,6 +1,8 @@
 """The loop: it learns, it saves bit for bit, it resumes as if nothing had happened, it ends when told to."""
 
 import json
+import os
+import signal
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -16,6 +18,7 @@ from outdraft.training.pretrain import NextToken
 from outdraft.training.schedule import Schedule
 from outdraft.training.team import Team
 from tests.training.toys import (
+    VOCAB,
     Lessons,
     draft_loop,
     draft_objective,
@@ -150,6 +153,24 @@ def test_the_best_weights_are_kept_and_patience_ends_it(tmp_path):
     other.resume()
     assert (other.progress.best, other.progress.since_best) == (3.0, 2)
     assert (tmp_path / BEST).exists()
+
+
+def test_a_signal_in_the_last_step_is_heard(tmp_path):
+    """What follows the training may take long, and whoever stops it then would wait for it."""
+
+    class Stopping(NextToken):
+        def total(self, rows):
+            os.kill(os.getpid(), signal.SIGINT)
+            return super().total(rows)
+
+    loop = Loop(Stopping(toy_decoder()), toy_sampler(), toy_config(steps=1), tmp_path, lambda line: None,
+                vocab_size=VOCAB)  # fmt: skip
+    loop.run()
+    assert loop.step == 1 and loop.interrupted
+    again = toy_loop(NextToken(toy_decoder()), tmp_path, steps=1)
+    again.resume()
+    again.run()
+    assert again.step == 1 and not again.interrupted
 
 
 def test_a_step_whose_gradient_is_no_number_is_left_out(tmp_path):

@@ -149,13 +149,14 @@ class Loop:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
         told = time.monotonic()
         with self._signals, without_denormals():
-            while self.step < (self.schedule.end if until is None else min(until, self.schedule.end)):
+            # Signals are asked for before the end is: one may have come in the last step, or move the end
+            while not self._agree() and self.step < (
+                self.schedule.end if until is None else min(until, self.schedule.end)
+            ):
                 began = time.monotonic()
                 if self.config.patience and self.progress.since_best >= self.config.patience:
                     best, patience = self.progress.best, self.config.patience
                     self.journal.say(f"no better than {best:.4f} for {patience} evaluations: done")
-                    break
-                if self._agree():
                     break
                 loss, took = self._one_step(), time.monotonic() - began
                 self.journal.add(loss, took)
