@@ -120,6 +120,13 @@ def test_a_decay_within_the_warm_up_begins_where_that_has_come_to():
     assert [round(short.factor(step), 2) for step in range(9, 14)] == [0.5, 0.55, 0.6, 0.4, 0.2]
 
 
+def test_a_decay_that_would_end_behind_the_last_step_is_refused():
+    assert Schedule(toy_config(steps=130, decay_at=100, decay_share=0.3)).end == 130
+    for steps, at, end in ((10, 100, 130), (129, 100, 130), (10, 10, 13)):
+        with pytest.raises(ConfigError, match=f"decay_at={at} .* would end at step {end}, behind steps={steps}: let"):
+            toy_config(steps=steps, decay_at=at, decay_share=0.3)
+
+
 def scripted(*scores):
     found = iter(scores)
     return lambda: Evaluation(score=next(found), line="", numbers={"told": 1})
