@@ -1,6 +1,7 @@
 """The loop: it learns, it saves bit for bit, it resumes as if nothing had happened, it ends when told to."""
 
 import json
+import math
 import os
 import signal
 from contextlib import nullcontext
@@ -160,6 +161,12 @@ def test_the_best_weights_are_kept_and_patience_ends_it(tmp_path):
     other.resume()
     assert (other.progress.best, other.progress.since_best) == (3.0, 2)
     assert (tmp_path / BEST).exists()
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
+    loop = toy_loop(NextToken(toy_decoder()), tmp_path, evaluate=scripted(math.nan, 1.0, math.nan), eval_every=1, steps=3)
+    loop.run()
+    assert loop.progress.best == 1.0 and load_state(tmp_path / BEST).progress.step == 2
 
 
 def test_a_signal_in_the_last_step_is_heard(tmp_path):

@@ -231,7 +231,7 @@ class Loop:
         with torch.no_grad(), self.computing():
             found = self._evaluate()
         best = self.progress.best
-        if best is None or found.score > best:
+        if found.score > (-math.inf if best is None else best):  # never one that is no number
             self.progress = replace(self.progress, best=found.score, since_best=0)
             if self.team.leads:
                 save_state(self.run_dir / BEST, State(weights=self._weights(), optimizer=[], progress=self.progress))
