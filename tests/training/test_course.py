@@ -59,6 +59,21 @@ def test_a_changed_target_is_not_written_over_another_model(place):
         course(place, options=JOINT)
 
 
+@pytest.mark.parametrize("loop", [{"seq_len": 8}, {"final_seq_len": 8}])
+def test_a_window_that_is_longer_than_a_row_is_refused(place, loop):
+    asked = {"kind": "draft_model", "loss": {"forward_kl": 1.0, "reinforce": 0.1}, "loop": loop}
+    with pytest.raises(ConfigError, match="window=9 of the loss reinforce is longer than a row of 8 tokens: take"):
+        course(place, reinforce={"window": 9}, **asked)
+    course(place, reinforce={"window": 8}, **asked).loop.try_step()
+
+
+def test_a_loss_that_a_kind_does_not_make_is_refused_before_any_training(place):
+    asked = {"loss": {"forward_kl": 1.0, "smooth_l1": 1.0}}
+    with pytest.raises(ConfigError, match="loss smooth_l1 compares .* and this kind guesses tokens alone"):
+        course(place, **asked)
+    assert course(place, kind="eagle1", **asked)
+
+
 def begun(place, **settings):
     """A run that has come to step 2 of 6."""
     one = course(place, **settings)

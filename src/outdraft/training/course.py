@@ -112,8 +112,10 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     rows = _rows(plan, config, train, learner, vocab_size)
     objective = DraftObjective(
         trained, teacher, loss.rows, temperature=plan.loss_temperature, beside=loss.beside,
-        reinforce=_reinforcement(plan, loss.reinforce, trained, vocab_size) if loss.reinforce else None,
+        reinforce=_reinforcement(plan, config, loss.reinforce, trained, vocab_size) if loss.reinforce else None,
     )  # fmt: skip
+    if loss.beside.keys() - method.loss.keys():
+        objective.require_losses(exam.batches[0])
     judge = Judge(exam, learner, teacher)
     board = open_board(user_path(plan.tensorboard)) if plan.tensorboard and team.leads else None
     loop = Loop(
@@ -213,7 +215,15 @@ def _rows(plan: TrainPlan, config: LoopConfig, texts: Corpus, learner: Learner, 
     return OnPolicy(rows, writer, plan.on_policy, plan.seed)
 
 
-def _reinforcement(plan: TrainPlan, weight: float, trained: Learner, vocab_size: int) -> Reinforcement:
+def _reinforcement(
+    plan: TrainPlan, config: LoopConfig, weight: float, trained: Learner, vocab_size: int
+) -> Reinforcement:  # fmt: skip
+    window, row = plan.reinforce.window, min(config.seq_len, config.final_seq_len or config.seq_len)
+    if window > row:
+        raise ConfigError(
+            f"window={window} of the loss reinforce is longer than a row of {row} tokens: take a shorter window, or "
+            "longer rows (seq_len, final_seq_len)"
+        )
     if plan.on_policy and plan.reinforce.reward != "accepted":
         raise ConfigError(
             f"reward={plan.reinforce.reward!r} compares with the target's text, which on_policy={plan.on_policy:g} "
