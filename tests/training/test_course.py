@@ -7,11 +7,13 @@ import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.registry import find_learner
+from outdraft.drafters.shared.heads.joint import JointLearner
 from outdraft.models.load import load_model, save_model
 from outdraft.testing.tiny import tiny_model
 from outdraft.training.course import prepare
 from outdraft.training.plan import make_plan
 from outdraft.training.team import Team
+from outdraft.training.train import dry_run
 
 VOCAB = 61
 JOINT = {"joint": True, "num_heads": 2}
@@ -162,3 +164,13 @@ def test_a_run_does_not_go_on_with_another_number_of_workers_where_the_batch_fol
     three = course(place, team=Team(size=3), loop=open_loop)
     with pytest.raises(ConfigError, match=r"tokens of a step=1014, not 936: continue .* number of workers"):
         three.loop.resume()
+
+
+def test_a_dry_run_measures_steps_in_which_the_target_learns_too(place, monkeypatch):
+    """The first steps, in which the heads learn alone, cost less than most."""
+    asked, own = [], JointLearner._own_loss
+    monkeypatch.setattr(JointLearner, "_own_loss", lambda self, *given: asked.append(1) or own(self, *given))
+    told = dry_run(course(place, options={**JOINT, "warmup_share": 0.5}, loop={"steps": 30}))
+    assert len(asked) == 3 * 2, "two passes a step"
+    assert told["steps"] == 30 and told["seconds_a_step"] > 0
+    assert dry_run(course(place, "short", loop={"steps": 1}))["seconds_a_step"] > 0

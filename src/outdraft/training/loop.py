@@ -103,9 +103,9 @@ class Loop:
         """Whether somebody has asked the team to stop before the end."""
         return self._stopped
 
-    def try_step(self) -> None:
-        """One step of the first batch, without an update."""
-        self._gradients()
+    def try_step(self, step: int = 0) -> None:
+        """This step, as it would be at its place in the run, without an update."""
+        self._gradients(step)
         self.optimizer.clear()
 
     def resume(self, *, goes_on: bool = True) -> None:
@@ -171,7 +171,7 @@ class Loop:
         self.save()
 
     def _one_step(self) -> float:
-        loss = self._gradients()
+        loss = self._gradients(self.step)
         norm = whole(nn.utils.clip_grad_norm_(self.optimizer.parameters, self.config.clip))
         if math.isfinite(float(norm)):  # a step whose gradient is not finite is left out
             self._skipped = 0
@@ -186,9 +186,9 @@ class Loop:
                 )
         return loss
 
-    def _gradients(self) -> float:
+    def _gradients(self, step: int) -> float:
         """Of this step's batch; returns its loss, over all workers."""
-        config, team, step = self.config, self.team, self.step
+        config, team = self.config, self.team
         length = config.final_seq_len if config.final_seq_len and self.schedule.decaying(step) else config.seq_len
         mine = max(1, config.batch_tokens // length // team.size)
         micro = min(mine, max(1, config.micro_tokens // length))

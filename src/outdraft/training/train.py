@@ -158,7 +158,7 @@ def _target_told(course: Course) -> dict[str, Any]:
 
 
 def dry_run(course: Course) -> dict[str, Any]:
-    """Write the untrained draft, and say what training would cost, by three steps that are not kept."""
+    """Write the untrained draft, and say what training would cost, by a few steps that are not kept."""
     out, config = user_path(course.plan.out), course.loop.config
     if (out / RECORD).exists() or (course.loop.run_dir / CHECKPOINT).exists():
         raise ConfigError(
@@ -167,10 +167,12 @@ def dry_run(course: Course) -> dict[str, Any]:
     if course.loop.team.leads:
         save_draft(course, out)
     weights = {name: list(p.shape) for name, p in course.learner.module.named_parameters() if p.requires_grad}
+    stop = course.loop.schedule.decay_at  # the last steps before the decay: behind any warm-up of a kind's own
+    tried = range(max(0, stop - 3), stop)
     began = time.perf_counter()
-    for _ in range(3):
-        course.loop.try_step()
-    seconds = (time.perf_counter() - began) / 3
+    for step in tried:
+        course.loop.try_step(step)
+    seconds = (time.perf_counter() - began) / len(tried)
     return {
         "taps": list(course.learner.taps),
         "tensors": weights,
