@@ -9,7 +9,7 @@ import platform
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from outdraft.core.paths import user_path
 from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
 from outdraft.training.alone import alone
+from outdraft.training.beginnings import beginnings
 from outdraft.training.check import promise
 from outdraft.training.computing import name_of
 from outdraft.training.costs import Costs, measure_costs
@@ -29,6 +30,10 @@ from outdraft.training.journal import Report
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.modified import copy_beside, own_nats
 from outdraft.training.record import RECORD, Promise, Terms, fingerprint, template_digest, write_record
+
+_PROMPT = 256  # tokens that the target reads before it writes what is promised about
+_MAX_TOKENS = 64  # that it writes
+_TEXTS = 256
 
 
 def train(course: Course, *, resume: bool, tell: Report) -> dict[str, Any]:
@@ -94,30 +99,24 @@ def _costs(course: Course) -> Costs:
     )  # fmt: skip
 
 
-def promises(course: Course, *, texts: int = 256, prompt: int = 32, max_tokens: int = 64) -> list[Promise]:
-    """What the trainer's own passes say, greedy and sampled, after the beginnings of held-out examples."""
-    starts = course.held_out.starts
-    places = [
-        (begin, min(begin + prompt, stop - 1))
-        for offset in range(
-            0, course.teacher.target.config.max_len, 4 * prompt
-        )  # few long examples begin several times
-        for begin, stop in ((int(a) + offset, int(b)) for a, b in pairwise(starts))
-        if begin < stop - 1
-    ]
-    chosen = [tuple(int(i) for i in course.held_out.ids[begin:stop]) for begin, stop in places[:texts]]
-    room = course.teacher.target.config.max_len - prompt - 1
+def promises(course: Course, *, texts: int = _TEXTS) -> list[Promise]:
+    """What the trainer's own passes say, greedy and sampled, after the beginnings of so many held-out examples."""
+    most = course.teacher.target.config.max_len
+    longest = min(_PROMPT, most // 2)
+    known = list(islice(beginnings(course.held_out, longest), texts))
     made = []
     for temperature in (0.0, 1.0):
         terms = Terms(
-            prompts=tuple(chosen), max_tokens=min(max_tokens, room), depth=course.plan.depth,
-            temperature=temperature,
+            prompts=tuple(known), max_tokens=min(_MAX_TOKENS, most - longest - 1),
+            depth=course.plan.depth, temperature=temperature,
         )  # fmt: skip
         seen = promise(course.learner, course.teacher, _verifier(course), terms)
         terms = replace(terms, depth=len(seen.kept))  # a draft may know fewer
         made.append(
-            Promise(terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional))
-        )
+            Promise(
+                terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional),
+            )
+        )  # fmt: skip
     return made
 
 
