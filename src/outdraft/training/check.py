@@ -68,7 +68,8 @@ class Checked:
         seen, said, rounds = self.measured, self.promise, sum(self.measured.rounds)
         how = "greedy" if not said.terms.temperature else f"temperature {said.terms.temperature:g}"
         errors = f"standard errors {said.standard_error:.3f}, {seen.standard_error:.3f}"
-        few = "" if rounds >= LEAST_ROUNDS else f"; a check wants {LEAST_ROUNDS}: hold out more examples"
+        cure = ": hold out more examples" if said.exhausted else ""
+        few = "" if rounds >= LEAST_ROUNDS else f"; a check wants {LEAST_ROUNDS}{cure}"
         said_so = {"holds": "holds", "broken": "BROKEN", "too few rounds": "cannot say"}[self.outcome]
         return (
             f"{said_so}  {how}: promised {said.tau:.3f} tokens a pass, measured "

@@ -10,6 +10,7 @@ import time
 from contextlib import nullcontext
 from dataclasses import asdict, replace
 from itertools import islice, pairwise
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,7 @@ from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
 from outdraft.training.alone import alone
 from outdraft.training.beginnings import beginnings
-from outdraft.training.check import promise
+from outdraft.training.check import LEAST_ROUNDS, promise
 from outdraft.training.computing import name_of
 from outdraft.training.costs import Costs, measure_costs
 from outdraft.training.course import Course
@@ -33,7 +34,8 @@ from outdraft.training.record import RECORD, Promise, Terms, fingerprint, templa
 
 _PROMPT = 256  # tokens that the target reads before it writes what is promised about
 _MAX_TOKENS = 64  # that it writes
-_TEXTS = 256
+_TEXTS, _MOST_TEXTS = 256, 4096
+_MARGIN = 1.1  # rounds of a check, over those that it needs
 
 
 def train(course: Course, *, resume: bool, tell: Report) -> dict[str, Any]:
@@ -99,22 +101,32 @@ def _costs(course: Course) -> Costs:
     )  # fmt: skip
 
 
-def promises(course: Course, *, texts: int = _TEXTS) -> list[Promise]:
-    """What the trainer's own passes say, greedy and sampled, after the beginnings of so many held-out examples."""
+def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
+    """What the trainer's own passes say, greedy and sampled, after the beginnings of held-out examples.
+
+    `texts`: about how many; None: as many as a check has enough rounds in. At most as many as there are.
+    """
     most = course.teacher.target.config.max_len
     longest = min(_PROMPT, most // 2)
-    known = list(islice(beginnings(course.held_out, longest), texts))
+    known = list(islice(beginnings(course.held_out, longest), texts or _MOST_TEXTS))
     made = []
     for temperature in (0.0, 1.0):
         terms = Terms(
-            prompts=tuple(known), max_tokens=min(_MAX_TOKENS, most - longest - 1),
+            prompts=tuple(known[: texts or _TEXTS]), max_tokens=min(_MAX_TOKENS, most - longest - 1),
             depth=course.plan.depth, temperature=temperature,
         )  # fmt: skip
         seen = promise(course.learner, course.teacher, _verifier(course), terms)
+        begun = len(terms.prompts)
+        enough = ceil(begun * _MARGIN * LEAST_ROUNDS / max(1.0, sum(seen.rounds)))
+        if texts is None and (more := tuple(known[begun:enough])):  # the better a draft, the fewer rounds has a text
+            rest = replace(terms, prompts=more)
+            seen += promise(course.learner, course.teacher, _verifier(course), rest, seed=begun)
+            terms = replace(terms, prompts=terms.prompts + more)
         terms = replace(terms, depth=len(seen.kept))  # a draft may know fewer
         made.append(
             Promise(
                 terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional),
+                exhausted=len(terms.prompts) == len(known) < (texts or _MOST_TEXTS),
             )
         )  # fmt: skip
     return made
