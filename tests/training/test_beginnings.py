@@ -25,7 +25,7 @@ def corpus(*examples):
     ids = [[one for part, _ in parts for one in part] for parts in examples]
     counts = [[counts for part, counts in parts for _ in part] for parts in examples]
     return Corpus(
-        ids=np.array(sum(ids, []), np.int32), counts=np.array(sum(counts, []), np.bool_),
+        ids=np.concatenate(ids).astype(np.int32), counts=np.concatenate(counts),
         starts=np.cumsum([0, *map(len, ids)]),
     )  # fmt: skip
 
@@ -33,9 +33,7 @@ def corpus(*examples):
 def test_a_chat_begins_at_its_answers_and_not_in_the_template():
     """A system text of 40 tokens is the same in all; the second answers come when all first ones have come."""
     header = list(range(40))
-    chats = [
-        [([*header, 50 + i], False), ([7, 8], True), ([9], False), ([7] * i + [8], True)] for i in range(3)
-    ]
+    chats = [[([*header, 50 + i], False), ([7, 8], True), ([9], False), ([7] * i + [8], True)] for i in range(3)]
     found = list(beginnings(corpus(*chats), 256))
     assert found[:3] == [(*header, 50), (*header, 51), (*header, 52)]
     assert found[3:] == [(*header, 50 + i, 7, 8, 9) for i in range(3)]

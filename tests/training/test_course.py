@@ -71,7 +71,7 @@ def test_a_window_that_is_longer_than_a_row_is_refused(place, loop):
 
 def test_a_loss_that_a_kind_does_not_make_is_refused_before_any_training(place):
     asked = {"loss": {"forward_kl": 1.0, "smooth_l1": 1.0}}
-    with pytest.raises(ConfigError, match="loss smooth_l1 compares .* and this kind guesses tokens alone"):
+    with pytest.raises(ConfigError, match=r"loss smooth_l1 compares .* and this kind guesses tokens alone"):
         course(place, **asked)
     assert course(place, kind="eagle1", **asked)
 
@@ -95,7 +95,9 @@ def begun(place, **settings):
 def test_a_run_does_not_go_on_under_another_exam(place, change, says):
     """Its best score is of the exam that it began with: no weights would be better than those under an easier one."""
     begun(place, depth=3)
-    change = {key: tuple(str(place / one) for one in value) if key == "valid" else value for key, value in change.items()}
+    change = {
+        key: tuple(str(place / one) for one in value) if key == "valid" else value for key, value in change.items()
+    }
     other = course(place, **{"depth": 3, **change})
     with pytest.raises(ConfigError, match=f"holds a run with {says}: continue with the same settings, texts"):
         other.loop.resume()
@@ -125,7 +127,7 @@ def test_a_run_does_not_go_on_from_another_beginning(place):
     begun(place, kind="eagle3", options={"draft_vocab_size": 12}, init=old)
     course(place, kind="eagle3", options={"draft_vocab_size": 12}, init=old).loop.resume()
     without = course(place, kind="eagle3", options={"draft_vocab_size": 12})
-    with pytest.raises(ConfigError, match="holds a run with init='[0-9a-f]{16}', not None"):
+    with pytest.raises(ConfigError, match=r"holds a run with init='[0-9a-f]{16}', not None"):
         without.loop.resume()
 
 

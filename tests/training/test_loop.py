@@ -164,7 +164,9 @@ def test_the_best_weights_are_kept_and_patience_ends_it(tmp_path):
 
 
 def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
-    loop = toy_loop(NextToken(toy_decoder()), tmp_path, evaluate=scripted(math.nan, 1.0, math.nan), eval_every=1, steps=3)
+    loop = toy_loop(
+        NextToken(toy_decoder()), tmp_path, evaluate=scripted(math.nan, 1.0, math.nan), eval_every=1, steps=3
+    )
     loop.run()
     assert loop.progress.best == 1.0 and load_state(tmp_path / BEST).progress.step == 2
 

@@ -10,6 +10,7 @@ Data in: a corpus. Data out: prompts, each once; the first ones of all examples 
 """
 
 from collections.abc import Iterator
+from itertools import pairwise
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +24,10 @@ _APART = 128  # tokens between two beginnings in what counts
 def beginnings(corpus: Corpus, longest: int) -> Iterator[tuple[int, ...]]:
     """The tokens before each place where something to be guessed begins, the last `longest` of them."""
     starts = corpus.starts.tolist()
-    places = [_places(corpus.counts[a:b], longest) for a, b in zip(starts, starts[1:], strict=False)]
+    places = [_places(corpus.counts[a:b], longest) for a, b in pairwise(starts)]
     seen = set()
     for number in range(max(map(len, places), default=0)):
-        for start, own in zip(starts, places, strict=False):
+        for start, own in zip(starts[:-1], places, strict=True):
             if number < len(own):
                 stop = start + own[number]
                 prompt = tuple(corpus.ids[max(start, stop - longest) : stop].tolist())

@@ -120,7 +120,8 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     board = open_board(user_path(plan.tensorboard)) if plan.tensorboard and team.leads else None
     loop = Loop(
         objective, rows, config, out / "run", tell, evaluate=judge, team=team, board=board,
-        twin=learner.module if is_split else None, vocab_size=vocab_size, about=_about(plan, config, target, train, held_out),
+        twin=learner.module if is_split else None, vocab_size=vocab_size,
+        about=_about(plan, config, target, train, held_out),
         rates=learner.rates if isinstance(learner, TargetLearner) else None,
     )  # fmt: skip
     return Course(
