@@ -319,6 +319,17 @@ def test_the_cache_knows_what_ids_depend_on(codec, tmp_path):
         open_corpus([path], codec, 50, tmp_path / "cache", held_out=0.0)
 
 
+def test_the_cache_knows_whether_a_start_token_is_put_before_texts(codec, tmp_path):
+    path, before = write(tmp_path / "c.jsonl", [{"text": "hello"}] * 3), codec._add_bos
+    try:
+        for adds in (False, True):
+            codec._add_bos = adds
+            train, _, _ = open_corpus([path], codec, codec.vocab_size, tmp_path / "cache", held_out=0.0)
+            assert (train.ids[0] == codec.bos_token_id) is np.bool_(adds)
+    finally:
+        codec._add_bos = before
+
+
 def test_what_an_engine_wrote_gets_no_end_and_text_gets_no_second_one(codec, tmp_path):
     codec.eos_token_ids = frozenset({0, 7})
     try:
@@ -327,3 +338,11 @@ def test_what_an_engine_wrote_gets_no_end_and_text_gets_no_second_one(codec, tmp
         assert train.ids[:2].tolist() == [5, 6] and train.starts[1] == 2 and train.ids[-1] == 0
     finally:
         codec.eos_token_ids = frozenset({0})
+
+
+def test_examples_that_begin_alike_are_not_all_held_out_or_none(tmp_path):
+    """An agent's examples have a long prompt in common."""
+    common = [i % 47 for i in range(1000)]
+    examples = [{"prompt_token_ids": common, "token_ids": [i // 50, i % 50, 1]} for i in range(200)]
+    _, _, told = open_corpus([write(tmp_path / "a.jsonl", examples)], None, 50, tmp_path / "cache", held_out=0.3)
+    assert 30 < told.held_out < 90

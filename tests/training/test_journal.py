@@ -38,3 +38,17 @@ def test_only_the_first_worker_tells(tmp_path):
     journal.evaluated(1, 10, "better", {"step": 1})
     assert not said and not shown and not (tmp_path / LOG).exists()
     assert journal.running(9) == {}
+
+
+def test_steps_that_come_again_stand_in_the_log_once(tmp_path):
+    """A run was killed behind its last checkpoint, at step 2, while it wrote a line; and it goes on from there."""
+    journal, _, _ = new(tmp_path)
+    for step in (0, 2, 4, 6):
+        journal.evaluated(step, 10, "", {"step": step, "score": 1.0})
+    with (tmp_path / LOG).open("a") as log:
+        log.write('{"step": 8, "sc')
+    journal, _, _ = new(tmp_path)
+    for step in (4, 6):
+        journal.evaluated(step, 10, "", {"step": step, "score": 2.0})
+    lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
+    assert [(one["step"], one["score"]) for one in lines] == [(0, 1.0), (2, 1.0), (4, 2.0), (6, 2.0)]

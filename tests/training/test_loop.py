@@ -1,6 +1,9 @@
 """The loop: it learns, it saves bit for bit, it resumes as if nothing had happened, it ends when told to."""
 
 import json
+import math
+import os
+import signal
 from contextlib import nullcontext
 from dataclasses import replace
 
@@ -16,6 +19,7 @@ from outdraft.training.pretrain import NextToken
 from outdraft.training.schedule import Schedule
 from outdraft.training.team import Team
 from tests.training.toys import (
+    VOCAB,
     Lessons,
     draft_loop,
     draft_objective,
@@ -117,6 +121,13 @@ def test_a_decay_within_the_warm_up_begins_where_that_has_come_to():
     assert [round(short.factor(step), 2) for step in range(9, 14)] == [0.5, 0.55, 0.6, 0.4, 0.2]
 
 
+def test_a_decay_that_would_end_behind_the_last_step_is_refused():
+    assert Schedule(toy_config(steps=130, decay_at=100, decay_share=0.3)).end == 130
+    for steps, at, end in ((10, 100, 130), (129, 100, 130), (10, 10, 13)):
+        with pytest.raises(ConfigError, match=f"decay_at={at} .* would end at step {end}, behind steps={steps}: let"):
+            toy_config(steps=steps, decay_at=at, decay_share=0.3)
+
+
 def scripted(*scores):
     found = iter(scores)
     return lambda: Evaluation(score=next(found), line="", numbers={"told": 1})
@@ -150,6 +161,32 @@ def test_the_best_weights_are_kept_and_patience_ends_it(tmp_path):
     other.resume()
     assert (other.progress.best, other.progress.since_best) == (3.0, 2)
     assert (tmp_path / BEST).exists()
+
+
+def test_a_score_that_is_no_number_is_never_the_best(tmp_path):
+    loop = toy_loop(
+        NextToken(toy_decoder()), tmp_path, evaluate=scripted(math.nan, 1.0, math.nan), eval_every=1, steps=3
+    )
+    loop.run()
+    assert loop.progress.best == 1.0 and load_state(tmp_path / BEST).progress.step == 2
+
+
+def test_a_signal_in_the_last_step_is_heard(tmp_path):
+    """What follows the training may take long, and whoever stops it then would wait for it."""
+
+    class Stopping(NextToken):
+        def total(self, rows):
+            os.kill(os.getpid(), signal.SIGINT)
+            return super().total(rows)
+
+    loop = Loop(Stopping(toy_decoder()), toy_sampler(), toy_config(steps=1), tmp_path, lambda line: None,
+                vocab_size=VOCAB)  # fmt: skip
+    loop.run()
+    assert loop.step == 1 and loop.interrupted
+    again = toy_loop(NextToken(toy_decoder()), tmp_path, steps=1)
+    again.resume()
+    again.run()
+    assert again.step == 1 and not again.interrupted
 
 
 def test_a_step_whose_gradient_is_no_number_is_left_out(tmp_path):
@@ -199,7 +236,7 @@ def test_what_counts_weighs_the_same_in_whichever_pass_it_stands(tmp_path):
         loop = toy_loop(
             draft_objective(learner, target), tmp_path / name, data=data, batch_tokens=64, micro_tokens=micro
         )
-        losses.append(loop._gradients())
+        losses.append(loop._gradients(0))
         found.append({name: one.grad.clone() for name, one in weights_of(loop).items() if one.grad is not None})
         loop.optimizer.clear()
         loop.objective.loss(data.rows(0, 0, 4, 17))[0].backward()

@@ -68,7 +68,8 @@ class Checked:
         seen, said, rounds = self.measured, self.promise, sum(self.measured.rounds)
         how = "greedy" if not said.terms.temperature else f"temperature {said.terms.temperature:g}"
         errors = f"standard errors {said.standard_error:.3f}, {seen.standard_error:.3f}"
-        few = "" if rounds >= LEAST_ROUNDS else f"; a check wants {LEAST_ROUNDS}: hold out more examples"
+        cure = ": hold out more examples" if said.exhausted else ""
+        few = "" if rounds >= LEAST_ROUNDS else f"; a check wants {LEAST_ROUNDS}{cure}"
         said_so = {"holds": "holds", "broken": "BROKEN", "too few rounds": "cannot say"}[self.outcome]
         return (
             f"{said_so}  {how}: promised {said.tau:.3f} tokens a pass, measured "
@@ -135,8 +136,7 @@ def promise(learner: Learner, teacher: Teacher, target: Path, terms: Terms, *, s
         device=str(teacher.target.device),
     )
     texts = _write(writer, terms, seed)
-    width = max(len(one.prompt_token_ids) + len(one.token_ids) for one in texts)
-    batches = [rows_of(texts[i : i + 16], width) for i in range(0, len(texts), 16)]
+    batches = [rows_of(texts[i : i + 16]) for i in range(0, len(texts), 16)]
     exam = Exam(batches=batches, depth=terms.depth, temperature=terms.temperature)
     with torch.no_grad(), teacher.computing():
         return exam.walk(learner, teacher)
@@ -174,8 +174,9 @@ def _write(llm: LLM, terms: Terms, seed: int | None) -> Seq[Result]:
     return all_whole(llm.generate([{"prompt_token_ids": list(prompt)} for prompt in terms.prompts], settings))
 
 
-def rows_of(texts: Seq[Result], width: int) -> Rows:
-    """One text a row [B, width]; what the target wrote behind its first token counts, as in the engine's rounds."""
+def rows_of(texts: Seq[Result]) -> Rows:
+    """One text a row [B, T + 1]; what the target wrote behind its first token counts, as in the engine's rounds."""
+    width = max(len(one.prompt_token_ids) + len(one.token_ids) for one in texts)
     ids = torch.zeros(len(texts), width, dtype=torch.long)
     documents = torch.ones_like(ids)  # 0: the text, 1: padding
     counts = torch.zeros(len(texts), width - 1, dtype=torch.bool)

@@ -53,6 +53,11 @@ class DataConfig:
     holdout_seed: int = 0  # another number holds out other documents
 
 
+def decay_end(decay_at: int, share: float) -> int:
+    """The step at which a decay ends: it lasts a share of the steps done when it starts, and one at least."""
+    return decay_at + max(1, round(decay_at * share))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoopConfig:
     """The loop's numbers: schedule, batch, optimiser, reporting."""
@@ -65,7 +70,7 @@ class LoopConfig:
     bfloat16: bool | None = None  # whether passes compute in it; None: where the machine has instructions for it
     compile: bool = False  # torch.compile the loss; needs a C++ compiler
     warmup: int = 100
-    decay_at: int = 0  # step at which the decay starts; 0 = so that it ends at `steps`
+    decay_at: int = 0  # step at which the decay starts, which must end by `steps`; 0 = so that it ends there
     decay_share: float = 0.18  # the decay lasts this share of the steps done when it starts
     lr: float = 2e-3  # AdamW: embeddings, norms, biases
     muon_lr: float = 3e-3  # Muon: matrices; 0 = AdamW for everything
@@ -82,6 +87,11 @@ class LoopConfig:
         check_range(self, "batch_tokens", "steps", "final_seq_len", "patience", "warmup", "decay_at", "seed", least=0)
         check_range(self, "lr", "muon_lr", "weight_decay", least=0.0)
         check_range(self, "decay_share", "clip", least=1e-6)
+        if self.steps and self.decay_at and (end := decay_end(self.decay_at, self.decay_share)) > self.steps:
+            raise ConfigError(
+                f"decay_at={self.decay_at} with decay_share={self.decay_share:g} would end at step {end}, behind "
+                f"steps={self.steps}: let the decay start earlier, or leave decay_at out"
+            )
 
     @property
     def of_steps(self) -> dict[str, Any]:

@@ -54,6 +54,14 @@ class Corpus:
         """How many examples the stream is made of."""
         return len(self.starts) - 1
 
+    @property
+    def digest(self) -> str:
+        """16 hexadecimal digits: equal for corpora of the same examples in the same order."""
+        whole = hashlib.sha256()
+        for array in (self.ids, self.counts, self.starts):
+            whole.update(np.ascontiguousarray(array).data)
+        return whole.hexdigest()[:16]
+
     def frequencies(self, vocab_size: int) -> NDArray[np.int64]:
         """How often each token is to be guessed [V]."""
         found = np.zeros(vocab_size, np.int64)
@@ -79,10 +87,11 @@ def open_corpus(
 
 def _digest(files: Seq[Path], codec: TextCodec | None, vocab_size: int, held_out: float) -> str:
     """Of the files as they are now, and of all that turns them into ids."""
-    told = ["3", repr(held_out), str(vocab_size)]  # the first is the version of what is written
+    told = ["4", repr(held_out), str(vocab_size)]  # the first is the version of what is written
     if codec is not None:
         template = codec.chat_template
         told += [codec.fingerprint, repr(sorted(codec.eos_token_ids)), "" if template is None else template.source]
+        told.append(repr(codec.encode("a")))  # what is put before a text: a start token, or none
     for path in files:
         about = path.stat()
         told += [str(path.resolve()), str(about.st_size), str(about.st_mtime_ns)]
@@ -143,7 +152,7 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
                 continue
             if not 0 <= min(ids) <= max(ids) < vocab_size:
                 raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}")
-            digest = hashlib.sha256(np.array(ids[:1000], np.int32).tobytes()).digest()
+            digest = hashlib.sha256(np.array(ids, np.int32).tobytes()).digest()
             writer = record.get("target") if "token_ids" in record else ""
             examples.append((int.from_bytes(digest[:4], "big") / 2**32, ids, counts, str(writer or "")))
     lowest, writers = min((number for number, *_ in examples), default=0.0), Counter[str]()

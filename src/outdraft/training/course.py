@@ -5,6 +5,7 @@
 Whatever is wrong with a plan is said here, before any training.
 """
 
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import torch
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import Learner, LearnMethod, Moment, TargetLearner
+from outdraft.core.learner import TARGET, Learner, LearnMethod, Moment, TargetLearner
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find_learner, learner_names, read_options
 from outdraft.drafters.shared.look_up.datastore.documents import find_files
@@ -36,6 +37,7 @@ from outdraft.training.reinforce import Reinforcement
 from outdraft.training.states import StateCache, identity
 from outdraft.training.team import Team
 from outdraft.training.writing import require_writer
+from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 
 _PRIME = 1_000_003  # between the seeds of runs and of steps
@@ -85,7 +87,8 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     plan = replace(plan, loss=plan.loss or method.loss)
     loss = mixed(plan.loss) if plan.loss else OWN
     out, source, team = user_path(plan.out), resolve(plan.target), team or Team()
-    _require_room(out, source, plan.init)
+    needed = [place.resolve() for place in (source, *([resolve(plan.init)] if plan.init is not None else []))]
+    _require_room(out, needed)
     _require_possible(plan)
     files, judged = find_files(plan.data), find_files(plan.valid)
     target, found = open_target(source, plan.dtype, plan.device)
@@ -94,6 +97,8 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     vocab_size = target.config.vocab_size
     train, held_out, accounts = _corpora(plan, files, judged, source, target, team)
     learner = trained = _learner(plan, method, options, target, train)
+    if isinstance(learner, TargetLearner):
+        _require_room_for_target(out, needed)
     is_split = plan.parallel == "fully_shard" and team.size > 1
     if is_split:  # the loop splits one network among the workers, and gathers it in the other to judge and save it
         _require_splittable(plan, learner)
@@ -107,13 +112,16 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     rows = _rows(plan, config, train, learner, vocab_size)
     objective = DraftObjective(
         trained, teacher, loss.rows, temperature=plan.loss_temperature, beside=loss.beside,
-        reinforce=_reinforcement(plan, loss.reinforce, trained, vocab_size) if loss.reinforce else None,
+        reinforce=_reinforcement(plan, config, loss.reinforce, trained, vocab_size) if loss.reinforce else None,
     )  # fmt: skip
+    if loss.beside.keys() - method.loss.keys():
+        objective.require_losses(exam.batches[0])
     judge = Judge(exam, learner, teacher)
     board = open_board(user_path(plan.tensorboard)) if plan.tensorboard and team.leads else None
     loop = Loop(
         objective, rows, config, out / "run", tell, evaluate=judge, team=team, board=board,
-        twin=learner.module if is_split else None, vocab_size=vocab_size, about=_about(plan, target, train),
+        twin=learner.module if is_split else None, vocab_size=vocab_size,
+        about=_about(plan, config, target, train, held_out),
         rates=learner.rates if isinstance(learner, TargetLearner) else None,
     )  # fmt: skip
     return Course(
@@ -208,7 +216,15 @@ def _rows(plan: TrainPlan, config: LoopConfig, texts: Corpus, learner: Learner, 
     return OnPolicy(rows, writer, plan.on_policy, plan.seed)
 
 
-def _reinforcement(plan: TrainPlan, weight: float, trained: Learner, vocab_size: int) -> Reinforcement:
+def _reinforcement(
+    plan: TrainPlan, config: LoopConfig, weight: float, trained: Learner, vocab_size: int
+) -> Reinforcement:  # fmt: skip
+    window, row = plan.reinforce.window, min(config.seq_len, config.final_seq_len or config.seq_len)
+    if window > row:
+        raise ConfigError(
+            f"window={window} of the loss reinforce is longer than a row of {row} tokens: take a shorter window, or "
+            "longer rows (seq_len, final_seq_len)"
+        )
     if plan.on_policy and plan.reinforce.reward != "accepted":
         raise ConfigError(
             f"reward={plan.reinforce.reward!r} compares with the target's text, which on_policy={plan.on_policy:g} "
@@ -217,14 +233,28 @@ def _reinforcement(plan: TrainPlan, weight: float, trained: Learner, vocab_size:
     return Reinforcement(require_writer(trained, vocab_size, "loss reinforce"), plan.reinforce, weight)
 
 
-def _require_room(out: Path, source: Path, init: str | None) -> None:
+def _require_room(out: Path, needed: Seq[Path]) -> None:
     """Raise `ConfigError` where something stands that is no draft of ours, or that is needed."""
-    needed = [source, *([resolve(init)] if init is not None else [])]
-    if out.resolve() in [path.resolve() for path in needed]:
+    if out.resolve() in needed:
         raise ConfigError(f"--out {out} is a directory that the training reads from: name another directory")
     run, is_trained = out / "run", (out / RECORD).exists()
     if (out / "config.json").exists() and not (run / CHECKPOINT).exists() and (is_trained or not run.is_dir()):
         raise ConfigError(f"--out {out} holds a model, which training would write over: name another directory")
+
+
+def _require_room_for_target(out: Path, needed: Seq[Path]) -> None:
+    """The same where the changed target of a kind that teaches its target will be written."""
+    place = out / TARGET
+    if place.resolve() in needed:
+        raise ConfigError(
+            f"--out {out} would write the changed target to {place}, which the training reads from: name another "
+            "directory"
+        )
+    is_ours = (out / "config.json").exists() or (out / "run" / CHECKPOINT).exists()  # the draft was written with it
+    if (place / "config.json").exists() and not is_ours:
+        raise ConfigError(
+            f"--out {out} would write the changed target to {place}, which holds a model: name another directory"
+        )
 
 
 def _options(method: LearnMethod[Any, Any], plan: TrainPlan) -> Any:
@@ -264,13 +294,19 @@ def _cache(
     return StateCache(place, about, plan.cache_bytes, workers=team.size)
 
 
-def _about(plan: TrainPlan, target: Decoder, corpus: Corpus) -> dict[str, Any]:
-    """What must be the same when a run goes on, so that it ends with the same bits."""
+def _about(
+    plan: TrainPlan, config: LoopConfig, target: Decoder, texts: Corpus, held_out: Corpus
+) -> dict[str, Any]:  # fmt: skip
+    """What must be the same when a run goes on, so that it ends with the same bits and its scores are of one exam."""
     return {
         "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
         "seed": plan.seed, "loss_temperature": plan.loss_temperature, "tokens": plan.tokens, "parallel": plan.parallel,
         "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
         "target": fingerprint(target)["weights"], "dtype": name_of(target.dtype),
-        "corpus tokens": len(corpus.ids),
+        "init": None if plan.init is None else digest_weights(resolve(plan.init)),
+        "corpus tokens": len(texts.ids), "texts": texts.digest,
+        "held-out texts": held_out.digest, "held_out_texts": plan.held_out_texts, "depth": plan.depth,
+        "temperature": plan.temperature,
+        "tokens of a step": config.batch_tokens, "steps in all": config.steps,  # also where the plan leaves them open
         **plan.loop.of_steps,
     }  # fmt: skip

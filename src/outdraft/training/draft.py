@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.errors import ConfigError
-from outdraft.core.learner import AssessedLearner, Learner
+from outdraft.core.learner import AssessedLearner, Learner, Lesson, Outlook
 from outdraft.training.compare import Compared, accepted, compare
 from outdraft.training.costs import Costs
 from outdraft.training.lessons import Teacher
@@ -65,8 +65,12 @@ class DraftObjective:
         found = self._compare(rows)
         return torch.stack([found.loss, *found.rates])
 
-    def _compare(self, rows: Rows) -> Compared:
-        lesson = self.teacher.lesson(rows)
+    def require_losses(self, rows: Rows) -> None:
+        """Raise `ConfigError` for a loss that this kind of draft does not make."""
+        with self.teacher.computing():
+            self._look(self.teacher.lesson(rows))
+
+    def _look(self, lesson: Lesson) -> Outlook:
         outlook = self.learner.look(lesson)
         told = {one.name for one in outlook.beside}
         if lacking := [name for name, weight in self._beside.items() if weight and name not in told]:
@@ -74,9 +78,14 @@ class DraftObjective:
                 f"loss {lacking[0]} compares the target's states with those that a draft guesses, and this kind "
                 "guesses tokens alone: take a loss between distributions"
             )
+        return outlook
+
+    def _compare(self, rows: Rows) -> Compared:
+        lesson = self.teacher.lesson(rows)
         return compare(
-            outlook, lesson, self.teacher.logits, self._loss, temperature=self._temperature, beside=self._beside
-        )
+            self._look(lesson), lesson, self.teacher.logits, self._loss, temperature=self._temperature,
+            beside=self._beside,
+        )  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

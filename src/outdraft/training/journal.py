@@ -3,13 +3,18 @@
 every step     its loss and its seconds are added up
 now and then   a line: mean loss, tokens a second, time left
 an evaluation  a line, and its numbers beside these in the log; then the mean begins anew
+
+The log has one line for each step that was judged. What a run that was killed wrote behind its last checkpoint is
+dropped when its steps come again.
 """
 
 import json
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
+from outdraft.core.new_file import new_file
 from outdraft.training.board import Board
 
 Report = Callable[[str], None]
@@ -64,7 +69,20 @@ class Journal:
     def _write(self, step: int, record: Mapping[str, Any]) -> None:
         if not self._leads:
             return
+        written = self._file.read_text(encoding="utf-8").splitlines() if self._file.exists() else []
+        earlier = [line for line in written if _step_of(line) < step]
+        if earlier != written:
+            with new_file(self._file) as beside:
+                beside.write_text("".join(f"{line}\n" for line in earlier), encoding="utf-8")
         with self._file.open("a", encoding="utf-8") as out:
             out.write(json.dumps(record) + "\n")
         if self.board is not None:
             self.board(step, record)
+
+
+def _step_of(line: str) -> float:
+    """Infinite for a line that was cut off while it was written."""
+    try:
+        return float(json.loads(line)["step"])
+    except (ValueError, KeyError, TypeError):
+        return inf

@@ -103,9 +103,9 @@ class Loop:
         """Whether somebody has asked the team to stop before the end."""
         return self._stopped
 
-    def try_step(self) -> None:
-        """One step of the first batch, without an update."""
-        self._gradients()
+    def try_step(self, step: int = 0) -> None:
+        """This step, as it would be at its place in the run, without an update."""
+        self._gradients(step)
         self.optimizer.clear()
 
     def resume(self, *, goes_on: bool = True) -> None:
@@ -119,7 +119,7 @@ class Loop:
         if self._twin is not None:
             load_parts(self.run_dir, state.shards, self.objective.module, self.optimizer)
         else:
-            if state.weights.keys() != self._weights().keys():
+            if _shapes(state.weights) != _shapes(self._weights()):
                 raise ConfigError(f"{self.run_dir} holds a run of another network: name another directory")
             self.objective.module.load_state_dict(state.weights, strict=False)
             self.optimizer.load_state(state.optimizer)
@@ -130,26 +130,33 @@ class Loop:
             self.schedule.decay_at, self.schedule.end = state.progress.decay_at, state.progress.end
 
     def _require_same(self, about: Mapping[str, Any]) -> None:
-        mine, theirs = self._about, {"dtype": self._about["dtype"], **about}  # older checkpoints do not name it
+        """Raise `ConfigError` for a run of other settings. What an older version did not note, nobody can compare."""
+        mine, theirs = self._about, {"dtype": self._about["dtype"], **about}
         require_format(self.run_dir, str(theirs["dtype"]), str(mine["dtype"]))
-        for key in sorted(mine.keys() | theirs.keys()):
-            if mine.get(key) != theirs.get(key):
+        for key in sorted(theirs):
+            if mine.get(key) != theirs[key]:
                 raise ConfigError(
-                    f"{self.run_dir} holds a run with {key}={shown(theirs.get(key))}, not {shown(mine.get(key))}: "
-                    "continue with the same settings, or name another directory"
+                    f"{self.run_dir} holds a run with {key}={shown(theirs[key])}, not {shown(mine.get(key))}: "
+                    "continue with the same settings, texts and number of workers, or name another directory"
                 )
+        if unknown := sorted(mine.keys() - theirs.keys()):
+            self.journal.say(
+                f"{self.run_dir} was begun by an older version, which did not note {', '.join(unknown)}: whether they "
+                "are the same now is not checked"
+            )
 
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
         told = time.monotonic()
         with self._signals, without_denormals():
-            while self.step < (self.schedule.end if until is None else min(until, self.schedule.end)):
+            # Signals are asked for before the end is: one may have come in the last step, or move the end
+            while not self._agree() and self.step < (
+                self.schedule.end if until is None else min(until, self.schedule.end)
+            ):
                 began = time.monotonic()
                 if self.config.patience and self.progress.since_best >= self.config.patience:
                     best, patience = self.progress.best, self.config.patience
                     self.journal.say(f"no better than {best:.4f} for {patience} evaluations: done")
-                    break
-                if self._agree():
                     break
                 loss, took = self._one_step(), time.monotonic() - began
                 self.journal.add(loss, took)
@@ -164,7 +171,7 @@ class Loop:
         self.save()
 
     def _one_step(self) -> float:
-        loss = self._gradients()
+        loss = self._gradients(self.step)
         norm = whole(nn.utils.clip_grad_norm_(self.optimizer.parameters, self.config.clip))
         if math.isfinite(float(norm)):  # a step whose gradient is not finite is left out
             self._skipped = 0
@@ -179,9 +186,9 @@ class Loop:
                 )
         return loss
 
-    def _gradients(self) -> float:
+    def _gradients(self, step: int) -> float:
         """Of this step's batch; returns its loss, over all workers."""
-        config, team, step = self.config, self.team, self.step
+        config, team = self.config, self.team
         length = config.final_seq_len if config.final_seq_len and self.schedule.decaying(step) else config.seq_len
         mine = max(1, config.batch_tokens // length // team.size)
         micro = min(mine, max(1, config.micro_tokens // length))
@@ -224,7 +231,7 @@ class Loop:
         with torch.no_grad(), self.computing():
             found = self._evaluate()
         best = self.progress.best
-        if best is None or found.score > best:
+        if found.score > (-math.inf if best is None else best):  # never one that is no number
             self.progress = replace(self.progress, best=found.score, since_best=0)
             if self.team.leads:
                 save_state(self.run_dir / BEST, State(weights=self._weights(), optimizer=[], progress=self.progress))
@@ -272,6 +279,10 @@ class Loop:
             self.journal.say(f"decay from step {self.step} to {self.schedule.end}")
         self._stopped = bool(flags[1] > 0)
         return self._stopped
+
+
+def _shapes(weights: Mapping[str, Tensor]) -> dict[str, tuple[int, ...]]:
+    return {name: tuple(one.shape) for name, one in weights.items()}
 
 
 def _require_even(config: LoopConfig, workers: int) -> None:

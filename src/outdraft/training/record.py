@@ -37,6 +37,7 @@ class Promise:
     tau: float  # tokens a pass
     standard_error: float
     conditional: tuple[float, ...]  # acceptance at 1, 2, ...
+    exhausted: bool = False  # it is about every held-out example: there were no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,8 +87,9 @@ def _promise(raw: Mapping[str, Any]) -> Promise:
     if not (0 < tau < inf and standard_error >= 0 and 0 <= temperature < inf):
         raise ValueError(f"a promise of {tau} tokens a pass, give or take {standard_error}, at {temperature}")
     return Promise(
-        terms=terms, tau=tau, standard_error=standard_error, conditional=tuple(map(float, raw["conditional"]))
-    )
+        terms=terms, tau=tau, standard_error=standard_error, conditional=tuple(map(float, raw["conditional"])),
+        exhausted=bool(raw.get("exhausted", False)),
+    )  # fmt: skip
 
 
 def require_target(record: Record, directory: Path, target: str, known: Mapping[str, Any]) -> None:

@@ -115,7 +115,8 @@ def pretrain(
             tell(format_of_loop(config.bfloat16, loop.device).line)
             loop.run()
             if loop.interrupted:
-                tell(f"stopped at step {loop.step}, and nothing is written to {home}; --resume goes on")
+                cure = "--resume goes on" if loop.step < loop.schedule.end else "it has ended, and --export writes it"
+                tell(f"stopped at step {loop.step}, and nothing is written to {home}; {cure}")
                 raise KeyboardInterrupt
             loop.evaluate()
     if team.leads:

@@ -8,7 +8,7 @@ MiniCPM (Hu et al. 2024, https://arxiv.org/abs/2404.06395). A decay that begins 
 begins at the rate that the warm-up has reached. A checkpoint of the stable phase can be continued for ever.
 """
 
-from outdraft.training.config import LoopConfig
+from outdraft.training.config import LoopConfig, decay_end
 
 
 class Schedule:
@@ -26,7 +26,7 @@ class Schedule:
         """Start the decay at this step, unless it has begun."""
         if step <= self.decay_at:
             self.decay_at = step
-            self.end = step + max(1, round(step * self.share))
+            self.end = decay_end(step, self.share)
 
     def decaying(self, step: int) -> bool:
         """Whether this step belongs to the decay."""

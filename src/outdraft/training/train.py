@@ -9,7 +9,8 @@ import platform
 import time
 from contextlib import nullcontext
 from dataclasses import asdict, replace
-from itertools import pairwise
+from itertools import islice, pairwise
+from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from outdraft.core.paths import user_path
 from outdraft.models.load import load_model
 from outdraft.models.load_codec import load_codec
 from outdraft.training.alone import alone
-from outdraft.training.check import promise
+from outdraft.training.beginnings import beginnings
+from outdraft.training.check import LEAST_ROUNDS, promise
 from outdraft.training.computing import name_of
 from outdraft.training.costs import Costs, measure_costs
 from outdraft.training.course import Course
@@ -29,6 +31,11 @@ from outdraft.training.journal import Report
 from outdraft.training.loop import CHECKPOINT
 from outdraft.training.modified import copy_beside, own_nats
 from outdraft.training.record import RECORD, Promise, Terms, fingerprint, template_digest, write_record
+
+_PROMPT = 256  # tokens that the target reads before it writes what is promised about
+_MAX_TOKENS = 64  # that it writes
+_TEXTS, _MOST_TEXTS = 256, 4096
+_MARGIN = 1.1  # rounds of a check, over those that it needs
 
 
 def train(course: Course, *, resume: bool, tell: Report) -> dict[str, Any]:
@@ -94,30 +101,34 @@ def _costs(course: Course) -> Costs:
     )  # fmt: skip
 
 
-def promises(course: Course, *, texts: int = 256, prompt: int = 32, max_tokens: int = 64) -> list[Promise]:
-    """What the trainer's own passes say, greedy and sampled, after the beginnings of held-out examples."""
-    starts = course.held_out.starts
-    places = [
-        (begin, min(begin + prompt, stop - 1))
-        for offset in range(
-            0, course.teacher.target.config.max_len, 4 * prompt
-        )  # few long examples begin several times
-        for begin, stop in ((int(a) + offset, int(b)) for a, b in pairwise(starts))
-        if begin < stop - 1
-    ]
-    chosen = [tuple(int(i) for i in course.held_out.ids[begin:stop]) for begin, stop in places[:texts]]
-    room = course.teacher.target.config.max_len - prompt - 1
+def promises(course: Course, *, texts: int | None = None) -> list[Promise]:
+    """What the trainer's own passes say, greedy and sampled, after the beginnings of held-out examples.
+
+    `texts`: about how many; None: as many as a check has enough rounds in. At most as many as there are.
+    """
+    most = course.teacher.target.config.max_len
+    longest = min(_PROMPT, most // 2)
+    known = list(islice(beginnings(course.held_out, longest), texts or _MOST_TEXTS))
     made = []
     for temperature in (0.0, 1.0):
         terms = Terms(
-            prompts=tuple(chosen), max_tokens=min(max_tokens, room), depth=course.plan.depth,
-            temperature=temperature,
+            prompts=tuple(known[: texts or _TEXTS]), max_tokens=min(_MAX_TOKENS, most - longest - 1),
+            depth=course.plan.depth, temperature=temperature,
         )  # fmt: skip
         seen = promise(course.learner, course.teacher, _verifier(course), terms)
+        begun = len(terms.prompts)
+        enough = ceil(begun * _MARGIN * LEAST_ROUNDS / max(1.0, sum(seen.rounds)))
+        if texts is None and (more := tuple(known[begun:enough])):  # the better a draft, the fewer rounds has a text
+            rest = replace(terms, prompts=more)
+            seen += promise(course.learner, course.teacher, _verifier(course), rest, seed=begun)
+            terms = replace(terms, prompts=terms.prompts + more)
         terms = replace(terms, depth=len(seen.kept))  # a draft may know fewer
         made.append(
-            Promise(terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional))
-        )
+            Promise(
+                terms=terms, tau=seen.tau, standard_error=seen.standard_error, conditional=tuple(seen.conditional),
+                exhausted=len(terms.prompts) == len(known) < (texts or _MOST_TEXTS),
+            )
+        )  # fmt: skip
     return made
 
 
@@ -158,7 +169,7 @@ def _target_told(course: Course) -> dict[str, Any]:
 
 
 def dry_run(course: Course) -> dict[str, Any]:
-    """Write the untrained draft, and say what training would cost, by three steps that are not kept."""
+    """Write the untrained draft, and say what training would cost, by a few steps that are not kept."""
     out, config = user_path(course.plan.out), course.loop.config
     if (out / RECORD).exists() or (course.loop.run_dir / CHECKPOINT).exists():
         raise ConfigError(
@@ -167,10 +178,12 @@ def dry_run(course: Course) -> dict[str, Any]:
     if course.loop.team.leads:
         save_draft(course, out)
     weights = {name: list(p.shape) for name, p in course.learner.module.named_parameters() if p.requires_grad}
+    stop = course.loop.schedule.decay_at  # the last steps before the decay: behind any warm-up of a kind's own
+    tried = range(max(0, stop - 3), stop)
     began = time.perf_counter()
-    for _ in range(3):
-        course.loop.try_step()
-    seconds = (time.perf_counter() - began) / 3
+    for step in tried:
+        course.loop.try_step(step)
+    seconds = (time.perf_counter() - began) / len(tried)
     return {
         "taps": list(course.learner.taps),
         "tensors": weights,
