@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
 from outdraft.codecs.codec import Codec
+from outdraft.codecs.stream import StopTable
 from outdraft.core.errors import CapabilityError
 from outdraft.core.request import Request
 from outdraft.engine.call import Call, take_from
@@ -71,11 +72,17 @@ class EngineThread:
         `asked_at`: when their caller asked, by the engine's clock; their timeouts count from there. None: now.
         """
         asked_at = self.engine.clock() if asked_at is None else asked_at
+        tables = {stop: StopTable(stop) for stop in {request.params.stop for request in requests}}
+        stops = [tables[request.params.stop] for request in requests]
         seqs = [
-            self.engine.prepare(request, find_stops(request, self._codec), asked_at=asked_at) for request in requests
+            self.engine.prepare(request, find_stops(request, self._codec, table), asked_at=asked_at)
+            for request, table in zip(requests, stops, strict=True)
         ]
         keeps = self.engine.keeps
-        writers = [Writer(seq, self._codec, lossless=keeps(seq), stream_interval=stream_interval) for seq in seqs]
+        writers = [
+            Writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=stream_interval)
+            for seq, table in zip(seqs, stops, strict=True)
+        ]
         worker = self._start()
         if current_thread() is worker.thread:
             raise CapabilityError(_ITSELF)
