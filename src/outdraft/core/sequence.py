@@ -49,6 +49,7 @@ class Sequence:
     first_position: int = 0  # what the model is told for token 0 (`RopeConfig.first_position`); the target sets it
     writable: Tensor | None = None  # [V] bool: what its settings ever allow, made when asked (`sampling/masks.py`)
     unfinished: Tensor | None = None  # [V] bool: what may be written before min_tokens; likewise
+    biases: tuple[Tensor, Tensor] | None = None  # ids [n] and what is added to their logits [n] (`sampling/warp.py`)
     constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
     drafted_by: str = ""  # who made the guess of the pass under way, by name
