@@ -42,5 +42,5 @@ class CompletionRequest(SamplingFields):
                 400, "max_tokens=0 writes nothing: ask for one token at least, or set echo", param="max_tokens"
             )
         wanted = self.logprobs if self.echo and self.prompt_logprobs is None else self.prompt_logprobs
-        limit = 16 if self.max_tokens is None else max(1, self.max_tokens)  # the engine writes one token at least
+        limit = max(1, self.in_force("max_tokens"))  # the engine writes one token at least
         return self.sampling(max_tokens=limit, logprobs=self.logprobs, prompt_logprobs=wanted)

@@ -89,6 +89,11 @@ class ChoiceFields(Body):
             "resume_token_ids": self.resume_token_ids or (),
         }  # fmt: skip
 
+    def in_force(self, name: str) -> Any:
+        """What the field says, or its default: null says nothing."""
+        value = getattr(self, name)
+        return type(self).model_fields[name].default if value is None else value
+
     def biases(self) -> dict[int, float] | None:
         """The ids are JSON's keys, so they are text; -100, which OpenAI's users send for a ban, is one."""
         try:
@@ -116,7 +121,7 @@ class SamplingFields(ChoiceFields):
 
     def sampling(self, **more: Any) -> SamplingParams:
         """The settings. `more`: those whose names differ among endpoints. Raises what `SamplingParams` raises."""
-        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings = {name: self.in_force(name) for name in _SETTINGS}
         return SamplingParams(**{**settings, "logit_bias": self.biases(), "structured_outputs": self.form(), **more})
 
     def form(self) -> StructuredOutputsParams | None:
