@@ -22,7 +22,7 @@ from weakref import WeakSet, finalize
 
 from outdraft.codecs.codec import Codec
 from outdraft.codecs.stream import StopTable
-from outdraft.core.errors import CapabilityError
+from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.request import Request
 from outdraft.engine.call import Call, take_from
 from outdraft.engine.loop import Engine
@@ -71,6 +71,8 @@ class EngineThread:
 
         `asked_at`: when their caller asked, by the engine's clock; their timeouts count from there. None: now.
         """
+        if together:
+            self._check_number(requests)
         asked_at = self.engine.clock() if asked_at is None else asked_at
         tables = {stop: StopTable(stop) for stop in {request.params.stop for request in requests}}
         stops = [tables[request.params.stop] for request in requests]
@@ -91,6 +93,16 @@ class EngineThread:
             self._calls.update(calls)
         worker.send(Join([call.outbox for call in calls], 1 if self._native else num_threads(), together))
         return calls
+
+    def _check_number(self, requests: Seq[Request]) -> None:
+        """Raise `RequestError` for more texts of one request than the engine ever holds."""
+        settings = self.engine.scheduler.settings
+        if settings.max_num_waiting is None or len(requests) <= settings.max_num_seqs + settings.max_num_waiting:
+            return
+        raise RequestError(
+            f"n: {len(requests)} texts of one request (n of each prompt) are more than ever fit, with max_num_seqs="
+            f"{settings.max_num_seqs} and max_num_waiting={settings.max_num_waiting}: ask for fewer at once"
+        )
 
     def ask(self, work: Callable[[Engine], T]) -> T:
         """Have something done between two steps, and wait for it."""
