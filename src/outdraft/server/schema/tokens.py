@@ -62,7 +62,7 @@ class TokenSampling(SamplingFields):
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
 
-class GenerateRequest(Table):
+class GenerateRequest(Body):
     """A prompt of token ids, and how it goes on."""
 
     model: str | None = None
