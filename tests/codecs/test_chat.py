@@ -74,6 +74,16 @@ def test_refusals_are_our_errors():
         render_chat(None, [*TALK, {"role": "user"}])
 
 
+@pytest.mark.parametrize("name", ["template", "self", "mood"])
+def test_variables_may_have_any_name_but_messages(name: str):
+    shown = render_chat(ChatTemplate("{{ " + name + " }}", {}), TALK, **{name: "calm"}).text
+    assert shown == "calm" or name == "self"  # which is Jinja's own word within a template
+    with pytest.raises(RequestError, match=f"{name}= is for a chat template"):
+        render_chat(None, TALK, **{name: "calm"})
+    with pytest.raises(RequestError, match="messages is the conversation itself"):
+        render_chat(None, TALK, **{"messages": []})
+
+
 def test_the_sandbox_holds():
     with pytest.raises(RequestError):
         ChatTemplate("{{ messages.__class__.__mro__[1].__subclasses__() }}", {}).render(TALK)

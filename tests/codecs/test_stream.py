@@ -6,7 +6,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from outdraft.codecs.bytes import ByteCodec
-from outdraft.codecs.stream import StopStrings, TextStream
+from outdraft.codecs.stream import StopStrings, StopTable, TextStream
 from outdraft.codecs.text import TextCodec
 
 ANY_FIXTURE = settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -56,7 +56,7 @@ def first_completed(text: str, stops: list[str]) -> tuple[int, str] | None:
 def test_stop_is_found_wherever_the_border_falls(text: str, stops: list[str], cuts: list[int]):
     borders = sorted({0, len(text), *(min(cut, len(text)) for cut in cuts)})
     parts = [text[a:b] for a, b in pairwise(borders)]
-    finder = StopStrings(stops)
+    finder = StopStrings(StopTable(stops))
     shown = ""
     expected = first_completed(text, stops)
     for i, part in enumerate(parts):
@@ -76,14 +76,14 @@ def test_stop_is_found_wherever_the_border_falls(text: str, stops: list[str], cu
 
 
 def test_what_the_least_tokens_complete_does_not_count():
-    finder = StopStrings(["ab", "c"], min_tokens=2)
+    finder = StopStrings(StopTable(["ab", "c"]), min_tokens=2)
     assert finder.push("ab") is None and finder.push("ca") is None
     hit = finder.push("b")
     assert hit is not None and (hit.token, hit.offset) == (2, 3)
 
 
 def test_after_a_hit_nothing_is_read():
-    finder = StopStrings(["\n\n"])
+    finder = StopStrings(StopTable(["\n\n"]))
     assert finder.push("a\n") is None
     hit = finder.push("\nb\n\n")
     assert hit is not None and (hit.token, hit.offset) == (1, 1)

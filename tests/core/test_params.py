@@ -89,3 +89,17 @@ def test_beam_search_is_refused_by_name_with_the_cure(name: str):
         SamplingParams(**{name: 4})
     with pytest.raises(RequestError, match=f"{name}: beam search is not here"):
         called_here(name)
+
+
+def test_ids_are_kept_once_in_their_order():
+    names = ("stop_token_ids", "banned_token_ids", "allowed_token_ids")
+    made = SamplingParams(stop=["b", "a", "b"], **{name: [5, 3, 5] for name in names})
+    assert [getattr(made, name) for name in names] == [(5, 3)] * 3 and made.stop == ("b", "a")
+
+
+def test_the_texts_of_one_request_are_not_checked_again(monkeypatch):
+    made = SamplingParams(temperature=1.0, seed=5, n=3, prompt_logprobs=1, banned_token_ids=[4])
+    monkeypatch.setattr("outdraft.core.params.check_fields", lambda *given, **more: pytest.fail("checked again"))
+    texts = made.singles()
+    assert [one.prompt_logprobs for one in texts] == [1, None, None] and {one.n for one in texts} == {1}
+    assert all(one.banned_token_ids is made.banned_token_ids for one in texts) and made.n == 3

@@ -308,6 +308,8 @@ def test_chat_is_generate_over_the_template(llm: LLM):
     for words in ({"tools": [{}]}, {"chat_template_kwargs": {"tools": [{}]}}):
         with pytest.raises(RequestError, match="tools= is for a chat template"):
             llm.chat(talk, **words)
+    with pytest.raises(RequestError, match="messages is the conversation itself"):
+        llm.chat(talk, chat_template_kwargs={"messages": []})
     with pytest.raises(RequestError, match="conversation is empty"):
         llm.chat([])
     with pytest.raises(RequestError, match="must be a list of tables"):

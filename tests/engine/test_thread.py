@@ -16,6 +16,7 @@ import pytest
 import torch
 
 from outdraft import LLM, SamplingParams
+from outdraft.codecs.stream import StopTable
 from outdraft.core.errors import CapabilityError, DecodingError, NumericsError, RequestError
 from outdraft.core.request import Request
 from outdraft.engine.assembly.variant import network_of
@@ -362,3 +363,10 @@ def test_before_a_fork_a_step_that_somebody_waits_for_is_not_waited_for(llm, mon
         time.sleep(0.001)
     llm._thread.settle()
     assert not asked, "an idle thread is not asked either"
+
+
+def test_the_texts_of_a_request_share_the_table_of_its_stop_strings(llm, monkeypatch):
+    made = []
+    monkeypatch.setattr("outdraft.engine.thread.StopTable", lambda stops: made.append(stops) or StopTable(stops))
+    params = SamplingParams(max_tokens=4, temperature=1.0, n=3, stop=["zq"])
+    assert len(llm.generate(PROMPTS[0], params).outputs) == 3 and made == [("zq",)]

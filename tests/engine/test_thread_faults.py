@@ -14,6 +14,7 @@ from engine.test_thread import GREEDY, LONG, PROMPTS, is_empty, within
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import CapabilityError, DecodingError
 from outdraft.core.request import Request
+from outdraft.engine.watching import listen
 
 pytestmark = pytest.mark.logs_faults
 
@@ -282,3 +283,25 @@ def test_who_cannot_be_queued_gets_an_answer_and_leaves_nothing():
     del llm.engine.watch.asked
     assert not llm.engine.has_work
     assert len(llm.generate("Once", SamplingParams(max_tokens=3)).token_ids) == 3
+
+
+def test_a_watch_that_breaks_twice_leaves_nobody_waiting(llm):
+    """When it is told of a request, and again when that is cleared away."""
+
+    class Broken:
+        def asked(self, seq, now):
+            raise RuntimeError("asked")
+
+        def ended(self, seq, now):
+            raise RuntimeError("ended")
+
+    stop = listen(llm, lambda engine: Broken())
+    try:
+        for ask in (lambda: llm.generate(PROMPTS, GREEDY)[0].error, lambda: list(llm.stream("abc", GREEDY))):
+            try:
+                assert isinstance(within(20, ask), DecodingError)
+            except DecodingError as error:
+                assert "asked" in str(error)
+    finally:
+        stop()
+    assert is_empty(llm) and llm.generate("xyz", GREEDY).finish_reason == "length"

@@ -176,3 +176,14 @@ def test_the_public_way_reads_texts():
     assert word not in llm.generate(prompt, SamplingParams(max_tokens=12, bad_words=[word])).text
     with pytest.raises(RequestError, match="forced_prefix has token"):
         llm.generate(prompt, SamplingParams(forced_prefix=" the", bad_words=["the"]))
+
+
+def test_what_is_never_written_is_found_once(monkeypatch):
+    """And not for each token of a forced prefix: both may be long."""
+    calls = []
+    monkeypatch.setattr(
+        "outdraft.engine.requests.writable.never_written",
+        lambda params: calls.append(params) or {*params.banned_token_ids},
+    )
+    check(forced_prefix=[3, 4, 5] * 9, banned_token_ids=[6], bad_words=[[5, 4]], stop_token_ids=[7])
+    assert len(calls) == 1

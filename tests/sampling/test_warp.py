@@ -7,7 +7,7 @@ from outdraft.core.errors import NumericsError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.sampling.coins import draft_coins, verifier_coins
-from outdraft.sampling.warp import warp_nodes
+from outdraft.sampling.warp import adjust, warp_nodes
 
 
 def make_sequence(prompt=(1, 2), output=(), eos=(0,), **params) -> Sequence:
@@ -116,3 +116,12 @@ def test_what_is_no_number_is_an_error(logits, bad):
 def test_a_setting_out_of_range_is_named(name, value):
     with pytest.raises(RequestError, match=name):
         SamplingParams(**{name: value})
+
+
+def test_many_biases_are_read_once_for_a_sequence(logits):
+    seq = make_sequence(temperature=1.0, logit_bias={3: 1.5, 0: -float("inf")})
+    biased = adjust(seq, logits, None)
+    kept = seq.biases
+    assert torch.equal(biased[:, 3], logits[:, 3] + 1.5) and (biased[:, 0] == -float("inf")).all()
+    assert torch.equal(adjust(seq, logits, None), biased) and seq.biases is kept
+    assert adjust(seq, logits.double(), None).dtype == torch.float64

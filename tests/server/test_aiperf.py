@@ -76,5 +76,5 @@ def test_it_counts_the_tokens_of_usage(address: str, tmp_path: Path) -> None:
     for one in records:
         assert one["output_sequence_length"] == one["usage_completion_tokens"] == 40
         assert one["input_sequence_length"] == one["usage_prompt_tokens"]
-        assert one["spec_decode_accepted_draft_tokens"] == one["usage_accepted_prediction_tokens"]
+        assert one["spec_decode_accepted_draft_tokens"] >= one["usage_accepted_prediction_tokens"]
         assert one["spec_decode_steps"] > 0

@@ -97,3 +97,25 @@ def test_null_is_what_openai_says_it_is(client: httpx.Client) -> None:
     reply = client.post("/v1/completions", json={"prompt": PROMPT, "temperature": 0, "max_tokens": None, "echo": None})
     assert reply.json()["usage"]["completion_tokens"] == 16
     assert not reply.json()["choices"][0]["text"].startswith(PROMPT)
+
+
+def test_each_of_several_texts_has_the_prompts(client: httpx.Client) -> None:
+    body = {**BODY, "prompt": [PROMPT, "The old"], "temperature": 1, "n": 2, "echo": True, "max_tokens": 2}
+    told = client.post("/v1/completions", json=body).json()["choices"]
+    alone = [choice(client, {**BODY, "prompt": one, "echo": True, "max_tokens": 1}) for one in body["prompt"]]
+    for i, one in enumerate(told):
+        of_prompt = {name: values[:-1] for name, values in alone[i // 2]["logprobs"].items()}
+        length = len(of_prompt["tokens"])
+        assert {name: values[:length] for name, values in one["logprobs"].items()} == of_prompt
+    reply = client.post("/v1/completions", json={**body, "stream": True})
+    assert reply.status_code == 400 and reply.json()["error"]["param"] == "n"
+
+
+@pytest.mark.parametrize("interval", [0, 1])
+def test_an_echo_that_is_resumed_has_the_prompts_once(client: httpx.Client, llm: LLM, interval: int) -> None:
+    ids = list(llm.generate(PROMPT, SamplingParams(max_tokens=24)).token_ids)
+    body = {**BODY, "echo": True, "resume_token_ids": [ids[:5]]}
+    whole = choice(client, body)["logprobs"]
+    assert whole["tokens"][:3] == ["It", " was", " late"]
+    for name, values in whole.items():
+        assert streamed(client, {**body, "stream_interval": interval}, name) == values

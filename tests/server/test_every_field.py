@@ -39,6 +39,10 @@ CHANGES = ("id", "created", "created_at", "completed_at", "request_id", "metrics
            "token_sources")  # fmt: skip
 
 
+_WITH_A_LIMIT = (("completions", "max_tokens"), ("sampling", "max_tokens"))  # of their own, where it is left out
+_PLAIN = Row(kind="label", given={})
+
+
 def names(model: type[BaseModel]) -> list[str]:
     """As they stand in a body."""
     return [one.alias or name for name, one in model.model_fields.items()]
@@ -166,6 +170,26 @@ def test_fields_of_requests(
     for row in rows(ONLY.get(f"{endpoint}.{name}", WRITING.get(name))):
         assert row.kind != "accepted" or name in (*ACCEPTED, "client_metadata") or row.given == {"store": False}
         check(asking, endpoint, name, row, quoting, monkeypatch)
+
+
+NULLS = [
+    (endpoint, one.alias or name) for endpoint, (model, _, own) in ENDPOINTS.items()
+    for name, one in model.model_fields.items()
+    if not one.is_required() and (name not in own or (endpoint, name) in _WITH_A_LIMIT)
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("endpoint", "name"), NULLS)
+def test_null_says_nothing(asking: httpx.Client, endpoint: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply is that to the request without the field, or the field is refused by its name."""
+    model, path, own = ENDPOINTS[endpoint]
+    given = ask(asking, endpoint, {name: None})
+    if given.status_code == 400:
+        assert name in given.json()["error"]["param"]
+        assert endpoint in ("sampling", "tokenize") or type(None) not in get_args(model.model_fields[name].annotation)
+        return
+    monkeypatch.setitem(ENDPOINTS, endpoint, (model, path, {key: one for key, one in own.items() if key != name}))
+    assert seen(given, _PLAIN) == seen(ask(asking, endpoint, {}), _PLAIN)
 
 
 def conversation(body: Any) -> tuple[Any, ...]:

@@ -122,3 +122,18 @@ def test_an_engine_whose_pages_go_with_its_weights_refuses_at_the_start():
     words = {"drafter": "none", "enable_prefix_caching": True, "precision": "elastic"}
     with LLM("zoo:target", **words) as llm, pytest.raises(CapabilityError, match="precision='elastic'"):
         Service(llm, ServerSettings(served_model_name=("target",), kv_events=True))
+
+
+def test_a_router_that_waits_does_not_hold_the_end(llm):
+    async def run():
+        service = Service(llm, ServerSettings(served_model_name=("target",), kv_events=True))
+        async with httpx.AsyncClient(
+            transport=httpx.ASGITransport(make_app(service)), base_url="http://here"
+        ) as client:
+            last = events(await client.get("/kv_events"))[-1]["event_id"]
+            waits = asyncio.create_task(client.get(f"/kv_events?since={last}&wait=60"))
+            await asyncio.sleep(0.1)
+            await service.drain()
+            assert events(await asyncio.wait_for(waits, 10)) == []
+
+    asyncio.run(run())

@@ -8,6 +8,8 @@ import pytest
 from serving import serving
 
 from outdraft import LLM
+from outdraft.core.errors import ConfigError
+from outdraft.server.settings import ServerSettings
 
 http = httpx.Client(timeout=60)
 RECURSIVE = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
@@ -40,6 +42,9 @@ def deep(levels: int) -> dict[str, Any]:
         ({"structured_outputs": {"json": {"$ref": "file:///etc/passwd"}}}, "structured_outputs"),
         ({"prompt": ""}, "the prompt is empty"),
         ({"stop": ["x"] * 65}, "stop"),
+        ({"stop": "x" * 257}, "stop='xxx"),
+        ({"stop": ["a", "x" * 257]}, "stop.1='xxx"),
+        ({"bad_words": ["x" * 257]}, "bad_words.0='xxx"),
         ({"bad_words": ["x"] * 1025}, "bad_words"),
         ({"prompt_logprobs": 21}, "prompt_logprobs=21"),
         ({"logprobs": 21}, "logprobs=21"),
@@ -69,16 +74,46 @@ def test_a_request_ends_when_its_time_is_over(llm: LLM) -> None:
     assert (choice["finish_reason"], choice["stop_reason"]) == ("length", "timeout")
 
 
-@pytest.mark.parametrize("more", [{}, {"stream": True}, {"prompt": PROMPT, "n": 4}], ids=["whole", "stream", "choices"])
+MANY = pytest.mark.parametrize(
+    "more", [{}, {"stream": True}, {"prompt": PROMPT, "n": 2}], ids=["whole", "stream", "choices"]
+)
+
+
+@MANY
 def test_too_many_who_wait_are_told_to_come_later(more: dict[str, Any], caplog: pytest.LogCaptureFixture) -> None:
-    """Before anything is written, and without a word in the log's errors."""
+    """Before anything is written, and without a word in the log's errors; they are no texts that are over."""
     with LLM("zoo:target", drafter="none", max_num_seqs=1, max_num_waiting=1) as llm, serving(llm) as (address, _):
-        ran, step = [], llm.engine.step
-        llm.engine.step = lambda: ran.append(llm.engine.has_work) or step()
-        body = {"prompt": [PROMPT] * 4, "max_tokens": 20, "ignore_eos": True, **more}
-        reply = http.post(f"{address}/v1/completions", json=body)
-        assert reply.status_code == 503 and reply.headers["retry-after"] == "1"
-        assert reply.json()["error"]["code"] == "overloaded"
-        assert not any(ran)  # the text that had room is not written for nobody
+        ran, step = set(), llm.engine.step
+
+        def noted() -> Any:
+            ran.update(seq.id for seq in (*llm.engine.waiting, *llm.engine.running))
+            return step()
+
+        llm.engine.step = noted  # type: ignore[method-assign]
+        body = {"prompt": PROMPT, "max_tokens": 900, "ignore_eos": True, "stream": True}
+        with http.stream("POST", f"{address}/v1/completions", json=body) as running:
+            pieces = running.iter_raw()
+            next(pieces)
+            asked = {"prompt": [PROMPT] * 2, "max_tokens": 20, "ignore_eos": True, **more}
+            reply = http.post(f"{address}/v1/completions", json=asked)
+            assert reply.status_code == 503 and reply.headers["retry-after"] == "1"
+            assert reply.json()["error"]["code"] == "overloaded"
+            assert len(ran) == 1  # the text that had room is not written for nobody
+            name = 'outdraft:request_success_total{finished_reason="abort",model_name="target"}'
+            assert f"{name} 0.0" in http.get(f"{address}/metrics").text
         assert http.post(f"{address}/v1/completions", json={"prompt": PROMPT, "max_tokens": 2}).is_success
     assert not [one for one in caplog.records if one.levelname == "ERROR"]
+
+
+@MANY
+def test_who_never_fits_is_not_told_to_come_later(more: dict[str, Any]) -> None:
+    with LLM("zoo:target", drafter="none", max_num_seqs=1, max_num_waiting=0) as llm, serving(llm) as (address, _):
+        reply = http.post(f"{address}/v1/completions", json={"prompt": [PROMPT] * 2, "max_tokens": 2, **more})
+        assert reply.status_code == 400 and reply.json()["error"]["param"] == "n"
+        assert "2 texts of one request" in reply.json()["error"]["message"]
+        assert http.post(f"{address}/v1/completions", json={"prompt": PROMPT, "max_tokens": 2}).is_success
+
+
+def test_no_time_at_all_is_no_limit() -> None:
+    with pytest.raises(ConfigError, match=r"timeout=0.*must be at least 0.001"):
+        ServerSettings(served_model_name=("m",), timeout=0)

@@ -134,3 +134,13 @@ def test_a_prompt_in_slices_has_waited_until_its_first_slice() -> None:
     found = {sample.name.removeprefix("outdraft:"): sample.value for sample in samples}
     assert found["request_queue_time_seconds_sum"] == pytest.approx(0.4)
     assert found["iteration_tokens_total_count"] == 1
+
+
+def test_who_gave_back_its_memory_and_was_never_read_again_is_counted() -> None:
+    instruments, llm = Instruments("target"), LLM("zoo:target", drafter="none")
+    watch = EngineWatch(instruments, llm.engine)
+    seq = llm.engine.prepare(Request(prompt_token_ids=(1, 2, 3)), asked_at=1.0)
+    watch.asked(seq, 1.0)
+    seq.num_preempted, seq.finish_reason = 1, "timeout"
+    watch.ended(seq, 2.0)
+    assert instruments.registry.get_sample_value("outdraft:num_preemptions_total", {"model_name": "target"}) == 1

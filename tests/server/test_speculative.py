@@ -92,3 +92,16 @@ def test_a_rule_that_is_not_for_this_request(client: httpx.Client) -> None:
 def test_models_lists_the_methods(client: httpx.Client) -> None:
     (model,) = client.get("/v1/models").json()["data"]
     assert model["speculative"]["methods"] == ["ngram"]
+
+
+def test_usage_counts_accepted_tokens_that_are_in_the_text(client: httpx.Client) -> None:
+    """A stop string cuts a run that the rule has accepted; the statistics are of the rule."""
+    body = {"prompt": "one two three four five six seven eight. " * 6 + "one", "max_tokens": 40, "temperature": 0,
+            "stop": [". two. two"], "return_token_ids": True, "speculative": {"num_speculative_tokens": 8}}  # fmt: skip
+    for stop in (". two. two", " two", " three", " four", " five", " six"):
+        reply = client.post("/v1/completions", json={**body, "stop": [stop]}).json()
+        told = reply["usage"]["completion_tokens_details"]
+        rule = reply["metrics"]["speculative_decoding"]
+        assert told["accepted_prediction_tokens"] == reply["choices"][0]["token_sources"].count("accepted")
+        both = told["accepted_prediction_tokens"] + told["rejected_prediction_tokens"]
+        assert both == rule["num_draft_tokens"]

@@ -254,7 +254,8 @@ def test_models_tells_the_formats(http: httpx.Client) -> None:
 
 def test_without_a_template_each_field_of_one_is_refused(client: httpx.Client) -> None:
     for name, value in (("tools", [WEATHER]), ("reasoning_effort", "low"), ("continue_final_message", True),
-                        ("chat_template_kwargs", {"a": 1}), ("add_generation_prompt", False)):  # fmt: skip
+                        ("chat_template_kwargs", {"a": 1}), ("chat_template_kwargs", {"template": "x"}),
+                        ("add_generation_prompt", False)):  # fmt: skip
         reply = client.post(PATH, json={"messages": HELLO, name: value, "max_tokens": 1})
         assert reply.status_code == 400, name
         told = reply.json()["error"]["message"]

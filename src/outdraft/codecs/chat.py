@@ -66,11 +66,11 @@ class ChatTemplate:
         """The one that writes a conversation with these tools; None: without any."""
         return self if tools is None or self.tool_use is None else self.tool_use
 
-    def render(self, messages: Seq[Message], **variables: Any) -> ChatPrompt:
+    def render(self, messages: Seq[Message], /, **variables: Any) -> ChatPrompt:
         """The prompt that asks for the next answer. Raises `RequestError` if the template refuses the conversation."""
         given = {"tools": None, "documents": None, "add_generation_prompt": True, **self._special, **variables}
         try:
-            text = self.for_tools(given["tools"])._template.render(messages=[dict(m) for m in messages], **given)
+            text = self.for_tools(given["tools"])._template.render({**given, "messages": [dict(m) for m in messages]})
         except Exception as error:  # a template is a program of somebody else's
             raise RequestError(f"the chat template refuses this conversation: {error}") from error
         return ChatPrompt(text=text, add_special=False)
@@ -97,7 +97,7 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
 
 
 def render_chat(
-    template: ChatTemplate | None, messages: Seq[Message], *, continue_final_message: bool = False, **variables: Any
+    template: ChatTemplate | None, messages: Seq[Message], /, *, continue_final_message: bool = False, **variables: Any
 ) -> ChatPrompt:
     """By the template if the model has one, else as a plain transcript. `variables`: of the template, as `tools`.
 
@@ -107,6 +107,8 @@ def render_chat(
         raise RequestError(f"messages={shown(messages)} must be a list of tables, each with a role and its content")
     if not messages:
         raise RequestError("the conversation is empty: give at least one message")
+    if "messages" in variables:
+        raise RequestError("messages is the conversation itself, and no variable of the chat template: leave it out")
     given = {name: value for name, value in variables.items() if value is not None}
     if template is None:
         if named := [*given, *(["continue_final_message"] if continue_final_message else [])]:

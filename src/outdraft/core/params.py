@@ -7,7 +7,8 @@ drafts it.
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
+from copy import copy
+from dataclasses import dataclass
 from hashlib import blake2b
 from inspect import signature
 from math import inf
@@ -102,6 +103,9 @@ class SamplingParams:
         check_fields(self, error=RequestError)
         words = tuple(word if isinstance(word, str) else tuple(word) for word in self.bad_words)
         object.__setattr__(self, "bad_words", words)
+        for name in ("stop", "stop_token_ids", "banned_token_ids", "allowed_token_ids"):
+            if (listed := getattr(self, name)) is not None:
+                object.__setattr__(self, name, tuple(dict.fromkeys(listed)))
         if self.top_k == -1:
             object.__setattr__(self, "top_k", 0)
         self._check_ranges()
@@ -151,9 +155,15 @@ class SamplingParams:
         """
         if self.n == 1:
             return [self]
-        seeds = [None if self.seed is None else seed_of_text(self.seed, i) for i in range(self.n)]
-        first, *others = [replace(self, n=1, seed=seed) for seed in seeds]
-        return [first, *(replace(one, prompt_logprobs=None) for one in others)]
+        return [self._single(i) for i in range(self.n)]
+
+    def _single(self, i: int) -> "SamplingParams":
+        one = copy(self)  # what it has was checked, and lists may be long
+        object.__setattr__(one, "n", 1)
+        object.__setattr__(one, "seed", None if self.seed is None else seed_of_text(self.seed, i))
+        if i:
+            object.__setattr__(one, "prompt_logprobs", None)
+        return one
 
     @property
     def greedy(self) -> bool:

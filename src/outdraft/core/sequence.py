@@ -31,6 +31,7 @@ class Sequence:
     seed: int
     coupled: bool  # the rule is the seed-coupled one: a sampled drafter shares the target's noise
     eos_token_ids: frozenset[int]
+    ends: frozenset[int] = field(init=False)  # ids that end its text: those, and its own stop ids
     coins: "Callable[[Sequence], Coins]"  # the verifier's coins of the coming round
     draft_coins: "Callable[[Sequence], DraftCoins]"
     asked_at: float | None = None  # seconds by the engine's clock when it was asked for, from which a timeout counts
@@ -47,12 +48,18 @@ class Sequence:
     variant: str = ""  # the rounding of the weights that decode it, by name
     first_position: int = 0  # what the model is told for token 0 (`RopeConfig.first_position`); the target sets it
     writable: Tensor | None = None  # [V] bool: what its settings ever allow, made when asked (`sampling/masks.py`)
+    unfinished: Tensor | None = None  # [V] bool: what may be written before min_tokens; likewise
+    biases: tuple[Tensor, Tensor] | None = None  # ids [n] and what is added to their logits [n] (`sampling/warp.py`)
     constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
     drafted_by: str = ""  # who made the guess of the pass under way, by name
     is_overruled: bool = False  # its request or full memory, and not the policy, decided about that guess
     speculates: bool = True  # False: the drafter has failed for it, and it goes on with plain decoding
     beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
+
+    def __post_init__(self) -> None:
+        params = self.request.params
+        self.ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self.eos_token_ids)
 
     @property
     def pending(self) -> int:
@@ -139,8 +146,7 @@ class Sequence:
 
     def ends_with(self, token: int) -> bool:
         """Whether this token ends the text, whatever stands before it; it is no part of the text then."""
-        params = self.request.params
-        return token in params.stop_token_ids or (not params.ignore_eos and token in self.eos_token_ids)
+        return token in self.ends
 
     def extend(self, token: int) -> str | None:
         """Append one emitted token; returns the reason if the text ends with it, else None."""

@@ -132,26 +132,25 @@ class Engine:
         """
         parts = self._parts  # another thread may be changing it
         terms = Terms(
-            vocab_size=self._vocab_size,
-            max_len=self._max_len,
-            ends=self.eos_token_ids,
-            is_guided=self._is_guided,
-            capacity=None if parts is None else parts.room.capacity,
-            cuts=parts is not None and parts.room.cuts,
-            held=self._held,
-            rules=self._rules,
-        )
+            vocab_size=self._vocab_size, max_len=self._max_len, ends=self.eos_token_ids, is_guided=self._is_guided,
+            capacity=None if parts is None else parts.room.capacity, cuts=parts is not None and parts.room.cuts,
+            held=self._held, rules=self._rules,
+        )  # fmt: skip
         asked_at = self.clock() if asked_at is None else asked_at
         return make_sequence(request, terms, seq_id=next(self._ids), asked_at=asked_at, find_stop=find_stop)
 
-    def enqueue(self, seq: Sequence) -> None:
-        """It joins when there is room. Raises `BusyError` where too many wait already."""
+    def enqueue(self, *seqs: Sequence) -> None:
+        """They join when there is room. Raises `BusyError` where too many wait already, and takes none of them."""
         try:
-            self.scheduler.add(seq, Unbounded() if self._parts is None else self._parts.room)
+            for seq in seqs:
+                self.scheduler.add(seq, Unbounded() if self._parts is None else self._parts.room)
         except BusyError:
-            self.watch.refused(seq, self.clock())
+            for seq in seqs:
+                self.scheduler.drop(seq)
+                self.watch.refused(seq, self.clock())
             raise
-        self.watch.asked(seq, self.clock())
+        for seq in seqs:
+            self.watch.asked(seq, self.clock())
 
     def step(self) -> list[StepEvent]:
         """One pass, over whom the scheduler chose: rounds of those who decode, and chunks of prompts."""

@@ -91,7 +91,7 @@ class PromptReader:
             for (ids, references, own), one, texts in zip(read, settings, each_resumed(cut, settings), strict=True)
         ]  # fmt: skip
 
-    def chat(self, messages: Seq[Message], **variables: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def chat(self, messages: Seq[Message], /, **variables: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A conversation as a prompt, by the model's chat template, and the stop strings of its answer."""
         if self.codec is None:
             raise RequestError(f"{self.name} has no tokenizer.json: put the model's own beside it to chat")

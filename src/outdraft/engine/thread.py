@@ -21,7 +21,8 @@ from typing import Any, TypeVar
 from weakref import WeakSet, finalize
 
 from outdraft.codecs.codec import Codec
-from outdraft.core.errors import CapabilityError
+from outdraft.codecs.stream import StopTable
+from outdraft.core.errors import CapabilityError, RequestError
 from outdraft.core.request import Request
 from outdraft.engine.call import Call, take_from
 from outdraft.engine.loop import Engine
@@ -70,12 +71,20 @@ class EngineThread:
 
         `asked_at`: when their caller asked, by the engine's clock; their timeouts count from there. None: now.
         """
+        if together:
+            self._check_number(requests)
         asked_at = self.engine.clock() if asked_at is None else asked_at
+        tables = {stop: StopTable(stop) for stop in {request.params.stop for request in requests}}
+        stops = [tables[request.params.stop] for request in requests]
         seqs = [
-            self.engine.prepare(request, find_stops(request, self._codec), asked_at=asked_at) for request in requests
+            self.engine.prepare(request, find_stops(request, self._codec, table), asked_at=asked_at)
+            for request, table in zip(requests, stops, strict=True)
         ]
         keeps = self.engine.keeps
-        writers = [Writer(seq, self._codec, lossless=keeps(seq), stream_interval=stream_interval) for seq in seqs]
+        writers = [
+            Writer(seq, self._codec, table, lossless=keeps(seq), stream_interval=stream_interval)
+            for seq, table in zip(seqs, stops, strict=True)
+        ]
         worker = self._start()
         if current_thread() is worker.thread:
             raise CapabilityError(_ITSELF)
@@ -84,6 +93,16 @@ class EngineThread:
             self._calls.update(calls)
         worker.send(Join([call.outbox for call in calls], 1 if self._native else num_threads(), together))
         return calls
+
+    def _check_number(self, requests: Seq[Request]) -> None:
+        """Raise `RequestError` for more texts of one request than the engine ever holds."""
+        settings = self.engine.scheduler.settings
+        if settings.max_num_waiting is None or len(requests) <= settings.max_num_seqs + settings.max_num_waiting:
+            return
+        raise RequestError(
+            f"n: {len(requests)} texts of one request (n of each prompt) are more than ever fit, with max_num_seqs="
+            f"{settings.max_num_seqs} and max_num_waiting={settings.max_num_waiting}: ask for fewer at once"
+        )
 
     def ask(self, work: Callable[[Engine], T]) -> T:
         """Have something done between two steps, and wait for it."""

@@ -13,6 +13,7 @@ from typing import Any
 from weakref import ref
 
 from outdraft.core.errors import CapabilityError, DecodingError, OutdraftError
+from outdraft.core.sequence import Sequence
 from outdraft.decode.apart import fail
 from outdraft.engine.call import Leave, Outbox
 from outdraft.engine.loop import Engine
@@ -137,10 +138,7 @@ class Worker:
                     self._join(engine, outboxes, told=message.together)
             case Leave():
                 self._outboxes.pop(message.seq.id, None)
-                try:
-                    engine.cancel(message.seq)
-                except BaseException as error:
-                    _log.error("a request that was cancelled could not be cleared away", exc_info=error)
+                _clear_away(engine, message.seq)
                 self.is_busy = engine.has_work
             case Ask():
                 answer: tuple[Any, BaseException | None]
@@ -154,12 +152,12 @@ class Worker:
     def _join(self, engine: Engine, outboxes: Seq[Outbox], *, told: bool) -> None:
         """All of these, or none."""
         try:
-            for outbox in outboxes:
-                engine.enqueue(outbox.seq)
+            engine.enqueue(*(outbox.seq for outbox in outboxes))
         except BaseException as error:  # too many wait, or who watches the engine broke
             for outbox in outboxes:
-                engine.cancel(outbox.seq)
                 outbox.post(fail(outbox.seq, error))
+            for outbox in outboxes:  # after all are answered: this may break, too
+                _clear_away(engine, outbox.seq)
         else:
             for outbox in outboxes:
                 self._outboxes[outbox.seq.id] = outbox
@@ -177,6 +175,13 @@ class Worker:
         for outbox in self._outboxes.values():
             outbox.fail(error)
         self._outboxes.clear()
+
+
+def _clear_away(engine: Engine, seq: Sequence) -> None:
+    try:
+        engine.cancel(seq)
+    except BaseException as error:
+        _log.error("a request that was cancelled could not be cleared away", exc_info=error)
 
 
 def _next(inbox: "SimpleQueue[Any]") -> Any:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from outdraft.codecs.codec import Codec
-from outdraft.codecs.stream import StopStrings
+from outdraft.codecs.stream import StopStrings, StopTable
 from outdraft.core.draft_tree import DraftTree
 from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.events import Source, StepEvent
@@ -85,10 +85,10 @@ def all_whole(results: Seq[Result]) -> list[Result]:
     return list(results)
 
 
-def find_stops(request: Request, codec: Codec | None) -> Callable[[int], bool] | None:
+def find_stops(request: Request, codec: Codec | None, table: StopTable) -> Callable[[int], bool] | None:
     """Asked about each emitted token: whether it completes a stop string. None where the request has no such string.
 
-    Raises `RequestError` where there is no text to find one in.
+    `table`: of the request's stop strings. Raises `RequestError` where there is no text to find one in.
     """
     if not request.params.stop:
         return None
@@ -96,17 +96,20 @@ def find_stops(request: Request, codec: Codec | None) -> Callable[[int], bool] |
         raise RequestError(
             f"stop={request.params.stop!r} needs a tokenizer, and the model has none: use stop_token_ids"
         )
-    stream, stops = codec.stream(), StopStrings(request.params.stop, request.params.min_tokens)
+    stream, stops = codec.stream(), StopStrings(table, request.params.min_tokens)
     return lambda token: stops.push(stream.push(token)) is not None
 
 
 class Writer:
     """Makes text of one request's events, on its caller's side.
 
-    `stream_interval`: tokens of a chunk, the last one may have fewer; 0: each event makes a chunk.
+    `stops`: the table of the request's stop strings. `stream_interval`: tokens of a chunk, the last one may have fewer;
+    0: each event makes a chunk.
     """
 
-    def __init__(self, seq: Sequence, codec: Codec | None, *, lossless: bool, stream_interval: int = 0) -> None:
+    def __init__(
+        self, seq: Sequence, codec: Codec | None, stops: StopTable, *, lossless: bool, stream_interval: int = 0
+    ) -> None:
         self.seq = seq
         self.lossless = lossless
         self.chunks: list[Chunk] = []
@@ -115,7 +118,7 @@ class Writer:
         self.error: OutdraftError | None = None
         self._interval = stream_interval
         self._stream = codec.stream() if codec is not None else None
-        self._stops = StopStrings(seq.request.params.stop, seq.request.params.min_tokens)
+        self._stops = StopStrings(stops, seq.request.params.min_tokens)
         self._text = ""
         self._shown = self._told = 0  # characters and tokens that are in a chunk
         self._num_resumed = 0

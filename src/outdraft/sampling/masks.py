@@ -53,6 +53,15 @@ def _writable(seq: Sequence, logits: Tensor) -> Tensor:
     return seq.writable.to(logits.device)
 
 
+def _unfinished(seq: Sequence, logits: Tensor) -> Tensor:
+    """[V] bool: all but what ends a text, whether or not it does under `ignore_eos`; likewise."""
+    if seq.unfinished is None:
+        may = torch.ones(logits.shape[-1], dtype=torch.bool)
+        may[list(seq.ends | seq.eos_token_ids)] = False
+        seq.unfinished = may.to(logits.device)
+    return seq.unfinished.to(logits.device)
+
+
 def _mask(seq: Sequence, logits: Tensor, path: list[int]) -> None:
     """What the output and `path` forbid, in one row [V]."""
     params = seq.request.params
@@ -62,9 +71,9 @@ def _mask(seq: Sequence, logits: Tensor, path: list[int]) -> None:
         kept = logits[forced].clone()
         logits.fill_(-inf)
         logits[forced] = kept
-    never = [*params.stop_token_ids, *seq.eos_token_ids] if at < params.min_tokens else []
-    never += [word[-1] for word in params.bad_word_ids if len(word) > 1 and _ends_with(seq, path, word[:-1])]
-    if never:
+    if at < params.min_tokens:
+        logits.masked_fill_(~_unfinished(seq, logits), -inf)
+    if never := [word[-1] for word in params.bad_word_ids if len(word) > 1 and _ends_with(seq, path, word[:-1])]:
         logits[torch.tensor(never, dtype=torch.long, device=logits.device)] = -inf
     if seq.constraint is not None:
         logits.masked_fill_(~seq.constraint.allowed(path).to(logits.device), -inf)

@@ -114,14 +114,24 @@ def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tenso
         return logits
     logits = logits.clone()
     if params.logit_bias:
-        ids = torch.tensor(list(params.logit_bias), dtype=torch.long, device=logits.device)
-        logits[:, ids] += torch.tensor(list(params.logit_bias.values()), dtype=logits.dtype, device=logits.device)
+        ids, biases = _biases(seq, logits)
+        logits[:, ids] += biases.to(logits)
     mask_rows(seq, logits, paths)
     if params.penalises:
         for i, row in enumerate(logits):
             path = paths[i] if paths is not None else []
             penalise(seq, row, path)
     return logits
+
+
+def _biases(seq: Sequence, logits: Tensor) -> tuple[Tensor, Tensor]:
+    """Ids [n] and what is added to their logits [n]; kept on the sequence, since there may be many."""
+    if seq.biases is None:
+        given = seq.request.params.logit_bias
+        ids = torch.tensor(list(given), dtype=torch.long, device=logits.device)
+        seq.biases = ids, torch.tensor(list(given.values()), dtype=torch.float64, device=logits.device)
+    ids, biases = seq.biases
+    return ids.to(logits.device), biases
 
 
 def processed_logits(seq: Sequence, logits: Tensor, distribution: Tensor) -> Tensor:

@@ -36,7 +36,7 @@ def require_known_tokens(request: Request, vocab_size: int) -> None:
         *(("resume_token_ids", text) for text in request.resume_token_ids),
     ]
     for name, chosen in named:
-        for i in chosen:
+        for i in (min(chosen, default=0), max(chosen, default=0)):
             if not 0 <= i < vocab_size:
                 raise RequestError(f"{name} names token {shown(i)}, outside the vocabulary of {vocab_size}")
 
@@ -55,12 +55,13 @@ def require_writable(params: SamplingParams, ends: Set[int], vocab_size: int, *,
         names = _names(params)
         forbid = "together forbid" if " and " in names else "forbids"
         raise RequestError(f"{names} {forbid} all {vocab_size} tokens: leave one that may be written")
-    if params.min_tokens and leaves_none({*params.stop_token_ids, *ends}):
+    all_ends = ends | set(params.stop_token_ids)
+    if params.min_tokens and leaves_none(all_ends):
         raise RequestError(
             f"min_tokens={params.min_tokens} forbids every token that may be written, because each ends the text: set "
             "it to 0, or allow another token"
         )
-    _require_prefix(params, ends, room)
+    _require_prefix(params, never, set(params.stop_token_ids) if params.ignore_eos else all_ends, all_ends, room)
 
 
 def _names(params: SamplingParams) -> str:
@@ -74,19 +75,22 @@ def _names(params: SamplingParams) -> str:
     return " and ".join(name for name, is_given in given.items() if is_given)
 
 
-def _require_prefix(params: SamplingParams, ends: Set[int], room: int) -> None:
-    """Every token of `forced_prefix` may come where it stands."""
+def _require_prefix(params: SamplingParams, never: Set[int], stops: Set[int], all_ends: Set[int], room: int) -> None:
+    """Every token of `forced_prefix` may come where it stands. `stops`: what ends this text; `all_ends`: any text."""
     prefix = params.prefix_ids
     most = room if params.max_tokens is None else min(room, params.max_tokens)
     if len(prefix) > most:
         raise RequestError(f"forced_prefix has {len(prefix)} tokens, and the answer at most {most}: shorten it")
-    stops = {*params.stop_token_ids} | (set() if params.ignore_eos else ends)
+    allowed = set(params.allowed_token_ids or prefix)
+    words: dict[int, list[tuple[int, ...]]] = {}  # by their last token
+    for word in params.bad_word_ids:
+        words.setdefault(word[-1], []).append(word)
     for i, token in enumerate(prefix):
-        if token in never_written(params) or token not in (params.allowed_token_ids or prefix):
+        if token in never or token not in allowed:
             raise RequestError(
                 f"forced_prefix has token {token}, which may not be written ({_names(params)}): take one of them back"
             )
-        if i < params.min_tokens and token in {*params.stop_token_ids, *ends}:
+        if i < params.min_tokens and token in all_ends:
             raise RequestError(
                 f"forced_prefix has token {token}, which ends a text, before min_tokens={params.min_tokens}: lower it"
             )
@@ -95,8 +99,8 @@ def _require_prefix(params: SamplingParams, ends: Set[int], room: int) -> None:
                 f"forced_prefix goes on after token {token}, which ends the text: shorten it, or let the text go on "
                 "(ignore_eos=True, or without it in stop_token_ids)"
             )
-        for word in params.bad_word_ids:
-            if prefix[: i + 1][-len(word) :] == word:
+        for word in words.get(token, ()):
+            if prefix[max(0, i + 1 - len(word)) : i + 1] == word:
                 raise RequestError(
                     f"forced_prefix contains the tokens {list(word)} of bad_words: leave one of them out"
                 )

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
+from outdraft.core.logprobs import TokenLogprobs
 from outdraft.engine.answers import Answers
 from outdraft.engine.writer import Chunk, Result
 from outdraft.server.connection import DONE, event
@@ -42,7 +43,8 @@ class Completion:
         self._offsets: dict[int, Offsets] = {}
 
     def whole(self, results: list[Result]) -> dict[str, Any]:
-        choices = [self._choice(text, i) for i, text in enumerate(text for one in results for text in one.outputs)]
+        texts = [(text, one.prompt_logprobs) for one in results for text in one.outputs]
+        choices = [self._choice(text, i, of_prompt) for i, (text, of_prompt) in enumerate(texts)]
         return {**self._heading.head(_KIND), "choices": choices, **self._heading.foot(results)}
 
     async def events(self, answers: Answers) -> AsyncIterator[bytes]:
@@ -56,10 +58,11 @@ class Completion:
             yield event(last)
         yield DONE
 
-    def _choice(self, text: Result, index: int) -> dict[str, Any]:
+    def _choice(self, text: Result, index: int, of_prompt: tuple[TokenLogprobs | None, ...] | None) -> dict[str, Any]:
+        """`of_prompt`: its log probabilities, which the engine tells with the first of a prompt's texts alone."""
         chunk = Chunk(
             text=text.text, token_ids=text.token_ids, sources=text.sources, logprobs=text.logprobs or (),
-            finish_reason=text.finish_reason, stop_reason=text.stop_reason, prompt_logprobs=text.prompt_logprobs,
+            finish_reason=text.finish_reason, stop_reason=text.stop_reason, prompt_logprobs=of_prompt,
             draft_tree=text.draft_tree,
         )  # fmt: skip
         return self._piece(chunk, index, text.prompt_token_ids)
@@ -79,7 +82,7 @@ class Completion:
         choice: dict[str, Any] = {
             "index": index,
             "text": before + chunk.text,
-            "logprobs": self._logprobs(chunk, index, echoed, len(before)),
+            "logprobs": self._logprobs(chunk, index, prompt, len(before)),
             "finish_reason": told,
             "stop_reason": stopped,
         }
@@ -92,12 +95,13 @@ class Completion:
             choice["draft_tree"] = draft_tree.told(chunk.draft_tree, self._service.llm.codec)
         return choice
 
-    def _logprobs(self, chunk: Chunk, index: int, echoed: tuple[int, ...], begin: int) -> dict[str, Any] | None:
-        """`echoed`: the prompt where it stands before the text, with `begin` characters. A piece that was resumed has
-        no log probabilities, but a length."""
+    def _logprobs(self, chunk: Chunk, index: int, prompt: tuple[int, ...], begin: int) -> dict[str, Any] | None:
+        """`begin`: characters of the prompt where it stands before the text. A piece that was resumed has no log
+        probabilities, but a length; those of the prompt come with the next one then."""
         if self._body.logprobs is None:
             return None
         codec = self._service.codec
+        echoed = prompt if self._body.echo and chunk.prompt_logprobs is not None else ()
         asked = zip(
             echoed, Offsets(codec.stream(continues=False)).of(echoed), chunk.prompt_logprobs or (), strict=False
         )

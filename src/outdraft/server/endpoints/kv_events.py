@@ -30,7 +30,7 @@ def add(app: FastAPI, service: Service) -> None:
         if service.page_events is None:
             raise ApiError(404, "this server does not tell of its cache: start it with --kv-events")
         found = service.page_events.since(since)
-        while not found and wait > 0:
+        while not found and wait > 0 and service.state == "ready":
             await asyncio.sleep(min(_LOOKS, wait))
             wait -= _LOOKS
             found = service.page_events.since(since)

@@ -60,9 +60,7 @@ class EngineWatch:
                 continue
             if text.began is None:
                 self._begin(text, seq, now - seconds)
-            if seq.num_preempted > text.num_preempted:
-                self._to.preemptions.inc(seq.num_preempted - text.num_preempted)
-                text.num_preempted = seq.num_preempted
+            self._count_preemptions(text, seq)
             if event.tokens:
                 self._write(text, seq, event, now)
             if event.num_draft_tokens:
@@ -74,6 +72,7 @@ class EngineWatch:
         """It is over, in whatever way; a caller who leaves late may end it once more."""
         text = self._texts.pop(seq.id, None)
         if text is not None:
+            self._count_preemptions(text, seq)
             reason = _REASONS.get(seq.finish_reason, seq.finish_reason or "error")
             self._to.success.get(reason, self._to.success["error"]).inc()
             self._to.whole.observe(now - text.asked)
@@ -85,6 +84,10 @@ class EngineWatch:
                     self._to.per_output.observe((text.last - text.first) / (text.num_written - 1))
         self._tell_load()
         self._tell_cache()
+
+    def _count_preemptions(self, text: _Text, seq: Sequence) -> None:
+        self._to.preemptions.inc(seq.num_preempted - text.num_preempted)
+        text.num_preempted = seq.num_preempted
 
     def _begin(self, text: _Text, seq: Sequence, began: float) -> None:
         text.began = began

@@ -59,7 +59,7 @@ ELSEWHERE = {
 }
 
 
-_TYPES = ("str", "int", "float", "bool", "dict")  # as pydantic names them
+_TYPES = ("str", "constrained-str", "int", "float", "bool", "dict")  # as pydantic names them
 
 
 class Table(BaseModel):

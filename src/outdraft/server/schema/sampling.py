@@ -20,6 +20,7 @@ from outdraft.server.schema.speculative import SpeculativeField, words
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Id = Annotated[int, Field(ge=0)]
+_Word = Annotated[str, Field(max_length=256)]  # it is looked for behind every token
 _SETTINGS = (
     "temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "n", "min_tokens", "stop", "stop_token_ids",
     "ignore_eos", "banned_token_ids", "allowed_token_ids", "bad_words", "forced_prefix", "repetition_penalty",
@@ -56,13 +57,13 @@ class ChoiceFields(Body):
     typical_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
     seed: int | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = 0
-    stop: str | Annotated[list[str], Field(max_length=64)] | None = None  # each is looked for behind every token
+    stop: _Word | Annotated[list[_Word], Field(max_length=64)] | None = None
     stop_token_ids: list[_Id] | None = None
     ignore_eos: bool = False
     logit_bias: dict[str, float] | None = None
     banned_token_ids: list[_Id] | None = None
     allowed_token_ids: list[_Id] | None = None
-    bad_words: Annotated[list[str], Field(max_length=1024)] | None = None
+    bad_words: Annotated[list[_Word], Field(max_length=1024)] | None = None
     forced_prefix: str | None = None
     repetition_penalty: Annotated[float, Field(gt=0)] | None = 1.0
     presence_penalty: _Penalty | None = 0.0
@@ -87,6 +88,11 @@ class ChoiceFields(Body):
             "timeout": self.timeout, "cache_salt": self.cache_salt, "speculative": words(self.speculative),
             "resume_token_ids": self.resume_token_ids or (),
         }  # fmt: skip
+
+    def in_force(self, name: str) -> Any:
+        """What the field says, or its default: null says nothing."""
+        value = getattr(self, name)
+        return type(self).model_fields[name].default if value is None else value
 
     def biases(self) -> dict[int, float] | None:
         """The ids are JSON's keys, so they are text; -100, which OpenAI's users send for a ban, is one."""
@@ -115,7 +121,7 @@ class SamplingFields(ChoiceFields):
 
     def sampling(self, **more: Any) -> SamplingParams:
         """The settings. `more`: those whose names differ among endpoints. Raises what `SamplingParams` raises."""
-        settings = {name: getattr(self, name) for name in _SETTINGS}
+        settings = {name: self.in_force(name) for name in _SETTINGS}
         return SamplingParams(**{**settings, "logit_bias": self.biases(), "structured_outputs": self.form(), **more})
 
     def form(self) -> StructuredOutputsParams | None:

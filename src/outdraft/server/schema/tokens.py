@@ -62,7 +62,7 @@ class TokenSampling(SamplingFields):
     logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
 
 
-class GenerateRequest(Table):
+class GenerateRequest(Body):
     """A prompt of token ids, and how it goes on."""
 
     model: str | None = None
@@ -96,4 +96,4 @@ class GenerateRequest(Table):
     def params(self) -> SamplingParams:
         """Raises `ApiError` or `RequestError` for what does not go together."""
         asked = self.sampling()
-        return asked.sampling(max_tokens=asked.max_tokens, logprobs=asked.logprobs)
+        return asked.sampling(max_tokens=asked.in_force("max_tokens"), logprobs=asked.logprobs)

@@ -12,7 +12,7 @@ def as_asked(body: ResponsesRequest) -> dict[str, Any]:
     form = None if body.text is None else body.text.format
     choice = body.tool_choice or "auto"
     return {
-        **{name: getattr(body, name) for name in _SAME},
+        **{name: body.in_force(name) for name in _SAME},
         "metadata": body.metadata or {},
         "parallel_tool_calls": body.parallel_tool_calls is not False,
         "reasoning": {"effort": None if body.reasoning is None else body.reasoning.effort, "summary": None},

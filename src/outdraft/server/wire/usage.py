@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from collections.abc import Sequence as Seq
 from typing import Any
 
+from outdraft.core.events import Source
 from outdraft.engine.stats import RequestStats
 from outdraft.engine.writer import Result
 
@@ -16,12 +17,13 @@ def usage(results: Iterable[Result], num_reasoning_tokens: int = 0, *, writes: b
     """Of all texts of a request; a prompt counts once, however many texts it has. `writes`: their tokens are shown."""
     listed = list(results)
     texts = [text for one in listed for text in one.outputs]
+    accepted = sum(one.sources.count(Source.ACCEPTED) for one in texts)  # a stop may have cut what the rule accepted
     return count_usage(
         sum(len(one.prompt_token_ids) for one in listed),
         sum(len(one.token_ids) for one in texts) if writes else 0,
         sum(one.num_cached_tokens for one in listed),
-        sum(one.stats.num_accepted_tokens for one in texts),
-        sum(one.stats.num_draft_tokens - one.stats.num_accepted_tokens for one in texts),
+        accepted if writes else 0,
+        sum(one.stats.num_draft_tokens for one in texts) - accepted,
         num_reasoning_tokens,
     )
 
