@@ -5,6 +5,7 @@ import torch
 from drafters.drafting import door, make, sequence, write
 from drafters.test_draft_model import DECODER, V, fresh_logits
 
+from outdraft import LLM, SamplingParams
 from outdraft.core.draft import host_tree
 from outdraft.core.drafter import forget
 from outdraft.core.errors import ConfigError
@@ -201,3 +202,15 @@ def test_every_size_is_measured_once(most, sizes):
 def test_bad_options(bad):
     with pytest.raises(ConfigError, match=next(iter(bad))):
         SequoiaOptions(**bad)
+
+
+def test_rounds_that_another_drafter_guessed_teach_it_nothing():
+    both = {"drafters": ["ngram", {"method": "sequoia", "model": "zoo:draft", "verify_cost": [1.0, 1.05]}]}
+    with LLM("zoo:target", drafter="several", drafter_options=both, policy="fixed", num_speculative_tokens=4) as llm:
+        drafter = llm.engine.parts.drafter
+        made = getattr(drafter, "inner", drafter).drafters[1]
+        before = made.rates
+        params = SamplingParams(max_tokens=40, ignore_eos=True)
+        result = llm.generate("one two three one two three one two three one two", params)
+        assert set(result.stats.rounds_by_method) == {"ngram"} and result.stats.num_accepted_tokens
+        assert made.rates == before

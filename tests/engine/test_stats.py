@@ -1,5 +1,7 @@
 """Counters: tau counts the extra token, the acceptance rate is not accepted over drafted, positions are hazards."""
 
+from dataclasses import replace
+
 import pytest
 
 from outdraft.core.events import StepEvent, StepTimes
@@ -24,6 +26,14 @@ def test_counters_by_hand():
     assert stats.acceptance_by_position == pytest.approx([2 / 3, 1 / 2, 1.0])
     assert stats.first_rejection_histogram == [1, 1]
     assert stats.times == {"draft": 4.0, "target": 8.0, "rest": 2.0}
+
+
+def test_tokens_that_a_mask_forced_are_no_guesses():
+    stats = RequestStats()
+    for e in (event(3, 1), replace(event(8, 8), drafted_by="forced")):
+        stats.add(e)
+    assert stats.acceptance_rate == 1 / 2 and stats.acceptance_by_position == [1.0, 0.0]
+    assert stats.num_accepted_tokens == 9 and stats.num_tokens == 11
 
 
 def test_metrics_have_the_names_that_tools_read():

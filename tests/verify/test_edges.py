@@ -7,7 +7,7 @@ import torch
 from verify.distributions import PAIRS, rule
 from verify.measuring import CONTEXT, deviation
 
-from outdraft.core.draft import Draft, Role
+from outdraft.core.draft import Draft, Role, chain
 from outdraft.core.errors import NumericsError
 from outdraft.testing.enumerate_distribution import rounds
 from outdraft.testing.tables import Table, one_sequence, score
@@ -90,3 +90,12 @@ def test_top_beta_keeps_up_to_three_nats_behind_the_best_unless_told_otherwise(b
     target = Table(torch.tensor([[best, 1 - best]], dtype=torch.float64), 0)
     found = rounds(rule("top_beta"), target, guess(1), CONTEXT, temperature=0)
     assert sum(probability for probability, outcome in found if len(outcome.emitted) > 1) == kept
+
+
+@pytest.mark.parametrize("name", ["auto", "block", "multi_draft", "sequential", "traversal"])
+def test_a_guess_may_be_deeper_than_pythons_stack(name):
+    sure = Table(torch.tensor([[0.0, 1.0]], dtype=torch.float64), 0)
+    seq = one_sequence(CONTEXT, seed=1)
+    packed, p = score(sure, [seq], [chain([CONTEXT[-1]] + [1] * 1500)])
+    (verdict,) = rule(name)(packed, p, [seq.coins(seq)])
+    assert len(verdict.path) == 1500

@@ -2,8 +2,8 @@
 
     pages of 16 rows    taken: by running texts    kept: of earlier texts, given up when wanted    free: nobody's
 
-All numbers are pages of the target's cache. A drafter that keeps rows of its own has as many pages as the target, and
-guesses nothing in a round in which they do not suffice.
+All numbers are pages of the target's cache. A drafter that keeps rows of its own has as many pages as the target. Where
+they do not suffice, its guess ends with the tokens that it has drawn so far: what is drawn is never dropped.
 """
 
 from typing import Protocol

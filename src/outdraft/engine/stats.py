@@ -11,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from outdraft.core.events import StepEvent
+from outdraft.decode.forced import FORCED
 
 
 @dataclass(slots=True, kw_only=True)
@@ -33,6 +34,7 @@ class RequestStats:
     num_tokens: int = 0
     num_draft_tokens: int = 0
     num_accepted_tokens: int = 0
+    num_forced_tokens: int = 0  # of these, what a mask left no choice about
     num_rejections: int = 0
     num_drafted_steps: int = 0  # steps with a non-empty draft
     rounds_by_method: Counter[str] = field(default_factory=Counter)  # who drafted -> steps with its draft
@@ -73,6 +75,9 @@ class RequestStats:
         self.num_accepted_tokens += accepted
         self.accepted_lengths[accepted] += 1
         self.per_step.append((event.num_draft_tokens, accepted))
+        if event.drafted_by == FORCED:  # nobody guessed, and nothing is learned about a drafter
+            self.num_forced_tokens += accepted
+            return
         self.judged += ((sure, i < accepted) for i, sure in enumerate(event.confidences))
         for position in range(1, accepted + event.rejected + 1):
             self.reached[position] += 1
@@ -95,9 +100,10 @@ class RequestStats:
 
     @property
     def acceptance_rate(self) -> float:
-        """Accepted / (accepted + rejections)."""
-        examined = self.num_accepted_tokens + self.num_rejections
-        return self.num_accepted_tokens / examined if examined else 0.0
+        """Accepted / (accepted + rejections), of guesses; tokens that a mask forced are none."""
+        accepted = self.num_accepted_tokens - self.num_forced_tokens
+        examined = accepted + self.num_rejections
+        return accepted / examined if examined else 0.0
 
     @property
     def acceptance_by_position(self) -> list[float]:

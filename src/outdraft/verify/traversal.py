@@ -11,44 +11,76 @@ In: trees and chains (there it is `block`), sampled without replacement or deter
 Out: a path and one more token with the target's distribution; on average at least as many as `multi_draft`.
 """
 
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from torch import Tensor
+
 from outdraft.core.method import Paper, RuleMethod
 from outdraft.core.verdict import Verdict
 from outdraft.verify.shared.bonus import draw_bonus
 from outdraft.verify.shared.case import Case, NoOptions, PerDraft
 from outdraft.verify.shared.chain import ratio
-from outdraft.verify.shared.proposal import Proposals, normalised, prefix_weight
+from outdraft.verify.shared.proposal import Proposal, Proposals, normalised, prefix_weight
+
+
+@dataclass(slots=True)
+class _Visit:
+    """A node and what is left to do there. `weight` is a: how much of the target's distribution has reached it."""
+
+    node: int
+    weight: float
+    distribution: Tensor  # [V], P
+    proposals: Proposals
+    children: Iterator[int]
+    asked: tuple[Proposal, int] | None = None  # the child that is judged now: where it was drawn from, and its token
+
+    def descend(self, case: Case) -> tuple[int, float] | None:
+        """The next child that may be accepted, and its weight."""
+        for child in self.children:
+            token, proposal = case.tree.tokens[child], self.proposals.of(child)
+            mass = proposal.mass(token)
+            if mass <= 0:
+                continue
+            self.asked = proposal, token
+            below = ratio(self.weight * float(self.distribution[token]), mass)
+            if below > 0:
+                return child, below
+            self.refuse(case)
+            if self.weight <= 0:
+                break
+        return None
+
+    def refuse(self, case: Case) -> None:
+        """The child that was judged is not accepted."""
+        assert self.asked is not None
+        proposal, token = self.asked
+        excess = proposal.excess(self.weight * self.distribution, token)
+        self.distribution, surplus = normalised(excess, case.p[self.node])
+        self.weight = prefix_weight(surplus, self.weight)
+        proposal.drop(token)
 
 
 def judge(case: Case) -> Verdict:
-    """The root is always accepted, so there is always a verdict."""
-    verdict = _visit(case, 0, 1.0)
-    assert verdict is not None
-    return verdict
-
-
-def _visit(case: Case, node: int, weight: float) -> Verdict | None:
-    """The verdict, if it ends in this subtree. `weight` is a: how much of the target's distribution has reached this
-    node."""
+    """The root is always accepted, so there is always a verdict. A draft may be deeper than Python's own stack."""
     tree = case.tree
-    distribution = case.p[node]  # [V]
-    proposals = Proposals(case)
-    for child in tree.children[node]:
-        token, proposal = tree.tokens[child], proposals.of(child)
-        mass = proposal.mass(token)
-        if mass <= 0:
-            continue
-        below = ratio(weight * float(distribution[token]), mass)
-        if below > 0 and (verdict := _visit(case, child, below)) is not None:
-            return verdict
-        distribution, surplus = normalised(proposal.excess(weight * distribution, token), case.p[node])
-        weight = prefix_weight(surplus, weight)
-        if weight <= 0:
-            return None
-        proposal.drop(token)
-    if node > 0 and not case.coins.flip(weight, node):
-        return None
-    token = case.coins.draw(distribution, tree.depths[node]) if tree.children[node] else draw_bonus(case, node)
-    return case.verdict(node, token)
+
+    def visit(node: int, weight: float) -> _Visit:
+        return _Visit(node, weight, case.p[node], Proposals(case), iter(tree.children[node]))
+
+    path = [visit(0, 1.0)]
+    while True:
+        here = path[-1]
+        node, below = here.node, here.descend(case) if here.weight > 0 else None
+        if below is not None:
+            path.append(visit(*below))
+        elif here.weight > 0 and (node == 0 or case.coins.flip(here.weight, node)):
+            drawn = bool(tree.children[node])
+            token = case.coins.draw(here.distribution, tree.depths[node]) if drawn else draw_bonus(case, node)
+            return case.verdict(node, token)
+        else:
+            path.pop()
+            path[-1].refuse(case)
 
 
 METHOD = RuleMethod(

@@ -98,6 +98,7 @@ class SequoiaDrafter:
         self.draft_cost = draft_cost
         self.pass_costs = list(pass_costs)  # [m - 1]: of m nodes
         self._options = options
+        self._guessed: set[int] = set()  # sequences whose coming round is of our own guess
         self.forget()
 
     @property
@@ -129,7 +130,9 @@ class SequoiaDrafter:
             depth = min(usable_depth(seq, budget), self._options.depth, self.model.room(seq.tokens))
             shape = Static(self.topology(nodes, depth, len(seqs))) if min(nodes, depth) > 0 else Shape()
             trees.append(Tree(seq, shape, max_depth=depth, max_nodes=nodes, cutoff=cutoff))
-        return grow_trees(trees, self.model.feed_trees, sample=self._options.sample)
+        drafts = grow_trees(trees, self.model.feed_trees, sample=self._options.sample)
+        self._guessed |= {seq.id for seq, draft in zip(seqs, drafts, strict=True) if draft.num_nodes > 1}
+        return drafts
 
     def topology(self, max_nodes: int, max_depth: int, batch: int = 1) -> Topology:
         """The shape with the least cost a token, of at most so many draft nodes and levels, `batch` texts a pass."""
@@ -138,11 +141,12 @@ class SequoiaDrafter:
         return self._trees.tree(*choose_size(self._trees, drafts, passes))
 
     def observe(self, seen: Seq[Seen]) -> None:
-        """Count which ranks were accepted."""
+        """Count which ranks were accepted, of our own guesses: a drafter beside us may have made a round's."""
+        own, self._guessed = self._guessed, set()
         if self._options.acceptance:
             return
         for one in seen:
-            if one.draft is not None and one.verdict is not None and one.draft.num_nodes > 1:
+            if one.seq.id in own and one.draft is not None and one.verdict is not None and one.draft.num_nodes > 1:
                 self._rates.learn(host_tree(one.draft), one.verdict.path)
         self._rounds += 1
         if self._rounds % _REVIEW == 0:

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Continuation, Draft
 from outdraft.core.drafter import Drafter, Seen, Traits
+from outdraft.core.errors import CacheFullError
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import check_range
 from outdraft.core.sequence import Sequence
@@ -204,7 +205,12 @@ class SsdDrafter:
                 i for i in drawn if len(made[i].tokens) == depth < budgets[i].depth and not made[i].is_cut(budgets[i])
             ]
             so_far = [imagine(texts[i], made[i].tokens) for i in drawn]
-            drafts = self.inner.propose(so_far, [replace(budgets[i], depth=1) for i in drawn]) if drawn else []
+            try:
+                drafts = self.inner.propose(so_far, [replace(budgets[i], depth=1) for i in drawn]) if drawn else []
+            except CacheFullError:
+                if not depth:
+                    raise
+                break  # the tokens that were drawn stay
             for i, draft in zip(drawn, drafts, strict=True):
                 made[i].extend(self._redraw(texts[i], first_path(draft), depth))
         return made

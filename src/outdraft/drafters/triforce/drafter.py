@@ -20,7 +20,7 @@ from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.errors import ConfigError
+from outdraft.core.errors import CacheFullError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
@@ -89,13 +89,18 @@ class TriForceDrafter:
         for i in rows:
             self._bring_up(seqs[i])
         while rows:
-            guesses = self._guess(rows, seqs, depths, drafted)
-            logits = self._score(
-                [seqs[i] for i in rows],
-                [drafted[i] for i in rows],
-                [guess.tokens for guess in guesses],
-                [depths[i] for i in rows],
-            )
+            try:
+                guesses = self._guess(rows, seqs, depths, drafted)
+                logits = self._score(
+                    [seqs[i] for i in rows],
+                    [drafted[i] for i in rows],
+                    [guess.tokens for guess in guesses],
+                    [depths[i] for i in rows],
+                )
+            except CacheFullError:
+                if not any(drafted):
+                    raise
+                break  # the tokens that were drawn stay
             for i, guess, own in zip(rows, guesses, logits, strict=True):
                 for j, row in enumerate(own):
                     one = guess.behind(j)

@@ -6,7 +6,9 @@
 
 A low-confidence token is kept and only ends its chain: dropping it would bend the distribution of a sampled guess. A
 judge of hidden states is asked when a token has been fed, and ends the chain before the next is chosen: it knows no
-tokens but those that are kept. Data in: sequences, depths and the network; data out: one chain for each sequence.
+tokens but those that are kept. Where the network's memory is full after the first step, the chains end where they
+stand: dropping them would keep those that an unsure token had ended before. Data in: sequences, depths and the network;
+data out: one chain for each sequence.
 """
 
 from collections.abc import Sequence as Seq
@@ -15,6 +17,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft, chain
+from outdraft.core.errors import CacheFullError
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.choose import Chooser, Sample
@@ -24,7 +27,7 @@ from outdraft.drafters.shared.limits import Cutoff
 def stepped_chains(
     seqs: Seq[Sequence], depths: Seq[int], network: ChainNetwork, cutoffs: Seq[Cutoff], *, sample: Sample
 ) -> list[Draft]:
-    """`grow_chains`, each token chosen here."""
+    """`grow_chains`, each token chosen here. Raises `CacheFullError` where there is no room for the pending tokens."""
     drafted: list[list[int]] = [[] for _ in seqs]
     distributions: list[list[Tensor]] = [[] for _ in seqs]
     rows = [i for i, depth in enumerate(depths) if depth > 0]
@@ -36,7 +39,15 @@ def stepped_chains(
     tokens = [seqs[i].pending for i in rows]
     step = 0
     while rows or closing:
-        logits = network.feed(step, rows + closing, tokens, len(rows))
+        try:
+            logits = network.feed(step, rows + closing, tokens, len(rows))
+        except CacheFullError:
+            if not step:
+                raise
+            if network.feed_last:  # no token may stay unfed; all of this step were to be fed, whatever their values
+                for i in rows + closing:
+                    del drafted[i][-1], surenesses[i][-1], distributions[i][step - 1 :]
+            break
         if step and (kept := _judged(rows, network, cutoffs, survivals, step)) is not None:
             rows, logits = [rows[at] for at in kept], logits[kept]
         if not rows:

@@ -25,7 +25,7 @@ from outdraft.core.coins import DraftCoins
 from outdraft.core.constraint import Beyond
 from outdraft.core.draft import Continuation, Draft, chain, host_tree
 from outdraft.core.drafter import Drafter, Seen, Traits
-from outdraft.core.errors import CapabilityError
+from outdraft.core.errors import CacheFullError, CapabilityError
 from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
@@ -187,7 +187,11 @@ class AheadDrafter:
             if not asked:
                 return
             budgets = [standing.piece(count) for standing, _, count in asked]
-            found = [first_path(draft) for draft in self.inner.propose([text for _, text, _ in asked], budgets)]
+            try:
+                drafted = self.inner.propose([text for _, text, _ in asked], budgets)
+            except CacheFullError:
+                return  # what stands is judged all the same: whether there was more to ask hangs on its tokens
+            found = [first_path(draft) for draft in drafted]
             for (standing, _, _), more in zip(asked, found, strict=True):
                 standing.guess.extend(more)
             if not any(more.tokens for more in found):

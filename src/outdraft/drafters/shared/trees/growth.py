@@ -9,7 +9,8 @@ Deterministic trees (top-k children) may be pruned freely: the best `max_nodes` 
 scores less than its child. Sampled trees are never pruned, since dropping a drawn token for its value would bend the
 distribution; they stop growing instead. Their children are drawn without replacement, or independently: then a token
 may come twice; or a level is drawn as a whole (`stochastic_beam`). No tree feeds more than `MAX_NODES` nodes: the draft
-model keeps no more rows. Data in: `feed`; data out: one draft each.
+model keeps no more rows. Where its memory is full below the pending node, the trees stay as they are: dropping them
+would keep those whose drawn nodes asked for no more. Data in: `feed`; data out: one draft each.
 """
 
 from collections.abc import Sequence as Seq
@@ -21,6 +22,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.draft import Draft
+from outdraft.core.errors import CacheFullError
 from outdraft.drafters.shared.choose import Row, Sample, takes_argmax, top_rows
 from outdraft.drafters.shared.limits import MAX_NODES
 from outdraft.drafters.shared.trees.stochastic_beam import draw_level
@@ -39,10 +41,18 @@ class FeedTrees(Protocol):
 
 
 def grow_trees(trees: Seq[Tree], feed: FeedTrees, *, sample: Sample, replacement: bool = False) -> list[Draft]:
-    """Grow all trees together. `replacement`: sampled children are drawn independently of their siblings."""
+    """Grow all trees together. `replacement`: sampled children are drawn independently of their siblings.
+
+    Raises `CacheFullError` where there is no room for the pending nodes.
+    """
     level = 0
     while live := [tree for tree in trees if tree.frontier]:
-        logits = _edited(live, feed(level, live), sample)
+        try:
+            logits = _edited(live, feed(level, live), sample)
+        except CacheFullError:
+            if not level:
+                raise
+            break
         start = 0
         for tree, rows in zip(live, _top(live, logits), strict=True):
             fed = tree.frontier
