@@ -143,7 +143,7 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
         for where, record in read_records(path):
             read += 1
             ids, counts = encode(pieces_of(record, template, where), codec, where)
-            if ends and ids and "token_ids" not in record:  # what an engine wrote is whole
+            if ends and ids and record.get("token_ids") is None:  # what an engine wrote is whole
                 counts = _until_end(ids, counts, ends)
                 if counts[-1] and ids[-1] not in ends:
                     ids, counts = [*ids, ends[0]], [*counts, True]
@@ -153,7 +153,7 @@ def _make(files: Seq[Path], codec: TextCodec | None, vocab_size: int, place: Pat
             if not 0 <= min(ids) <= max(ids) < vocab_size:
                 raise ConfigError(f"{where} holds ids outside the target's vocabulary of {vocab_size}")
             digest = hashlib.sha256(np.array(ids, np.int32).tobytes()).digest()
-            writer = record.get("target") if "token_ids" in record else ""
+            writer = record.get("target") if record.get("token_ids") is not None else ""
             examples.append((int.from_bytes(digest[:4], "big") / 2**32, ids, counts, str(writer or "")))
     lowest, writers = min((number for number, *_ in examples), default=0.0), Counter[str]()
     for number, ids, counts, writer in examples:

@@ -16,7 +16,6 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.learner import TARGET, Learner, LearnMethod, Moment, TargetLearner
 from outdraft.core.paths import user_path
 from outdraft.core.registry import find_learner, learner_names, read_options
-from outdraft.drafters.shared.look_up.datastore.documents import find_files
 from outdraft.models.base import Decoder
 from outdraft.models.load_codec import load_codec
 from outdraft.training.board import open_board
@@ -33,6 +32,7 @@ from outdraft.training.on_policy import OnPolicy, RowSource
 from outdraft.training.packing import Packing, Rows, example_rows
 from outdraft.training.plan import TrainPlan
 from outdraft.training.record import RECORD, fingerprint
+from outdraft.training.records import find_files
 from outdraft.training.reinforce import Reinforcement
 from outdraft.training.states import StateCache, identity
 from outdraft.training.team import Team
