@@ -127,8 +127,8 @@ def benched(path: Path, arms: dict[str, Path]) -> dict[str, dict[str, float]]:
 
 
 def _weights(row: dict[str, Any]) -> str | None:
-    """Which weights drafted in a row of the bench, inflated as it was."""
-    digest: str | None = row["config"]["drafter"]["weights"]
+    """Which weights drafted in a row of the bench, inflated as it was; None for a draft model, which is not inflated."""
+    digest: str | None = row["config"]["drafter"].get("weights")
     return digest
 
 
