@@ -127,7 +127,7 @@ def benched(path: Path, arms: dict[str, Path]) -> dict[str, dict[str, float]]:
 
 
 def _weights(row: dict[str, Any]) -> str | None:
-    """Which weights drafted in a row of the bench, inflated as it was; None for a draft model, which is not inflated."""
+    """Which weights drafted in a row of the bench, inflated as it was; None for a draft model."""
     digest: str | None = row["config"]["drafter"].get("weights")
     return digest
 

@@ -119,7 +119,7 @@ def test_a_draft_is_spelt_as_the_bench_reads_and_records_it(script, tmp_path):
         for kind, suite, speed, rest in told
     ]
     before = rows[0] | {"plain_seconds": [9.0] * 3, "config": {"drafter": {"weights": "trained before"}}}
-    plain = rows[2] | {"method": rivals["draft_model"].label, "config": {"drafter": {}}}  # a draft model's tell no digest
+    plain = rows[2] | {"method": rivals["draft_model"].label, "config": {"drafter": {}}}  # tell no digest
     path = write(tmp_path / "bench.jsonl", [before, *rows, plain, {"kind": "curve"}])
     found = figures.benched(path, places)
     assert found.keys() == {"draft_model", "eagle", "eagle3"}, "eagle's rows are not those of eagle3"
