@@ -18,7 +18,8 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find
 from outdraft.core.target import Needs
 from outdraft.decode.executor import RunAhead
-from outdraft.drafters import pearl
+from outdraft.drafters import pearl, run_ahead
+from outdraft.drafters.run_ahead import RunAheadOptions
 from outdraft.drafters.shared.chains.grow import grow_chains
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.limits import Cutoff, cutoffs_of
@@ -148,17 +149,21 @@ def test_dropping_what_was_drawn_would_be_found(rule):
     assert total_variation(found, target_distribution(TARGET, [0], DEPTH)) > 0.05
 
 
-@pytest.mark.parametrize("full", [1, 2, 3, 9])
-def test_a_continuation_that_was_drawn_beside_the_pass_is_told(rule, full):
-    """Pearl's first token behind the block goes to the rule whether or not there was room for the next one."""
+BESIDE = {"pearl": pearl.over, "run_ahead": lambda inner: run_ahead.over(RunAheadOptions(piece=1, window=2), inner)}
+
+
+@pytest.mark.parametrize("full", [0, 1, 9])
+@pytest.mark.parametrize("name", BESIDE)
+def test_a_continuation_that_was_drawn_beside_the_pass_is_told(rule, name, full):
+    """The first token behind the block goes to the rule whether or not there was room for the next one."""
 
     def run(chance):
         seq = replace(one_sequence([0, 0]), draft_coins=lambda s: BranchingDraftCoins(chance))
-        drafter = pearl.over(Inner(full, start=2))
+        drafter = BESIDE[name](Inner(full, start=2))
         drafter.begin([seq])
         (draft,) = drafter.propose([seq], [Budget(depth=1, confidence=UNSURE)])
         meanwhile = RunAhead(drafter.traits.ahead, pack([seq], [draft]))
-        meanwhile.work(lambda: True)
+        meanwhile.work(lambda: False)
         (verdict,) = rule(meanwhile.continued(), TARGET([0])[None], [BranchingCoins(chance)])
         return verdict.token
 

@@ -10,7 +10,7 @@ from contracts.sides import twin
 from drafters.drafting import make, sequence, write
 
 from outdraft.core.draft import Continuation
-from outdraft.core.errors import CapabilityError, ConfigError
+from outdraft.core.errors import CacheFullError, CapabilityError, ConfigError
 from outdraft.core.policy import Budget
 from outdraft.drafters.triforce import middle
 from outdraft.drafters.triforce.retrieve import retrieve_rows
@@ -79,6 +79,38 @@ def test_the_small_drafter_saves_passes_and_changes_no_token(small, params, tmp_
     assert drafter.num_passes < 6
     again = drafter.propose(seqs[:1], budgets[:1])[0]  # what the small one took for text is taken back
     assert torch.equal(again.tokens, drafts[0].tokens)
+
+
+def test_a_pass_that_finds_no_room_ends_the_chain_and_drops_nothing(small, monkeypatch):
+    """How many passes a chain takes depends on its tokens, so a chain that is dropped would be chosen by them."""
+    runner = Runner(MODEL)
+    seq = sequence(PROMPTS[0], k=0, max_tokens=40, temperature=0.9)
+    with pytest.raises(ZeroDivisionError):
+        write([seq], runner, make("none"), each_step=lambda live: live[0].num_output < 2 or 1 / 0)
+    drafter = make("triforce", runner, draft=small, budget=8, chunk=2)
+    drafter.begin([seq])
+    whole = drafter.propose([seq], [Budget(depth=6)])[0]
+    needed, extend, passes = drafter.num_passes, drafter.views.extend, [0]
+    assert needed > 1
+
+    def full(room):
+        def extend_or_not(*asked):
+            passes[0] += 1
+            if passes[0] > room:
+                raise CacheFullError("planted: the pool is full")
+            return extend(*asked)
+
+        passes[0] = 0
+        monkeypatch.setattr(drafter.views, "extend", extend_or_not)
+
+    full(room=1)
+    part = drafter.propose([seq], [Budget(depth=6)])[0]
+    assert 1 < part.num_nodes < whole.num_nodes and torch.equal(part.tokens, whole.tokens[: part.num_nodes])
+    inner = part.num_nodes - 1  # the last node has no child, and no distribution
+    assert torch.equal(part.q[:inner], whole.q[:inner])
+    full(room=0)
+    with pytest.raises(CacheFullError):
+        drafter.propose([seq], [Budget(depth=6)])
 
 
 def enumerated(drafter, seq):

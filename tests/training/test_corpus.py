@@ -219,6 +219,18 @@ def test_text_is_closed_by_the_end_token(codec, tmp_path):
     assert all(train.ids[stop - 1] == end for stop in train.starts[1:])
 
 
+def test_text_whose_ids_are_null_is_text(codec, tmp_path):
+    """As in Parquet, whose rows have every column: it gets its end, and nobody is said to have written it."""
+    texts = ["one", "two"]
+    write(tmp_path / "plain.jsonl", [{"text": text} for text in texts])
+    write(tmp_path / "null.jsonl", [{"text": text, "token_ids": None, "target": "abc"} for text in texts])
+    plain, null = (
+        open_corpus([tmp_path / f"{name}.jsonl"], codec, codec.vocab_size, tmp_path / name, held_out=0.0)
+        for name in ("plain", "null")
+    )
+    assert plain[0].digest == null[0].digest and plain[2] == null[2]
+
+
 def test_nothing_behind_the_end_of_an_answer_counts(codec, tmp_path):
     """A template that closes answers by an end token and a new line; in a text end tokens stand between its parts."""
     lines = ChatTemplate(

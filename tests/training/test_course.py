@@ -176,3 +176,10 @@ def test_a_dry_run_measures_steps_in_which_the_target_learns_too(place, monkeypa
     assert len(asked) == 3 * 2, "two passes a step"
     assert told["steps"] == 30 and told["seconds_a_step"] > 0
     assert dry_run(course(place, "short", loop={"steps": 1}))["seconds_a_step"] > 0
+
+
+def test_of_a_data_directory_the_records_are_learned_and_not_its_readme(place):
+    (place / "set").mkdir()
+    (place / "texts.jsonl").rename(place / "set/texts.jsonl")
+    (place / "set/README.md").write_text("This is a data set.")  # a text, which this target cannot read
+    assert course(place, data=(str(place / "set"),)).accounts.read == 40

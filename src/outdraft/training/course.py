@@ -19,7 +19,7 @@ from outdraft.core.registry import find_learner, learner_names, read_options
 from outdraft.models.base import Decoder
 from outdraft.models.load_codec import load_codec
 from outdraft.training.board import open_board
-from outdraft.training.computing import name_of, open_target
+from outdraft.training.computing import open_target
 from outdraft.training.config import LoopConfig
 from outdraft.training.corpus import Accounts, Corpus, open_corpus, require_own_texts
 from outdraft.training.draft import DraftObjective, Exam, Judge
@@ -34,10 +34,10 @@ from outdraft.training.plan import TrainPlan
 from outdraft.training.record import RECORD, fingerprint
 from outdraft.training.records import find_files
 from outdraft.training.reinforce import Reinforcement
+from outdraft.training.same_run import settings_of
 from outdraft.training.states import StateCache, identity
 from outdraft.training.team import Team
 from outdraft.training.writing import require_writer
-from outdraft.weights.digest import digest_weights
 from outdraft.weights.hub import resolve
 
 _PRIME = 1_000_003  # between the seeds of runs and of steps
@@ -121,7 +121,7 @@ def prepare(plan: TrainPlan, tell: Report, team: Team | None = None) -> Course:
     loop = Loop(
         objective, rows, config, out / "run", tell, evaluate=judge, team=team, board=board,
         twin=learner.module if is_split else None, vocab_size=vocab_size,
-        about=_about(plan, config, target, train, held_out),
+        about=settings_of(plan, config, target, train, held_out),
         rates=learner.rates if isinstance(learner, TargetLearner) else None,
     )  # fmt: skip
     return Course(
@@ -292,21 +292,3 @@ def _cache(
     place = user_path(plan.cache_dir) if plan.cache_dir else out / "run" / "states"
     about = identity(fingerprint(target), tuple(learner.taps), target.dtype, *texts)
     return StateCache(place, about, plan.cache_bytes, workers=team.size)
-
-
-def _about(
-    plan: TrainPlan, config: LoopConfig, target: Decoder, texts: Corpus, held_out: Corpus
-) -> dict[str, Any]:  # fmt: skip
-    """What must be the same when a run goes on, so that it ends with the same bits and its scores are of one exam."""
-    return {
-        "kind": plan.kind, "options": repr(sorted(plan.options.items())), "loss": repr(sorted(plan.loss.items())),
-        "seed": plan.seed, "loss_temperature": plan.loss_temperature, "tokens": plan.tokens, "parallel": plan.parallel,
-        "same_order": plan.same_order, "on_policy": plan.on_policy, "reinforce": repr(plan.reinforce),
-        "target": fingerprint(target)["weights"], "dtype": name_of(target.dtype),
-        "init": None if plan.init is None else digest_weights(resolve(plan.init)),
-        "corpus tokens": len(texts.ids), "texts": texts.digest,
-        "held-out texts": held_out.digest, "held_out_texts": plan.held_out_texts, "depth": plan.depth,
-        "temperature": plan.temperature,
-        "tokens of a step": config.batch_tokens, "steps in all": config.steps,  # also where the plan leaves them open
-        **plan.loop.of_steps,
-    }  # fmt: skip

@@ -21,14 +21,14 @@ from torch.distributed.fsdp import FSDPModule
 from torch.nn.parallel import DistributedDataParallel
 
 from outdraft.core.errors import ConfigError, DecodingError
-from outdraft.core.shown import shown
 from outdraft.training.board import Board
 from outdraft.training.checkpoint import Progress, State, load_state, save_state
-from outdraft.training.computing import computing, format_of_loop, name_of, require_format, without_denormals
+from outdraft.training.computing import computing, format_of_loop, name_of, without_denormals
 from outdraft.training.config import LoopConfig
 from outdraft.training.journal import Journal, Report
 from outdraft.training.objective import Batches, Evaluation, Objective
 from outdraft.training.optim import Optimizer
+from outdraft.training.same_run import require_same
 from outdraft.training.schedule import Schedule
 from outdraft.training.sharded import forget_others, gather, load_parts, save_parts, shard, whole
 from outdraft.training.signals import Signals
@@ -115,7 +115,7 @@ class Loop:
         """
         state = load_state(self.run_dir / CHECKPOINT)
         if goes_on:
-            self._require_same(state.about)
+            require_same(self.run_dir, begun=state.about, now=self._about, say=self.journal.say)
         if self._twin is not None:
             load_parts(self.run_dir, state.shards, self.objective.module, self.optimizer)
         else:
@@ -128,22 +128,6 @@ class Loop:
         self.progress = state.progress
         if state.progress.step >= state.progress.decay_at:  # a decay that has begun goes on as planned then
             self.schedule.decay_at, self.schedule.end = state.progress.decay_at, state.progress.end
-
-    def _require_same(self, about: Mapping[str, Any]) -> None:
-        """Raise `ConfigError` for a run of other settings. What an older version did not note, nobody can compare."""
-        mine, theirs = self._about, {"dtype": self._about["dtype"], **about}
-        require_format(self.run_dir, str(theirs["dtype"]), str(mine["dtype"]))
-        for key in sorted(theirs):
-            if mine.get(key) != theirs[key]:
-                raise ConfigError(
-                    f"{self.run_dir} holds a run with {key}={shown(theirs[key])}, not {shown(mine.get(key))}: "
-                    "continue with the same settings, texts and number of workers, or name another directory"
-                )
-        if unknown := sorted(mine.keys() - theirs.keys()):
-            self.journal.say(
-                f"{self.run_dir} was begun by an older version, which did not note {', '.join(unknown)}: whether they "
-                "are the same now is not checked"
-            )
 
     def run(self, until: int | None = None) -> None:
         """Train to the schedule's end (or to step `until`), evaluating and saving on the way."""
