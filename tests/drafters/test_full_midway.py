@@ -27,6 +27,7 @@ from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam
 from outdraft.drafters.shared.trees.tree import Tree
 from outdraft.drafters.ssd.drafter import SsdDrafter, SsdOptions
+from outdraft.sampling.coins import draft_coins
 from outdraft.testing.enumerate_distribution import (
     BranchingCoins,
     BranchingDraftCoins,
@@ -56,6 +57,7 @@ class Inner:
 
     def __init__(self, full, *, feed_last=False, start=0):
         self.full, self.feed_last, self.start = full, feed_last, start
+        self.fed = []
 
     def begin(self, seqs): ...
     def end(self, seqs): ...
@@ -70,6 +72,7 @@ class Inner:
                 raise CacheFullError("full")
             if step:
                 path.append(ids[0])
+            self.fed.append(ids[0])
             return DRAFT(path).log()[None][:num_open]
 
         network = ChainNetwork(feed=feed, feed_last=self.feed_last)
@@ -137,6 +140,15 @@ CASES = {
 def test_the_text_has_the_targets_distribution(rule, case, full):
     found = exact_distribution(rule, TARGET, as_proposed(CASES[case](full)), [0], DEPTH)
     assert total_variation(found, target_distribution(TARGET, [0], DEPTH)) < 1e-9
+
+
+@pytest.mark.parametrize("full", [0, 1, 9])
+def test_a_network_that_feeds_its_last_token_has_fed_every_token(full):
+    """Its states of all of them are what the pass goes on from."""
+    seq = replace(one_sequence([0, 0]), draft_coins=draft_coins)
+    inner = Inner(full, feed_last=True, start=2)
+    (draft,) = inner.propose([seq], [Budget(depth=DEPTH)])
+    assert draft.tokens.tolist() == inner.fed and draft.num_nodes == 1 + min(full, DEPTH)
 
 
 def test_dropping_what_was_drawn_would_be_found(rule):

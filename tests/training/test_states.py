@@ -209,3 +209,11 @@ def test_a_checkpoint_that_finds_no_room_says_so(tmp_path, full_disk):
         save_state(tmp_path / "x.pt", state)
     full_disk(False)
     assert load_state(tmp_path / "x.pt").progress == state.progress, "the one before is left"
+
+
+def test_a_cache_is_of_the_held_out_texts_too(scene, tmp_path):
+    """Evaluations keep their states there as well."""
+    valid = [scene / f"{n}.jsonl" for n in (0, 1)]
+    course(scene, tmp_path / "a", cache_bytes=10**9, cache_dir=str(tmp_path / "states"), valid=(str(valid[0]),))
+    with pytest.raises(ConfigError, match="caches the states of another run: texts is"):
+        course(scene, tmp_path / "b", cache_bytes=10**9, cache_dir=str(tmp_path / "states"), valid=(str(valid[1]),))
