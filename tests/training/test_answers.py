@@ -10,7 +10,7 @@ from outdraft.engine.llm import LLM
 from outdraft.models.load import save_model
 from outdraft.testing.sample_distribution import judge_counts
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.alone import alone_with
+from outdraft.training.alone import hold
 from outdraft.training.answers import Asking, prompts_of, write_answers
 from outdraft.training.corpus import open_corpus, require_own_texts
 from outdraft.training.lessons import Teacher
@@ -145,7 +145,8 @@ def test_a_file_of_something_else_is_named_and_a_beginning_is_gone_on_with(llm, 
 
 def test_one_process_writes_a_file(llm, tmp_path):
     path = tmp_path / "x.jsonl"
-    with path.open("a") as other, alone_with(other, path):
+    with path.open("a") as other:
+        hold(other, path)
         with pytest.raises(ConfigError, match=r"another process writes .*x\.jsonl: wait until it ends"):
             write_answers(llm, [[1, 2]], ASKING, path, lambda line: None)
         assert path.read_bytes() == b""

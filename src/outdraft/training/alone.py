@@ -1,7 +1,7 @@
-"""One process trains in a folder. Two would write each other's checkpoints over.
+"""One process trains in a folder, or writes a file. Two would write over what the other wrote.
 
 The lock is the operating system's and ends with its process, however that ends. A launcher that is killed may leave its
-workers running: they are found here by whoever resumes the run.
+workers running: they are found here by whoever resumes the run. Where there are no locks, nobody is kept out.
 """
 
 from collections.abc import Iterator
@@ -14,54 +14,41 @@ from outdraft.core.errors import ConfigError
 
 @contextmanager
 def alone(run_dir: Path) -> Iterator[None]:
-    """Hold the folder. Raises `ConfigError` where another process trains in it; no lock where the system has none."""
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        yield
-        return
+    """Hold the folder. Raises `ConfigError` where another process trains in it."""
     run_dir.mkdir(parents=True, exist_ok=True)
     with (run_dir / "lock").open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
+        if not _lock(held):
             raise ConfigError(
                 f"another process trains in {run_dir}: wait until it ends, or stop it (a launcher that was killed may "
                 "have left its workers running)"
-            ) from error
+            )
         yield
 
 
-@contextmanager
-def alone_with(file: IO[Any], path: Path) -> Iterator[None]:
-    """Hold an open file that answers are appended to, until it is closed. Raises `ConfigError` where another does."""
-    try:
-        import fcntl
-    except ImportError:  # not a POSIX system
-        yield
-        return
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
-        raise ConfigError(f"another process writes {path}: wait until it ends, or name another file") from error
-    except OSError:  # a file system without locks
-        pass
-    yield
+def hold(file: IO[Any], path: Path) -> None:
+    """Hold an open file until it is closed. Raises `ConfigError` where another process writes it."""
+    if not _lock(file):
+        raise ConfigError(f"another process writes {path}: wait until it ends, or name another file")
 
 
 @contextmanager
 def mine(lock: Path, *, waits: bool) -> Iterator[bool]:
     """Hold a file that says "this is being done". False: another process holds it; `waits`: until it lets go."""
+    lock.parent.mkdir(parents=True, exist_ok=True)
+    with lock.open("w") as held:
+        yield _lock(held, waits=waits)
+
+
+def _lock(file: IO[Any], *, waits: bool = False) -> bool:
+    """Until the file is closed. False: another process has it."""
     try:
         import fcntl
     except ImportError:  # not a POSIX system
-        yield True
-        return
-    lock.parent.mkdir(parents=True, exist_ok=True)
-    with lock.open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-            return
-        yield True
+        return True
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX if waits else fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:  # a file system without locks
+        pass
+    return True

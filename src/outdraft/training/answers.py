@@ -24,7 +24,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 from outdraft.core.ranges import check_range
 from outdraft.engine.llm import LLM
-from outdraft.training.alone import alone_with
+from outdraft.training.alone import hold
 from outdraft.training.records import encode, pieces_of, read_records
 
 _BEGINS = '{"prompt_token_ids"'
@@ -88,7 +88,8 @@ def write_answers(
     if (first := next(listed, None)) is None:
         raise ConfigError("there is no example to answer: name files with --data FILE that hold prompts, one a line")
     numbered = chain([first], listed)
-    with path.open("a", encoding="utf-8") as out, alone_with(out, path):
+    with path.open("a", encoding="utf-8") as out:
+        hold(out, path)
         there = _whole_lines(path)
         while batch := list(islice(numbered, _BATCH)):
             read += len(batch)
