@@ -37,7 +37,7 @@ def judged_draft(target: Decoder, directory: Path) -> Mapping[str, Any]:
     if key not in _made:
         _made[key] = Path(mkdtemp(prefix="taught-head-"))
         teach(FOLDER, {"draft": str(directory), "kind": KIND}, target, _made[key])
-    copytree(_made[key], directory / FOLDER)
+    copytree(_made[key], directory / FOLDER, dirs_exist_ok=True)
     return made
 
 
