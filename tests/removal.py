@@ -19,7 +19,11 @@ IMPORT_ALL = """
 import importlib, pkgutil, outdraft
 for module in pkgutil.walk_packages(outdraft.__path__, "outdraft."):
     if not any(part in module.name for part in ("__main__", "_native", ".peers.workers", "triton")):
-        importlib.import_module(module.name)
+        try:
+            importlib.import_module(module.name)
+        except ModuleNotFoundError as missing:  # of an extra that is not installed
+            if missing.name.split(".")[0] == "outdraft":
+                raise
 """
 
 
