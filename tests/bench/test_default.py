@@ -40,7 +40,7 @@ def test_a_small_model_is_measured(capsys):
 
 
 def test_it_is_measured_beside_busy_programs(monkeypatch, capsys):
-    beside, told = [], Outcome(clock=(1.0,), work=(1.0,), same=True, tau=1.0)
+    beside, told = [], Outcome(clock=(1.0,), work=(1.0,), a_text=(1.0,), same=True, tau=1.0)
 
     @contextmanager
     def neighbours(count: int):
@@ -59,11 +59,12 @@ def test_it_is_measured_beside_busy_programs(monkeypatch, capsys):
 
 
 def test_another_text_is_said_and_fails(monkeypatch, capsys):
-    told = Outcome(clock=(1.0, 3.0, 2.0), work=(0.5, 1.5, 1.0), same=False, tau=2.5)
+    told = Outcome(clock=(1.0, 3.0, 2.0), work=(0.5, 1.5, 1.0), a_text=(4.0, 3.5, 5.0), same=False, tau=2.5)
     monkeypatch.setattr(default, "measure", lambda *given, **named: told)
     assert default.main(["zoo:target", "--batch", "1", "--temperature", "0", "--text", "prose"]) == 1
     row = capsys.readouterr().out.splitlines()[-1]
-    assert row.split() == ["1", "0.0", "prose", "2.00x", "1.00x", "1.00x", "0.50x", "2.50", "ANOTHER", "TEXT"]
+    assert row.split() == ["1", "0.0", "prose", "2.00x", "1.00x", "1.00x", "0.50x", "4.00x", "3.50x", "2.50",
+                           "ANOTHER", "TEXT"]  # fmt: skip
 
 
 def test_what_cannot_be_loaded_is_said(tmp_path, capsys):
@@ -72,10 +73,10 @@ def test_what_cannot_be_loaded_is_said(tmp_path, capsys):
 
 
 @pytest.mark.parametrize("broken", [False, True])
-def test_texts_are_compared(broken: bool):
+def test_texts_are_compared(monkeypatch, broken: bool):
     class Fake:
-        def __init__(self, ids: tuple[int, ...]):
-            self.ids = ids
+        def __init__(self, ids: tuple[int, ...], ends: tuple[float, float]):
+            self.ids, self.ends = ids, ends
 
             self.remembers = False
 
@@ -85,9 +86,21 @@ def test_texts_are_compared(broken: bool):
         def generate(self, prompts, params):
             assert not self.remembers, "it could copy the text that it wrote before"
             self.remembers = True
+            for end in self.ends:
+                self.now = end
+                self.watch.ended(None, end)
             stats = type("Stats", (), {"num_tokens": 4, "num_steps": 2})()
             return [type("Result", (), {"token_ids": self.ids, "stats": stats})() for _ in prompts]
 
-    cell = Cell(batch=2, temperature=0.0, text="random")
-    told = default.measure(Fake((1, 2)), Fake((1, 3 if broken else 2)), cell, vocab=9, max_tokens=2, rounds=3)
-    assert told.same is not broken and len(told.clock) == 3 and told.tau == 2
+    def listen(engine, make):
+        clock[0], engine.watch, engine.now = engine, make(engine), 0.0
+        return lambda: None
+
+    clock = [None]
+    monkeypatch.setattr(default, "listen", listen)
+    monkeypatch.setattr(default.time, "perf_counter", lambda: clock[0].now)
+    plain, own = Fake((1, 2), (6.0, 6.0)), Fake((1, 3 if broken else 2), (2.0, 6.0))
+    told = default.measure(plain, own, Cell(batch=2, temperature=0.0, text="random"), vocab=9, max_tokens=2, rounds=3)
+    assert told.same is not broken and told.tau == 2
+    assert told.clock == (1.0,) * 3, "the last text ends when plain decoding's does"
+    assert told.a_text == (1.5,) * 3, "6 seconds and 6, against 2 and 6"

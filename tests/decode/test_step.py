@@ -17,7 +17,7 @@ from outdraft.core.room import Unbounded
 from outdraft.core.target import TargetOutput
 from outdraft.core.verdict import Verdict
 from outdraft.decode import distributions
-from outdraft.decode.commit import Judged, RowsOf, commit
+from outdraft.decode.commit import Judged, commit
 from outdraft.decode.distributions import target_distributions
 from outdraft.decode.executor import RunAhead
 from outdraft.decode.step import Parts, judge, step
@@ -253,16 +253,3 @@ def test_every_sequence_is_its_own_place_in_the_batch():
 
     table.forward = forward
     assert [event.num_replayed for event in step(seqs, engine.parts)] == [None, 5]
-
-
-@pytest.mark.parametrize("asked", [[1, 4], [1, 2, 3], [3], []])
-def test_states_of_a_pass_are_copied_when_they_are_asked_for(asked):
-    whole = {2: torch.arange(12.0).view(6, 2), 5: torch.zeros(6, 3)}
-    rows = RowsOf(whole, asked)
-    assert set(rows) == {2, 5} and len(rows) == 2
-    wanted = [[2.0 * row, 2.0 * row + 1] for row in asked]
-    kept = rows[2]
-    whole[2].zero_()
-    assert kept.tolist() == wanted, "what was asked for is its own"
-    with pytest.raises(KeyError):
-        rows[3]

@@ -3,7 +3,11 @@
 For each batch size, temperature and kind of text both engines write the same requests, seeded, over one copy of the
 weights. A first time is compared and not timed (the policy learns there what this text is like). Then come the rounds,
 in which the two take turns to begin. Shown is plain seconds / own seconds: the median over rounds and the worst round,
-by the clock and by the seconds that processors worked. Beside busy neighbours the second says more.
+
+    clock   until the last text of the batch is written
+    work    that processors worked, which says more beside busy neighbours
+    a text  until a text is written, the mean over the batch: where some texts are guessed well they end long before the
+            others, whose passes hardly become cheaper then
 """
 
 import argparse
@@ -14,7 +18,7 @@ from collections.abc import Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 from itertools import product
-from statistics import median
+from statistics import mean, median
 from typing import Any
 
 from outdraft.bench.machine import busy_note
@@ -23,8 +27,11 @@ from outdraft.bench.neighbours import busy_neighbours
 from outdraft.bench.shelf import Shelf
 from outdraft.bench.suites.workloads import workload
 from outdraft.core.errors import OutdraftError
+from outdraft.core.events import StepEvent
 from outdraft.core.params import SamplingParams
+from outdraft.core.sequence import Sequence
 from outdraft.engine.llm import LLM
+from outdraft.engine.watching import listen
 
 TEXTS = ("prose", "code", "random")
 _RANDOM_LEN = 48  # tokens of a prompt of random ones
@@ -41,12 +48,38 @@ class Cell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Outcome:
-    """Plain seconds / own seconds of every round, by the clock and the processors; whether all texts were the same."""
+    """Plain seconds / own seconds of every round, as above; whether all texts were the same."""
 
     clock: tuple[float, ...]
     work: tuple[float, ...]
+    a_text: tuple[float, ...]
     same: bool
     tau: float  # tokens per pass of the target
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Written:
+    """One engine's texts, and the seconds that they took."""
+
+    texts: list[tuple[int, ...]]
+    clock: float
+    work: float
+    a_text: float
+    tau: float
+
+
+class _Ends:
+    """When texts ended: a watch of the engine."""
+
+    def __init__(self) -> None:
+        self.at: list[float] = []
+
+    def ended(self, seq: Sequence, now: float) -> None:
+        self.at.append(time.perf_counter())
+
+    def asked(self, seq: Sequence, now: float) -> None: ...
+    def refused(self, seq: Sequence, now: float) -> None: ...
+    def passed(self, seqs: Seq[Sequence], events: Seq[StepEvent], now: float, seconds: float) -> None: ...
 
 
 def requests(cell: Cell, vocab: int, max_tokens: int) -> tuple[list[Any], list[SamplingParams]]:
@@ -67,23 +100,31 @@ def measure(plain: LLM, default: LLM, cell: Cell, *, vocab: int, max_tokens: int
     prompts, params = requests(cell, vocab, max_tokens)
     engines = (plain, default)
 
-    def write(engine: LLM) -> tuple[list[tuple[int, ...]], float, float, float]:
+    def write(engine: LLM) -> _Written:
         engine.forget()  # drafters remember answers, and would copy this text from its first time
+        ends = _Ends()
+        stop = listen(engine, lambda _: ends)
         clock, work = time.perf_counter(), time.process_time()
         results = engine.generate(prompts, params)
         seconds, worked = time.perf_counter() - clock, time.process_time() - work
-        tau = sum(one.stats.num_tokens for one in results) / sum(one.stats.num_steps for one in results)
-        return [one.token_ids for one in results], seconds, worked, tau
+        stop()
+        return _Written(
+            texts=[one.token_ids for one in results], clock=seconds, work=max(worked, 1e-9),
+            a_text=mean(ends.at) - clock,
+            tau=sum(one.stats.num_tokens for one in results) / sum(one.stats.num_steps for one in results),
+        )  # fmt: skip
 
-    wanted = write(plain)[0]
-    same, clock, work, taus = write(default)[0] == wanted, [], [], []
-    for turn in range(rounds):
-        told = {engine: write(engine) for engine in (engines if turn % 2 else engines[::-1])}
-        same = same and all(one[0] == wanted for one in told.values())
-        clock.append(told[plain][1] / told[default][1])
-        work.append(told[plain][2] / max(told[default][2], 1e-9))
-        taus.append(told[default][3])
-    return Outcome(clock=tuple(clock), work=tuple(work), same=same, tau=median(taus))
+    wanted = write(plain).texts
+    told = [{default: write(default)}]
+    told += [{engine: write(engine) for engine in (engines if turn % 2 else engines[::-1])} for turn in range(rounds)]
+    same = all(one.texts == wanted for turn in told for one in turn.values())
+    pairs = [(turn[plain], turn[default]) for turn in told[1:]]
+    return Outcome(
+        clock=tuple(one.clock / other.clock for one, other in pairs),
+        work=tuple(one.work / other.work for one, other in pairs),
+        a_text=tuple(one.a_text / other.a_text for one, other in pairs),
+        same=same, tau=median(other.tau for _, other in pairs),
+    )  # fmt: skip
 
 
 def cells(batches: Seq[int], temperatures: Seq[float], texts: Seq[str]) -> Iterator[Cell]:
@@ -93,7 +134,7 @@ def cells(batches: Seq[int], temperatures: Seq[float], texts: Seq[str]) -> Itera
 
 
 def _row(cell: Cell, told: Outcome) -> str:
-    seconds = "".join(f"{median(one):7.2f}x {min(one):5.2f}x" for one in (told.clock, told.work))
+    seconds = "".join(f"{median(one):7.2f}x {min(one):5.2f}x" for one in (told.clock, told.work, told.a_text))
     said = "" if told.same else "   ANOTHER TEXT"
     return f"{cell.batch:5d} {cell.temperature:5.1f} {cell.text:7}{seconds} {told.tau:8.2f}{said}\n"
 
@@ -119,7 +160,7 @@ def main(words: list[str] | None = None) -> int:
             vocab = plain.engine.parts.target.vocab_size
             beside = f" Beside {asked.neighbours} busy programs." if asked.neighbours else ""
             sys.stdout.write(f"{name}: {default.config['drafter']['name']}. {busy_note()}{beside}\n")
-            sys.stdout.write("batch     T text      clock  worst    work  worst  tokens a pass\n")
+            sys.stdout.write("batch     T text      clock  worst    work  worst  a text  worst  tokens a pass\n")
             with busy_neighbours(asked.neighbours):
                 for cell in cells(asked.batch, asked.temperature, asked.text):
                     told = measure(plain, default, cell, vocab=vocab, max_tokens=asked.max_tokens, rounds=asked.rounds)

@@ -4,7 +4,7 @@ Of m emitted tokens the last is the new pending one, so the pass leaves (prompt 
 pending token and the first m - 1 accepted nodes. An end inside the accepted run drops the rest of the run.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
 
@@ -16,6 +16,7 @@ from outdraft.core.drafter import Seen
 from outdraft.core.events import Source, StepEvent
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.core.packing import PackedDrafts
+from outdraft.core.rows_of import RowsOf
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Target, TargetOutput
 from outdraft.core.verdict import Verdict
@@ -37,30 +38,6 @@ class Judged:
     target_seconds: float
     until: float  # the clock when the pass was over
     prompt_logprobs: Seq[tuple[TokenLogprobs, ...]] = ()  # [B] of the prompt tokens that each one's rows predict
-
-
-class RowsOf(Mapping[int, Tensor]):
-    """Some rows of a pass's states, copied when somebody asks for a tap: of a batch, few texts have such a drafter.
-
-    Who keeps more than one pass of them keeps `dict(hidden)`, or all rows of those passes stay.
-    """
-
-    __slots__ = ("_rows", "_whole")
-
-    def __init__(self, whole: Mapping[int, Tensor], rows: list[int]) -> None:
-        self._whole, self._rows = whole, rows
-
-    def __getitem__(self, tap: int) -> Tensor:
-        rows, whole = self._rows, self._whole[tap]
-        if rows and rows == list(range(rows[0], rows[0] + len(rows))):  # a prompt's: a list of many is slow to read
-            return whole[rows[0] : rows[0] + len(rows)].clone()
-        return whole[rows]
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self._whole)
-
-    def __len__(self) -> int:
-        return len(self._whole)
 
 
 def commit(judged: Judged, target: Target, fail: Fail | None = None) -> tuple[list[StepEvent], list[Seen]]:

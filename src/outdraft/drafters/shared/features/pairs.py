@@ -23,6 +23,7 @@ from torch import Tensor
 
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import CacheFullError
+from outdraft.core.rows_of import joined, kept
 from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.chains.network import ChainNetwork, LeastProbs
 from outdraft.drafters.shared.features.network import FeatureNet, whole_logits
@@ -35,6 +36,7 @@ from outdraft.models.port import TargetPort
 from outdraft.nn.context import AttentionContext
 
 _MAX_WAITING = 512  # pairs that may wait for the next guess: bounds the memory of hidden states while a prompt is read
+_MAX_PASSES = 64  # that a text may keep whole, before it copies its own rows of them
 
 
 class _Text(PairedText):
@@ -44,8 +46,14 @@ class _Text(PairedText):
 
     def __init__(self, first: int, salt: Salt | None = None) -> None:
         super().__init__(first, salt)
-        self.features: list[Mapping[int, Tensor]] = []  # of the pairs that wait: tap -> [n, D]
+        self.features: list[Mapping[int, Tensor]] = []  # of the pairs that wait, pass after pass: tap -> [n, D]
         self.last: Mapping[int, Tensor] | None = None  # features of the last pair read: tap -> [1, D]
+
+    def hear(self, features: Mapping[int, Tensor]) -> None:
+        """Features of one more pass. They are copied when they are read, or when too many wait."""
+        self.features.append(kept(features))
+        if len(self.features) > _MAX_PASSES:
+            self.features = [joined(self.features)]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -108,7 +116,7 @@ class Pairs:
             self._cache.truncate(seq.id, 0)
             text = self._texts[seq.id] = _Text(one.start)
         text.tokens += seq.tokens[one.start + 1 : one.start + one.num_committed + 1]
-        text.features.append(dict(one.hidden))
+        text.hear(one.hidden)
         if len(text.tokens) >= _MAX_WAITING:
             with suppress(CacheFullError):  # they wait on: later there is room again
                 self.read([seq.id])
@@ -178,7 +186,8 @@ class Pairs:
             if not text.tokens and text.last is not None:  # asked twice for one text: the last pair is read again
                 text.tokens, text.features = [text.ids.pop()], [text.last]
                 self._cache.truncate(seq, text.num_read)
-        known = [features for text in texts for features in text.features]
+            text.features = [joined(text.features)]
+        known = [text.features[0] for text in texts]
         return _Waiting(
             tokens=[token for text in texts for token in text.tokens],
             places=[place for text in texts for place in text.waiting],
@@ -193,7 +202,7 @@ class Pairs:
             text = self._texts[seq]
             self._cache.keep(seq, range(len(text.tokens)))
             text.ids += text.tokens
-            text.last = {tap: rows[-1:] for tap, rows in text.features[-1].items()}
+            text.last = {tap: rows[-1:] for tap, rows in text.features[0].items()}
             text.tokens, text.features = [], []
             if text.salt is not None:
                 self._cache.publish(seq, text.salt, text.ids)
