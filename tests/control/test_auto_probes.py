@@ -1,14 +1,18 @@
 """Probes and watched arms of the policy `auto`, with made-up costs: what is tried next, and when."""
 
 from collections import Counter
+from dataclasses import replace
+from itertools import count
 
 import pytest
 from control.world import sequence
 
+from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.auto.probes import Probes
-from outdraft.control.auto.record import Record
+from outdraft.control.auto.record import Record, keep_all, recall_all
 from outdraft.control.auto.sequence import SequenceRecord
 from outdraft.control.auto.watcher import Watcher
+from outdraft.control.shared.acceptance import Outlook
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.draft import chain
 from outdraft.core.policy import Arm
@@ -116,3 +120,34 @@ def test_of_a_large_batch_some_are_watched_in_turn():
     for _ in range(6):
         watcher.watch(seqs, {seq.id: ArmDepth(0, 0) for seq in seqs}, texts, prices)
     assert asked == dict.fromkeys(range(6), 2)
+
+
+def test_greedy_and_drawn_texts_are_told_apart():
+    """What one sort has taught is the first guess about the other, until that has shown something of its own."""
+    policy = AutoPolicy(AutoOptions(), [Arm(name="one")])
+
+    def new(drawn: bool) -> Outlook:
+        seq = sequence(next(numbers))
+        params = replace(seq.request.params, temperature=0.8 if drawn else 0.0)
+        seq = replace(seq, request=replace(seq.request, params=params))
+        policy.plan([seq])
+        return policy._texts[seq.id].outlooks[0]
+
+    def chance(drawn: bool) -> float:
+        return new(drawn).survivals(1)[0]
+
+    numbers = count()
+    start = chance(False), chance(True)
+    assert start[0] == start[1]
+    for _ in range(40):
+        new(False).add(4, 4)
+    assert chance(False) > chance(True) > start[1] + 0.1
+    for _ in range(40):
+        new(True).add(4, 0)
+    assert chance(False) > 0.9 and chance(True) < 0.1
+    kept = policy.keep() or {"costs": policy.costs.kept(), "arms": keep_all({"one": policy._arms[0]})}
+    (again,) = recall_all(kept["arms"], ["one"], 256.0)
+    assert again.hazards[False].hazards(0, 1)[0] < 0.1 < 0.9 < again.hazards[True].hazards(0, 1)[0]
+    (greedy, _) = kept["arms"]["one"]["hazards"]
+    with pytest.raises(ValueError):  # of a version that did not tell them apart
+        recall_all({"one": {**kept["arms"]["one"], "hazards": greedy}}, ["one"], 256.0)

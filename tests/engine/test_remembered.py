@@ -59,7 +59,7 @@ def test_the_same_text_with_a_full_an_empty_and_a_damaged_memory(target, pace):
 
     absurd = json.loads(file.read_text())  # it says that guesses cost nothing and are always right
     for record in absurd["kept"]["arms"].values():
-        record["hazards"] = [[[0.0, 50.0]] * 8] * 4
+        record["hazards"] = [[[[0.0, 50.0]] * 8] * 4] * 2
     absurd["kept"]["costs"]["drafts"] = [
         {"1": {"level": 1e-9, "shapes": [[4, 1.0, 9]]}} for _ in absurd["kept"]["costs"]["drafts"]
     ]

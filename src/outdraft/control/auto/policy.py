@@ -202,7 +202,9 @@ class AutoPolicy:
         self._tried = None
         for seq in seqs:
             if seq.id not in self._texts:
-                self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, self._num_texts, seq.settled)
+                self._texts[seq.id] = SequenceRecord(
+                    self._arms, self._options.memory, self._num_texts, seq.settled, not seq.request.params.greedy
+                )
                 self._num_texts += 1
         for index, arm in enumerate(self._arms):
             if (depth := arm.trial) is None or self._waits:

@@ -1,4 +1,5 @@
-"""What is known of one arm: acceptance over all texts, how many nodes a guess has, and whether it was tried at all.
+"""What is known of one arm: acceptance over all greedy texts and over all drawn ones, how many nodes a guess has, and
+whether it was tried at all.
 
 Data in: the rounds that it guessed in, and perhaps what another process kept of them; data out: estimates that a plan
 is made of.
@@ -21,7 +22,9 @@ class Record:
     __slots__ = ("_node_share", "_node_shares", "hazards", "num_tried")
 
     def __init__(self, memory: float) -> None:
-        self.hazards = Hazards(memory)
+        greedy = Hazards(memory)
+        drawn = greedy.kin = Hazards(memory, greedy)
+        self.hazards = greedy, drawn  # by whether a text is drawn: what is guessed well often differs much
         self.num_tried = 0
         self._node_share = 1.0  # nodes offered for each token of depth asked for
         self._node_shares: dict[int, tuple[float, float]] = {}  # the same by depth, with the number of rounds
@@ -47,11 +50,13 @@ class Record:
     def kept(self) -> dict[str, Any]:
         """What is worth remembering of it, as plain data."""
         shares = [[depth, *known] for depth, known in sorted(self._node_shares.items())]
-        return {"tried": self.num_tried, "hazards": self.hazards.kept(), "nodes": self._node_share, "shares": shares}
+        hazards = [one.kept() for one in self.hazards]
+        return {"tried": self.num_tried, "hazards": hazards, "nodes": self._node_share, "shares": shares}
 
     def recall(self, kept: Mapping[str, Any]) -> None:
         """Begin with what another process kept. Raises `ValueError`, `KeyError` or `TypeError` for what is none."""
-        self.hazards.recall(kept["hazards"])
+        for hazards, told in zip(self.hazards, kept["hazards"], strict=True):
+            hazards.recall(told)
         self.num_tried = max(0, min(int(kept["tried"]), len(_TRIALS)))
         self._node_share = _share(kept["nodes"])
         self._node_shares = {

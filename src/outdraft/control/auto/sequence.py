@@ -14,13 +14,15 @@ class SequenceRecord:
 
     __slots__ = ("age", "choice", "fixed", "number", "outlooks", "resting", "watched")
 
-    def __init__(self, records: Seq[Record], memory: float, number: int = 0, settled: Settled = UNASKED) -> None:
+    def __init__(
+        self, records: Seq[Record], memory: float, number: int = 0, settled: Settled = UNASKED, drawn: bool = False
+    ) -> None:
         self.number = number  # of the engine's texts
         self.age = 0  # rounds
         self.resting = settled.resting  # arms that have left it, or were never asked for
         # who guesses and how deep, where the request has decided that
         self.fixed = None if settled.depth is None else ArmDepth(settled.arm or 0, settled.depth)
-        self.outlooks = [Outlook(record.hazards, memory) for record in records]
+        self.outlooks = [Outlook(record.hazards[drawn], memory) for record in records]
         self.choice = PLAIN
         self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep
 

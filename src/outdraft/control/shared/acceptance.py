@@ -17,7 +17,8 @@ from typing import Any
 _STOPPED, _PARTLY, _WELL, _UNKNOWN = range(4)  # states: nothing was right; some; all of it, or _MUCH; nothing is known
 _MUCH = 4
 _LEAN = 4.0  # rounds that a prior weighs
-_START = (1.0, 4.0)  # stops, trials before anything is known: three of four are accepted
+_START = 0.25  # P(a token is rejected) before anything is known
+_START_WEIGHT = 4.0  # tokens that this weighs
 _STOPS = 3.0  # c: stops that a text's factor leans on
 _STALE = 8  # rounds without a guess after which the last one tells nothing
 _LARGEST = 1e9  # where weights begin anew
@@ -26,11 +27,13 @@ _DEEPEST = 64  # tokens of a guess of which it is kept
 
 
 class Hazards:
-    """One arm on all texts. `memory`: rounds after which a round counts 1/e."""
+    """One arm on all texts. `memory`: rounds after which a round counts 1/e. `kin`: the same arm on texts of another
+    sort, whose overall rate is the best guess before anything is known here."""
 
-    __slots__ = ("_cells", "_growth", "_tails", "_unit", "_whole")
+    __slots__ = ("_cells", "_growth", "_tails", "_unit", "_whole", "kin")
 
-    def __init__(self, memory: float) -> None:
+    def __init__(self, memory: float, kin: "Hazards | None" = None) -> None:
+        self.kin = kin
         self._growth = 1 + 1 / memory
         self._unit = 1.0  # weight of the coming round: it grows, so that earlier ones need not be touched
         self._cells: list[list[list[float]]] = [[], [], [], []]  # [state][i]: stopped at and reached token i + 1
@@ -59,7 +62,7 @@ class Hazards:
     def hazards(self, state: int, depth: int) -> list[float]:
         """h_1 ... h_depth: each place leans on all others of its state, the first one and a new state on everything."""
         lean, cells = _LEAN * self._unit, self._cells[state]
-        anywhere = (self._whole[0] + _START[0] * self._unit) / (self._whole[1] + _START[1] * self._unit)
+        anywhere = self._overall(_START if self.kin is None else self.kin._overall(_START))
         stopped, reached = self._tails[state]
         later = (stopped + lean * anywhere) / (reached + lean)
         found = [
@@ -68,6 +71,11 @@ class Hazards:
         ]
         found += [later] * (depth - len(found))
         return found
+
+    def _overall(self, start: float) -> float:
+        """P(stopped | reached) anywhere. `start`: what it is before anything is known."""
+        lean = _START_WEIGHT * self._unit
+        return (self._whole[0] + start * lean) / (self._whole[1] + lean)
 
     def kept(self) -> list[list[list[float]]]:
         """What is worth remembering: [state][i] -> how often a guess stopped at token i + 1, and reached it."""
