@@ -145,9 +145,9 @@ def test_greedy_and_drawn_texts_are_told_apart():
     for _ in range(40):
         new(True).add(4, 0)
     assert chance(False) > 0.9 and chance(True) < 0.1
-    kept = policy.keep() or {"costs": policy.costs.kept(), "arms": keep_all({"one": policy._arms[0]})}
-    (again,) = recall_all(kept["arms"], ["one"], 256.0)
+    kept = keep_all({"one": policy._arms[0]})
+    (again,) = recall_all(kept, ["one"], 256.0)
     assert again.hazards[False].hazards(0, 1)[0] < 0.1 < 0.9 < again.hazards[True].hazards(0, 1)[0]
-    (greedy, _) = kept["arms"]["one"]["hazards"]
+    (greedy, _) = kept["one"]["hazards"]
     with pytest.raises(ValueError):  # of a version that did not tell them apart
-        recall_all({"one": {**kept["arms"]["one"], "hazards": greedy}}, ["one"], 256.0)
+        recall_all({"one": {**kept["one"], "hazards": greedy}}, ["one"], 256.0)

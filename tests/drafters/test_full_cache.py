@@ -1,7 +1,6 @@
 """A drafter whose own cache is full: it guesses less for a while, forgets nothing wrongly, and no text changes."""
 
 import logging
-from itertools import count
 from random import Random
 
 import pytest
@@ -9,7 +8,6 @@ import torch
 
 from outdraft import LLM, SamplingParams
 from outdraft.cache.config import CacheConfig
-from outdraft.core.draft import chain
 from outdraft.core.drafter import Seen
 from outdraft.core.errors import CacheFullError
 from outdraft.drafters.hydra.learn import HydraLearning, new
@@ -174,30 +172,6 @@ def test_what_was_seen_waits_until_there_is_room(monkeypatch):
     assert [one.token_ids for one in results] == [one.token_ids for one in usual]
     told = [(one.stats.num_draft_tokens, one.stats.num_accepted_tokens) for one in results]
     assert told == [(one.stats.num_draft_tokens, one.stats.num_accepted_tokens) for one in usual]
-
-
-def test_the_states_of_passes_that_are_kept_whole_are_each_texts_own(monkeypatch):
-    """A head that guesses in every ninth round alone: what it heard meanwhile lies in passes of three texts."""
-    told = []
-    for most, keep in ((pairs._MAX_PASSES, pairs.kept), (3, pairs.kept), (64, dict)):
-        monkeypatch.setattr(pairs, "_MAX_PASSES", most)
-        monkeypatch.setattr(pairs, "kept", keep)
-        llm = LLM("zoo:target", policy="fixed", num_speculative_tokens=4, **EAGLE)
-        drafter, rounds = llm.engine.parts.drafter, count()
-        propose, guesses = drafter.propose, []
-
-        def seldom(seqs, budgets, propose=propose, rounds=rounds, guesses=guesses):
-            if next(rounds) % 9:
-                return [chain([seq.pending]) for seq in seqs]
-            made = propose(seqs, budgets)
-            guesses.append([draft.tokens.tolist() for draft in made])
-            return made
-
-        drafter.propose = seldom
-        texts = [one.token_ids for one in llm.generate(PROMPTS, SETTINGS[0])]
-        told.append((texts, guesses))
-    assert told[0] == told[1] == told[2]
-    assert sum(len(guess) > 1 for made in told[0][1] for guess in made) > 10
 
 
 @torch.inference_mode()

@@ -22,8 +22,8 @@ class Record:
     __slots__ = ("_node_share", "_node_shares", "hazards", "num_tried")
 
     def __init__(self, memory: float) -> None:
-        greedy = Hazards(memory)
-        drawn = greedy.kin = Hazards(memory, greedy)
+        greedy, drawn = Hazards(memory), Hazards(memory)
+        greedy.kin, drawn.kin = drawn, greedy
         self.hazards = greedy, drawn  # by whether a text is drawn: what is guessed well often differs much
         self.num_tried = 0
         self._node_share = 1.0  # nodes offered for each token of depth asked for

@@ -27,13 +27,12 @@ _DEEPEST = 64  # tokens of a guess of which it is kept
 
 
 class Hazards:
-    """One arm on all texts. `memory`: rounds after which a round counts 1/e. `kin`: the same arm on texts of another
-    sort, whose overall rate is the best guess before anything is known here."""
+    """One arm on all texts, or on all of one sort. `memory`: rounds after which a round counts 1/e."""
 
     __slots__ = ("_cells", "_growth", "_tails", "_unit", "_whole", "kin")
 
-    def __init__(self, memory: float, kin: "Hazards | None" = None) -> None:
-        self.kin = kin
+    def __init__(self, memory: float) -> None:
+        self.kin: Hazards | None = None  # of another sort: its overall rate is the first guess about this one
         self._growth = 1 + 1 / memory
         self._unit = 1.0  # weight of the coming round: it grows, so that earlier ones need not be touched
         self._cells: list[list[list[float]]] = [[], [], [], []]  # [state][i]: stopped at and reached token i + 1
