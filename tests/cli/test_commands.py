@@ -182,7 +182,9 @@ def test_chat_keeps_history_and_obeys(outdraft, tiny: Path):
     assert ran.code == 0
     assert "no chat template" in ran.out and "(forgotten)" in ran.out and "unknown command /nonsense" in ran.out
     assert "4 tokens in" in ran.out and "\x1b" not in ran.out
-    assert outdraft("chat", "--model", tiny, stdin="").code == 0
+    assert outdraft("chat", tiny, stdin="").code == 0
+    twice = outdraft("chat", tiny, "--model", tiny, stdin="")
+    assert twice.code == 2 and "both name the model" in twice.err
 
 
 def test_demo_json(outdraft, tiny: Path):
@@ -202,7 +204,8 @@ def test_demo_shows_texts_and_a_table(outdraft, tiny: Path):
     assert "class Stack" in ran.out and "identical" in ran.out and "left out: draft_model" in ran.out
 
 
-def test_demo_names_the_heads_that_are_not_installed(outdraft, tiny: Path, tmp_path: Path):
+def test_demo_names_the_heads_that_are_not_installed(outdraft, tiny: Path, tmp_path: Path, monkeypatch):
+    monkeypatch.setattr("outdraft.zoo.MODULE", "outdraft_zoo_that_is_not_there")
     shutil.copytree(tiny, tmp_path / "model")
     (tmp_path / "model/companions.json").write_text('{"head": {"medusa": "zoo:medusa"}}')
     ran = outdraft("demo", "--model", tmp_path / "model", "--all", "--no-live", "--max-tokens", 8, "--seconds", 0)

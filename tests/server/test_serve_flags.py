@@ -49,7 +49,7 @@ def test_https_with_keys_and_a_draft_named_as_elsewhere(tmp_path: Path) -> None:
 
 def test_the_speculative_config_of_vllm() -> None:
     options = read("zoo:target", "--speculative-config", '{"method": "ngram", "num_speculative_tokens": 6}')
-    with serve._placed(options).engine.load() as llm:
+    with options.engine.naming(options.place).load() as llm:
         assert llm.config["drafter"]["name"] == "ngram" and llm.config["policy"]["num_speculative_tokens"] == 6
     both = read("--speculative-config", '{"method": "ngram"}', "--speculate", "3")
     with pytest.raises(OutdraftError, match="given beside speculative_config"):

@@ -4,9 +4,10 @@ import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 from outdraft.cli.options import default_of, flag
+from outdraft.core.errors import ConfigError
 from outdraft.core.params import SamplingParams
 
 if TYPE_CHECKING:
@@ -130,6 +131,17 @@ class KeepingFlags(EngineFlags):
         None, "a prompt takes over what was computed of an earlier text that began alike; by default on where the "
         "native kernels compute, and off with --kv-cache static or --precision elastic"
     )  # fmt: skip
+
+    def naming(self, place: str | None) -> Self:
+        """With the model that was named by position, if one was; raises `ConfigError` if a flag names one too."""
+        if place is None:
+            return self
+        if self.model != type(self)().model:
+            raise ConfigError(
+                f"{place!r} and --model {self.model} both name the model: give one; a flag that may be repeated stands "
+                "before each of its values"
+            )
+        return replace(self, model=place)
 
 
 SPECULATION = ("recipe", *ROLES, "drafter", "drafter_options", "verifier", "verifier_options", "policy",

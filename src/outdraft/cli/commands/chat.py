@@ -5,11 +5,11 @@ not trained to answer, and writes what usually follows such a text.
 """
 
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from outdraft.cli.flags import KeepingFlags, SamplingFlags, read_references
-from outdraft.cli.options import flag
+from outdraft.cli.options import argument, flag
 from outdraft.cli.remote.flags import RemoteFlags
 from outdraft.core.errors import ConfigError, RequestError
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 SUMMARY = "talk with a model"
 EPILOG = """examples:
-  outdraft chat --model DIR --color
+  outdraft chat DIR --color
   outdraft chat --server http://127.0.0.1:8000 --color      # the key: --api-key, or OUTDRAFT_API_KEY
 in the conversation:
   /reset  forget the conversation     /stats  show figures of the last answer
@@ -42,6 +42,7 @@ class ChatSampling(SamplingFlags):
 class Options:
     """An engine, a way to sample, and what comes first."""
 
+    place: str | None = argument(None, "the same as --model", metavar="MODEL")
     engine: KeepingFlags = field(metadata={"title": "engine"})
     sampling: ChatSampling = field(metadata={"title": "sampling"})
     remote: RemoteFlags = field(metadata={"title": "a running server"})
@@ -55,6 +56,7 @@ def run(options: Options) -> int:
     """Read lines and answer them until the user leaves."""
     from outdraft.cli.console import make_console
 
+    options = replace(options, place=None, engine=options.engine.naming(options.place))
     options.sampling.params()  # bad settings are told before the model is loaded
     options.remote.check()
     console = make_console()

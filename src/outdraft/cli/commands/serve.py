@@ -83,7 +83,7 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console
     from outdraft.server.service import Service
 
-    options = _placed(options)
+    options = replace(options, place=None, engine=options.engine.naming(options.place))
     settings, certificate = _settings(options), _certificate(options.server)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     console, name = make_console(), settings.served_model_name[0]
@@ -121,18 +121,6 @@ def _run_on_ray(
         from_anywhere(options.engine.settings()), settings, scale, address=options.ray.ray_address,
         host=options.server.host, port=options.server.port, certificate=certificate, ready=ready,
     )  # fmt: skip
-
-
-def _placed(options: Options) -> Options:
-    """With the model that is named without a flag."""
-    if options.place is None:
-        return options
-    if options.engine.model != KeepingFlags().model:
-        raise ConfigError(
-            f"{options.place!r} and --model {options.engine.model} both name the model: give one; a flag that may be "
-            "repeated stands before each of its values"
-        )
-    return replace(options, place=None, engine=replace(options.engine, model=options.place))
 
 
 def _settings(options: Options) -> "ServerSettings":
