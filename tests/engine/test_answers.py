@@ -1,11 +1,15 @@
 """The texts of several prompts as they are written, from asyncio."""
 
 import asyncio
+from queue import SimpleQueue
+from typing import Any
 
 import pytest
 
 from outdraft import LLM, SamplingParams
 from outdraft.core.errors import RequestError
+from outdraft.core.events import StepEvent
+from outdraft.engine.call import Call
 
 PARAMS = SamplingParams(max_tokens=12, temperature=1.0, seed=3, n=2)
 PROMPTS = ["It was late when", "The house"]
@@ -35,6 +39,28 @@ def test_no_text_waits_for_one_that_has_not_begun() -> None:
 
     with LLM("zoo:target", drafter="none", max_num_seqs=1) as llm:
         assert asyncio.run(order(llm)) == [0] * 6 + [1] * 6
+
+
+def test_an_engine_that_is_as_quick_as_its_reader_does_not_keep_it_at_one_text() -> None:
+    class Slow:
+        """A reader of a text, during each of whose events another step comes to its end."""
+
+        seq: Any = None
+        finish_reason = None
+        read = 0
+
+        def push(self, event: StepEvent) -> None:
+            self.read += 1
+            if self.read < 9:
+                call.outbox.post(event)
+
+    slow: Any = Slow()
+    call = Call(slow, SimpleQueue(), streams=True)
+    call.outbox.post(StepEvent(seq_id=0, tokens=(1,)))
+    call.read()
+    assert slow.read == 1
+    call.read()
+    assert slow.read == 2
 
 
 def test_one_refused_prompt_refuses_all() -> None:

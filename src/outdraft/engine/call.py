@@ -101,10 +101,9 @@ class Call:
         self._read(take_from(self.outbox.queue))
 
     def read(self) -> None:
-        """Read the events that are there, without waiting for any."""
-        with suppress(Empty):
-            while True:
-                self._read(self.outbox.queue.get_nowait())
+        """Read the events that are there, without waiting for any; those that come meanwhile are for the next time."""
+        for _ in range(self.outbox.queue.qsize()):
+            self._read(self.outbox.queue.get_nowait())
 
     def take(self) -> list[Chunk]:
         """The pieces of text that were read and not taken yet."""
