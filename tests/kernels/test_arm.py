@@ -1,6 +1,6 @@
 """The kernels on another processor: compiled for aarch64, and run there by an emulator (`arm_check.cpp`).
 
-Debian's packages are g++-aarch64-linux-gnu and qemu-user-static.
+Debian's packages are g++-aarch64-linux-gnu and qemu-user-static, or qemu-user.
 """
 
 import ast
@@ -14,7 +14,8 @@ from outdraft.kernels.library import KINDS
 
 HOME = Path(__file__).parent
 NATIVE = HOME.parents[1] / "src/outdraft/kernels/native"
-COMPILER, EMULATOR = shutil.which("aarch64-linux-gnu-g++"), shutil.which("qemu-aarch64-static")
+COMPILER = shutil.which("aarch64-linux-gnu-g++")
+EMULATOR = shutil.which("qemu-aarch64-static") or shutil.which("qemu-aarch64")
 FLAGS = ("-O2", "-std=c++17", "-pthread", "-Wall", "-Wextra", "-Wno-psabi", "-Wno-ignored-attributes")
 FLAGS += ("-Wno-maybe-uninitialized", "-Werror", "-ffp-contract=off", f"-I{NATIVE}")
 
