@@ -183,6 +183,8 @@ def test_chat_keeps_history_and_obeys(outdraft, tiny: Path):
     assert "no chat template" in ran.out and "(forgotten)" in ran.out and "unknown command /nonsense" in ran.out
     assert "4 tokens in" in ran.out and "\x1b" not in ran.out
     assert outdraft("chat", tiny, stdin="").code == 0
+    nowhere = outdraft("chat", tiny / "nowhere", stdin="")
+    assert nowhere.code == 2 and "nowhere" in nowhere.err
     twice = outdraft("chat", tiny, "--model", tiny, stdin="")
     assert twice.code == 2 and "both name the model" in twice.err
 
