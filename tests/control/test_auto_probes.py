@@ -50,7 +50,7 @@ class Prices:
 def prepared(prices: Prices, share: float = 1.0) -> Probes:
     """One sequence, decoded plainly, of which the one arm is to be tried."""
     probes, records, seq = Probes(share), [Record(256.0)], sequence(0)
-    texts = {seq.id: SequenceRecord(records, 32.0)}
+    texts = {seq.id: SequenceRecord(records, 32.0, 0, seq)}
     probes.prepare([seq], texts, records, prices, rate=1.0, watched=())
     return probes
 
@@ -68,7 +68,7 @@ def test_every_sequence_meets_every_arm(count):
     """Two arms out of use, and as many sequences or others: none of them is always given the same one."""
     prices, records = Prices(Draft(0.0), Draft(0.0)), [Record(256.0), Record(256.0)]
     seqs = [sequence(i) for i in range(count)]
-    texts = {seq.id: SequenceRecord(records, 32.0) for seq in seqs}
+    texts = {seq.id: SequenceRecord(records, 32.0, 0, seq) for seq in seqs}
     probes, met = Probes(1.0), set()
     for _ in range(2 * count):
         probes.prepare(seqs, texts, records, prices, rate=float(count), watched=())
@@ -116,7 +116,7 @@ def test_of_a_large_batch_some_are_watched_in_turn():
 
     prices, seqs = Prices(Draft(0.01)), [sequence(i) for i in range(6)]
     watcher = Watcher([Arm(name="look-up", peek=peek)], 16)
-    texts = {seq.id: SequenceRecord([Record(256.0)], 32.0) for seq in seqs}
+    texts = {seq.id: SequenceRecord([Record(256.0)], 32.0, 0, seq) for seq in seqs}
     for _ in range(6):
         watcher.watch(seqs, {seq.id: ArmDepth(0, 0) for seq in seqs}, texts, prices)
     assert asked == dict.fromkeys(range(6), 2)

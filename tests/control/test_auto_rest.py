@@ -1,4 +1,4 @@
-"""Where nothing pays `auto` looks away, lets listeners go, and begins the next engine with what it has learned."""
+"""Where nothing pays `auto` looks away, and it begins the next engine with what it has learned."""
 
 import json
 import random
@@ -6,32 +6,14 @@ from copy import deepcopy
 from dataclasses import replace
 
 import pytest
-from control.world import World, drive, sequence
+from control.world import Working, World, drive, sequence
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.rest import Nap, leaves
+from outdraft.control.auto.rest import Nap
 from outdraft.control.shared.curve import Curve
 from outdraft.core.draft import chain
-from outdraft.core.events import StepEvent, StepTimes
+from outdraft.core.events import StepTimes
 from outdraft.core.policy import Arm
-
-
-class Working(World):
-    """The policy's own work shows: `work` seconds before every pass that was planned."""
-
-    work = 0.05
-
-    def step(self, seqs, budgets, number):
-        made = super().step(seqs, budgets, number)
-        share = self.work / len(seqs)
-        return [
-            StepEvent(
-                seq_id=one.seq_id, tokens=one.tokens, num_draft_tokens=one.num_draft_tokens,
-                draft_depth=one.draft_depth, num_nodes=one.num_nodes, num_accepted=one.num_accepted,
-                rejected=one.rejected, times=StepTimes(draft=one.times.draft + share, target=one.times.target),
-            )
-            for one in made
-        ]  # fmt: skip
 
 
 def watched(asked, right=lambda: False):
@@ -101,26 +83,6 @@ def test_a_nap_is_as_long_as_the_work_asks():
     assert nap.rounds(1.0) == 0
     nap.add(0.001)
     assert nap.rounds(1.0) == 0 and nap.rounds(0.05) == 3 and nap.rounds(1e-9) == 24 and nap.rounds(0.0) == 0
-
-
-def test_a_listener_leaves_where_listening_shows():
-    def resting(work, alpha):
-        world = Working([0.0, alpha], [0.0001, 0.3])
-        world.work = work
-        policy = AutoPolicy(AutoOptions(), [Arm(name="look-up"), Arm(name="head", listens=True)])
-        left = []
-        for number in range(4):
-            seq = sequence(number)
-            run = drive(policy, world, 60, [seq])
-            left.append(run.budgets[-1][0].resting)
-            policy.end([seq])
-        return left
-
-    assert resting(0.05, 0.05)[1:] == [{1}] * 3  # the look-up does not listen, and stays
-    assert resting(0.001, 0.05) == [set()] * 4  # nobody notices its listening
-    assert resting(0.05, 0.9) == [set()] * 4  # it pays
-    asks = {"count": 1, "work": 0.05, "passing": 1.0, "promise": 0.1, "most": 1.0}
-    assert leaves(0, 0, **asks) and not leaves(31, 15, **asks) and leaves(31, 16, **asks)
 
 
 def test_the_best_of_many_estimates_must_promise_something():

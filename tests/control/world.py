@@ -5,7 +5,7 @@ says. Data in: a policy; data out: tokens and seconds.
 """
 
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.params import SamplingParams
@@ -81,6 +81,17 @@ class World:
                 passing = self.offers * self.pass_cost(1 + depth) + (1 - self.offers) * 1
                 found.append((tokens / (self.fixed + self.costs[arm] * depth + passing), arm, depth))
         return max(found)
+
+
+class Working(World):
+    """The policy's own work shows: `work` seconds before every pass that was planned."""
+
+    work = 0.05
+
+    def step(self, seqs, budgets, number):
+        made = super().step(seqs, budgets, number)
+        share = self.work / len(seqs)
+        return [replace(one, times=StepTimes(draft=one.times.draft + share, target=one.times.target)) for one in made]
 
 
 @dataclass

@@ -152,6 +152,22 @@ class Planner:
         return [self.of] * self.number
 
 
+class Sparing(Planner):
+    """Spares an arm of the first sequence, and fails at the others."""
+
+    def spare(self, seq, crowd):
+        if seq.id:
+            raise ValueError("nobody knows")
+        return frozenset({crowd})
+
+
+def test_a_policy_that_cannot_say_whom_it_spares_spares_nobody(seqs, caplog):
+    with caplog.at_level(logging.WARNING, logger="outdraft"):
+        assert [ShieldedPolicy(Sparing(3)).spare(seq, 2) for seq in seqs] == [{2}, set(), set()]
+    assert "nobody knows" in caplog.text
+    assert ShieldedPolicy(Planner(3)).spare(seqs[0], 2) == set()
+
+
 def test_what_is_no_budget_means_plain_decoding(seqs, caplog):
     with caplog.at_level(logging.WARNING, logger="outdraft"):
         assert ShieldedPolicy(Planner(3, of=4)).plan(seqs) == [Budget(depth=0)] * 3

@@ -197,6 +197,52 @@ def test_who_rests_lets_go_of_the_text_and_changes_none(subject, params):
     assert not drafter._following
 
 
+class Sparing(InTurn):
+    """The one on taps and the draft model never hear of odd texts."""
+
+    def __init__(self):
+        super().__init__()
+        self.crowds = []
+
+    def spare(self, seq, crowd):
+        self.crowds.append(crowd)
+        return frozenset({1, 2}) if seq.id % 2 else frozenset()
+
+
+@pytest.mark.parametrize("params", SETTINGS)
+def test_who_is_spared_hears_nothing_of_a_text_and_changes_none(subject, params):
+    requests = [Request(prompt_token_ids=p, params=SamplingParams(max_tokens=24, **params)) for p in PROMPTS]
+    engine = subject.engine(policy=Sparing(), verifier=Auto())
+    told = {"begin": set(), "observe": set(), "end": set()}
+
+    def listen(ids, verb):
+        def hear(given):
+            ids.update(each.seq.id if hasattr(each, "seq") else each.id for each in given)
+            verb(given)
+
+        return hear
+
+    for one in engine.parts.drafter.drafters[1:3]:
+        for name, ids in told.items():
+            setattr(one, name, listen(ids, getattr(one, name)))
+    outcomes = run(engine, requests)
+    assert [outcome.seq.output for outcome in outcomes] == [subject.oracle(request) for request in requests]
+    assert all(ids and not any(i % 2 for i in ids) for ids in told.values())
+    assert engine.parts.policy.crowds == [len(PROMPTS)] * len(PROMPTS)
+
+
+def test_a_text_that_is_spared_wants_no_states(subject):
+    engine = subject.engine(policy=Sparing())
+    wanted, forward = {0: [], 1: []}, engine.parts.target.forward
+    engine.parts.target.forward = lambda packed, taps=(): (
+        wanted[packed.seqs[0].id].append(bool(taps)) or forward(packed, taps)
+    )
+    for _ in wanted:
+        run(engine, [Request(prompt_token_ids=(1, 2, 3))])
+    assert wanted[0] and all(wanted[0]) and wanted[1] and not any(wanted[1])
+    assert not engine.parts.drafter._following
+
+
 def test_states_that_nobody_wants_are_not_kept(subject):
     policy = Resting()
     policy.left = 0

@@ -119,6 +119,9 @@ class Clerk:
     def end(self, seqs):
         self.told.append("end")
 
+    def spare(self, seq, crowd):
+        return frozenset({crowd})
+
     def keep(self):
         return self.kept
 
@@ -144,6 +147,7 @@ def test_it_is_written_when_texts_end_and_not_at_each(tmp_path, monkeypatch):
     policy.plan([1])
     policy.update([StepEvent(seq_id=0, times=StepTimes())])
     assert policy.inner.told[-2:] == ["plan", "update"]
+    assert policy.spare(None, 3) == {3}
     assert Remembering(Clerk(), place).inner.kept == {"n": 140}
     assert Remembering(Clerk(), Place(path=place.path, of={"model": "other"})).inner.kept is None
     nothing = Remembering(Clerk(), Place(path=tmp_path / "b.json", of={}))

@@ -78,6 +78,17 @@ def decodes(seq):
     seq.num_cached = len(seq.tokens) - 1
 
 
+def test_the_crowd_is_who_runs_and_who_waits_as_far_as_there_are_seats():
+    made = scheduler(max_num_seqs=3)
+    crowds = [made.crowd]
+    for seq in some(4):
+        add(made, seq)
+        crowds.append(made.crowd)
+    assert crowds == [0, 1, 2, 3, 3]
+    made.join(made.next_to_join(Unbounded()))
+    assert made.crowd == 3 and len(made.running) == 1
+
+
 def test_the_lower_priority_number_joins_first_and_equals_by_arrival():
     made = scheduler(max_num_seqs=3)
     late, early, middle, other = (

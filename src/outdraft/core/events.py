@@ -56,8 +56,10 @@ class StepEvent:
 
 def step_times(events: Seq[StepEvent]) -> StepTimes:
     """Seconds of a whole step, from its events, one for each sequence of the batch."""
-    return StepTimes(
-        draft=sum(event.times.draft for event in events),
-        target=sum(event.times.target for event in events),
-        rest=sum(event.times.rest for event in events),
-    )
+    draft = target = rest = 0.0
+    for event in events:
+        times = event.times
+        draft += times.draft
+        target += times.target
+        rest += times.rest
+    return StepTimes(draft=draft, target=target, rest=rest)

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import Tensor
 
@@ -73,6 +73,23 @@ class Policy(Protocol):
     def end(self, seqs: Seq[Sequence]) -> None:
         """These sequences are over (finished or cancelled)."""
         ...
+
+
+@runtime_checkable
+class Spares(Protocol):
+    """A policy that knows which arms it will not ask about a new text, so that they need not hear of it at all."""
+
+    def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
+        """Arms that are to rest from the first token of this text on. `crowd`: texts that run or wait, itself one.
+
+        Asked once for a text that joins, before its prompt is read; the first `plan` that has it comes later.
+        """
+        ...
+
+
+def spared_by(policy: Policy, seq: Sequence, crowd: int) -> frozenset[int]:
+    """`Spares.spare`; nothing by a policy that is none of those."""
+    return policy.spare(seq, crowd) if isinstance(policy, Spares) else frozenset()
 
 
 class Keeps(Protocol):

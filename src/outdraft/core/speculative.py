@@ -5,7 +5,7 @@ Held          what an engine can be asked for by name
 Settled       what the parts of a step read: which arm, which depth, which rule
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from outdraft.core.checked import check_fields
 from outdraft.core.errors import RequestError
@@ -53,9 +53,13 @@ class Settled:
 
     told: Speculative = Speculative()  # the settings in force; no method: the policy chooses in every round
     arm: int | None = None  # the only one that may guess
-    resting: frozenset[int] = frozenset()  # the others, which may let go of the text
+    resting: frozenset[int] = frozenset()  # the others, and whom the policy spares; they need not hear of the text
     depth: int | None = None  # of every guess, whatever the policy plans
     rule: str | None = None  # the rule in place of the engine's own
+
+    def without(self, arms: frozenset[int]) -> "Settled":
+        """These rest as well."""
+        return replace(self, resting=self.resting | arms) if arms else self
 
 
 UNASKED = Settled()

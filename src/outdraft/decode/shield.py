@@ -19,7 +19,7 @@ from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget, Policy
+from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
 from outdraft.core.shown import shown, told
 from outdraft.core.target import Needs
@@ -191,6 +191,14 @@ class ShieldedPolicy:
         except Exception as error:
             self._tell(error)
             return [Budget(depth=0)] * len(seqs)
+
+    def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
+        """Arms that are to rest; none where the policy failed."""
+        try:
+            return spared_by(self.inner, seq, crowd)
+        except Exception as error:
+            self._tell(error)
+            return frozenset()
 
     def update(self, events: Seq[StepEvent]) -> None:
         """What it cannot learn, it does not."""

@@ -16,7 +16,7 @@ from outdraft.core.drafter import Drafter, Traits, inner
 from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent, StepTimes
 from outdraft.core.packing import PackedDrafts, pack
-from outdraft.core.policy import Budget, Policy
+from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.room import Room, Unbounded
 from outdraft.core.sequence import Sequence
 from outdraft.core.speculative import Held
@@ -58,6 +58,10 @@ class Parts:
     def __post_init__(self) -> None:
         object.__setattr__(self, "traits", self.drafter.traits)
         object.__setattr__(self, "has_peeking", any(one.traits.peeks for one in inner(self.drafter)))
+
+    def spared(self, seq: Sequence, crowd: int) -> frozenset[int]:
+        """The drafter's arms that need not hear of a text that joins `crowd` of them, itself one."""
+        return spared_by(self.policy, seq, crowd)
 
 
 @torch.inference_mode()

@@ -7,7 +7,8 @@
                `watcher.py`
     explored   any other with 1 % of the time: it guesses for one round when its likely loss has been saved up,
                `probes.py`
-    at rest    where plain decoding is best, most rounds are not looked at, `rest.py`
+    at rest    where plain decoding is best, most rounds are not looked at, `rest.py`; and arms that need hidden states
+               leave texts, `listeners.py`
     kept       costs and rates for the next engine of this model on this machine, `record.py`
 
 Data in: sequences and events; data out: one budget each. Times are read from events alone, so a scripted clock makes it
@@ -18,14 +19,15 @@ its distribution does not.
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from math import ceil
 from typing import Any
 
 from outdraft.control.auto.batch import divide_depths
+from outdraft.control.auto.listeners import Listeners
 from outdraft.control.auto.probes import Probes
 from outdraft.control.auto.record import Record, keep_all, recall_all
-from outdraft.control.auto.rest import Nap, leaves
+from outdraft.control.auto.rest import Nap
 from outdraft.control.auto.sequence import SequenceRecord
 from outdraft.control.auto.watcher import Watcher
 from outdraft.control.shared.costs import PLAIN, ArmDepth, Costs
@@ -37,6 +39,7 @@ from outdraft.core.policy import Arm, Budget
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 
+_NOBODY: frozenset[int] = frozenset()
 _PLANNING = 3e-5  # seconds of a plan for one sequence and arm
 _SHARE = 0.01  # of the time that plans may take
 _PAUSE = 12  # rounds between two plans, at most
@@ -63,7 +66,7 @@ class AutoPolicy:
     def __init__(self, options: AutoOptions, arms: Seq[Arm]) -> None:
         self._options = options
         self._names = [arm.name for arm in arms]
-        self._listeners = frozenset(index for index, arm in enumerate(arms) if arm.listens)
+        self._listeners = Listeners([index for index, arm in enumerate(arms) if arm.listens])
         self._arms = [Record(8 * options.memory) for _ in arms]
         self.costs = Costs(len(arms))
         self._texts: dict[int, SequenceRecord] = {}
@@ -72,7 +75,7 @@ class AutoPolicy:
         self._until_plan = self._pause = 0  # rounds until the next plan, and between two
         self._rate = 0.0  # tokens a second that the plan promises
         self._probes = Probes(options.exploration)
-        self._is_probing = False
+        self._probed: int | None = None  # the sequence whose probe the round under way is
         self._watcher = Watcher(arms, options.num_speculative_tokens)
         self._has_been_plain = False
         self._tried: Record | None = None  # the arm whose trial the round under way is
@@ -87,7 +90,7 @@ class AutoPolicy:
         """The plan of the last few rounds, or a new one; cut to what each request allows."""
         limit = self._options.num_speculative_tokens
         if not limit:
-            return [Budget(depth=0)] * len(seqs)
+            return [_plain(_NOBODY)] * len(seqs)
         ids = [seq.id for seq in seqs]
         self._is_asleep = self._rounds_left > 0 and ids == self._planned
         if self._is_asleep:
@@ -96,7 +99,7 @@ class AutoPolicy:
             return self._asleep
         self._wake()
         self._until_plan -= 1
-        self._is_probing = False
+        self._probed = None
         if (trial := self._trial(seqs)) is not None:
             choices = trial
         else:
@@ -105,16 +108,23 @@ class AutoPolicy:
             choices = [self._texts[i].choice for i in ids]
             if (probe := self._probes.take()) is not None and probe.seq_id in ids:
                 choices[ids.index(probe.seq_id)] = probe.choice
-                self._is_probing = True
+                self._probed = probe.seq_id
         budgets = []
         for seq, choice in zip(seqs, choices, strict=True):
             text = self._texts[seq.id]
             arm, depth = text.fixed or choice
             depth = allowed(seq, depth if text.fixed else min(depth, limit)) if depth else 0
             self._chosen[seq.id] = ArmDepth(arm, depth)
-            budgets.append(Budget(depth=depth, arm=arm, resting=text.resting))
+            budgets.append(Budget(depth=depth, arm=arm, resting=text.resting) if depth else _plain(text.resting))
         self._watcher.watch(seqs, self._chosen, self._texts, self.costs)
         return budgets
+
+    def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
+        """The listeners that would leave the text at once, as they left the last ones of its sort in such a crowd."""
+        text = self._meet(seq)
+        if seq.settled.arm is None:
+            text.resting |= self._listeners.spared(text, crowd)
+        return text.resting
 
     def update(self, events: Seq[StepEvent]) -> None:
         """Learn costs and acceptance, and settle what a probe has really lost or won."""
@@ -122,7 +132,7 @@ class AutoPolicy:
             self._is_asleep = False
             return
         seconds = self.costs.add(events, self._chosen)
-        tokens, calm = 0, True
+        tokens, calm, told = 0, True, False
         for event in events:
             tokens += len(event.tokens)
             arm, depth = self._chosen.pop(event.seq_id, PLAIN)
@@ -132,6 +142,7 @@ class AutoPolicy:
             if depth:
                 self._arms[arm].add(depth, event.num_nodes - 1)
             accepted = min(event.num_accepted, depth)
+            told |= event.seq_id == self._probed and (accepted > 0 or not depth)
             calm &= not self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, accepted)
         tried, self._tried = self._tried, None
         if any(event.num_certain for event in events):
@@ -142,9 +153,9 @@ class AutoPolicy:
             tried.num_tried += 1
         else:
             self._has_been_plain = self.costs.passes.is_measured
-        won = tokens / self._rate - seconds if self._is_probing else 0.0
+        won = tokens / self._rate - seconds if self._probed is not None else 0.0
         self._probes.save(1, seconds, self.costs, won=won)
-        if self._is_probing:
+        if told:  # a probe that was right may change the plan; one that was wrong need not be asked about at once
             self._until_plan = 0
         if calm and self._rate:
             self._fall_asleep(events)
@@ -172,16 +183,20 @@ class AutoPolicy:
         self.costs = Costs.recalled(kept["costs"], len(arms))
         self._arms, self._has_been_plain = arms, True
 
+    def _meet(self, seq: Sequence) -> SequenceRecord:
+        text = self._texts.get(seq.id)
+        if text is None:
+            text = self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, self._num_texts, seq)
+            self._num_texts += 1
+        return text
+
     def _fall_asleep(self, events: Seq[StepEvent]) -> None:
         """Nobody guesses, and no look-up would have been right: look away for as long as that is worth it."""
         if any(self._texts[i].choice.depth for i in self._planned if i in self._texts):
             return
         self._nap.add(step_times(events).draft)
         self._rounds_left = self._nap.rounds(self.costs.passes(len(events)))
-        self._asleep = [
-            Budget(depth=0, resting=self._texts[i].resting) if i in self._texts else Budget(depth=0)
-            for i in self._planned
-        ]
+        self._asleep = [_plain(self._texts[i].resting if i in self._texts else _NOBODY) for i in self._planned]
 
     def _wake(self) -> None:
         """The nap is over, or somebody came or went: what was slept through is known to have been plain."""
@@ -201,11 +216,7 @@ class AutoPolicy:
         """
         self._tried = None
         for seq in seqs:
-            if seq.id not in self._texts:
-                self._texts[seq.id] = SequenceRecord(
-                    self._arms, self._options.memory, self._num_texts, seq.settled, not seq.request.params.greedy
-                )
-                self._num_texts += 1
+            self._meet(seq)
         for index, arm in enumerate(self._arms):
             if (depth := arm.trial) is None or self._waits:
                 continue
@@ -250,7 +261,7 @@ class AutoPolicy:
                     best, most, alive = ArmDepth(index, depth), rate, own
             text.choice = best
             survivals.append(alive)
-            self._let_go(text, promises, most, count)
+            self._listeners.let_go(text, promises, most, count=count, work=self._nap.work, passing=passes(count))
         if not best.depth:
             most = plain
         if count > 1:
@@ -264,15 +275,6 @@ class AutoPolicy:
         self._probes.prepare(
             seqs, self._texts, self._arms, self.costs, rate=self._rate, watched=self._watcher.free(self.costs)
         )  # fmt: skip
-
-    def _let_go(self, text: SequenceRecord, promises: Mapping[int, float], most: float, count: int) -> None:
-        """Listeners that are far from paying leave the text where listening shows."""
-        for index in (self._listeners & promises.keys()) - {text.choice.arm if text.choice.depth else -1}:
-            if leaves(
-                text.number, text.age, count=count, work=self._nap.work, passing=self.costs.passes(count),
-                promise=promises[index], most=most,
-            ):  # fmt: skip
-                text.resting |= {index}
 
     def _divide(self, seqs: Seq[Sequence], survivals: Seq[Seq[float]]) -> float:
         """The depths that make most tokens a second of the whole batch; returns how many those are."""
@@ -290,6 +292,12 @@ class AutoPolicy:
         for seq, arm, depth in zip(seqs, arms, depths, strict=True):
             self._texts[seq.id].choice = ArmDepth(arm, depth)
         return rate
+
+
+@lru_cache(maxsize=64)
+def _plain(resting: frozenset[int]) -> Budget:
+    """Plain decoding, of which a large batch needs one for each text and round."""
+    return Budget(depth=0, resting=resting)
 
 
 def build(options: AutoOptions, arms: Seq[Arm]) -> AutoPolicy:

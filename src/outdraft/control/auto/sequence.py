@@ -6,23 +6,23 @@ from outdraft.control.auto.record import Record
 from outdraft.control.shared.acceptance import Outlook
 from outdraft.control.shared.costs import PLAIN, ArmDepth
 from outdraft.core.draft import HostTree
-from outdraft.core.speculative import UNASKED, Settled
+from outdraft.core.sequence import Sequence
 
 
 class SequenceRecord:
     """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
 
-    __slots__ = ("age", "choice", "fixed", "number", "outlooks", "resting", "watched")
+    __slots__ = ("age", "choice", "fixed", "is_drawn", "number", "outlooks", "resting", "watched")
 
-    def __init__(
-        self, records: Seq[Record], memory: float, number: int = 0, settled: Settled = UNASKED, drawn: bool = False
-    ) -> None:
+    def __init__(self, records: Seq[Record], memory: float, number: int, seq: Sequence) -> None:
+        settled = seq.settled
         self.number = number  # of the engine's texts
         self.age = 0  # rounds
+        self.is_drawn = not seq.request.params.greedy
         self.resting = settled.resting  # arms that have left it, or were never asked for
         # who guesses and how deep, where the request has decided that
         self.fixed = None if settled.depth is None else ArmDepth(settled.arm or 0, settled.depth)
-        self.outlooks = [Outlook(record.hazards[drawn], memory) for record in records]
+        self.outlooks = [Outlook(record.hazards[self.is_drawn], memory) for record in records]
         self.choice = PLAIN
         self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep
 

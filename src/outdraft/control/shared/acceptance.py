@@ -100,36 +100,43 @@ class Hazards:
 class Outlook:
     """One arm on one text. `memory`: rounds after which a round counts 1/e."""
 
-    __slots__ = ("_arm", "_foretold", "_keep", "_num_missed", "_state", "_stops")
+    __slots__ = ("_arm", "_foretold", "_keep", "_last", "_num_missed", "_stops")
 
     def __init__(self, arm: Hazards, memory: float) -> None:
         self._arm = arm
         self._keep = 1 - 1 / memory
-        self._stops = self._foretold = 0.0
-        self._state = _UNKNOWN
-        self._num_missed = 0
+        self._stops = self._foretold = 0.0  # when it guessed last
+        self._last = _UNKNOWN  # how its last guess ended
+        self._num_missed = 0  # rounds since then
 
     def add(self, depth: int, accepted: int) -> None:
         """A round in which it guessed `depth` tokens, of which `accepted` were right."""
-        foretold = self._arm.hazards(self._state, min(accepted + 1, depth))
-        self._stops = self._stops * self._keep + (accepted < depth)
-        self._foretold = self._foretold * self._keep + sum(foretold)
-        self._arm.add(self._state, depth, accepted)
-        self._state = _WELL if accepted >= min(depth, _MUCH) else _PARTLY if accepted else _STOPPED
+        state, weight = self._state, self._weight * self._keep
+        foretold = self._arm.hazards(state, min(accepted + 1, depth))
+        self._stops = self._stops * weight + (accepted < depth)
+        self._foretold = self._foretold * weight + sum(foretold)
+        self._arm.add(state, depth, accepted)
+        self._last = _WELL if accepted >= min(depth, _MUCH) else _PARTLY if accepted else _STOPPED
         self._num_missed = 0
 
     def miss(self, rounds: int = 1) -> None:
         """Rounds of which nothing is known: what is known weighs less, half as fast."""
-        self._stops *= self._keep ** (0.5 * rounds)
-        self._foretold *= self._keep ** (0.5 * rounds)
         self._num_missed += rounds
-        if self._num_missed > _STALE:
-            self._state = _UNKNOWN
 
     def survivals(self, depth: int) -> list[float]:
-        factor = (self._stops + _STOPS) / (self._foretold + _STOPS)
+        weight = self._weight
+        factor = (self._stops * weight + _STOPS) / (self._foretold * weight + _STOPS)
         survivals, survival = [], 1.0
         for hazard in self._arm.hazards(self._state, depth):
             survival *= 1 - min(1.0, factor * hazard)
             survivals.append(survival)
         return survivals
+
+    @property
+    def _state(self) -> int:
+        return self._last if self._num_missed <= _STALE else _UNKNOWN
+
+    @property
+    def _weight(self) -> float:
+        """Of what it knows, now."""
+        return float(self._keep ** (0.5 * self._num_missed)) if self._num_missed else 1.0

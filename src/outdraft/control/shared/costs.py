@@ -31,6 +31,19 @@ class ArmDepth(NamedTuple):
 PLAIN = ArmDepth(0, 0)
 
 
+class _Behind:
+    """What the arms have not seen of one text."""
+
+    __slots__ = ("num_tokens", "seen")
+
+    def __init__(self, num_arms: int) -> None:
+        self.num_tokens = 0  # since it began
+        self.seen = [0] * num_arms  # how many there were after each arm's last guess
+
+    def missed(self, arm: int) -> int:
+        return self.num_tokens - self.seen[arm]
+
+
 class Costs:
     """One engine's costs, shared by its sequences."""
 
@@ -38,7 +51,7 @@ class Costs:
         self.passes = Curve(0.98, 0.02)  # of rows: nearly flat, until measured
         self.drafts = [DraftCost() for _ in range(num_arms)]
         self._missed: list[float] = [0.0] * num_arms  # seconds for each token that the arm has not seen
-        self._behind: dict[int, list[int]] = {}  # sequence -> tokens since each arm's last guess
+        self._behind: dict[int, _Behind] = {}  # by sequence
         self._settling: list[float] | None = None  # passes over what was kept of them; None: nothing is to be settled
 
     def kept(self) -> dict[str, Any]:
@@ -66,23 +79,21 @@ class Costs:
         drafting, passing = times.draft, times.target + times.rest
         if any(event.num_certain for event in events):
             for event in events:
-                self._miss(event.seq_id, event.num_certain + len(event.tokens))
+                self._text(event.seq_id).num_tokens += event.num_certain + len(event.tokens)
             return drafting + passing
         self._learn_pass(sum(event.num_nodes for event in events), passing)
         deepest: dict[int, int] = {}
         crowds: Counter[int] = Counter()
         missed = 0
         for event in events:
-            arm, depth = chosen.get(event.seq_id, PLAIN)
-            behind = self._miss(event.seq_id, 0)
+            text, (arm, depth) = self._text(event.seq_id), chosen.get(event.seq_id, PLAIN)
             if depth:
                 deepest[arm] = max(deepest.get(arm, 0), depth)
                 crowds[arm] += 1
-                missed += behind[arm]
-                behind[arm] = 0
-            for other in range(len(behind)):
-                if not depth or other != arm:
-                    behind[other] += len(event.tokens)
+                missed += text.missed(arm)
+            text.num_tokens += len(event.tokens)
+            if depth:
+                text.seen[arm] = text.num_tokens
         self._share(drafting, deepest, crowds, missed)
         return drafting + passing
 
@@ -102,23 +113,21 @@ class Costs:
 
     def catch_up(self, seq: int, arm: int) -> float:
         """Seconds that an arm would need before it can guess for a sequence."""
-        behind = self._behind.get(seq)
-        return self._missed[arm] * behind[arm] if behind else 0.0
+        text = self._behind.get(seq)
+        return self._missed[arm] * text.missed(arm) if text is not None else 0.0
 
     def doze(self, seq: int, tokens: int) -> None:
         """So many tokens came while nobody looked."""
-        self._miss(seq, tokens)
+        self._text(seq).num_tokens += tokens
 
     def forget(self, seq: int) -> None:
         self._behind.pop(seq, None)
 
-    def _miss(self, seq: int, count: int) -> list[int]:
-        behind = self._behind.get(seq)
-        if behind is None:
-            behind = self._behind[seq] = [0] * len(self.drafts)
-        if count:
-            behind[:] = [before + count for before in behind]
-        return behind
+    def _text(self, seq: int) -> _Behind:
+        text = self._behind.get(seq)
+        if text is None:
+            text = self._behind[seq] = _Behind(len(self.drafts))
+        return text
 
     def _share(self, seconds: float, deepest: Mapping[int, int], crowds: Mapping[int, int], missed: int) -> None:
         """Whose the drafting was: the arm's that guessed; of several, as what is known of them divides it."""

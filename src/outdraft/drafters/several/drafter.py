@@ -68,9 +68,10 @@ class SeveralDrafter:
         return Traits(inner=tuple(self.drafters))
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        self._following.update((seq.id, self._all) for seq in seqs)
-        for drafter in self.drafters:
-            drafter.begin(seqs)
+        self._following.update((seq.id, self._all - seq.settled.resting) for seq in seqs)
+        for arm, drafter in enumerate(self.drafters):
+            if followed := [seq for seq in seqs if arm in self._following[seq.id]]:
+                drafter.begin(followed)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """Each sequence's guess by the drafter that its budget names; raises `ConfigError` if there is none."""
@@ -96,9 +97,10 @@ class SeveralDrafter:
 
     def observe(self, seen: Seq[Seen]) -> None:
         """For all who follow the text, whoever guessed."""
-        for arm, drafter in enumerate(self.drafters):
-            if followed := [one for one in seen if arm in self._following[one.seq.id]]:
-                drafter.observe(followed)
+        sorts = {self._following[one.seq.id] for one in seen}
+        for arm in sorted(frozenset().union(*sorts)):
+            followed = seen if len(sorts) == 1 else [one for one in seen if arm in self._following[one.seq.id]]
+            self.drafters[arm].observe(followed)
 
     def end(self, seqs: Seq[Sequence]) -> None:
         for arm, drafter in enumerate(self.drafters):

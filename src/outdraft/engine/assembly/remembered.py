@@ -26,7 +26,7 @@ from outdraft.core.cores import count_cores
 from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.new_file import new_file
-from outdraft.core.policy import Budget, Keeps, Policy
+from outdraft.core.policy import Budget, Keeps, Policy, spared_by
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.threads import num_threads
 from outdraft.weights.user_cache import is_kept, user_cache
@@ -95,6 +95,9 @@ class Remembering:
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         return self.inner.plan(seqs)
+
+    def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
+        return spared_by(self.inner, seq, crowd)
 
     def update(self, events: Seq[StepEvent]) -> None:
         self.inner.update(events)

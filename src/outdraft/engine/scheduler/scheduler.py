@@ -48,6 +48,11 @@ class Scheduler:
         self._ends: dict[int, float] = {}  # of sequences with a deadline
         self._passed_over: set[int] = set()  # who had prompt left to read, and no rows when prompts were last read
 
+    @property
+    def crowd(self) -> int:
+        """How many run together once those who wait have joined, as far as there are seats."""
+        return min(len(self.running) + len(self.waiting), self.settings.max_num_seqs)
+
     def add(self, seq: Sequence, room: Room) -> None:
         """It waits. Raises `BusyError` where too many would, those not counted that join before the next pass."""
         self.waiting.put(seq)
