@@ -1,11 +1,13 @@
 """Probes and watched arms of the policy `auto`, with made-up costs: what is tried next, and when."""
 
+import random
 from collections import Counter
 from dataclasses import replace
 from itertools import count
+from statistics import median
 
 import pytest
-from control.world import sequence
+from control.world import Working, sequence
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
 from outdraft.control.auto.probes import Probes
@@ -15,6 +17,7 @@ from outdraft.control.auto.watcher import Watcher
 from outdraft.control.shared.acceptance import Outlook
 from outdraft.control.shared.costs import ArmDepth
 from outdraft.core.draft import chain
+from outdraft.core.events import StepTimes
 from outdraft.core.policy import Arm
 
 
@@ -151,3 +154,45 @@ def test_greedy_and_drawn_texts_are_told_apart():
     (greedy, _) = kept["one"]["hazards"]
     with pytest.raises(ValueError):  # of a version that did not tell them apart
         recall_all({"one": {**kept["one"], "hazards": greedy}}, ["one"], 256.0)
+
+
+def in_milliseconds(world, policy, seq, rounds, start=0):
+    """Rounds of a tiny model: a pass takes 0.3 ms, and the policy's own work 15 % of it. Returns the budgets."""
+    budgets = []
+    for number in range(start, start + rounds):
+        budgets.append(policy.plan([seq])[0])
+        events = world.step([seq], budgets[-1:], number)
+        times = [StepTimes(draft=one.times.draft * 3e-4, target=one.times.target * 3e-4) for one in events]
+        policy.update([replace(one, times=each) for one, each in zip(events, times, strict=True)])
+    return budgets
+
+
+def test_an_arm_that_becomes_good_is_found_behind_naps():
+    found = []
+    for seed in range(5):
+        world = Working([lambda number, _: 0.95 if number >= 600 else 0.1, 0.1], [0.3, 0.3], dice=random.Random(seed))
+        world.work = 0.15
+        policy, seq = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")]), sequence()
+        in_milliseconds(world, policy, seq, 600)
+        budgets = in_milliseconds(world, policy, seq, 400, start=600)
+        found.append(next((i for i, one in enumerate(budgets) if one.depth and one.arm == 0), 400))
+    assert median(found) < 100
+
+
+def test_a_probe_that_was_wrong_leaves_the_plan_and_one_that_was_right_has_it_made_anew():
+    world, seq = Working([0.0, 0.0], [0.3, 0.3]), sequence()
+    world.work = 0.15
+    policy = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])
+    in_milliseconds(world, policy, seq, 200)
+    plans, probes, make = [], [], policy._make_plan
+    policy._make_plan = lambda seqs: plans.append(1) or make(seqs)
+    for _ in range(600):
+        (budget,) = in_milliseconds(world, policy, seq, 1)
+        probes.append(budget.depth > 0)
+    assert sum(probes) > 5 and len(plans) < 30  # one in twelve rounds that are looked at
+    world.alphas = [1.0, 1.0]
+    while not in_milliseconds(world, policy, seq, 1)[0].depth:
+        pass
+    plans.clear()
+    in_milliseconds(world, policy, seq, 1)
+    assert plans

@@ -3,7 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
-from control.world import Working, drive, sequence
+from control.world import Working, sequence
 
 from outdraft.control.auto.listeners import Listeners
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
@@ -14,23 +14,47 @@ from outdraft.core.speculative import Settled
 HEAD, LOOK_UP = 1, 0
 
 
-def text(number=0, *, age=0, is_drawn=False, choice=(0, 0)):
+def text(number=0, *, crowd=8, age=0, is_drawn=False, choice=(0, 0), is_planned=False):
     return SimpleNamespace(
-        number=number, age=age, is_drawn=is_drawn, choice=ArmDepth(*choice), resting=frozenset()
+        number=number, crowd=crowd, age=age, is_drawn=is_drawn, choice=ArmDepth(*choice), resting=frozenset(),
+        is_planned=is_planned,
     )  # fmt: skip
 
 
-def let_go(listeners, one, *, promise=0.1, count=8, work=0.05):
+def let_go(listeners, one, *, promise=0.1, work=0.05, is_free=True):
     """After a plan that promises 1 token a second, where a pass takes a second."""
-    listeners.let_go(one, {LOOK_UP: 0.1, HEAD: promise}, 1.0, count=count, work=work, passing=1.0)
+    listeners.let_go(one, {LOOK_UP: 0.1, HEAD: promise}, 1.0, work=work, passing=1.0, is_free=is_free)
     return one.resting
 
 
-def engine(alpha, work):
+def far(listeners, times=3, **fields):
+    for _ in range(times):
+        let_go(listeners, text(**fields))
+
+
+def spared(listeners, crowd=8, **fields):
+    return listeners.spared(text(1, **fields), crowd)
+
+
+def engine(alphas, work=0.05, costs=(0.0001, 0.3)):
     """A policy over a look-up and a head, in a world where the policy's own work shows or not."""
-    world = Working([0.0, alpha], [0.0001, 0.3])
+    world = Working(list(alphas), list(costs))
     world.work = work
     return AutoPolicy(AutoOptions(), [Arm(name="look-up"), Arm(name="head", listens=True)]), world
+
+
+def write(policy, world, number, *, tokens=64, asks=None, settled=None):
+    """One text: who was spared it, who rests at its end, and in how many rounds was guessed."""
+    seq = sequence(number, max_tokens=tokens, asks=asks)
+    if settled is not None:
+        seq.settled = settled
+    left, guessed, budgets = policy.spare(seq, 1), 0, []
+    while seq.room > 0:
+        budgets = policy.plan([seq])
+        guessed += budgets[0].depth > 0
+        policy.update(world.step([seq], budgets, number))
+    policy.end([seq])
+    return left, budgets[0].resting, guessed
 
 
 @pytest.mark.parametrize(
@@ -38,69 +62,90 @@ def engine(alpha, work):
     [
         (0.05, 0.05, {HEAD}),  # the look-up does not listen, and stays
         (0.001, 0.05, set()),  # nobody notices its listening
-        (0.05, 0.9, set()),  # it pays
     ],
 )
-def test_a_listener_leaves_where_listening_shows(work, alpha, left):
-    policy, world = engine(alpha, work)
-    resting = []
-    for number in range(4):
-        seq = sequence(number)
-        run = drive(policy, world, 60, [seq])
-        resting.append(run.budgets[-1][0].resting)
-        policy.end([seq])
-    assert resting[1:] == [left] * 3
+def test_a_listener_leaves_where_listening_shows_and_is_spared_the_next_texts(work, alpha, left):
+    policy, world = engine([0.0, alpha], work)
+    texts = [write(policy, world, number) for number in range(12)]
+    assert [resting for _, resting, _ in texts[1:]] == [left] * 11
+    assert [spared for spared, _, _ in texts[:4]] == [set()] * 4  # the first text meets trials: it says nothing
+    assert [spared for spared, _, _ in texts[5:]] == [left] * 7
 
 
-@pytest.mark.parametrize(("work", "alpha", "left"), [(0.05, 0.05, {HEAD}), (0.001, 0.05, set()), (0.05, 0.9, set())])
-def test_the_next_text_is_not_told_to_it(work, alpha, left):
-    policy, world = engine(alpha, work)
-    for number in range(2):
-        drive(policy, world, 60, [sequence(number)])
-        policy.end([sequence(number)])
-    seq = sequence(2)
-    assert policy.spare(seq, 1) == left
-    budgets = drive(policy, world, 60, [seq]).budgets
-    assert all(each[0].resting == left for each in budgets) or not left
+def test_one_that_pays_is_never_spared():
+    """Though the last token of a text cannot be guessed, and some texts are short, or ask for plain decoding."""
+    policy, world = engine([0.0, 0.8], costs=(0.0001, 0.1))
+    asked = [*[{}] * 6, *[{"tokens": 2}] * 4, *[{}] * 3, *[{"asks": 0}] * 4]
+    texts = [write(policy, world, number, **asked[number % len(asked)]) for number in range(85)]
+    assert not any(spared for spared, _, _ in texts)
+    assert min(guessed for number, (_, _, guessed) in enumerate(texts) if not asked[number % len(asked)]) > 5
+
+
+def test_texts_on_which_another_arm_shines_do_not_take_it_from_the_others():
+    policy, world = engine([lambda _, seq: 0.98 if seq % 8 == 4 else 0.0, 0.8], costs=(0.0001, 0.1))
+    texts = [write(policy, world, number, tokens=120) for number in range(64)]
+    assert sum(bool(spared) for spared, _, _ in texts) == 0
 
 
 def test_of_32_texts_one_is_listened_to_for_a_while():
     listeners = Listeners([HEAD])
-    assert let_go(listeners, text()) == {HEAD}
+    far(listeners)
     assert not let_go(listeners, text(8 * 31, age=15)) and let_go(listeners, text(8 * 31, age=16)) == {HEAD}
-    spared = [listeners.spared(text(number), 8) for number in range(8 * 64)]
-    assert [bool(each) for each in spared] == [number // 8 % 32 != 31 for number in range(8 * 64)]
+    heard = [not listeners.spared(text(number), 8) for number in range(8 * 64)]
+    assert heard == [number // 8 % 32 == 31 for number in range(8 * 64)]
+
+
+def test_it_is_spared_once_it_would_have_left_some_texts_in_a_row():
+    listeners = Listeners([HEAD])
+    far(listeners, 2)
+    assert not spared(listeners)
+    far(listeners, 3, is_planned=True)  # no first plan: such a text has shown something of its own
+    for _ in range(3):
+        let_go(listeners, text(), is_free=False)  # it may not be guessed as deep as others
+    assert not spared(listeners)
+    far(listeners, 1)
+    assert spared(listeners) == {HEAD}
 
 
 def test_who_guesses_stays():
-    listeners, one = Listeners([HEAD]), text(choice=(HEAD, 3))
-    assert not let_go(listeners, one) and not listeners.spared(text(1), 8)
+    listeners = Listeners([HEAD])
+    far(listeners, choice=(HEAD, 3))
+    assert not let_go(listeners, text(choice=(HEAD, 3))) and not spared(listeners)
 
 
 def test_a_smaller_batch_and_texts_of_another_sort_are_told():
     listeners = Listeners([HEAD])
-    let_go(listeners, text(is_drawn=True), count=8)
-    assert listeners.spared(text(1, is_drawn=True), 8) == listeners.spared(text(1, is_drawn=True), 9) == {HEAD}
-    assert not listeners.spared(text(1, is_drawn=True), 7) and not listeners.spared(text(1), 8)
-    let_go(listeners, text(is_drawn=True), count=4)
-    assert listeners.spared(text(1, is_drawn=True), 4) == {HEAD}
+    far(listeners, is_drawn=True)
+    assert spared(listeners, 8, is_drawn=True) == spared(listeners, 9, is_drawn=True) == {HEAD}
+    assert not spared(listeners, 7, is_drawn=True) and not spared(listeners, 8)
+    far(listeners, is_drawn=True, crowd=4)
+    assert spared(listeners, 4, is_drawn=True) == {HEAD}
 
 
 def test_a_plan_in_which_it_is_not_far_from_paying_has_it_told_again():
     listeners = Listeners([HEAD])
-    let_go(listeners, text(), count=4)
-    let_go(listeners, text(), count=8, promise=0.95)
-    assert not listeners.spared(text(1), 8) and listeners.spared(text(1), 9) == {HEAD}
-    let_go(listeners, text(), count=2, promise=0.95)  # says nothing of larger batches
-    assert listeners.spared(text(1), 9) == {HEAD}
+    far(listeners)
+    let_go(listeners, text(crowd=4), promise=0.95)  # says nothing of larger batches
+    assert spared(listeners) == {HEAD}
+    let_go(listeners, text(is_planned=True, age=20), promise=0.95)
+    assert not spared(listeners)
+    far(listeners)
+    let_go(listeners, text(), work=0.001)  # listening shows no more
+    assert not spared(listeners)
 
 
-def test_a_request_that_names_its_drafter_has_it():
-    policy, world = engine(0.05, 0.05)
-    drive(policy, world, 60, [sequence(0)])
-    policy.end([sequence(0)])
-    own = sequence(1)
-    own.settled = Settled(arm=HEAD, resting=frozenset({LOOK_UP}))
-    assert policy.spare(own, 1) == {LOOK_UP}
-    policy.end([own])
-    assert policy.spare(sequence(2), 1) == {HEAD} and policy._texts.keys() == {2}
+@pytest.mark.parametrize("settled", [Settled(arm=HEAD, resting=frozenset({LOOK_UP})), Settled(depth=4)])
+def test_a_request_that_decides_itself_has_what_it_asks_for(settled):
+    policy, world = engine([0.0, 0.05])
+    for number in range(8):
+        write(policy, world, number)
+    left, resting, _ = write(policy, world, 8, settled=settled)
+    assert left == settled.resting and HEAD not in resting
+    assert write(policy, world, 9)[0] == {HEAD} and not policy._texts
+
+
+def test_a_drafter_that_is_alone_cannot_leave():
+    world = Working([0.05], [0.3])
+    world.work = 0.05
+    policy = AutoPolicy(AutoOptions(), [Arm(name="head", listens=True)])
+    assert not any(spared or resting for spared, resting, _ in (write(policy, world, number) for number in range(12)))

@@ -156,15 +156,17 @@ class Sparing(Planner):
     """Spares an arm of the first sequence, and fails at the others."""
 
     def spare(self, seq, crowd):
-        if seq.id:
+        if seq.id == 1:
             raise ValueError("nobody knows")
-        return frozenset({crowd})
+        return frozenset({crowd}) if not seq.id else [crowd]
 
 
 def test_a_policy_that_cannot_say_whom_it_spares_spares_nobody(seqs, caplog):
     with caplog.at_level(logging.WARNING, logger="outdraft"):
         assert [ShieldedPolicy(Sparing(3)).spare(seq, 2) for seq in seqs] == [{2}, set(), set()]
-    assert "nobody knows" in caplog.text
+        assert "nobody knows" in caplog.text
+        assert ShieldedPolicy(Sparing(3)).spare(seqs[2], 2) == set()
+    assert "in place of a set of arms" in caplog.text
     assert ShieldedPolicy(Planner(3)).spare(seqs[0], 2) == set()
 
 

@@ -87,3 +87,45 @@ def test_who_ends_while_waiting_is_of_the_weights_of_the_moment():
     now[0] = 6.0
     (late,) = [event for event in engine.step() if event.finish_reason == "timeout"]
     assert late.variant == "int4"
+
+
+class Sparing:
+    """Notes whom it has met and who is not over."""
+
+    def __init__(self):
+        self.met = []
+
+    def plan(self, seqs):
+        return [Budget(depth=0)] * len(seqs)
+
+    def update(self, events):
+        pass
+
+    def spare(self, seq, crowd):
+        self.met.append(seq.id)
+        return frozenset()
+
+    def end(self, seqs):
+        self.met = [one for one in self.met if one not in {seq.id for seq in seqs}]
+
+
+@pytest.mark.logs_faults
+def test_who_finds_no_place_leaves_nothing_with_the_policy(tmp_path):
+    parts = Subject(DrafterRow(drafter="none"), tmp_path).engine().parts
+
+    class Refusing(TableTarget):
+        def begin(self, seq):
+            if seq.prompt_len == 3:
+                raise RequestError("odd vectors")
+            return super().begin(seq)
+
+    policy = Sparing()
+    engine = Engine(
+        Parts(target=Refusing(), drafter=parts.drafter, verifier=ReferenceRule(), policy=policy), isolates=True
+    )
+    refused, seq = engine.add(request(1, 2, 3)), engine.add(request(1, 2))
+    engine.step()
+    assert refused.finish_reason == "error" and policy.met == [seq.id]
+    while engine.has_work:
+        engine.step()
+    assert not policy.met

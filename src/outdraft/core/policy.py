@@ -82,7 +82,7 @@ class Spares(Protocol):
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
         """Arms that are to rest from the first token of this text on. `crowd`: texts that run or wait, itself one.
 
-        Asked once for a text that joins, before its prompt is read; the first `plan` that has it comes later.
+        Asked when a text joins, before its prompt is read, and again should it have to join once more.
         """
         ...
 

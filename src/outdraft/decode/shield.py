@@ -195,7 +195,10 @@ class ShieldedPolicy:
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
         """Arms that are to rest; none where the policy failed."""
         try:
-            return spared_by(self.inner, seq, crowd)
+            spared = spared_by(self.inner, seq, crowd)
+            if not isinstance(spared, frozenset):
+                raise TypeError(f"{shown(spared)} in place of a set of arms")
+            return spared
         except Exception as error:
             self._tell(error)
             return frozenset()

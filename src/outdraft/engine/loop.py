@@ -219,8 +219,8 @@ class Engine:
 
     def _admit(self, seq: Sequence) -> None:
         seq.variant, seq.settled = self.variant, settle(seq.request, self._held)  # other weights may hold others
-        seq.settled = seq.settled.without(self._used.spared(seq, self.scheduler.crowd))
         seq.num_cached = self._used.target.begin(seq)
+        seq.settled = seq.settled.without(self._used.spared(seq, self.scheduler.crowd))
         if not seq.num_preempted:
             seq.num_taken_over = min(seq.num_cached, seq.prompt_len)
         self._used.drafter.begin([seq])

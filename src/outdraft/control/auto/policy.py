@@ -66,7 +66,8 @@ class AutoPolicy:
     def __init__(self, options: AutoOptions, arms: Seq[Arm]) -> None:
         self._options = options
         self._names = [arm.name for arm in arms]
-        self._listeners = Listeners([index for index, arm in enumerate(arms) if arm.listens])
+        # a drafter that is alone cannot leave a text
+        self._listeners = Listeners([index for index, arm in enumerate(arms) if arm.listens and len(arms) > 1])
         self._arms = [Record(8 * options.memory) for _ in arms]
         self.costs = Costs(len(arms))
         self._texts: dict[int, SequenceRecord] = {}
@@ -109,6 +110,7 @@ class AutoPolicy:
             if (probe := self._probes.take()) is not None and probe.seq_id in ids:
                 choices[ids.index(probe.seq_id)] = probe.choice
                 self._probed = probe.seq_id
+                self._prepare_probe(seqs)  # the next one, should this one leave the plan as it is
         budgets = []
         for seq, choice in zip(seqs, choices, strict=True):
             text = self._texts[seq.id]
@@ -120,10 +122,11 @@ class AutoPolicy:
         return budgets
 
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
-        """The listeners that would leave the text at once, as they left the last ones of its sort in such a crowd."""
+        """Whom the request has not named, and the listeners that would leave the text at once, like others before."""
         text = self._meet(seq)
-        if seq.settled.arm is None:
-            text.resting |= self._listeners.spared(text, crowd)
+        spared = self._listeners.spared(text, crowd)
+        if not text.is_asked:
+            text.resting |= spared
         return text.resting
 
     def update(self, events: Seq[StepEvent]) -> None:
@@ -261,7 +264,10 @@ class AutoPolicy:
                     best, most, alive = ArmDepth(index, depth), rate, own
             text.choice = best
             survivals.append(alive)
-            self._listeners.let_go(text, promises, most, count=count, work=self._nap.work, passing=passes(count))
+            if not text.is_asked:
+                self._listeners.let_go(
+                    text, promises, most, work=self._nap.work, passing=passes(count), is_free=deepest == limit
+                )
         if not best.depth:
             most = plain
         if count > 1:
@@ -272,9 +278,12 @@ class AutoPolicy:
         self._rate = most
         self._pause = min(_PAUSE, ceil(count * len(self._arms) * _PLANNING / (_SHARE * passes(count))))
         self._until_plan = self._pause
+        self._prepare_probe(seqs)
+
+    def _prepare_probe(self, seqs: Seq[Sequence]) -> None:
         self._probes.prepare(
             seqs, self._texts, self._arms, self.costs, rate=self._rate, watched=self._watcher.free(self.costs)
-        )  # fmt: skip
+        )
 
     def _divide(self, seqs: Seq[Sequence], survivals: Seq[Seq[float]]) -> float:
         """The depths that make most tokens a second of the whole batch; returns how many those are."""

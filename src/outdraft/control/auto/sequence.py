@@ -12,16 +12,22 @@ from outdraft.core.sequence import Sequence
 class SequenceRecord:
     """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
 
-    __slots__ = ("age", "choice", "fixed", "is_drawn", "number", "outlooks", "resting", "watched")
+    __slots__ = (
+        "age", "choice", "crowd", "fixed", "is_asked", "is_drawn", "is_planned", "number", "outlooks", "resting",
+        "watched",
+    )  # fmt: skip
 
     def __init__(self, records: Seq[Record], memory: float, number: int, seq: Sequence) -> None:
         settled = seq.settled
-        self.number = number  # of the engine's texts
+        self.number = number  # of the policy's texts
         self.age = 0  # rounds
+        self.crowd = 1  # texts that run together, when it joined
+        self.is_planned = False
         self.is_drawn = not seq.request.params.greedy
         self.resting = settled.resting  # arms that have left it, or were never asked for
         # who guesses and how deep, where the request has decided that
         self.fixed = None if settled.depth is None else ArmDepth(settled.arm or 0, settled.depth)
+        self.is_asked = settled.arm is not None or settled.depth is not None  # the request has named one or the other
         self.outlooks = [Outlook(record.hazards[self.is_drawn], memory) for record in records]
         self.choice = PLAIN
         self.watched: dict[int, tuple[int, HostTree]] = {}  # arm -> a depth and what it would have guessed so deep

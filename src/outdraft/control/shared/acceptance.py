@@ -120,7 +120,7 @@ class Outlook:
         self._num_missed = 0
 
     def miss(self, rounds: int = 1) -> None:
-        """Rounds of which nothing is known: what is known weighs less, half as fast."""
+        """Rounds of which nothing is known; each takes half as much from the weight of the rest as one that is."""
         self._num_missed += rounds
 
     def survivals(self, depth: int) -> list[float]:

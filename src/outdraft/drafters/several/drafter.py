@@ -4,7 +4,8 @@
                 1 -> draft_model    and none on a budget of 0
 
 A drafter that is not asked does next to nothing: memories of their own catch up with the text when they are next asked.
-One that rests (`Budget.resting`) leaves its text for good, and hidden states that nobody else wants are not kept.
+One that rests leaves its text for good (`Budget.resting`), or never hears of it (`Settled.resting`), and hidden
+states that nobody else wants are not kept.
 What "auto", "routing" and "bandit" choose among (docs/policies.md). Data in: sequences and budgets; data out: drafts.
 """
 

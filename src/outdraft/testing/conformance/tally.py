@@ -7,7 +7,7 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from outdraft.core.events import StepEvent
-from outdraft.core.policy import Budget, Policy
+from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
 
 LEAST_ACCEPTED, LEAST_RUNS = 20, 5
@@ -38,6 +38,9 @@ class Counted:
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
         return self._policy.plan(seqs)
+
+    def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
+        return spared_by(self._policy, seq, crowd)
 
     def update(self, events: Seq[StepEvent]) -> None:
         """The policy's own; every event is counted."""
