@@ -73,7 +73,8 @@ class AutoPolicy:
         self._texts: dict[int, SequenceRecord] = {}
         self._chosen: dict[int, ArmDepth] = {}  # of the step under way
         self._planned: list[int] = []  # sequences that the plan was made for
-        self._until_plan = self._pause = 0  # rounds until the next plan, and between two
+        self._until_plan, self._pause = 0.0, 0  # rounds until the next plan, and between two
+        self._sleeping = 0.0  # how much of a round until the next plan one is that was slept through
         self._rate = 0.0  # tokens a second that the plan promises
         self._probes = Probes(options.exploration)
         self._probed: int | None = None  # the sequence whose probe the round under way is
@@ -206,6 +207,7 @@ class AutoPolicy:
         slept, self._rounds_slept, self._rounds_left = self._rounds_slept, 0, 0
         if not slept:
             return
+        self._until_plan -= self._sleeping * slept
         self._probes.save(slept, self.costs.passes(len(self._planned)), self.costs)
         for i in self._planned:
             if i in self._texts:
@@ -276,8 +278,9 @@ class AutoPolicy:
             text = self._texts[seq.id]
             text.choice = text.fixed or text.choice
         self._rate = most
-        self._pause = min(_PAUSE, ceil(count * len(self._arms) * _PLANNING / (_SHARE * passes(count))))
-        self._until_plan = self._pause
+        affordable = ceil(count * len(self._arms) * _PLANNING / (_SHARE * passes(count)))
+        self._until_plan = self._pause = min(_PAUSE, affordable)
+        self._sleeping = self._pause / affordable
         self._prepare_probe(seqs)
 
     def _prepare_probe(self, seqs: Seq[Sequence]) -> None:
