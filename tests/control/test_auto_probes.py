@@ -156,12 +156,13 @@ def test_greedy_and_drawn_texts_are_told_apart():
         recall_all({"one": {**kept["one"], "hazards": greedy}}, ["one"], 256.0)
 
 
-def in_milliseconds(world, policy, seq, rounds, start=0):
-    """Rounds of a tiny model: a pass takes 0.3 ms, and the policy's own work 15 % of it. Returns the budgets."""
+def in_milliseconds(world, policy, seqs, rounds, start=0):
+    """Rounds of a tiny model: a pass takes 0.3 ms, the policy's own work 15 % of it. Returns the first text's budgets."""
     budgets = []
     for number in range(start, start + rounds):
-        budgets.append(policy.plan([seq])[0])
-        events = world.step([seq], budgets[-1:], number)
+        planned = policy.plan(seqs)
+        budgets.append(planned[0])
+        events = world.step(seqs, planned, number)
         times = [StepTimes(draft=one.times.draft * 3e-4, target=one.times.target * 3e-4) for one in events]
         policy.update([replace(one, times=each) for one, each in zip(events, times, strict=True)])
     return budgets
@@ -172,27 +173,29 @@ def test_an_arm_that_becomes_good_is_found_behind_naps():
     for seed in range(5):
         world = Working([lambda number, _: 0.95 if number >= 600 else 0.1, 0.1], [0.3, 0.3], dice=random.Random(seed))
         world.work = 0.15
-        policy, seq = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")]), sequence()
-        in_milliseconds(world, policy, seq, 600)
-        budgets = in_milliseconds(world, policy, seq, 400, start=600)
+        policy, seqs = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")]), [sequence()]
+        in_milliseconds(world, policy, seqs, 600)
+        budgets = in_milliseconds(world, policy, seqs, 400, start=600)
         found.append(next((i for i, one in enumerate(budgets) if one.depth and one.arm == 0), 400))
     assert median(found) < 100
 
 
-def test_a_probe_that_was_wrong_leaves_the_plan_and_one_that_was_right_has_it_made_anew():
-    world, seq = Working([0.0, 0.0], [0.3, 0.3]), sequence()
+@pytest.mark.parametrize(("num_texts", "least", "most"), [(1, 20, 34), (6, 3, 14)])
+def test_a_probe_that_was_wrong_leaves_the_plan_and_one_that_was_right_has_it_made_anew(num_texts, least, most):
+    """A plan takes a hundredth of 20 rounds for one text, and of 120 for six, whether they are looked at or not."""
+    world, seqs = Working([0.0, 0.0], [0.3, 0.3], slope=0.0), [sequence(number) for number in range(num_texts)]
     world.work = 0.15
     policy = AutoPolicy(AutoOptions(), [Arm(name="a"), Arm(name="b")])
-    in_milliseconds(world, policy, seq, 200)
-    plans, probes, make = [], [], policy._make_plan
+    in_milliseconds(world, policy, seqs, 200)
+    plans, probes, make, take = [], [], policy._make_plan, policy._probes.take
     policy._make_plan = lambda seqs: plans.append(1) or make(seqs)
-    for _ in range(600):
-        (budget,) = in_milliseconds(world, policy, seq, 1)
-        probes.append(budget.depth > 0)
-    assert sum(probes) > 5 and len(plans) < 30  # one in twelve rounds that are looked at
+    policy._probes.take = lambda: probes.append(take()) or probes[-1]
+    in_milliseconds(world, policy, seqs, 600)
+    assert sum(probe is not None for probe in probes) > 5 and least <= len(plans) <= most
     world.alphas = [1.0, 1.0]
-    while not in_milliseconds(world, policy, seq, 1)[0].depth:
-        pass
+    probes.clear()
+    while not any(probe is not None for probe in probes):
+        in_milliseconds(world, policy, seqs, 1)
     plans.clear()
-    in_milliseconds(world, policy, seq, 1)
+    in_milliseconds(world, policy, seqs, 1)
     assert plans
