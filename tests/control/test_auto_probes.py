@@ -157,7 +157,7 @@ def test_greedy_and_drawn_texts_are_told_apart():
 
 
 def in_milliseconds(world, policy, seqs, rounds, start=0):
-    """Rounds of a tiny model: a pass takes 0.3 ms, the policy's own work 15 % of it. Returns the first text's budgets."""
+    """Rounds of a tiny model: a pass takes 0.3 ms, the policy's own work 15 % of it. Returns the first's budgets."""
     budgets = []
     for number in range(start, start + rounds):
         planned = policy.plan(seqs)
