@@ -53,7 +53,7 @@ class Prices:
 def prepared(prices: Prices, share: float = 1.0) -> Probes:
     """One sequence, decoded plainly, of which the one arm is to be tried."""
     probes, records, seq = Probes(share), [Record(256.0)], sequence(0)
-    texts = {seq.id: SequenceRecord(records, 32.0, 0, seq)}
+    texts = {seq.id: SequenceRecord(records, 32.0, seq)}
     probes.prepare([seq], texts, records, prices, rate=1.0, watched=())
     return probes
 
@@ -71,7 +71,7 @@ def test_every_sequence_meets_every_arm(count):
     """Two arms out of use, and as many sequences or others: none of them is always given the same one."""
     prices, records = Prices(Draft(0.0), Draft(0.0)), [Record(256.0), Record(256.0)]
     seqs = [sequence(i) for i in range(count)]
-    texts = {seq.id: SequenceRecord(records, 32.0, 0, seq) for seq in seqs}
+    texts = {seq.id: SequenceRecord(records, 32.0, seq) for seq in seqs}
     probes, met = Probes(1.0), set()
     for _ in range(2 * count):
         probes.prepare(seqs, texts, records, prices, rate=float(count), watched=())
@@ -79,6 +79,41 @@ def test_every_sequence_meets_every_arm(count):
         probe = probes.take()
         met.add((probe.seq_id, probe.choice.arm))
     assert len(met) == 2 * count
+
+
+def test_one_that_cannot_be_paid_does_not_keep_the_others_from_their_turn():
+    """An arm that guesses for nothing, and one whose loss is above what can be saved: plans come and go."""
+    prices, records, seq = Prices(Draft(0.0), Draft(20.0)), [Record(256.0), Record(256.0)], sequence()
+    texts, probes, met = {seq.id: SequenceRecord(records, 32.0, seq)}, Probes(1.0), Counter()
+    for _ in range(200):
+        probes.prepare([seq], texts, records, prices, rate=1.0, watched=())
+        probes.save(4, 1.0, prices)
+        if (probe := probes.take()) is not None:
+            met[probe.choice.arm] += 1
+    assert set(met) == {0} and met[0] > 15
+
+
+def test_plans_between_two_probes_give_nobody_the_turn_of_another():
+    """Each arm has its turn, though every probe is prepared three times before it can be paid."""
+    prices, records, seq = Prices(Draft(1.0), Draft(1.0)), [Record(256.0), Record(256.0)], sequence()
+    texts, probes, met = {seq.id: SequenceRecord(records, 32.0, seq)}, Probes(0.25), Counter()
+    for _ in range(300):
+        probes.prepare([seq], texts, records, prices, rate=1.0, watched=())
+        probes.save(2, 1.0, prices)
+        if (probe := probes.take()) is not None:
+            met[probe.choice.arm] += 1
+    assert abs(met[0] - met[1]) <= 1 and met[0] > 5
+
+
+def test_who_is_to_be_heard_for_a_while_is_asked_first():
+    prices, records, seq = Prices(Draft(0.0), Draft(0.0)), [Record(256.0), Record(256.0)], sequence()
+    text, probes, met = SequenceRecord(records, 32.0, seq), Probes(1.0), set()
+    text.heard = frozenset({1})
+    for _ in range(6):
+        probes.prepare([seq], {seq.id: text}, records, prices, rate=1.0, watched=())
+        probes.save(4, 1.0, prices)
+        met.add(probes.take().choice.arm)
+    assert met == {1}
 
 
 def test_a_sequence_that_is_over_is_not_probed():
@@ -119,7 +154,7 @@ def test_of_a_large_batch_some_are_watched_in_turn():
 
     prices, seqs = Prices(Draft(0.01)), [sequence(i) for i in range(6)]
     watcher = Watcher([Arm(name="look-up", peek=peek)], 16)
-    texts = {seq.id: SequenceRecord([Record(256.0)], 32.0, 0, seq) for seq in seqs}
+    texts = {seq.id: SequenceRecord([Record(256.0)], 32.0, seq) for seq in seqs}
     for _ in range(6):
         watcher.watch(seqs, {seq.id: ArmDepth(0, 0) for seq in seqs}, texts, prices)
     assert asked == dict.fromkeys(range(6), 2)

@@ -1,5 +1,7 @@
 """Arms that need hidden states leave texts where they are far from paying, and are spared the next ones."""
 
+import random
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -14,26 +16,31 @@ from outdraft.core.speculative import Settled
 HEAD, LOOK_UP = 1, 0
 
 
-def text(number=0, *, crowd=8, age=0, is_drawn=False, choice=(0, 0), is_planned=False):
-    return SimpleNamespace(
-        number=number, crowd=crowd, age=age, is_drawn=is_drawn, choice=ArmDepth(*choice), resting=frozenset(),
-        is_planned=is_planned,
+def text(listeners, *, crowd=8, age=0, is_drawn=False, choice=(0, 0), is_planned=False):
+    made = SimpleNamespace(
+        age=age, is_drawn=is_drawn, choice=ArmDepth(*choice), resting=frozenset(), is_planned=is_planned
     )  # fmt: skip
+    listeners.meet(made, crowd)
+    return made
 
 
-def let_go(listeners, one, *, promise=0.1, work=0.05, is_free=True):
+def let_go(listeners, one, *, promise=0.1, work=0.05, deepest=16):
     """After a plan that promises 1 token a second, where a pass takes a second."""
-    listeners.let_go(one, {LOOK_UP: 0.1, HEAD: promise}, 1.0, work=work, passing=1.0, is_free=is_free)
+    listeners.let_go(
+        one, {LOOK_UP: 0.1, HEAD: promise}, 1.0, work=work, passing=1.0, deepest=deepest, limit=16
+    )  # fmt: skip
     return one.resting
 
 
 def far(listeners, times=3, **fields):
     for _ in range(times):
-        let_go(listeners, text(**fields))
+        let_go(listeners, text(listeners, **fields))
 
 
 def spared(listeners, crowd=8, **fields):
-    return listeners.spared(text(1, **fields), crowd)
+    one = text(listeners, crowd=crowd, **fields)
+    listeners.spare(one)
+    return one.resting
 
 
 def engine(alphas, work=0.05, costs=(0.0001, 0.3)):
@@ -43,9 +50,11 @@ def engine(alphas, work=0.05, costs=(0.0001, 0.3)):
     return AutoPolicy(AutoOptions(), [Arm(name="look-up"), Arm(name="head", listens=True)]), world
 
 
-def write(policy, world, number, *, tokens=64, asks=None, settled=None):
+def write(policy, world, number, *, tokens=64, asks=None, settled=None, drawn=False):
     """One text: who was spared it, who rests at its end, and in how many rounds was guessed."""
     seq = sequence(number, max_tokens=tokens, asks=asks)
+    if drawn:
+        seq.request = replace(seq.request, params=replace(seq.request.params, temperature=1.0))
     if settled is not None:
         seq.settled = settled
     left, guessed, budgets = policy.spare(seq, 1), 0, []
@@ -87,12 +96,38 @@ def test_texts_on_which_another_arm_shines_do_not_take_it_from_the_others():
     assert sum(bool(spared) for spared, _, _ in texts) == 0
 
 
-def test_of_32_texts_one_is_listened_to_for_a_while():
+def changing(other, seed):
+    """Tokens a second of texts on which the head begins to be right, after 200 on which it was not."""
+    world = Working([0.0, lambda _, seq: 0.8 if seq >= 200 else 0.05], [0.0001, 0.1], dice=random.Random(seed))
+    world.work = 0.05
+    policy = AutoPolicy(AutoOptions(), [Arm(name="look-up"), Arm(name="head", listens=True)])
+    guessed = [write(policy, world, number, **(other if number % 2 else {}))[2] for number in range(600)]
+    return sum(number > 5 for number in guessed[500::2])
+
+
+@pytest.mark.parametrize("other", [{}, {"drawn": True}, {"tokens": 2}, {"asks": 0}, {"asks": 8}])
+def test_it_is_found_again_where_every_other_text_is_of_another_kind(other):
+    assert [changing(other, seed) > 25 for seed in range(2)] == [True, True]  # of the last 50
+
+
+def test_of_32_batches_one_is_listened_to_for_a_while():
     listeners = Listeners([HEAD])
     far(listeners)
-    assert not let_go(listeners, text(8 * 31, age=15)) and let_go(listeners, text(8 * 31, age=16)) == {HEAD}
-    heard = [not listeners.spared(text(number), 8) for number in range(8 * 64)]
-    assert heard == [number // 8 % 32 == 31 for number in range(8 * 64)]
+    heard = [not spared(listeners) for _ in range(8 * 31 + 2)]
+    assert heard == [False] * (8 * 31 - 3) + [True] * 5  # three had left
+    assert not let_go(listeners, text(listeners, age=15))
+    assert not let_go(listeners, text(listeners, age=16), deepest=0)  # nothing could be guessed: it is not heard out
+    assert let_go(listeners, text(listeners, age=16)) == {HEAD}
+    assert [not spared(listeners) for _ in range(8 * 31 + 1)] == [False] * 8 * 31 + [True]
+
+
+def test_the_texts_that_a_request_decides_itself_do_not_count():
+    policy, world = engine([0.0, 0.05])
+    for number in range(8):
+        write(policy, world, number)
+    for number in range(8, 48):
+        write(policy, world, number, settled=Settled(depth=2))
+    assert policy.spare(sequence(48), 1) == {HEAD}
 
 
 def test_it_is_spared_once_it_would_have_left_some_texts_in_a_row():
@@ -101,7 +136,7 @@ def test_it_is_spared_once_it_would_have_left_some_texts_in_a_row():
     assert not spared(listeners)
     far(listeners, 3, is_planned=True)  # no first plan: such a text has shown something of its own
     for _ in range(3):
-        let_go(listeners, text(), is_free=False)  # it may not be guessed as deep as others
+        let_go(listeners, text(listeners), deepest=8)  # it may not be guessed as deep as others
     assert not spared(listeners)
     far(listeners, 1)
     assert spared(listeners) == {HEAD}
@@ -110,7 +145,7 @@ def test_it_is_spared_once_it_would_have_left_some_texts_in_a_row():
 def test_who_guesses_stays():
     listeners = Listeners([HEAD])
     far(listeners, choice=(HEAD, 3))
-    assert not let_go(listeners, text(choice=(HEAD, 3))) and not spared(listeners)
+    assert not let_go(listeners, text(listeners, choice=(HEAD, 3))) and not spared(listeners)
 
 
 def test_a_smaller_batch_and_texts_of_another_sort_are_told():
@@ -122,15 +157,16 @@ def test_a_smaller_batch_and_texts_of_another_sort_are_told():
     assert spared(listeners, 4, is_drawn=True) == {HEAD}
 
 
-def test_a_plan_in_which_it_is_not_far_from_paying_has_it_told_again():
+@pytest.mark.parametrize("deepest", [16, 8])
+def test_a_plan_in_which_it_is_not_far_from_paying_has_it_told_again(deepest):
     listeners = Listeners([HEAD])
     far(listeners)
-    let_go(listeners, text(crowd=4), promise=0.95)  # says nothing of larger batches
+    let_go(listeners, text(listeners, crowd=4), promise=0.95)  # says nothing of larger batches
     assert spared(listeners) == {HEAD}
-    let_go(listeners, text(is_planned=True, age=20), promise=0.95)
+    let_go(listeners, text(listeners, is_planned=True, age=20), promise=0.95, deepest=deepest)
     assert not spared(listeners)
     far(listeners)
-    let_go(listeners, text(), work=0.001)  # listening shows no more
+    let_go(listeners, text(listeners), work=0.001)  # listening shows no more
     assert not spared(listeners)
 
 

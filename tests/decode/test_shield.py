@@ -158,7 +158,7 @@ class Sparing(Planner):
     def spare(self, seq, crowd):
         if seq.id == 1:
             raise ValueError("nobody knows")
-        return frozenset({crowd}) if not seq.id else [crowd]
+        return {crowd} if not seq.id else {"eagle"}
 
 
 def test_a_policy_that_cannot_say_whom_it_spares_spares_nobody(seqs, caplog):
@@ -166,7 +166,7 @@ def test_a_policy_that_cannot_say_whom_it_spares_spares_nobody(seqs, caplog):
         assert [ShieldedPolicy(Sparing(3)).spare(seq, 2) for seq in seqs] == [{2}, set(), set()]
         assert "nobody knows" in caplog.text
         assert ShieldedPolicy(Sparing(3)).spare(seqs[2], 2) == set()
-    assert "in place of a set of arms" in caplog.text
+    assert "in place of a set of whole numbers" in caplog.text
     assert ShieldedPolicy(Planner(3)).spare(seqs[0], 2) == set()
 
 

@@ -9,7 +9,7 @@ from outdraft import LLM, Result, SamplingParams
 from outdraft.core.errors import RequestError
 from outdraft.core.params import SamplingParams as Params
 from outdraft.core.request import Request
-from outdraft.core.speculative import Held, Speculative
+from outdraft.core.speculative import Held, Settled, Speculative
 from outdraft.engine.requests.speculative import read_speculative, settle
 
 PROMPT = "def add(a, b):\n    return a + b\n\ndef add(a, b):\n    return"
@@ -160,6 +160,13 @@ def test_refused_before_any_work(llm):
     with pytest.raises(RequestError, match="verifier 'greedy' follows the best token only"):
         llm.generate(PROMPT, SEEDED, speculative={"verifier": "greedy"})
     assert not llm.engine.running and not len(llm.engine.waiting)
+
+
+def test_a_policy_spares_nobody_whom_a_request_has_asked_for():
+    spared = frozenset({1, 2})
+    assert Settled(resting=frozenset({0})).without(spared).resting == {0, 1, 2}
+    for own in (Settled(arm=1, resting=frozenset({0, 2})), Settled(depth=4)):
+        assert own.without(spared) is own
 
 
 def test_what_is_settled():

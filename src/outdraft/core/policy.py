@@ -80,7 +80,8 @@ class Spares(Protocol):
     """A policy that knows which arms it will not ask about a new text, so that they need not hear of it at all."""
 
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
-        """Arms that are to rest from the first token of this text on. `crowd`: texts that run or wait, itself one.
+        """Arms that are to rest from the first token of this text on. `crowd`: texts that run or wait, itself one, as
+        far as there are seats.
 
         Asked when a text joins, before its prompt is read, and again should it have to join once more.
         """

@@ -58,8 +58,10 @@ class Settled:
     rule: str | None = None  # the rule in place of the engine's own
 
     def without(self, arms: frozenset[int]) -> "Settled":
-        """These rest as well."""
-        return replace(self, resting=self.resting | arms) if arms else self
+        """These rest as well, unless the request has decided itself who guesses, or how deep."""
+        if not arms or self.arm is not None or self.depth is not None:
+            return self
+        return replace(self, resting=self.resting | arms)
 
 
 UNASKED = Settled()

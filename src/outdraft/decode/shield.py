@@ -11,7 +11,7 @@ The first error of each is logged, with its traceback.
 """
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Set
 from collections.abc import Sequence as Seq
 from typing import TypeVar
 
@@ -196,9 +196,9 @@ class ShieldedPolicy:
         """Arms that are to rest; none where the policy failed."""
         try:
             spared = spared_by(self.inner, seq, crowd)
-            if not isinstance(spared, frozenset):
-                raise TypeError(f"{shown(spared)} in place of a set of arms")
-            return spared
+            if not (isinstance(spared, Set) and all(isinstance(arm, int) for arm in spared)):
+                raise TypeError(f"{shown(spared)} in place of a set of whole numbers, one for each arm that is spared")
+            return frozenset(spared)
         except Exception as error:
             self._tell(error)
             return frozenset()

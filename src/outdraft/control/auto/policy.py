@@ -25,7 +25,7 @@ from typing import Any
 
 from outdraft.control.auto.batch import divide_depths
 from outdraft.control.auto.listeners import Listeners
-from outdraft.control.auto.probes import Probes
+from outdraft.control.auto.probes import Probe, Probes
 from outdraft.control.auto.record import Record, keep_all, recall_all
 from outdraft.control.auto.rest import Nap
 from outdraft.control.auto.sequence import SequenceRecord
@@ -77,7 +77,7 @@ class AutoPolicy:
         self._sleeping = 0.0  # how much of a round until the next plan one is that was slept through
         self._rate = 0.0  # tokens a second that the plan promises
         self._probes = Probes(options.exploration)
-        self._probed: int | None = None  # the sequence whose probe the round under way is
+        self._probe: Probe | None = None  # of the round under way
         self._watcher = Watcher(arms, options.num_speculative_tokens)
         self._has_been_plain = False
         self._tried: Record | None = None  # the arm whose trial the round under way is
@@ -85,7 +85,6 @@ class AutoPolicy:
         self._nap = Nap()
         self._rounds_left = self._rounds_slept = 0  # of the nap under way
         self._is_asleep = False
-        self._num_texts = 0
         self._asleep: list[Budget] = []  # everybody's budgets in a nap
 
     def plan(self, seqs: Seq[Sequence]) -> list[Budget]:
@@ -101,7 +100,7 @@ class AutoPolicy:
             return self._asleep
         self._wake()
         self._until_plan -= 1
-        self._probed = None
+        self._probe = None
         if (trial := self._trial(seqs)) is not None:
             choices = trial
         else:
@@ -110,8 +109,7 @@ class AutoPolicy:
             choices = [self._texts[i].choice for i in ids]
             if (probe := self._probes.take()) is not None and probe.seq_id in ids:
                 choices[ids.index(probe.seq_id)] = probe.choice
-                self._probed = probe.seq_id
-                self._prepare_probe(seqs)  # the next one, should this one leave the plan as it is
+                self._probe = probe
         budgets = []
         for seq, choice in zip(seqs, choices, strict=True):
             text = self._texts[seq.id]
@@ -124,10 +122,9 @@ class AutoPolicy:
 
     def spare(self, seq: Sequence, crowd: int) -> frozenset[int]:
         """Whom the request has not named, and the listeners that would leave the text at once, like others before."""
-        text = self._meet(seq)
-        spared = self._listeners.spared(text, crowd)
+        text = self._meet(seq, crowd)
         if not text.is_asked:
-            text.resting |= spared
+            self._listeners.spare(text)
         return text.resting
 
     def update(self, events: Seq[StepEvent]) -> None:
@@ -136,7 +133,7 @@ class AutoPolicy:
             self._is_asleep = False
             return
         seconds = self.costs.add(events, self._chosen)
-        tokens, calm, told = 0, True, False
+        tokens, calm, told, probe = 0, True, False, self._probe
         for event in events:
             tokens += len(event.tokens)
             arm, depth = self._chosen.pop(event.seq_id, PLAIN)
@@ -146,7 +143,8 @@ class AutoPolicy:
             if depth:
                 self._arms[arm].add(depth, event.num_nodes - 1)
             accepted = min(event.num_accepted, depth)
-            told |= event.seq_id == self._probed and (accepted > 0 or not depth)
+            if probe is not None and event.seq_id == probe.seq_id:
+                told = accepted > 0 or not probe.choice.depth
             calm &= not self._texts[event.seq_id].learn(ArmDepth(arm, depth), event.tokens, accepted)
         tried, self._tried = self._tried, None
         if any(event.num_certain for event in events):
@@ -157,9 +155,9 @@ class AutoPolicy:
             tried.num_tried += 1
         else:
             self._has_been_plain = self.costs.passes.is_measured
-        won = tokens / self._rate - seconds if self._probed is not None else 0.0
+        won = tokens / self._rate - seconds if probe is not None else 0.0
         self._probes.save(1, seconds, self.costs, won=won)
-        if told:  # a probe that was right may change the plan; one that was wrong need not be asked about at once
+        if told:  # plain decoding, or a guess that was right, may change the plan; one that was wrong can wait
             self._until_plan = 0
         if calm and self._rate:
             self._fall_asleep(events)
@@ -187,11 +185,11 @@ class AutoPolicy:
         self.costs = Costs.recalled(kept["costs"], len(arms))
         self._arms, self._has_been_plain = arms, True
 
-    def _meet(self, seq: Sequence) -> SequenceRecord:
+    def _meet(self, seq: Sequence, crowd: int) -> SequenceRecord:
         text = self._texts.get(seq.id)
         if text is None:
-            text = self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, self._num_texts, seq)
-            self._num_texts += 1
+            text = self._texts[seq.id] = SequenceRecord(self._arms, self._options.memory, seq)
+            self._listeners.meet(text, crowd)
         return text
 
     def _fall_asleep(self, events: Seq[StepEvent]) -> None:
@@ -221,7 +219,7 @@ class AutoPolicy:
         """
         self._tried = None
         for seq in seqs:
-            self._meet(seq)
+            self._meet(seq, len(seqs))
         for index, arm in enumerate(self._arms):
             if (depth := arm.trial) is None or self._waits:
                 continue
@@ -268,7 +266,7 @@ class AutoPolicy:
             survivals.append(alive)
             if not text.is_asked:
                 self._listeners.let_go(
-                    text, promises, most, work=self._nap.work, passing=passes(count), is_free=deepest == limit
+                    text, promises, most, work=self._nap.work, passing=passes(count), deepest=deepest, limit=limit
                 )
         if not best.depth:
             most = plain
@@ -281,9 +279,6 @@ class AutoPolicy:
         affordable = ceil(count * len(self._arms) * _PLANNING / (_SHARE * passes(count)))
         self._until_plan = self._pause = min(_PAUSE, affordable)
         self._sleeping = self._pause / affordable
-        self._prepare_probe(seqs)
-
-    def _prepare_probe(self, seqs: Seq[Sequence]) -> None:
         self._probes.prepare(
             seqs, self._texts, self._arms, self.costs, rate=self._rate, watched=self._watcher.free(self.costs)
         )

@@ -24,6 +24,7 @@ _APART = 4  # rounds between two probes, at least
 _SAVED = 8.0  # passes of one row that may be saved up for probes
 _NEAR = 0.7  # of the plan's tokens a second: plain decoding that is further off needs no probe
 _PLAIN = -1  # among the arms
+_PATIENCE = 8  # plans after which another probe is prepared, though this one has not been made
 
 
 class Probe(NamedTuple):
@@ -43,13 +44,15 @@ class Probes:
         self._since = 0  # rounds since the last probe
         self._turn = 0
         self._next: Probe | None = None
+        self._tries = 0  # how often this turn's probe has been prepared
+        self._is_spent = False  # the last one was made, and no other has been prepared
 
     def take(self) -> Probe | None:
         """The probe that was prepared, if its time has come; it is to be made in this round."""
         probe = self._next
         if probe is None or self._since < _APART or self._credit < probe.loss:
             return None
-        self._since, self._next = 0, None
+        self._since, self._next, self._is_spent = 0, None, True
         return probe
 
     def drop(self, seq_id: int) -> None:
@@ -76,18 +79,23 @@ class Probes:
         watched: Collection[int],
     ) -> None:
         """Choose what is tried next. `rate`: tokens a second of the plan; `watched`: arms that need no probe."""
-        self._turn += 1
-        self._next = None
+        self._tries += 1
+        if self._is_spent or self._tries >= _PATIENCE:
+            self._turn, self._tries = self._turn + 1, 0
+        self._next, self._is_spent = None, False
         cycle, place = divmod(self._turn, len(seqs))
         seq = seqs[place]
         text = texts[seq.id]
         if text.fixed:
+            self._tries = _PATIENCE
             return
         used = text.choice
         others = sorted(set(range(len(arms))) - {*watched, *text.resting, used.arm if used.depth else _PLAIN})
+        others = [arm for arm in others if arm in text.heard] or others  # who listens for a while alone is asked first
         if used.depth and len(seqs) / costs.passes(len(seqs)) > _NEAR * rate:
             others.append(_PLAIN)
         if not others:
+            self._tries = _PATIENCE
             return
         index = others[(cycle + place) % len(others)]  # every sequence meets every arm
         planned = [texts[one.id].choice for one in seqs]
@@ -98,6 +106,7 @@ class Probes:
         else:
             survivals = text.outlooks[index].survivals(allowed(seq, PROBE_DEPTH))
             if not survivals:
+                self._tries = _PATIENCE
                 return
             draft, arm = costs.drafts[index].of(1), arms[index]
             depth, _ = best_depth(survivals, draft_cost=draft, pass_cost=costs.passes, nodes=arm.nodes)

@@ -13,15 +13,15 @@ class SequenceRecord:
     """One sequence: its acceptance with each arm, what is planned for it, and what watched arms have said."""
 
     __slots__ = (
-        "age", "choice", "crowd", "fixed", "is_asked", "is_drawn", "is_planned", "number", "outlooks", "resting",
+        "age", "choice", "crowd", "fixed", "heard", "is_asked", "is_drawn", "is_planned", "outlooks", "resting",
         "watched",
     )  # fmt: skip
 
-    def __init__(self, records: Seq[Record], memory: float, number: int, seq: Sequence) -> None:
+    def __init__(self, records: Seq[Record], memory: float, seq: Sequence) -> None:
         settled = seq.settled
-        self.number = number  # of the policy's texts
         self.age = 0  # rounds
-        self.crowd = 1  # texts that run together, when it joined
+        self.crowd = 1  # texts that run together, as far as was known when it joined
+        self.heard: frozenset[int] = frozenset()  # arms that are to hear it for a while, whatever they promise
         self.is_planned = False
         self.is_drawn = not seq.request.params.greedy
         self.resting = settled.resting  # arms that have left it, or were never asked for
