@@ -10,7 +10,7 @@ import pytest
 from control.world import Working, sequence
 
 from outdraft.control.auto.policy import AutoOptions, AutoPolicy
-from outdraft.control.auto.probes import Probes
+from outdraft.control.auto.probes import Probe, Probes
 from outdraft.control.auto.record import Record, keep_all, recall_all
 from outdraft.control.auto.sequence import SequenceRecord
 from outdraft.control.auto.watcher import Watcher
@@ -234,3 +234,15 @@ def test_a_probe_that_was_wrong_leaves_the_plan_and_one_that_was_right_has_it_ma
     plans.clear()
     in_milliseconds(world, policy, seqs, 1)
     assert plans
+
+
+def test_a_probe_that_a_request_cuts_to_nothing_says_nothing():
+    world, seq = Working([0.0], [0.3]), sequence()
+    world.work = 0.15
+    policy = AutoPolicy(AutoOptions(), [Arm(name="a")])
+    in_milliseconds(world, policy, [seq], 200)
+    policy._rounds_left, policy._until_plan = 0, 9.0
+    seq.request = replace(seq.request, num_speculative_tokens=0)
+    policy._probes.take = lambda: Probe(seq.id, ArmDepth(0, 4), 0.0)
+    (budget,) = in_milliseconds(world, policy, [seq], 1)
+    assert policy._probe is not None and not budget.depth and policy._until_plan > 0
