@@ -1,0 +1,1 @@
+"""What proves and measures outdraft and never ships with it."""
