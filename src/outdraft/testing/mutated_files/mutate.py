@@ -1,11 +1,13 @@
 """Ways to damage a file, by dice: of its bytes, or of the document that a JSON file holds.
 
-Data in: bytes; data out: other bytes, and what was done to them in words.
+Data in: bytes; data out: other bytes, and what was done to them in words. `change_in_place` is for a file that is open:
+it stays the same file.
 """
 
 import json
 import struct
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -48,6 +50,22 @@ def damage_json(data: bytes, dice: Random) -> tuple[str, bytes]:
         holder[key] = dice.choice(STRANGE)
         told = f"replace {key!r} = {holder[key]!r:.40}"
     return told, json.dumps(document).encode()
+
+
+def change_in_place(data: bytes, dice: Random) -> tuple[str, Callable[[Path], None]]:
+    """What is done to the file that holds `data`: other bytes in it, an end before its end, or nothing left of it."""
+    if dice.random() < 0.5:
+        told, made = _wipe(data, dice) if dice.random() < 0.5 else _flip(data, dice)
+    else:
+        made = data[: dice.choice((0, 8, 4096, len(data) // 2, max(0, len(data) - 1)))]
+        told = f"shortened to {len(made)} bytes"
+
+    def change(path: Path) -> None:
+        with path.open("r+b") as file:
+            file.write(made)
+            file.truncate()
+
+    return told, change
 
 
 def _places(value: Any) -> Iterator[tuple[Any, Any]]:

@@ -1,7 +1,7 @@
 """Whole files of every kind, made once in an empty directory, and how each is read.
 
 A case damages one file of a copy. What reads it is what a user would call: an engine that writes a few tokens, a
-recipe, a look-up.
+recipe, a look-up. Engines stay open, so that a file can change under them.
 """
 
 import json
@@ -10,7 +10,7 @@ import shutil
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -58,7 +58,11 @@ class Subject:
     home: Path  # the whole thing: a directory that is copied
     file: str  # in it
     damage: Damage
-    read: Callable[[Path], object]  # given the copy
+    open: Callable[[Path], Callable[[], object]]  # given the copy: what reads it, and may be called again
+
+    def moved_to(self, whole: Path) -> Path:
+        """Where its file lies in the copy, if that is elsewhere once it is open."""
+        return next(whole.rglob("*" + Path(self.file).suffix))
 
 
 class Files:
@@ -78,23 +82,30 @@ class Files:
             for path in sorted(home.iterdir()):
                 damage = {".json": damage_json, ".safetensors": damage_safetensors}.get(path.suffix, damage_bytes)
                 heads = {name: self._head(name) for name in _heads()}
-                read = {"gguf": _write_gguf_text, "packed": self._stream, **heads}.get(home.name, _write_text)
+                opened = {"gguf": _open_gguf, "packed": self._stream, **heads}.get(home.name, _open_model)
                 if not (home.name == "packed" and path.suffix != ".packed"):
                     name = f"{home.name}/{path.name}"
-                    made.append(Subject(name=name, home=home, file=path.name, damage=damage, read=read))
+                    made.append(Subject(name=name, home=home, file=path.name, damage=damage, open=opened))
         weighty = [one for one in made if one.home.name in ("llama", "gguf", "packed", "int4")]
         return [*made, *weighty, *self._others(), *self._others()]
 
     def _others(self) -> list[Subject]:
         def subject(name: str, read: Callable[[Path], object], damage: Damage = damage_bytes) -> Subject:
-            return Subject(name=name, home=self.directory / "others", file=name, damage=damage, read=read)
+            home = self.directory / "others"
+            return Subject(name=name, home=home, file=name, damage=damage, open=lambda path: partial(read, path))
+
+        def store(drafter: str) -> Subject:
+            return Subject(
+                name="store", home=self.directory / "others", file="store", damage=damage_bytes,
+                open=lambda path: _writing(self.stage.llm.with_drafter(drafter, {"datastore": str(path)})),
+            )  # fmt: skip
 
         recipe = subject("recipe.toml", lambda path: self.stage.llm.with_recipe(path).generate(PROMPT, FEW))
         return [
             recipe,
-            subject("store", lambda path: self._draft("rest", datastore=str(path))),
-            subject("store", lambda path: self._draft("sam", datastore=str(path))),
-            subject("skip.json", lambda path: self._draft("draft_verify", skip=str(path)), damage_json),
+            store("rest"),
+            store("sam"),
+            subject("skip.json", self._skip, damage_json),
             subject("documents.jsonl", lambda path: list(read_documents(path))),
             subject(
                 "calibration.json", lambda path: calibrated(CalibratedOptions(learned=str(path)), [_ARM]), damage_json
@@ -103,11 +114,11 @@ class Files:
             subject("training.json", lambda path: read_record(path.parent), damage_json),
         ]
 
-    def _draft(self, drafter: str, **options: object) -> object:
-        return self.stage.llm.with_drafter(drafter, options).generate(PROMPT, FEW)
+    def _skip(self, path: Path) -> object:
+        return self.stage.llm.with_drafter("draft_verify", {"skip": str(path)}).generate(PROMPT, FEW)
 
-    def _head(self, drafter: str) -> Callable[[Path], object]:
-        return lambda home: self.stage.zoo.with_drafter(drafter, {"model": str(home)}).generate(PROMPT, FEW)
+    def _head(self, drafter: str) -> Callable[[Path], Callable[[], object]]:
+        return lambda home: _writing(self.stage.zoo.with_drafter(drafter, {"model": str(home)}))
 
     def _make(self) -> None:
         made = self.directory / "half"
@@ -140,20 +151,19 @@ class Files:
         made.rename(self.models)
         if not (self.models / "packed").exists():  # there are no kernels that stream
             return
-        self._stream(self.models / "packed")
+        self._stream(self.models / "packed")()
         packed = next((self.models / "packed/outdraft/packed").glob("*.packed"))
         packed.rename(self.models / "packed" / "weights.packed")
         shutil.rmtree(self.models / "packed/outdraft")
 
-    def _stream(self, home: Path) -> object:
+    def _stream(self, home: Path) -> Callable[[], object]:
         """Streamed from the packed file in `home`; the model itself is always the same one."""
         os.environ["XDG_CACHE_HOME"] = str(home)
         if (home / "weights.packed").exists():
             place = home / "outdraft/packed" / self._packed_name
             place.parent.mkdir(parents=True)
             (home / "weights.packed").rename(place)
-        llm = LLM(self.models / "packed", drafter="none", dtype="bfloat16", weights_memory="150KB")
-        return llm.generate(PROMPT, FEW)
+        return _writing(LLM(self.models / "packed", drafter="none", dtype="bfloat16", weights_memory="150KB"))
 
     @cached_property
     def _packed_name(self) -> str:
@@ -170,16 +180,20 @@ def damage_safetensors(data: bytes, dice: Random) -> tuple[str, bytes]:
     return f"header: {told}", struct.pack("<Q", said) + header + data[8 + length :]
 
 
-def _write_text(home: Path) -> object:
+def _writing(llm: LLM) -> Callable[[], object]:
+    return lambda: llm.generate(PROMPT, FEW)
+
+
+def _open_model(home: Path) -> Callable[[], object]:
     read_companions(home)
     llm = LLM(home, drafter="none", exact=False)
     if (home / "chat_template.jinja").exists() and llm.codec is not None and llm.codec.chat_template is not None:
         llm.codec.chat_template.render([{"role": "user", "content": "abc"}])
-    return llm.generate("abcabc", FEW)
+    return lambda: llm.generate("abcabc", FEW)
 
 
-def _write_gguf_text(home: Path) -> object:
-    return LLM(home / "model.gguf", drafter="none", exact=False).generate(PROMPT, FEW)
+def _open_gguf(home: Path) -> Callable[[], object]:
+    return _writing(LLM(home / "model.gguf", drafter="none", exact=False))
 
 
 def _shard(home: Path) -> None:

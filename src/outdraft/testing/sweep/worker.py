@@ -3,8 +3,9 @@
     python -m outdraft.testing.sweep.worker MODULE DIRECTORY SEED LIMIT
 
 MODULE has `load(directory, seed)`, which returns the case of a number. What the cases print is thrown away. A case may
-use LIMIT seconds of processor time (a busy machine must not look like a hang), and memory only up to a few gigabytes
-above what stands when the work begins: a size that a file merely claims is refused by the system.
+use LIMIT seconds of processor time (a busy machine must not look like a hang), `STILL` times as many of the clock (it
+may wait for what never comes), and memory only up to a few gigabytes above what stands when the work begins: a size
+that a file merely claims is refused by the system.
 """
 
 import json
@@ -20,6 +21,7 @@ import torch
 
 from outdraft.testing.sweep.case import Overtime, judge
 
+STILL = 15  # times the limit, by the clock
 ROOM = 3 << 30  # bytes of address space beyond those of the start
 
 
@@ -33,7 +35,8 @@ def main() -> int:
         os.dup2(nowhere, stream)
     case_of = import_module(module).load(Path(directory), int(seed))
     _bound_memory()
-    signal.signal(signal.SIGPROF, _overtime)
+    for over in (signal.SIGPROF, signal.SIGALRM):
+        signal.signal(over, _overtime)
     numbers = os.fdopen(os.dup(0), "r")
     os.dup2(nowhere, 0)  # a command that reads standard input finds nothing there
     for line in numbers:
@@ -41,9 +44,11 @@ def main() -> int:
         case = case_of(number)
         answers.write(json.dumps({"begun": case.name}) + "\n")
         answers.flush()
+        signal.setitimer(signal.ITIMER_REAL, STILL * float(limit))
         signal.setitimer(signal.ITIMER_PROF, float(limit))
         verdict = judge(number, case)
         signal.setitimer(signal.ITIMER_PROF, 0)
+        signal.setitimer(signal.ITIMER_REAL, 0)
         answers.write(json.dumps(verdict.to_json()) + "\n")
         answers.flush()
     return 0
