@@ -28,6 +28,9 @@ CASES = [
 ]
 
 
+SHOWN = '<tool_call>{"name": "f", "arguments": {}}</tool_call>'
+
+
 def form(name: str) -> ReasoningFormat:
     found = find("reasoning", name, None)
     assert found is not None
@@ -64,7 +67,7 @@ def test_an_answer_that_goes_on_with_a_message(
 
 
 def test_formats_are_guessed_by_the_template() -> None:
-    qwen = "{{ '<|im_start|>' }}{{ '<think>' }}{{ '</think>' }}{{ tools }}<tool_call>"
+    qwen = "{{ '<|im_start|>' }}{{ '<think>' }}{{ '</think>' }}{{ tools }}" + SHOWN
     assert (find("tools", "auto", qwen), find("reasoning", "auto", qwen)) == (
         find("tools", "hermes", None),
         form("qwen3"),
@@ -77,7 +80,7 @@ def test_formats_are_guessed_by_the_template() -> None:
 
 
 def test_calls_are_guessed_by_the_template_that_is_used_with_tools() -> None:
-    listed = [{"name": "default", "template": "<think></think>"}, {"name": "tool_use", "template": "<tool_call>"}]
+    listed = [{"name": "default", "template": "<think></think>"}, {"name": "tool_use", "template": SHOWN}]
     for kept, tools in ((listed, find("tools", "hermes", None)), (listed[:1], None)):
         found = find_formats("auto", "auto", ChatTemplate.from_config(kept, {}))
         assert (found.tools, found.reasoning) == (tools, find("reasoning", "auto", "<think></think>"))

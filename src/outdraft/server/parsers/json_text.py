@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import uuid4
 
+_ARGUMENTS = ("arguments", "parameters", "args")
+_LABELS = {"name", "id", "type"}
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Call:
@@ -50,14 +53,18 @@ def read_json(text: str) -> Any:
         return None
 
 
-def call_of(value: Any, arguments: str) -> Call | None:
-    """{"name": ..., `arguments`: {...}} as a call. None if it is none.
+def call_of(value: Any) -> Call | None:
+    """{"name": ..., "arguments": {...}} as a call. None if it is none.
 
-    Arguments that a model has put into a text, as JSON within JSON, are taken out of it.
+    Models write the arguments under other keys than the one that they were taught, and as JSON within a text. A table
+    without them is a call only where nothing else in it may hold them.
     """
     if not isinstance(value, dict) or not isinstance(name := value.get("name"), str) or not name.isprintable():
         return None
-    given = value.get(arguments, {})
+    keys = [key for key in _ARGUMENTS if key in value]
+    if len(keys) > 1 or (not keys and set(value) - _LABELS):
+        return None
+    given = value[keys[0]] if keys else {}
     if isinstance(given, str):
         given = read_json(given)
     return None if not name or not isinstance(given, dict) else made(name, given)

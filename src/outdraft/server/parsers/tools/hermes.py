@@ -1,6 +1,7 @@
 r"""Hermes, Qwen 2.5 and Qwen 3: <tool_call>\n{"name": "f", "arguments": {...}}\n</tool_call>, one or several."""
 
 import json
+import re
 from collections.abc import Sequence as Seq
 
 from outdraft.server.parsers.call_grammar import call_rules, literal
@@ -9,6 +10,7 @@ from outdraft.server.parsers.json_text import Balance, call_of, read_json
 from outdraft.server.parsers.tool_format import FunctionAsked
 
 _OPEN, _CLOSE = "<tool_call>", "</tool_call>"
+_SHOWN = re.compile(r"""<tool_call>(?:\\n|\s)*\{+\\*["'](?:name|arguments)\\*["']""")  # how a template teaches the form
 
 
 class HermesReader(CallReader):
@@ -23,7 +25,7 @@ class HermesReader(CallReader):
     def _body(self, *, final: bool) -> list[Piece] | None:
         while (at := self._held.find(_CLOSE, self._seen)) >= 0:
             body = self._held[:at]
-            call = call_of(read_json(body), "arguments")
+            call = call_of(read_json(body))
             self._tell(at)
             if call is not None or not self._balance.in_string:
                 return self._leave(body, _CLOSE, call)
@@ -31,7 +33,7 @@ class HermesReader(CallReader):
         if not final:
             self._tell(max(self._seen, len(self._held) - len(_CLOSE)))
             return None
-        return self._leave(self._held, "", call_of(read_json(self._held), "arguments"))
+        return self._leave(self._held, "", call_of(read_json(self._held)))
 
     def _tell(self, end: int) -> None:
         for character in self._held[self._seen : end]:
@@ -52,7 +54,7 @@ class Hermes:
     opening = ""
 
     def fits(self, template: str) -> bool:
-        return _OPEN in template and "<function=" not in template
+        return _SHOWN.search(template) is not None and "<function=" not in template
 
     def reader(self, names: frozenset[str], *, opened: bool) -> HermesReader:
         return HermesReader(names, opened=opened)

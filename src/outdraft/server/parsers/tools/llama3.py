@@ -4,6 +4,7 @@ An answer that is JSON and names none of the functions is text.
 """
 
 import json
+import re
 from collections.abc import Sequence as Seq
 
 from outdraft.server.parsers.call_grammar import call_rules, literal
@@ -13,6 +14,7 @@ from outdraft.server.parsers.tool_format import FunctionAsked
 
 _TAG = "<|python_tag|>"
 _BETWEEN = " \t\r\n;"
+_SHOWN = re.compile(r"""\{\\*["']name\\*["']:[^{}]{0,80}["']parameters\\*["']:""")  # how a template teaches the form
 
 
 class LlamaReader(CallReader):
@@ -55,9 +57,7 @@ class LlamaReader(CallReader):
     def _leave(self, end: int) -> list[Piece]:
         body, self._held = self._held[:end], self._held[end:]
         self._balance, self._seen = Balance(), 0
-        value = read_json(body)
-        key = "parameters" if isinstance(value, dict) and "parameters" in value else "arguments"
-        call = call_of(value, key)
+        call = call_of(read_json(body))
         return [body if call is None or call.name not in self._names else call] if body else []
 
 
@@ -69,7 +69,8 @@ class Llama3:
     opening = ""
 
     def fits(self, template: str) -> bool:
-        return _TAG in template or ("ipython" in template and '"parameters"' in template)
+        family = _TAG in template or "ipython" in template
+        return family and _SHOWN.search(template) is not None and "<function" not in template
 
     def reader(self, names: frozenset[str], *, opened: bool) -> LlamaReader:
         return LlamaReader(names, opened=opened)

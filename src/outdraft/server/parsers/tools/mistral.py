@@ -63,7 +63,7 @@ def _calls(head: str, body: str) -> list[Call]:
     if (named := _NAMED.fullmatch(head)) is not None:
         found = [made(named[1], value) if isinstance(value, dict) else None]
     else:
-        found = [call_of(one, "arguments") for one in (value if isinstance(value, list) else [value])]
+        found = [call_of(one) for one in (value if isinstance(value, list) else [value])]
     calls = [one for one in found if one is not None]
     return calls if len(calls) == len(found) and not (head.strip() and named is None) else []
 
