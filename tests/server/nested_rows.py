@@ -147,14 +147,18 @@ NESTED: dict[str, Row | tuple[Row, ...]] = {
     "Message.reasoning_content": at(
         "tokenize", "used", spoken("assistant", reasoning_content="hm"), spoken("assistant")
     ),
-    "Message.refusal": at("tokenize", "refused", spoken("assistant", refusal="no"), says="refusal"),
+    "Message.parsed": at("tokenize", "label", spoken("assistant", parsed={"a": 1}), spoken("assistant")),
     "TextPart.type": wrong_type("tokenize", spoken("user", content=[{"type": "other", "text": "a"}])),
     "TextPart.text": at("tokenize", "used", spoken("user", content=[{"type": "text", "text": "a"}]), spoken("user")),
     "ToolCall.id": at("tokenize", "used", called(id="d"), called()),
+    "ToolCall.index": at("tokenize", "label", called(index=0), called()),
     "ToolCall.type": wrong_type("tokenize", called(type="other")),
     "ToolCall.function": at("tokenize", "used", called(function={"name": "g"}), called()),
     "Called.name": at("tokenize", "used", called(function={"name": "h"}), called()),
     "Called.arguments": at("tokenize", "used", called(function={"arguments": '{"b": 1}'}), called()),
+    "Called.parsed_arguments": at(
+        "tokenize", "label", called(function={"parsed_arguments": {"a": 1}}), called()
+    ),
     "Tool.type": wrong_type("tokenize", {**talk(USER), "tools": [{"type": "other", "function": {"name": "f"}}]}),
     "Tool.function": at("tokenize", "used", tooled(name="g"), tooled()),
     "Function.name": at("tokenize", "used", tooled(name="h"), tooled()),

@@ -59,14 +59,15 @@ ELSEWHERE = {
 }
 
 
+NO_BREAKPOINT = "what is cached is the server's to choose: leave it out"
 _TYPES = ("str", "constrained-str", "int", "float", "bool", "dict")  # as pydantic names them
 
 
 class Table(BaseModel):
     """A JSON object whose fields are all known, and of exactly their types.
 
-    `CURES`: fields that clients send and that are not here, with what to send in their place. Null says nothing, so
-    such a field may be null.
+    `CURES`: fields that clients send and that are not here, with what to send in their place. What is null or empty
+    says nothing, so such a field may be that.
     """
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
@@ -79,12 +80,18 @@ class Table(BaseModel):
             return given
         known = [field.alias or name for name, field in cls.model_fields.items()]
         cures = {**ELSEWHERE, **REFUSED, **cls.CURES}
-        kept = {name: value for name, value in given.items() if name in known or name not in cures or value is not None}
+        kept = {
+            name: value for name, value in given.items() if name in known or name not in cures or not _is_empty(value)
+        }
         for name in kept:
             if name not in known:
                 told = {"name": name, "cure": _cure(name, cures, known)}
                 raise PydanticCustomError("unknown_field", "there is no such field{cure}", told)
         return kept
+
+
+def _is_empty(value: Any) -> bool:
+    return value is None or (isinstance(value, str | list | dict) and not value)
 
 
 class Body(Table):

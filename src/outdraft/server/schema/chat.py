@@ -1,19 +1,21 @@
 """`POST /v1/chat/completions`: a conversation, and the answer to it."""
 
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
 from outdraft.core.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.json_text import read_json
-from outdraft.server.schema.base import No, Table, only_types, otherwise
+from outdraft.server.schema.base import NO_BREAKPOINT, No, Table, only_types, otherwise
 from outdraft.server.schema.sampling import SamplingFields
 
 
 class TextPart(Table):
     """A piece of a message."""
+
+    CURES: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": NO_BREAKPOINT}
 
     type: Literal["text"]
     text: str
@@ -28,12 +30,14 @@ class Called(Table):
 
     name: str
     arguments: str
+    parsed_arguments: Any = None  # OpenAI's client has read the arguments; they are not taken from here
 
 
 class ToolCall(Table):
     """A call in an earlier answer."""
 
     id: str
+    index: int | None = None  # in a stream; the list has the order
     type: Literal["function"] = "function"
     function: Called
 
@@ -49,13 +53,21 @@ class ToolCall(Table):
 class Message(Table):
     """One message of the conversation."""
 
+    CURES: ClassVar[Mapping[str, str]] = {
+        "annotations": "the model is not shown what a text quotes: leave it out, or write it into content",
+        "audio": "the model reads texts alone: leave it out",
+        "function_call": "send tool_calls",
+        "refusal": "the model is shown content alone: send the refusal as content",
+        "reasoning": "here it is called reasoning_content",
+    }
+
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart] | None = None
     name: str | None = None
     tool_calls: list[ToolCall] | None = None
     tool_call_id: str | None = None
     reasoning_content: str | None = None
-    refusal: None = None
+    parsed: Any = None  # OpenAI's client has read the content; it is not taken from here
 
     def told(self, call_id: Callable[[str], str] | None = None) -> dict[str, Any]:
         """As chat templates read it: the parts of a text joined, and nothing that was not sent.
@@ -63,7 +75,7 @@ class Message(Table):
         `call_id`: the id of a call as the template wants it. Raises `ApiError` for calls that are none.
         """
         spell = call_id or str
-        sent = self.model_dump(exclude_none=True)
+        sent = self.model_dump(exclude_none=True, exclude={"parsed"})
         if isinstance(self.content, list):
             sent["content"] = "".join(part.text for part in self.content)
         if self.tool_calls:

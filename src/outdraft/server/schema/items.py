@@ -8,13 +8,13 @@ item brings from an earlier answer are read and mean nothing: nothing is stored 
 
 import binascii
 from base64 import b64decode, b64encode
-from collections.abc import Iterable, Iterator
-from typing import Annotated, Any, Literal
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Table, only_types
+from outdraft.server.schema.base import NO_BREAKPOINT, Table, only_types
 from outdraft.server.schema.chat import Called, Message, ToolCall
 
 _MARK = b"outdraft thought\n"
@@ -23,6 +23,8 @@ _STATES = Literal["in_progress", "completed", "incomplete"]
 
 class Part(Table):
     """A piece of a message's text."""
+
+    CURES: ClassVar[Mapping[str, str]] = {"prompt_cache_breakpoint": NO_BREAKPOINT}
 
     type: Literal["input_text", "output_text", "text"]
     text: str
@@ -33,6 +35,13 @@ class Part(Table):
 
 
 class _Item(Table):
+    CURES: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("caller", "created_by"), "the model alone calls: leave it out"),
+        **dict.fromkeys(("async", "async_"), "the client calls when it likes: leave it out"),
+        "namespace": "functions have plain names: leave it out",
+        "name": "the call_id says which call it is: leave it out",
+    }
+
     id: str | None = None
     status: _STATES | None = None
 
