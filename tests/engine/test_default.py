@@ -1,7 +1,8 @@
-"""Where nobody says what drafts: look-ups, and what lies beside the model, where that changes no text; else nothing."""
+"""The default drafter: look-ups, and what lies beside the model, on native kernels, behind the guard and on CUDA."""
 
 import logging
 import shutil
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from outdraft.engine.llm import LLM
 from outdraft.kernels.library import library
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import random_decoder, tiny_config
+from outdraft.training.team import join_team
 
 native = pytest.mark.skipif(library() is None, reason="no native kernels here")
 PROMPTS = [{"prompt_token_ids": ids} for ids in ([1, 2, 3, 1, 2, 3, 1, 2], [7, 5, 7, 5, 7, 5], [4, 9, 11])]
@@ -147,7 +149,7 @@ def test_plain_where_pytorch_computes_with_one_hint(target, caplog, untold):
         assert llm.config["drafter"]["name"] == "none"
     (record,) = caplog.records
     assert "float32 on cpu" in record.getMessage() and record.name == "outdraft.notes"
-    assert record.levelno == logging.INFO  # on a GPU it is a warning
+    assert record.levelno == logging.INFO
     assert LLM(target, dtype="float32", drafter="ngram").config["drafter"]["name"] == "ngram"
 
 
@@ -155,6 +157,32 @@ def test_the_guard_speculates_there_too(target, caplog, untold):
     llm = LLM(target, dtype="float32", exact=False)
     assert llm.config["guard"] > 0 and arms(llm) == ["ngram", "suffix"] and not caplog.records
     assert LLM(target, dtype="float32", exact=False, guard=0).config["drafter"]["name"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("dtype", "guard", "told"), [("bfloat16", None, 1), ("bfloat16", 0.25, 0), ("float32", None, 0)]
+)
+def test_cuda_speculates_and_says_where_rounding_may_show(dtype, guard, told, caplog, untold):
+    """The network stands for one on a GPU, of which the choice reads these four facts."""
+    caplog.set_level(logging.INFO, logger="outdraft.notes")
+    network = SimpleNamespace(
+        kernels="pytorch", exact=False, dtype=getattr(torch, dtype), device=torch.device("cuda", 0)
+    )
+    setup = SimpleNamespace(device="cuda:0", guard=guard)
+    chosen = SimpleNamespace(instead=("without what lies beside", "plain"))
+    assert default.fitting(setup, network, chosen) is chosen
+    assert [("guard=" in one.getMessage(), one.levelno) for one in caplog.records] == [(True, logging.INFO)] * told
+
+
+def test_a_device_is_chosen_before_the_model_is_looked_for(target, monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    for name in ("auto", "cpu:0"):
+        config = LLM(target, device=name, drafter="none", dtype="float32").config
+        assert config["device"] == "cpu" and config["exact"]
+    with pytest.raises(OutdraftError, match="device='mps'"):
+        LLM("nowhere/at-all", device="mps")
+    with join_team("auto") as team:
+        assert team.size == 1
 
 
 @native

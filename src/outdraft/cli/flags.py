@@ -51,7 +51,9 @@ class EngineFlags:
     speculative_config: Mapping[str, Any] = flag({}, "what drafts and how much as vLLM spells it, in place of the "
                                                  "flags above: a JSON object")  # fmt: skip
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
-    device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
+    device: str = flag(
+        "cpu", "where to compute: cpu, cuda, cuda:1, ..., or auto: CUDA where there is one", metavar="NAME"
+    )
     exact: bool | None = flag(
         None, "compute each row independently of its pass: bit-identical text; on by default on a CPU"
     )

@@ -28,6 +28,7 @@ from outdraft.engine.siblings import Siblings
 from outdraft.engine.streaming import Streaming
 from outdraft.engine.thread import EngineThread
 from outdraft.engine.writer import Result
+from outdraft.models.device import choose_device
 from outdraft.models.load_codec import load_codec, require_rows
 from outdraft.weights.hub import resolve
 
@@ -40,7 +41,7 @@ class LLM(Streaming, Siblings):
     Args:
         model: a Hugging Face directory, a GGUF file, a hub name, or "zoo:target".
         drafter: the method that drafts; "none" is plain decoding. The default is look-ups, with the draft model or head
-            that is given or found beside the model, where native kernels compute or the guard is on; elsewhere "none".
+            that is given or found beside the model, on native kernels, CUDA, or behind the guard; elsewhere "none".
         drafter_options: the drafter's options, by name; likewise verifier_options and policy_options.
         verifier: the acceptance rule. "auto", the default, takes the target's own keyed draw for a request with a seed
             (the text is then the same with any drafter, and with none), else the rule that accepts most for the guess.
@@ -56,7 +57,7 @@ class LLM(Streaming, Siblings):
             (docs/recipes.md).
         revision: branch, tag or commit of a model that is named as on the hub.
         dtype: number format of the weights: "auto" (as stored), "float32", "bfloat16", "float16" (or "half").
-        device: where to compute: "cpu", "cuda", "cuda:1", ...
+        device: where to compute: "cpu", "cuda", "cuda:1", ...; "auto" is CUDA where there is one, and else the CPU.
         exact: compute rows so that a token's logits do not depend on the pass it was scored in. Greedy and seeded text
             is then bit-identical with speculation on or off. Default: on a CPU, where it is tested; off elsewhere.
         guard: where rows are not exact, a decision is made again as plain decoding makes it if a change of this size in
@@ -127,6 +128,7 @@ class LLM(Streaming, Siblings):
         precision_options: Mapping[str, Any] | None = None,
         **unknown: Never,
     ) -> None:
+        device = str(choose_device(device))
         keeps = bool(enable_prefix_caching) if precision == ELASTIC else enable_prefix_caching
         cache = cache_config(kv_cache, kv_cache_dtype, prefixes=keeps, memory=kv_cache_memory)
         scheduling = SchedulerSettings(

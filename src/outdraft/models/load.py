@@ -12,10 +12,11 @@ import torch
 from torch import Tensor, nn
 
 from outdraft.core.checked import check_value
-from outdraft.core.errors import CapabilityError, ModelLoadError
+from outdraft.core.errors import ModelLoadError
 from outdraft.core.shown import shown
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
+from outdraft.models.device import choose_device
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.gguf import GgufModel
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
@@ -44,19 +45,9 @@ def load_model(path: str | Path, dtype: str | torch.dtype | None = None, device:
     dtype: a name, or None / "auto" for the type that the weights are stored in (bfloat16 where GGUF rounds them).
     """
     stored = open_weights(path, dtype)
-    decoder = fill_decoder(stored, require_device(device))
+    decoder = fill_decoder(stored, choose_device(device))
     decoder.set_exact(True)
     return decoder
-
-
-def require_device(device: str) -> torch.device:
-    """The device of this name. Raises `CapabilityError` for one that is not there."""
-    device = check_value("device", device, str | torch.device)
-    try:
-        return torch.empty(1, device=device).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:  # PyTorch raises one or another
-        reason = str(error).splitlines()[0]
-        raise CapabilityError(f"device={shown(device)} cannot be used here ({reason}): take 'cpu'") from error
 
 
 def fill_decoder(stored: "StoredWeights", device: torch.device) -> Decoder:

@@ -13,8 +13,9 @@ from outdraft.kernels.library import wanted_kind
 from outdraft.models.adapter.choose import is_adapted
 from outdraft.models.adapter.load import load_adapted
 from outdraft.models.config import ModelConfig
+from outdraft.models.device import choose_device
 from outdraft.models.families import ARCHITECTURES
-from outdraft.models.load import fill_decoder, open_weights, require_device
+from outdraft.models.load import fill_decoder, open_weights
 from outdraft.models.native import can_pack, find_unknown
 from outdraft.models.native_files import load_native
 from outdraft.models.network import Network
@@ -43,7 +44,7 @@ def load_network(
     rounding: what to round of the model that was read; None: nothing.
     model_impl: "auto", "outdraft" or "transformers" (`models/adapter/choose.py`).
     """
-    place = require_device(device)
+    place = choose_device(device)
     directory = resolve(str(check_value("model", path, str | Path, error=ModelLoadError)))
     if is_adapted(directory, model_impl):
         return _load_adapted(directory, dtype, place, exact, rounding)

@@ -20,7 +20,8 @@ import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.models.base import Decoder
-from outdraft.models.load import fill_decoder, named_dtype, open_weights, require_device
+from outdraft.models.device import choose_device
+from outdraft.models.load import fill_decoder, named_dtype, open_weights
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +57,7 @@ def open_target(source: Path, asked: str, device: str) -> tuple[Decoder, Format]
 
     Raises `ModelLoadError` and `CapabilityError` as `load_model` does.
     """
-    place, stored = require_device(device), open_weights(source, asked)
+    place, stored = choose_device(device), open_weights(source, asked)
     found = choose_format(named_dtype(asked), stored.dtype, place)
     if found.dtype != stored.dtype:
         stored = open_weights(source, found.dtype)

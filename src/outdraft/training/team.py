@@ -14,6 +14,8 @@ from dataclasses import dataclass
 import torch.distributed as dist
 from torch import Tensor
 
+from outdraft.models.device import choose_device
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Team:
@@ -46,7 +48,7 @@ def join_team(device: str) -> Iterator[Team]:
     if size == 1:
         yield Team()
         return
-    dist.init_process_group("cpu:gloo,cuda:nccl" if device.startswith("cuda") else "gloo")
+    dist.init_process_group("cpu:gloo,cuda:nccl" if choose_device(device).type == "cuda" else "gloo")
     try:
         yield Team(rank=dist.get_rank(), size=size)
     finally:

@@ -74,7 +74,9 @@ class Options:
                                 metavar="NAME")  # fmt: skip
     sampling: SamplingFlags = field(metadata={"title": "sampling"})
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
-    device: str = flag("cpu", "where to compute: cpu, cuda, cuda:1, ...", metavar="NAME")
+    device: str = flag(
+        "cpu", "where to compute: cpu, cuda, cuda:1, ..., or auto: CUDA where there is one", metavar="NAME"
+    )
     exact: bool | None = flag(
         None, "compute each row independently of its pass: bit-identical text; on by default on a CPU"
     )

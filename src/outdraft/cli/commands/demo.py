@@ -33,7 +33,9 @@ class Options:
 
     model: str = flag(ZOO_TARGET, "the target; drafters that need weights trained for another are left out")
     dtype: str = flag("auto", "number format of the weights: auto, float32, bfloat16, float16", metavar="NAME")
-    device: str = flag("cpu", "where to compute: cpu, cuda, ...", metavar="NAME")
+    device: str = flag(
+        "cpu", "where to compute: cpu, cuda, cuda:1, ..., or auto: CUDA where there is one", metavar="NAME"
+    )
     max_tokens: int = flag(64, "tokens of each text")
     seconds: float = flag(12.0, "about how long to measure (at least three rounds)")
     all: bool = flag(False, "every head that was trained for this model beside the five, the fastest first")

@@ -68,7 +68,7 @@ class Options:
         "the target's number format: float32, bfloat16; default: as it is stored, but training computes in float32 "
         "where the CPU has no instructions for bfloat16",
     )
-    device: str | None = flag(None, "cpu, or cuda; default: cpu")
+    device: str | None = flag(None, "cpu, cuda, cuda:1, ..., or auto: CUDA where there is one; default: cpu")
     seed: int | None = flag(None, "seed of the initial weights and of the order of the data; default: 0")
     temperature: tuple[float, ...] = flag(
         (), "answers, calibration: of the texts; several are used in turn; default: 1"
