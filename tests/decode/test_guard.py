@@ -1,6 +1,7 @@
 """The guard: where a target's rows depend on the pass, greedy and coupled text is plain decoding's all the same."""
 
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import torch
@@ -14,8 +15,10 @@ from outdraft.decode import reference
 from outdraft.decode.guard import GuardedTarget
 from outdraft.decode.step import Parts
 from outdraft.drafters.none import METHOD as NONE
+from outdraft.engine.graphed import GraphedRunner
 from outdraft.engine.loop import Engine
 from outdraft.engine.runner import Runner
+from outdraft.nn.capture import call_each_time
 from outdraft.testing.drifting_target import DriftingTarget
 from outdraft.testing.fakes import AuditedTarget, ConstantPolicy, TableTarget, alternating, oracle
 from outdraft.testing.subject import Outcome, run
@@ -188,13 +191,19 @@ def test_the_end_of_a_text_may_fall_into_a_replayed_path(table):
         assert outcome.seq.output == plain[:length]
 
 
+def launched(decoder):
+    """The GPU's runner, whose plain pass is the static one of one row."""
+    return GraphedRunner(decoder, record=call_each_time)
+
+
+@pytest.mark.parametrize("make", [partial(Runner, exact=False), launched], ids=["runner", "graphed"])
 @pytest.mark.parametrize("bound", [1e9, 0.5])
-def test_a_replay_leaves_plain_decodings_keys_and_values(bound):
+def test_a_replay_leaves_plain_decodings_keys_and_values(bound, make):
     decoder = tiny_model("llama", vocab=61, dtype=torch.bfloat16, seed=1, exact=False)
     request = Request(prompt_token_ids=tuple(range(2, 9)), params=SamplingParams(max_tokens=24))
     caches, replayed = [], 0
     for guard in (0.0, bound):
-        runner = Runner(decoder, exact=False)
+        runner = make(decoder)
         logits = TableTarget(vocab_size=61, order=1).next_logits  # guesses at random
         running = engine(runner, alternating(logits) if guard else DRAFTERS["none"](None), guard)
         seq = running.add(request)
@@ -218,6 +227,7 @@ def test_a_round_that_is_run_again_after_a_replay_forgets_the_replay(table):
     for target, wanted in (
         (DriftingTarget(drift=DRIFT, coarse=0.5, sharpness=1.5, seed=5), plain_texts(table, "greedy")),
         (Runner(tiny_model("llama", vocab=11, dtype=torch.bfloat16, seed=1, exact=False), exact=False), None),
+        (launched(tiny_model("llama", vocab=11, dtype=torch.bfloat16, seed=1, exact=False)), None),
     ):
         if wanted is None:
             plain = engine(target, DRAFTERS["none"](None), 0.0)

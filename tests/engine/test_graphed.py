@@ -146,5 +146,5 @@ def test_damaged_weights_are_an_error_and_not_a_text(tmp_path):
 
 def test_a_cpu_keeps_its_own_runner(tmp_path):
     decoder = Called(DrafterRow(drafter="none"), tmp_path).decoder
-    made = make_runner(decoder, max_len=None, exact=False, guarded=False, enforce_eager=False)
+    made = make_runner(decoder, max_len=None, exact=False, enforce_eager=False)
     assert type(made) is Runner and made.record is None

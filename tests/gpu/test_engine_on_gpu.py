@@ -5,6 +5,7 @@ import warnings
 import pytest
 import torch
 
+from outdraft import LLM, SamplingParams
 from outdraft.bench.gpu.pair import make_pair
 from outdraft.bench.gpu.rounds import Way, make_engine, started
 from outdraft.engine.graphed import GraphedRunner
@@ -50,3 +51,14 @@ def test_a_round_waits_once(pair):
         finally:
             torch.cuda.set_sync_debug_mode("default")
     assert sum("synchroniz" in str(one.message) for one in told) <= 1
+
+
+@pytest.mark.parametrize(("dtype", "guard"), [("float32", None), ("bfloat16", 0.25)])
+def test_behind_the_guard_the_default_writes_plain_decodings_text(dtype, guard):
+    ways = [SamplingParams(max_tokens=60), SamplingParams(max_tokens=60, temperature=0.8, seed=3)]
+    plain = LLM("zoo:target", device="cuda", dtype=dtype, drafter="none")
+    guarded = LLM("zoo:target", device="auto", dtype=dtype, guard=guard)
+    assert guarded.config["policy"]["name"] == "auto" and guarded.config["graphs"] and guarded.config["guard"] > 0
+    for params in ways:
+        for prompt in ("It was late when", "def f(x):"):
+            assert guarded.generate(prompt, params).token_ids == plain.generate(prompt, params).token_ids

@@ -4,16 +4,20 @@
     with prompt rows, or more than 256 rows    the same attention, kernel by kernel
     resumed at a layer, or with own embeddings the runner's own way
 
-It is the runner in all else, and promises nothing about bits: rows of several buckets go through other matrix products.
+It is the runner in all else. Rows of several buckets go through other matrix products, so bits depend on the pass;
+plain decoding's own pass is the recorded one of one row, and the guard replays that.
 """
 
 from collections.abc import Collection
 from dataclasses import replace
 
+from torch import Tensor
+
 from outdraft.cache.config import CacheConfig
 from outdraft.cache.paged import PagedCache
 from outdraft.core.cache import PAGE
 from outdraft.core.packing import PackedDrafts
+from outdraft.core.sequence import Sequence
 from outdraft.core.target import Recorder, TargetOutput
 from outdraft.engine.runner import Runner
 from outdraft.models.base import Decoder
@@ -41,7 +45,6 @@ class GraphedRunner(Runner):
         self.record = record
         super().__init__(decoder, max_len=max_len, exact=False, cache=paged, origin=origin)
         assert isinstance(self.cache, PagedCache)
-        self.plain_rows = None  # no replay would have the bits of a recorded pass, so the guard does not work here
         self._pool = self.cache
         self.shared.unit = PAGE  # nothing is promised about bits
         self.static = StaticDecoder(decoder, self._pool, record)
@@ -50,6 +53,7 @@ class GraphedRunner(Runner):
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
         if not packed.starts_from_ids:
             return super().forward(packed, taps)
+        drifted = self.plain_rows.drifted(packed) if self.plain_rows is not None else frozenset[int]()
         segments = self._segments(packed)
         on_host = packed.tokens.device.type == "cpu"
         ids: list[int] = packed.tokens.tolist() if on_host else [0] * packed.row_starts[-1]
@@ -61,12 +65,25 @@ class GraphedRunner(Runner):
             out = self.static.hidden(parts, ids=new_ids, taps=taps)
             nodes = out.hidden[packed.nodes.to(self.device)]
             logits_at = self._logits_of(out.hidden) if any(packed.prompt_rows) else None
-            return TargetOutput(logits=self.decoder.logits(nodes), hidden=out.taps, logits_at=logits_at)
+            return TargetOutput(
+                logits=self.decoder.logits(nodes), hidden=out.taps, logits_at=logits_at, drifted=drifted
+            )
         logits, states = self.static.score(parts, ids=new_ids, taps=tuple(sorted(taps)))
         # A copy: drafters may keep what they saw, and the static memory is the next pass's.
         return TargetOutput(
-            logits=logits[:num_rows].clone(), hidden={tap: h[:num_rows].clone() for tap, h in states.items()}
+            logits=logits[:num_rows].clone(),
+            hidden={tap: h[:num_rows].clone() for tap, h in states.items()},
+            drifted=drifted,
         )
+
+    def _decode_row(self, seq: Sequence, token: int, at: int) -> Tensor:
+        """In the recorded pass of one row, which is plain decoding's here."""
+        if seq.embeds(at, at + 1) is not None:
+            return super()._decode_row(seq, token, at)
+        part = NewRows(
+            ids=[token], positions=[seq.position(at)], base=at, sees=chain_bits(1), pages=self._pool.pages(seq.id)
+        )
+        return self.static.score([part])[0]
 
     def _new_rows(self, segment: Segment, ids: list[int], positions: list[int]) -> NewRows:
         own = slice(segment.start, segment.stop)

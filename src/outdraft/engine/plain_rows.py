@@ -7,25 +7,26 @@ A target whose rows do not depend on the pass never drifts, and has no use for t
 and the tentative ones, and computes the text from `plain` on again, one row at a time.
 """
 
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 
-import torch
+from torch import Tensor
 
 from outdraft.core.cache import KVCache
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Replay
-from outdraft.models.network import Network
-from outdraft.nn.context import CachedContext, Segment
-from outdraft.nn.embeds import put_in
 
 
 class PlainRows:
-    """Counts of rows by sequence, beside the runner's cache."""
+    """Counts of rows by sequence, beside the runner's cache.
 
-    def __init__(self, decoder: Network, cache: KVCache) -> None:
-        self.decoder = decoder
+    `decode`: plain decoding's pass of one row, of this token at this place of the sequence; gives logits [1, V].
+    """
+
+    def __init__(self, cache: KVCache, decode: Callable[[Sequence, int, int], Tensor]) -> None:
         self.cache = cache
+        self._decode = decode
         self._plain: dict[int, int] = {}  # sequence -> first rows of its cache that are plain decoding's
         self._alone: dict[int, bool] = {}  # sequence -> its last pass had plain decoding's shape
         self._starts: dict[int, int] = {}  # sequences replayed since the last pass -> rows cached before it
@@ -77,12 +78,6 @@ class PlainRows:
         self._plain[seq.id] = first + len(tokens)
         for at, token in enumerate(tokens, first):
             self.cache.reserve(seq.id, 1)
-            place = torch.tensor([seq.position(at)], device=self.decoder.device)
-            h = self.decoder.embed(torch.tensor([token], device=self.decoder.device), place)
-            vectors = seq.embeds(at, at + 1)
-            if vectors is not None:
-                h = put_in(h, vectors)
-            context = CachedContext(self.cache, [Segment(seq=seq.id, start=0, stop=1, base=at)], exact=False)
-            h = self.decoder.run(h, place, context).hidden
+            logits = self._decode(seq, token, at)
             self.cache.commit(seq.id, [0])
-        return Replay(logits=self.decoder.logits(h)[0], num_rows=len(tokens))
+        return Replay(logits=logits[0], num_rows=len(tokens))

@@ -65,7 +65,7 @@ class Runner:
             config.num_layers, config.num_kv_heads, config.head_dim, self.dtype, self.device, self.max_len
         )
         independent = decoder.exact and (exact or decoder.kernels != "pytorch")
-        self.plain_rows = None if independent else PlainRows(decoder, self.cache)
+        self.plain_rows = None if independent else PlainRows(self.cache, self._decode_row)
         self.port = open_port(
             decoder, self.cache, max_len=self.max_len, exact=exact, record=self.record, origin=origin or Origin(),
             own_rows=self.cache_config.of_drafters,
@@ -162,6 +162,15 @@ class Runner:
         """Score a node again from plain decoding's own rows."""
         assert self.plain_rows is not None, "rows that do not depend on the pass need no replay"
         return self.plain_rows.replay(packed, i, node)
+
+    def _decode_row(self, seq: Sequence, token: int, at: int) -> Tensor:
+        """Logits [1, V] of one row in a pass of its own; there is room for it in the cache."""
+        place = torch.tensor([seq.position(at)], device=self.device)
+        h = self.decoder.embed(torch.tensor([token], device=self.device), place)
+        if (vectors := seq.embeds(at, at + 1)) is not None:
+            h = put_in(h, vectors)
+        context = CachedContext(self.cache, [Segment(seq=seq.id, start=0, stop=1, base=at)], exact=False)
+        return self.decoder.logits(self.decoder.run(h, place, context).hidden)
 
     def _segments(self, packed: PackedDrafts) -> list[Segment]:
         """Each sequence's rows, for which there is room in the cache."""

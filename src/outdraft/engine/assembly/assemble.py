@@ -95,7 +95,6 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
         network,
         max_len=setup.max_len,
         exact=exact,
-        guarded=bool(setup.guard),
         enforce_eager=setup.enforce_eager,
         cache=setup.cache,
         origin=Origin(source=setup.directory, codec=setup.codec),
@@ -103,7 +102,7 @@ def build_variant(setup: Setup, network: Network, combination: Combination) -> V
     name = "+".join(part for part in (network.config.variant, setup.cache.variant) if part)
     dtype = str(runner.dtype).removeprefix("torch.")
     is_graphed = isinstance(runner, GraphedRunner)
-    guard = 0.0 if is_graphed else find_bound(network, setup.guard)
+    guard = find_bound(network, setup.guard)
     parts = _build_parts(runner, combination, guard)
     config = {
         "model": setup.directory.name, "variant": name, "dtype": dtype, "device": str(runner.device),

@@ -1,7 +1,10 @@
 """The default drafter: the recipe `auto` over look-ups, and over a draft model or a head that is given or found.
 
-    rows do not depend on their pass (native kernels, or the guard)    recipe auto: plain decoding is one of its choices
-    elsewhere (a GPU, PyTorch on a CPU)                                 plain decoding, and one line in the log
+    native kernels, the guard, CUDA    recipe auto: plain decoding is one of its choices, and the policy measures
+    elsewhere (PyTorch on a CPU)       plain decoding, and one line in the log
+
+On CUDA without the guard (the default in bfloat16 and float16) rounding may decide a near-tie otherwise than plain
+decoding does, as it may there between a batch and a request alone; a line in the log names the guard.
 
 What lies beside a model and does not fit is left out with a warning; look-ups then draft alone. `drafter="none"`, or
 num_speculative_tokens=0, is plain decoding everywhere. Data in: what was given besides; data out: a `Combination` and
@@ -57,13 +60,18 @@ def fitting(setup: Setup, network: Network, combination: Combination) -> Combina
     """What was asked for; where nothing was, what the default is over this network."""
     if combination.instead is None:
         return combination
-    if network.kernels != "pytorch" or (find_bound(network, setup.guard) if setup.device == "cpu" else setup.guard):
-        return combination
+    bound, on_cuda = find_bound(network, setup.guard), network.device.type == "cuda"
     where = f"{str(network.dtype).removeprefix('torch.')} on {setup.device}"
+    if on_cuda and not (bound or network.exact):
+        _tell(
+            f"look-ups and drafts speculate by default ({where}), and rounding may decide a near-tie otherwise than "
+            "plain decoding: guard= decides those again, drafter='none' decodes plainly"
+        )
+    if network.kernels != "pytorch" or on_cuda or bound:
+        return combination
     _tell(
-        logging.INFO if setup.device == "cpu" else logging.WARNING,
         f"by default decoding is plain where the native kernels do not compute ({where}): name a drafter to speculate "
-        "there (`outdraft methods`)",
+        "there (`outdraft methods`)"
     )
     return combination.instead[1]
 
@@ -85,9 +93,9 @@ def without_found(combination: Combination, error: OutdraftError, build: Callabl
 
 
 @cache
-def _tell(level: int, line: str) -> None:
-    """Once in a process. A GPU's owner expects speed and is warned; who computes in float32 may look it up."""
-    _log.log(level, "%s", line)
+def _tell(line: str) -> None:
+    """Once in a process."""
+    _log.info("%s", line)
 
 
 def _kind_of(head: str | Path) -> str | None:

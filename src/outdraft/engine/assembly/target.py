@@ -34,15 +34,14 @@ def make_runner(
     *,
     max_len: int | None,
     exact: bool,
-    guarded: bool,
     enforce_eager: bool,
     cache: CacheConfig | None = None,
     origin: Origin | None = None,
 ) -> Runner:
-    """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact or guarded."""
+    """The target. On a GPU over static memory, recorded unless `enforce_eager`, where rows are not exact."""
     cache = _sized(_settled(cache or CacheConfig(), network), network)
     float_rows = cache.dtype == "auto"
-    if isinstance(network, Decoder) and network.device.type == "cuda" and not (exact or guarded) and float_rows:
+    if isinstance(network, Decoder) and network.device.type == "cuda" and not exact and float_rows:
         record = call_each_time if enforce_eager else cuda_recorder()
         return GraphedRunner(network, record=record, max_len=max_len, cache=cache, origin=origin)
     return Runner(network, max_len=max_len, exact=exact, cache=cache, origin=origin)
