@@ -1,5 +1,6 @@
 """Packed weights that are kept have the bits of those packed now; what is stale or damaged is made again."""
 
+import json
 import os
 from dataclasses import replace
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 from kernels.test_stack import make
 from models.test_streamed import equal, run, save
+from safetensors.torch import load_file, save_file
 
 from outdraft.core.errors import ConfigError
 from outdraft.kernels.library import library, library_file
@@ -224,3 +226,22 @@ def test_small_models_and_abandoned_files(tmp_path, own_cache, monkeypatch):
         os.utime(own_cache / name, ns=(age, age))
     load_network(directory)
     assert [file.suffix for file in kept(own_cache)] == [".packed", ".part"]
+
+
+def test_another_shard_index_is_another_packed_file(tmp_path, own_cache, monkeypatch):
+    """The same files may hold two copies of a tensor; the index says which is meant."""
+    place = tmp_path / "model"
+    save_model(make("llama"), place)
+    whole = load_file(place / "model.safetensors")
+    (place / "model.safetensors").unlink()
+    for name, scale in (("a", 1), ("b", 2)):
+        save_file({one: tensor * scale for one, tensor in whole.items()}, place / f"{name}.safetensors")
+    seen = []
+    for name in ("a", "b", "a"):
+        other = next(iter(whole))
+        table = {**dict.fromkeys(whole, f"{name}.safetensors"), other: "a.safetensors"}
+        (place / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+        os.utime(place / "model.safetensors.index.json", ns=(1, len(name) + ord(name)))
+        seen.append(run(load_network(place)))
+        assert equal(seen[-1], run(never_kept(place, monkeypatch)))
+    assert len(kept(own_cache)) == 2 and equal(seen[0], seen[2]) and not equal(seen[0], seen[1])

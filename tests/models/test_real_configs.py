@@ -104,3 +104,25 @@ def test_what_is_left_out_is_the_default_of_transformers(family):
 def test_that_a_stretched_model_was_finetuned_changes_nothing():
     yarn = {"type": "yarn", "factor": 16.0, "original_max_position_embeddings": 16}
     assert read("llama", rope_scaling={**yarn, "finetuned": True}) == read("llama", rope_scaling=yarn)
+
+
+LINEAR = {"rope_type": "linear", "factor": 8.0}
+PLAIN = {"rope_type": "default", "rope_theta": 500.0}
+
+
+def test_two_tables_of_rotary_options_must_agree():
+    with pytest.raises(ModelLoadError, match=r"rope_scaling=.*linear.*rope_parameters=.*default.*keep one"):
+        read("llama", rope_parameters=PLAIN, rope_scaling=LINEAR)
+    with pytest.raises(ModelLoadError, match="rope_scaling"):
+        read("llama", rope_parameters={**LINEAR, "rope_theta": 500.0}, rope_scaling={**LINEAR, "factor": 4.0})
+    same = {**LINEAR, "rope_theta": 500.0}
+    older = {"type": "linear", "factor": 8.0, "attention_factor": None}
+    assert read("llama", rope_parameters=same, rope_scaling=older) == read("llama", rope_parameters=same)
+    assert read("llama", rope_parameters=PLAIN, rope_scaling={}) == read("llama", rope_parameters=PLAIN)
+
+
+def test_the_older_table_is_compared_with_the_layers_that_it_is_for():
+    two = {"full_attention": {**LINEAR, "rope_theta": 1e6}, "sliding_attention": {**PLAIN, "rope_theta": 1e4}}
+    assert read("gemma3_text", rope_parameters=two, rope_scaling=LINEAR) == read("gemma3_text", rope_parameters=two)
+    with pytest.raises(ModelLoadError, match="rope_scaling"):
+        read("gemma3_text", rope_parameters=two, rope_scaling={**LINEAR, "factor": 2.0})

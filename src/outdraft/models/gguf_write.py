@@ -32,7 +32,7 @@ def write_gguf(directory: Path, path: Path) -> None:
         ModelLoadError: no `gguf` package, or a model that the format's common subset does not hold.
     """
     raw = read_json(directory / "config.json")
-    config = find_architecture(raw).read(raw)
+    config = find_architecture(raw).read(raw, strict=True)
     rope = config.rope
     if config.architecture not in ARCHITECTURES or config.windows or raw.get("quantization_config") or rope is None:
         raise ModelLoadError(

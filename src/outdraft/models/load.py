@@ -4,6 +4,7 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 """
 
 import json
+import logging
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +20,9 @@ from outdraft.models.config import ModelConfig
 from outdraft.models.device import choose_device
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.gguf import GgufModel
+from outdraft.models.misfit import refuse_misfit
 from outdraft.models.naming import Architecture, Entry, stored_entries, stored_shapes
+from outdraft.models.peft_adapter import refuse_lone_adapter, tell_adapter, without_wrapper
 from outdraft.models.published.source import PublishedModel
 from outdraft.models.wrapper import all_ends, is_wrapper, text_part, text_tensors
 from outdraft.nn.quant.config import QUANT_METHOD, read_quant
@@ -28,12 +31,12 @@ from outdraft.weights.safetensors import SINGLE, TensorStore, save_tensors
 from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
-_CURE = "take config.json and weights from one place, or download both again"
 _ALSO_CALLED = {"half": "float16", "fp16": "float16", "bf16": "bfloat16", "float": "float32", "fp32": "float32"}
 DTYPES = {
     "float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16, "float64": torch.float64,
     "fp32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16,
 }  # fmt: skip
+_log = logging.getLogger(__name__)
 _VARIANT = "outdraft_variant"  # in config.json: how weights were rounded, if not by us: a GGUF file's name for it
 _STORED = {"F64": torch.float64, "F32": torch.float32, "BF16": torch.bfloat16, "F16": torch.float16}
 _INTEGERS = {torch.int8: "I8", torch.uint8: "U8"}
@@ -124,6 +127,8 @@ def open_weights(path: str | Path, dtype: str | torch.dtype | None = None) -> St
         config = replace(config, quant=quant, variant=str(variant) or quant.variant)
     else:
         config = replace(config, variant=str(variant))
+    if config.tie_embeddings and _has_own_head(source, kind, config):
+        config = replace(config, tie_embeddings=False)
     entries = tuple(stored_entries(kind.table(config), quant))
     names = _resolve_names(source, kind, entries, config)
     stored = StoredWeights(
@@ -171,8 +176,10 @@ def _open(path: Path) -> tuple[dict[str, object], TensorSource]:
     if path.is_file():
         model = GgufModel(path)
         return model.read_config(), model
+    refuse_lone_adapter(path)
     raw = read_json(path / "config.json")
-    source: TensorSource = TensorStore(path)
+    source = without_wrapper(TensorStore(path))
+    tell_adapter(path)
     text = raw["text_config"] if is_wrapper(raw) else {}
     if is_wrapper(raw):
         source = text_tensors(source)
@@ -232,16 +239,25 @@ def _resolve_names(
         names.update({name: names[stored[0]] for name in tied - set(names) if stored})
     wanted = [name for entry in entries for name in entry.theirs]
     missing = [name for name in wanted if name not in names]
-    if missing:
-        listed = ", ".join(sorted(missing)[:3])
-        raise ModelLoadError(f"{source.origin} lacks {len(missing)} tensors, e.g. {listed}: {_CURE}")
-    unexpected = sorted(name for name in set(source) - set(names.values()) if not name.endswith(kind.ignored))
-    if unexpected:
-        raise ModelLoadError(
-            f"{source.origin} has {len(unexpected)} tensors that its config.json does not explain, "
-            f"e.g. {', '.join(unexpected[:3])}: {_CURE}"
-        )
+    unexpected = {name for name in set(source) - set(names.values()) if not name.endswith(kind.ignored)}
+    refuse_misfit(source.origin, missing, unexpected)
     return names
+
+
+def _has_own_head(source: TensorSource, kind: Architecture, config: ModelConfig) -> bool:
+    """Whether a tied head is stored beside the embeddings with other values, as trainers leave it; a line says so."""
+    table = {entry.ours: entry.theirs[0] for entry in kind.table(config)}
+    head, rows = (
+        next((name for name in (told, told.removeprefix(kind.prefix)) if name in source), "")
+        for told in (table["lm_head.weight"], table["embedding"])
+    )
+    if not head or not rows or head == rows or torch.equal(source[head].float(), source[rows].float()):
+        return False
+    _log.warning(
+        "%s: config.json ties the head to the embeddings, and '%s' is stored with other values: it is used, as "
+        "transformers does", source.origin.name, head,
+    )  # fmt: skip
+    return True
 
 
 def _dtype(

@@ -25,6 +25,7 @@ from outdraft.models.native import can_pack
 from outdraft.models.packed_file import FORMAT, PackedFile, read_index, write_packed
 from outdraft.models.pieces import Pieces
 from outdraft.weights.digest import digest_weights
+from outdraft.weights.shard_index import INDEX
 from outdraft.weights.user_cache import cache_limit, is_kept, user_cache
 
 SMALLEST = 64 << 20  # bytes of files; what is smaller is packed sooner than looked up
@@ -88,6 +89,7 @@ def place_of(pieces: Pieces, *, cache: Path) -> Path:
     rounded = None if rounding is None else asdict(rounding)
     kernels = hashlib.sha256(library_file().read_bytes()).hexdigest()
     told = [FORMAT, kernels, str(path.resolve()), digest_weights(path), times, str(stored.dtype), rounded]
+    told.append(repr(stored.config))
     digest = hashlib.sha256(json.dumps(told).encode()).hexdigest()
     return cache / f"{path.stem}-{digest[:16]}.packed"
 
@@ -150,4 +152,5 @@ def _make_room(cache: Path, size: int) -> bool:
 
 
 def _files(path: Path) -> list[Path]:
-    return [path] if path.is_file() else sorted([*path.glob("*.safetensors"), path / "config.json"])
+    told = (path / "config.json", path / INDEX)
+    return [path] if path.is_file() else sorted([*path.glob("*.safetensors"), *(one for one in told if one.exists())])

@@ -3,10 +3,14 @@
 rope_theta, rope_scaling {...}                       transformers 4
 rope_parameters {rope_type, rope_theta, ...}         transformers 5
 rope_parameters {full_attention {...}, ...}          the same, for each kind of layer (Gemma 3, OLMo 3)
+
+A file that has a table under each name must say the same in both: transformers takes `rope_scaling`, and the base that
+stood in `rope_parameters` is lost.
 """
 
 from collections.abc import Sequence
 
+from outdraft.core.shown import shown
 from outdraft.models.fields import FULL, SLIDING, Fields
 from outdraft.nn.rope import ROPE_KINDS, RopeConfig
 
@@ -39,12 +43,15 @@ def read_rope(
     theta = fields.get(theta_key, float, theta)
     share = fields.get(share_key, float, fields.get("partial_rotary_factor", float, share))
     scaling = fields.look("rope_parameters")
-    older = fields.look("rope_scaling")
-    if scaling is None and is_scaled:
-        scaling = older
+    older = fields.look("rope_scaling") if is_scaled else None
     if isinstance(scaling, dict) and (FULL in scaling or SLIDING in scaling):
         scaling = scaling.get(kind_of_layer)
-    scaling = scaling or {}
+    if scaling and older and _options(scaling) != _options(older):
+        raise fields.error(
+            "rope_scaling", older, f"rope_parameters={shown(scaling)} beside it says something else: keep one of the "
+            "two, with rope_theta in it"
+        )  # fmt: skip
+    scaling = scaling or older or {}
     if not isinstance(scaling, dict):
         raise fields.error("rope_parameters", scaling, "a table of rotary options")
     options = Fields({**scaling, "model_type": fields.name})
@@ -97,6 +104,15 @@ def read_rope(
         long_factors=factors("long_factor"),
         query_growth=options.get("llama_4_scaling_beta", float, 0.0),
     )
+
+
+def _options(table: object) -> object:
+    """A table's options in one spelling, without the base, which older files keep beside the table."""
+    if not isinstance(table, dict):
+        return table
+    kind = table.get("rope_type", table.get("type", "default"))
+    told = {key: value for key, value in table.items() if value is not None}
+    return {**told, "rope_type": kind, "type": None, "rope_theta": None}
 
 
 def write_rope(rope: RopeConfig, head_dim: int) -> dict[str, object]:

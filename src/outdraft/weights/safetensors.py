@@ -4,7 +4,7 @@ A store opens the headers only; a tensor is read when it is asked for. Everythin
 behind (an index without its shards, an empty or cut file, `*.incomplete`) is one clear `ModelLoadError`.
 """
 
-import json
+import logging
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +16,11 @@ from torch import Tensor
 from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.core.new_file import new_file
 from outdraft.weights.digest import weight_files
+from outdraft.weights.shard_index import INDEX, SINGLE, read_used_index
 from outdraft.weights.source import TensorSource
 
-SINGLE = "model.safetensors"
-INDEX = "model.safetensors.index.json"
+__all__ = ["INDEX", "SINGLE", "TensorStore", "find_missing", "read_tensors", "save_tensors"]  # two are the index's
+_log = logging.getLogger(__name__)
 _CURE = "download it again"
 _CONVERT = "convert them: transformers reads them with from_pretrained, and save_pretrained writes safetensors"
 
@@ -34,16 +35,33 @@ class _Header:
 
 
 class TensorStore(TensorSource):
-    """The tensors of a model directory by name."""
+    """The tensors of a model directory by name. `copies`: names that also stand where the index does not place them."""
 
     def __init__(self, directory: Path) -> None:
         self.origin = directory
-        self._headers: dict[str, _Header] = {}
-        for path in _files(directory):
-            self._headers |= _read_headers(path)
-        for name, path in _promised(directory).items():
-            if name not in self._headers:
+        index = read_used_index(directory)
+        found = {path: _read_headers(path) for path in _files(directory, index)}
+        for name, path in index.items():
+            if name not in found[path]:
                 raise ModelLoadError(f"{INDEX} lists the tensor '{name}' but {path.name} lacks it: {_CURE}")
+        self._headers = {name: found[path][name] for name, path in index.items()}
+        if not index:
+            self._headers = {name: header for headers in found.values() for name, header in headers.items()}
+        placed = {(name, path) for name, path in index.items()}
+        stored = {(name, path) for path, headers in found.items() for name in headers} if index else set()
+        self.copies = sorted({name for name, _ in stored - placed})
+        self._tell_unread()
+
+    def _tell_unread(self) -> None:
+        """One line where the directory holds tensors that are not read."""
+        place = self.origin
+        if (place / SINGLE).exists() and (place / INDEX).exists():
+            _log.warning("%s: %s is read, and %s beside it is not", place.name, SINGLE, INDEX)
+        if self.copies:
+            _log.warning(
+                "%s: %d tensors stand in files where %s does not place them (%s): they are not read there",
+                place.name, len(self.copies), INDEX, ", ".join(self.copies[:3]),
+            )  # fmt: skip
 
     def __getitem__(self, name: str) -> Tensor:
         with safe_open(self._headers[name].path, framework="pt") as file:
@@ -88,14 +106,14 @@ def save_tensors(tensors: Mapping[str, Tensor], path: Path) -> None:
             raise ConfigError(f"{path} cannot be written: {error}; choose another path, or free space there") from error
 
 
-def _files(directory: Path) -> list[Path]:
+def _files(directory: Path, index: Mapping[str, Path]) -> list[Path]:
     """The weight files, complete or an error."""
     partial = sorted(directory.glob("*.incomplete"))
     if partial:
         raise ModelLoadError(f"{directory} holds an unfinished download ({partial[0].name}): {_CURE}")
     if (directory / SINGLE).exists():
         return [directory / SINGLE]
-    shards = sorted(set(_promised(directory).values()))
+    shards = sorted(set(index.values()))
     if not shards:
         others = sorted(path.name for pattern in ("*.bin", "*.pth") for path in directory.glob(pattern))
         whole = sorted(path.name for path in directory.glob("*.gguf"))
@@ -119,24 +137,12 @@ def find_missing(directory: Path) -> str | None:
 
     Weights of other kinds than ours, as a draft head's, are weights too: who reads them says what is wrong with them.
     """
-    absent = sorted({path.name for path in _promised(directory).values() if not path.exists()})
+    absent = sorted({path.name for path in read_used_index(directory).values() if not path.exists()})
     if absent:
         return f"{len(absent)} of its weight files ({', '.join(absent[:3])})"
     if not (directory / INDEX).exists() and any(directory.glob("model-*-of-*.safetensors")):
         return INDEX
     return None if weight_files(directory) else "weights"
-
-
-def _promised(directory: Path) -> dict[str, Path]:
-    """The index's tensor -> file table; empty where there is no index or a single file stands instead."""
-    path = directory / INDEX
-    if not path.exists() or (directory / SINGLE).exists():
-        return {}
-    try:
-        table = json.loads(path.read_text())["weight_map"]
-        return {name: directory / file for name, file in table.items()}
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ModelLoadError(f"{path} is not a readable shard index ({error!r}): {_CURE}") from error
 
 
 def _read_headers(path: Path) -> dict[str, _Header]:

@@ -11,6 +11,7 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.load import read_json
+from outdraft.models.peft_adapter import refuse_lone_adapter
 from outdraft.models.wrapper import is_wrapper
 
 MODEL_IMPLS = ("auto", "outdraft", "transformers")
@@ -44,6 +45,7 @@ def is_adapted(path: Path, model_impl: str) -> bool:
                 "model_impl out, or give the directory that it was converted from"
             )
         return False
+    refuse_lone_adapter(path)
     if model_impl != "auto":
         return model_impl == "transformers"
     kind = text_kind(read_json(path / "config.json"))

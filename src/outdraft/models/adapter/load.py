@@ -21,8 +21,10 @@ from outdraft.models.adapter.network import TransformersNetwork
 from outdraft.models.adapter.plan import Plan, read_plan
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import named_dtype
+from outdraft.models.misfit import CURE, refuse_misfit
 from outdraft.models.wrapper import OTHERS
 from outdraft.nn.context import CausalContext
+from outdraft.weights.safetensors import INDEX, TensorStore
 
 _KEYS = {  # the text model inside a wrapper: the beginning of a name there -> in the text model's own class
     r"^model\.language_model\.": "model.",
@@ -30,7 +32,6 @@ _KEYS = {  # the text model inside a wrapper: the beginning of a name there -> i
     r"^language_model\.lm_head\.": "lm_head.",
 }
 
-_CURE = "take config.json and weights from one place, or download both again"
 _log = logging.getLogger(__name__)
 
 
@@ -74,6 +75,7 @@ def load_adapted(
 def _read_weights(plan: Plan, dtype: torch.dtype | None) -> Any:
     """The model. Raises `ModelLoadError` for files that cannot be read, and for weights that lack."""
     register(plan.library)
+    _refuse_copies(plan.path)
     try:
         model, told = plan.made.from_pretrained(
             plan.path, config=plan.config, dtype="auto" if dtype is None else dtype, attn_implementation=NAME,
@@ -88,21 +90,23 @@ def _read_weights(plan: Plan, dtype: torch.dtype | None) -> Any:
     return model.eval().requires_grad_(False)
 
 
+def _refuse_copies(path: Path) -> None:
+    """Raise `ModelLoadError` where transformers, which reads whole shards, may read what the index places elsewhere."""
+    store = TensorStore(path)
+    if copies := [name for name in store.copies if name in store]:
+        raise ModelLoadError(
+            f"{path} holds the tensor '{copies[0]}' in more files than {INDEX} says, and transformers would read "
+            "either: remove the shard that does not belong there"
+        )
+
+
 def _require_all(path: Path, told: Mapping[str, Any]) -> None:
     """Raise `ModelLoadError` naming what transformers left at random, or did not use."""
-    missing = sorted(told.get("missing_keys", ()))
-    if missing:
-        listed = ", ".join(missing[:3])
-        raise ModelLoadError(f"{path} lacks {len(missing)} tensors, e.g. {listed}: {_CURE}")
     shapes = sorted(str(one[0] if isinstance(one, tuple) else one) for one in told.get("mismatched_keys", ()))
     if shapes:
-        raise ModelLoadError(f"{path}: tensor '{shapes[0]}' has another shape than config.json asks for: {_CURE}")
-    strange = sorted(name for name in told.get("unexpected_keys", ()) if not name.startswith(OTHERS))
-    if strange:
-        raise ModelLoadError(
-            f"{path} has {len(strange)} tensors that its config.json does not explain, e.g. {', '.join(strange[:3])}: "
-            f"{_CURE}"
-        )
+        raise ModelLoadError(f"{path}: tensor '{shapes[0]}' has another shape than config.json asks for: {CURE}")
+    strange = (name for name in told.get("unexpected_keys", ()) if not name.startswith(OTHERS))
+    refuse_misfit(path, told.get("missing_keys", ()), strange)
 
 
 @torch.inference_mode()

@@ -14,6 +14,7 @@ from outdraft.models.adapter.library import first_line, require_transformers
 from outdraft.models.adapter.refuse import refuse_class, refuse_config
 from outdraft.models.foreign_heads import drafter_of, named_kind
 from outdraft.models.load import read_generation, read_json
+from outdraft.models.peft_adapter import tell_adapter
 from outdraft.models.wrapper import all_ends, is_wrapper
 
 _CONTEXT = ("max_position_embeddings", "n_positions", "max_sequence_length", "max_seq_len", "n_ctx")
@@ -43,6 +44,7 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """Raises `ModelLoadError` naming what cannot be run and why."""
     raw = read_json(path / "config.json")
+    tell_adapter(path)
     kind = text_kind(raw)
     if kind is None:
         raise ModelLoadError(
