@@ -10,6 +10,7 @@ Data in: a directory; data out: a `TextCodec`. Errors name the file and the cure
 
 import hashlib
 import json
+import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
@@ -24,8 +25,10 @@ from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_bytes import read_spelling
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError, RequestError
+from outdraft.core.read_file import load_text
 from outdraft.core.shown import shown
 
+_LARGEST = 256 << 20  # bytes of a tokenizer.json; the largest that are published have 35 MB
 _UNUSED = 1 << 20  # ids without a name that a vocabulary may have
 
 
@@ -59,7 +62,7 @@ class TextCodec:
     @staticmethod
     def exists(directory: Path) -> bool:
         """Whether the directory holds a tokenizer that `load` reads."""
-        return (directory / "tokenizer.json").is_file() or (
+        return os.path.lexists(directory / "tokenizer.json") or (
             (directory / "vocab.json").is_file() and (directory / "merges.txt").is_file()
         )
 
@@ -72,7 +75,7 @@ class TextCodec:
         """
         told = {**(config or {}), **_read_json(directory / "tokenizer_config.json")}
         template = directory / "chat_template.jinja"
-        if template.is_file():
+        if os.path.lexists(template):
             told["chat_template"] = _read_text(template)
         generation = _read_json(directory / "generation_config.json")
         eos = generation.get("eos_token_id", list(eos_token_ids))
@@ -215,14 +218,14 @@ def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 
 def _read_text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return load_text(path, most=_LARGEST)
     except (UnicodeDecodeError, OSError) as error:
         raise ModelLoadError(f"{path.parent.name}/{path.name} is no readable UTF-8 text: {error}") from error
 
 
 def _read_json(path: Path) -> Mapping[str, Any]:
     """An optional JSON object; {} if the file is absent."""
-    if not path.is_file():
+    if not os.path.lexists(path):
         return {}
     try:
         read = json.loads(_read_text(path))
@@ -247,7 +250,7 @@ def _check_ids(described: Mapping[str, Any]) -> None:
 
 def _read_tokenizer(directory: Path, config: Mapping[str, Any]) -> Tokenizer:
     whole = directory / "tokenizer.json"
-    if whole.is_file():
+    if os.path.lexists(whole):
         _check_ids(_read_json(whole))  # and a cut file gets our message, not a position in a compiled library
         try:
             return Tokenizer.from_file(str(whole))

@@ -5,6 +5,7 @@ Every parameter starts as NaN; whatever the files do not fill, name wrongly or s
 
 import json
 import logging
+import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,6 +15,7 @@ from torch import Tensor, nn
 
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.read_file import load_json
 from outdraft.core.shown import shown
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
@@ -206,10 +208,10 @@ def find_architecture(raw: dict[str, object]) -> Architecture:
 def read_json(path: Path) -> dict[str, object]:
     """A JSON object, or a `ModelLoadError` that says what is wrong with the file."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = load_json(path)
     except FileNotFoundError as error:
         raise ModelLoadError(f"{path.parent} has no {path.name}: is it a model directory?") from error
-    except (ValueError, RecursionError, OSError) as error:
+    except (ValueError, OSError) as error:
         raise ModelLoadError(f"{path} is not valid JSON ({error}): download it again") from error
     if not isinstance(raw, dict):
         raise ModelLoadError(f"{path} holds a {type(raw).__name__}, not an object: download it again")
@@ -220,7 +222,7 @@ def read_generation(directory: Path) -> object:
     """The end-of-text ids of generation_config.json, if there is one: chat models may name the end of a turn there
     alone."""
     path = directory / "generation_config.json"
-    return read_json(path).get("eos_token_id") if path.exists() else None
+    return read_json(path).get("eos_token_id") if os.path.lexists(path) else None
 
 
 def _resolve_names(

@@ -4,7 +4,6 @@ Ids without a row in the model are an error before weights are read, unless only
 writes (Gemma 3's token for pictures in its models of text alone): those are noted.
 """
 
-import json
 import logging
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +13,7 @@ from outdraft.codecs.gguf import codec_from_gguf, read_roles
 from outdraft.codecs.gguf_ends import end_ids
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.read_file import load_json
 from outdraft.core.shown import shown
 from outdraft.weights.gguf import GgufFile
 
@@ -51,8 +51,8 @@ def require_rows(codec: TextCodec, rows: int, path: Path) -> None:
 def _stated_rows(path: Path) -> int | None:
     """vocab_size of a directory's config.json or its text part; None where none is stated. Errors come later."""
     try:
-        raw = json.loads((path / "config.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError):
+        raw = load_json(path / "config.json")
+    except (OSError, ValueError):
         return None
     texts = [raw.get("text_config"), raw] if isinstance(raw, Mapping) else []
     sizes = [text.get("vocab_size") for text in texts if isinstance(text, Mapping)]

@@ -152,5 +152,5 @@ def _make_room(cache: Path, size: int) -> bool:
 
 
 def _files(path: Path) -> list[Path]:
-    told = (path / "config.json", path / INDEX)
-    return [path] if path.is_file() else sorted([*path.glob("*.safetensors"), *(one for one in told if one.exists())])
+    found = [path] if path.is_file() else [*path.glob("*.safetensors"), path / "config.json", path / INDEX]
+    return sorted(one for one in found if one.is_file())

@@ -17,6 +17,7 @@ from typing import BinaryIO
 import torch
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.read_file import open_file
 from outdraft.kernels.checksum import checksum
 from outdraft.kernels.decoder.stack import Stack
 from outdraft.models.native import any_norm_of, parts_of, shape_of, weight_of
@@ -73,7 +74,7 @@ def _append_rows(file: BinaryIO, table: torch.Tensor) -> Unit:
 def read_index(path: Path) -> PackedFile:
     """What a packed file holds. Raises `ModelLoadError` for one that is damaged there, `OSError` as `open` does."""
     tail = 8 + len(_MARK)
-    with path.open("rb") as file:
+    with open_file(path) as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - tail))
         end = file.read(tail)

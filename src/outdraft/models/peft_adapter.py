@@ -4,12 +4,12 @@ Data in: a directory; data out: an error where the adapter is all there is, one 
 weights. Weights that PEFT or a trainer saved under a prefix of its own are read without the prefix.
 """
 
-import json
 import logging
 from collections.abc import Iterable
 from pathlib import Path
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.read_file import load_json
 from outdraft.core.shown import shown
 from outdraft.weights.digest import weight_files
 from outdraft.weights.renamed import NamedTensors
@@ -25,10 +25,10 @@ _log = logging.getLogger(__name__)
 def find_adapter(directory: Path) -> str | None:
     """An adapter's kind and the model that it is for, in words; None: there is none."""
     try:
-        raw = json.loads((directory / ADAPTER).read_text(encoding="utf-8"))
+        raw = load_json(directory / ADAPTER)
     except FileNotFoundError:
         return "an adapter" if any(directory.glob("adapter_model.*")) else None
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         raw = {}
     told = raw if isinstance(raw, dict) else {}
     kind, base = told.get("peft_type"), told.get("base_model_name_or_path")

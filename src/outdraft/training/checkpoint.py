@@ -13,6 +13,7 @@ from torch import Tensor
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
+from outdraft.core.read_file import require_file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ def load_state(path: Path) -> State:
     if not path.exists():
         raise ConfigError(f"nothing to resume: no checkpoint at {path}")
     try:
-        saved = torch.load(path, map_location="cpu", weights_only=True)
+        saved = torch.load(require_file(path), map_location="cpu", weights_only=True)
     except (OSError, RuntimeError, ValueError, KeyError, EOFError, UnpicklingError) as error:
         said = str(error).partition("\n")[0].partition(". ")[0]
         raise ConfigError(

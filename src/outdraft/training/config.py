@@ -11,7 +11,6 @@ Data in: a path. Data out: a `TrainingRecipe` of frozen dataclasses; an unknown 
 names the near miss.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import MISSING, asdict, dataclass, field, fields
 from pathlib import Path
@@ -20,6 +19,7 @@ from typing import Any, TypeVar
 from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import check_range
+from outdraft.core.read_file import load_toml
 
 T = TypeVar("T")
 TARGETS_TOKENIZER = "tokenizer"
@@ -145,8 +145,8 @@ def read_recipe(path: Path) -> TrainingRecipe:
 
 def _read_toml(path: Path) -> dict[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return load_toml(path)
     except FileNotFoundError:
         raise ConfigError(f"no recipe at {path}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{path} is no valid TOML: {error}") from error
+    except (OSError, ValueError) as error:
+        raise ConfigError(f"{path} is no readable TOML: {error}") from error

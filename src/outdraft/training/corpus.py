@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
+from outdraft.core.read_file import load_json
 from outdraft.training.records import encode, pieces_of, read_records
 
 Ids = NDArray[np.int32]
@@ -81,7 +82,7 @@ def open_corpus(
     place = cache / _digest(files, codec, vocab_size, held_out)
     if not (place / "about.json").is_file():
         _make(files, codec, vocab_size, place, held_out)
-    accounts = Accounts(**json.loads((place / "about.json").read_text(encoding="utf-8")))
+    accounts = Accounts(**load_json(place / "about.json"))
     return _load(place, "train"), _load(place, "valid"), accounts
 
 

@@ -12,7 +12,6 @@
 A key that is not known is an error that names the nearest one.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -22,6 +21,7 @@ from outdraft.core.checked import check_fields, check_value
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
 from outdraft.core.ranges import check_range
+from outdraft.core.read_file import load_toml
 from outdraft.core.registry import find_learner, read_options
 from outdraft.training.config import LoopConfig
 from outdraft.training.reinforce import ReinforceOptions
@@ -98,10 +98,10 @@ def read_plan(path: str | Path) -> dict[str, Any]:
     """What a TOML file says. Raises `ConfigError` for a file that is not there, or no TOML."""
     place = user_path(path)
     try:
-        return tomllib.loads(place.read_text(encoding="utf-8"))
+        return load_toml(place)
     except OSError as error:
         raise ConfigError(f"{place} cannot be read: {error}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"{place} is no valid TOML: {error}") from error
 
 

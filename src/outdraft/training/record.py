@@ -14,6 +14,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
 from outdraft.core.learner import TARGET
 from outdraft.core.new_file import new_file
+from outdraft.core.read_file import load_json
 from outdraft.models.base import Decoder
 
 RECORD = "training.json"
@@ -56,7 +57,7 @@ def read_record(directory: Path) -> Record:
     """Raises `ConfigError` where there is none that can be read."""
     path = directory / RECORD
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = load_json(path)
         promises = tuple(_promise(one) for one in raw["promises"])
         return Record(
             kind=raw["kind"], dtype=raw["dtype"], target=raw["target"], promises=promises,

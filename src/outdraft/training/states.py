@@ -24,6 +24,7 @@ from torch import Tensor
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
+from outdraft.core.read_file import load_json, require_file
 from outdraft.core.shown import shown
 from outdraft.training.corpus import Corpus
 from outdraft.training.packing import Rows
@@ -72,7 +73,7 @@ class StateCache:
         if not path.is_file():
             return None
         try:
-            with safe_open(path, framework="pt") as file:
+            with safe_open(require_file(path), framework="pt") as file:
                 held = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         except (SafetensorError, OSError):
             return None  # cut off, or damaged: it is made again, and written over
@@ -118,7 +119,7 @@ class StateCache:
 
 def _require_same(path: Path, about: Mapping[str, Any]) -> None:
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
+        told = load_json(path)
     except (OSError, ValueError) as error:
         raise ConfigError(
             f"{path} cannot be read ({error}): delete the cache beside it, or name another directory"

@@ -6,6 +6,8 @@ Weights are sampled (size, and blocks spread over each file), because a large mo
 import hashlib
 from pathlib import Path
 
+from outdraft.core.read_file import open_file
+
 _BLOCK, _NUM_BLOCKS = 1 << 16, 16
 _KINDS = ("*.safetensors", "*.bin", "*.pt")
 
@@ -19,7 +21,7 @@ def digest_weights(place: Path) -> str:
             continue
         size = path.stat().st_size
         whole.update(f"{path.name} {size}\n".encode())
-        with path.open("rb") as file:
+        with open_file(path) as file:
             for i in range(_NUM_BLOCKS):
                 file.seek(max(0, size - _BLOCK) * i // (_NUM_BLOCKS - 1))
                 whole.update(file.read(_BLOCK))

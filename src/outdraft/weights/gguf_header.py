@@ -13,6 +13,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from outdraft.core.read_file import open_file
+
 _SCALARS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 _TEXT, _LIST = 8, 9
 _VERSIONS = (2, 3)
@@ -32,7 +34,7 @@ class GgufHeader:
     """Raises `ValueError` or `struct.error` for what is no GGUF file, cut short, or of another version."""
 
     def __init__(self, path: Path) -> None:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             self.data = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
         self._at = 0
         if self._bytes(4) != b"GGUF":

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.read_file import require_file
 
 PICKLED = "pytorch_model.bin"
 
@@ -18,7 +19,7 @@ PICKLED = "pytorch_model.bin"
 def read_pickled(path: Path) -> dict[str, Tensor]:
     """Name -> tensor. Raises `ModelLoadError` for a file that is cut, damaged, or holds more than tensors."""
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=is_zipfile(path))
+        found = torch.load(require_file(path), map_location="cpu", weights_only=True, mmap=is_zipfile(path))
     except UnpicklingError as error:
         raise ModelLoadError(
             f"{path} holds more than tensors: reading such a pickle could run any code, so it is refused "

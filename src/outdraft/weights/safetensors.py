@@ -6,8 +6,10 @@ behind (an index without its shards, an empty or cut file, `*.incomplete`) is on
 
 import logging
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
@@ -15,6 +17,7 @@ from torch import Tensor
 
 from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.core.new_file import new_file
+from outdraft.core.read_file import require_file
 from outdraft.weights.digest import weight_files
 from outdraft.weights.shard_index import INDEX, SINGLE, read_used_index
 from outdraft.weights.source import TensorSource
@@ -64,7 +67,7 @@ class TensorStore(TensorSource):
             )  # fmt: skip
 
     def __getitem__(self, name: str) -> Tensor:
-        with safe_open(self._headers[name].path, framework="pt") as file:
+        with _opened(self._headers[name].path) as file:
             tensor: Tensor = file.get_tensor(name)
         return tensor
 
@@ -89,7 +92,7 @@ class TensorStore(TensorSource):
 def read_tensors(path: Path) -> dict[str, Tensor]:
     """All tensors of one file. Raises `ModelLoadError` for one that is cut or damaged."""
     names = _read_headers(path)
-    with safe_open(path, framework="pt") as file:
+    with _opened(path) as file:
         return {name: file.get_tensor(name) for name in names}
 
 
@@ -147,15 +150,21 @@ def find_missing(directory: Path) -> str | None:
 
 def _read_headers(path: Path) -> dict[str, _Header]:
     """What one file holds, by name."""
-    size = path.stat().st_size
-    if size == 0:
-        raise ModelLoadError(f"{path} is empty: {_CURE}")
+    with _opened(path) as file:
+        slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
+        return {
+            name: _Header(path=path, shape=tuple(one.get_shape()), dtype=str(one.get_dtype()))
+            for name, one in slices.items()
+        }
+
+
+@contextmanager
+def _opened(path: Path) -> Iterator[Any]:
+    """A file of tensors. Raises `ModelLoadError` for one that is damaged, or was changed since it was read first."""
     try:
+        if require_file(path).stat().st_size == 0:
+            raise ModelLoadError(f"{path} is empty: {_CURE}")
         with safe_open(path, framework="pt") as file:
-            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
-            return {
-                name: _Header(path=path, shape=tuple(one.get_shape()), dtype=str(one.get_dtype()))
-                for name, one in slices.items()
-            }
+            yield file
     except (SafetensorError, OSError) as error:
-        raise ModelLoadError(f"{path} ({size} bytes) is cut short or damaged ({error}): {_CURE}") from error
+        raise ModelLoadError(f"{path} is cut short or damaged ({error}): {_CURE}") from error

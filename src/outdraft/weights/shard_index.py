@@ -3,10 +3,10 @@
 The index decides. A copy of a tensor in another file is not read, and a tensor that the index does not name is none.
 """
 
-import json
 from pathlib import Path
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.read_file import load_json
 from outdraft.core.shown import shown
 
 SINGLE = "model.safetensors"
@@ -23,9 +23,9 @@ def read_index(directory: Path) -> dict[str, Path]:
     if not path.exists():
         return {}
     try:
-        table = json.loads(path.read_text(encoding="utf-8"))["weight_map"]
+        table = load_json(path)["weight_map"]
         files = {str(name): str(file) for name, file in table.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError, OSError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, OSError) as error:
         raise ModelLoadError(f"{path} is not a readable shard index ({error!r}): {_CURE}") from error
     for name, file in files.items():
         if Path(file).is_absolute() or ".." in Path(file).parts or "\0" in file:

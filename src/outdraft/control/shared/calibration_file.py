@@ -15,6 +15,7 @@ from pathlib import Path
 from outdraft.control.shared.reliability import Share
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
+from outdraft.core.read_file import load_json
 
 FILE = "calibration.json"
 
@@ -37,7 +38,7 @@ class CalibrationFile:
 def read_calibration(path: Path) -> CalibrationFile:
     """Raises `ConfigError` for a file that is missing, damaged, or says what cannot be."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = load_json(path)
         shares = tuple(Share(*map(float, one)) for one in raw["bins"])
         found = CalibrationFile(
             draft=str(raw["draft"]), temperatures=tuple(map(float, raw["temperatures"])), shares=shares

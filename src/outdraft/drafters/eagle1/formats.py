@@ -15,6 +15,7 @@ import torch
 
 from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
+from outdraft.core.read_file import load_json
 from outdraft.drafters.shared.features.last_feature import (
     ARCHITECTURE,
     LastFeatureNet,
@@ -74,7 +75,7 @@ def _write_vllm(net: LastFeatureNet, target: Decoder, target_name: str, director
 def _write_authors(net: LastFeatureNet, target: Decoder, target_name: str, directory: Path) -> None:
     save_last_feature(net, directory)
     path = directory / "config.json"
-    told = json.loads(path.read_text(encoding="utf-8"))
+    told = load_json(path)
     told["architectures"] = [ARCHITECTURE.removesuffix("Eagle")]
     path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
 

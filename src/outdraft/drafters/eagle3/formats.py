@@ -14,6 +14,7 @@ import torch
 
 from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
+from outdraft.core.read_file import load_json
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.net import Eagle3Net
 from outdraft.drafters.eagle3.spellings import FLAGS, MODEL_TYPE, ORIGINAL, TAPS, read_eagle3
@@ -45,7 +46,7 @@ def _write_speculators(net: Eagle3Net, target: Decoder, target_name: str, direct
     """Our own files, which now name their target."""
     save_eagle3(net, directory)
     path = directory / "config.json"
-    told = json.loads(path.read_text(encoding="utf-8"))
+    told = load_json(path)
     architecture = ARCHITECTURES[target.config.architecture].class_name
     told["speculators_config"]["verifier"] = {"name_or_path": target_name, "architectures": [architecture]}
     path.write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
@@ -63,7 +64,7 @@ def _write_original(net: Eagle3Net, target: Decoder, target_name: str, directory
     save_tensors(
         {name.replace("layers.0.", "midlayer.", 1): tensor for name, tensor in tensors.items()}, directory / SINGLE
     )
-    told: dict[str, Any] = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    told: dict[str, Any] = load_json(directory / "config.json")
     flat = {
         **told["transformer_layer_config"], "architectures": [ORIGINAL], "torch_dtype": told["dtype"],
         "draft_vocab_size": config.draft_vocab_size, TAPS: told[TAPS], "eagle_config": told["eagle_config"],

@@ -7,7 +7,6 @@ deepseek      model.layers.N.eh_proj, ...: a part of a model
 Layers that outdraft does not run, and those inside a whole model, are renamed only (`by_name.py`).
 """
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +14,7 @@ import torch
 
 from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
+from outdraft.core.read_file import load_json
 from outdraft.drafters.mtp.by_name import (
     QWEN,
     SPECULATORS,
@@ -84,7 +84,7 @@ def _write_speculators(net: MtpNet | NamedLayer, target: Decoder | None, target_
     assert target is not None
     save_mtp(net, directory)
     tensors = read_tensors(directory / SINGLE)
-    layers = json.loads((directory / "config.json").read_text(encoding="utf-8"))
+    layers = load_json(directory / "config.json")
     dtype, _ = layers.pop("torch_dtype"), layers.pop("architectures")
     scaling = layers.get("rope_scaling") or {"rope_type": "default"}
     layers["rope_parameters"] = {**scaling, "rope_theta": layers["rope_theta"]}

@@ -16,6 +16,7 @@ import torch
 
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
+from outdraft.core.read_file import require_file
 from outdraft.drafters.ngrammys.tables import Score, Tables, empty_tables, fill
 from outdraft.weights.user_cache import user_cache
 
@@ -59,7 +60,7 @@ def fingerprint(score: Score, vocab_size: int) -> str:
 def read(path: Path) -> Tables | None:
     """What is kept there; None if nothing readable is."""
     try:
-        with np.load(path) as kept:
+        with np.load(require_file(path)) as kept:
             return Tables(ids=kept["ids"], probs=kept["probs"], total=kept["total"], done=int(kept["done"]))
     except FileNotFoundError:
         return None

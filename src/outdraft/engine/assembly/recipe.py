@@ -8,7 +8,6 @@
 Data in: a name of the catalogue (a file in `outdraft/recipes`), or the path of a user's own file; data out: a `Recipe`.
 """
 
-import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
@@ -20,6 +19,7 @@ from outdraft.core.near_miss import near_miss
 from outdraft.core.option_types import fits, in_words
 from outdraft.core.options import DraftShape
 from outdraft.core.paths import user_path
+from outdraft.core.read_file import load_toml
 from outdraft.core.registry import AnyMethod, Kind, find, make_options
 from outdraft.core.shown import shown
 from outdraft.engine.assembly.roles import slots_of, without_optional
@@ -90,10 +90,10 @@ def read_recipe(given: str | Path) -> Recipe:
             )
         path = FOLDER / f"{given}.toml"
     try:
-        raw = tomllib.loads(path.read_text(encoding="utf-8"))
+        raw = load_toml(path)
     except OSError as error:
         raise ConfigError(f"recipe {path} cannot be read: {error.strerror}") from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except ValueError as error:
         raise ConfigError(f"recipe {path} is no valid TOML: {error}") from error
     _check_keys(raw, [*_DEFAULTS, "paper", "modifies_target"], str(path))
     if not isinstance(raw.get("modifies_target", False), bool):

@@ -27,6 +27,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.events import StepEvent
 from outdraft.core.new_file import new_file
 from outdraft.core.policy import Budget, Keeps, Policy, spared_by
+from outdraft.core.read_file import load_json
 from outdraft.core.sequence import Sequence
 from outdraft.kernels.threads import num_threads
 from outdraft.weights.user_cache import is_kept, user_cache
@@ -54,10 +55,8 @@ class Place:
     def read(self) -> Mapping[str, Any] | None:
         """What was kept; None where there is nothing that can be used."""
         try:
-            if self.path.stat().st_size > _LARGEST:
-                return None
-            told = json.loads(self.path.read_text(encoding="utf-8"))
-        except (OSError, ValueError, RecursionError):
+            told = load_json(self.path, most=_LARGEST)
+        except (OSError, ValueError):
             return None
         if not isinstance(told, dict) or told.get("format") != _FORMAT or told.get("of") != self.of:
             return None

@@ -11,7 +11,7 @@ which other models belong to it, for all drafters or for one: as paths relative 
 A role that this file does not name is filled by what lies there (`found_beside.py`): MODEL/draft, MODEL/head.
 """
 
-import json
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +21,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.options import NESTED
 from outdraft.core.paths import user_path
+from outdraft.core.read_file import load_json
 from outdraft.engine.assembly.found_beside import Companions, found_beside
 
 ROLES: Mapping[str, str] = {
@@ -112,10 +113,10 @@ def read_companions(directory: Path) -> Companions:
 
 
 def _named_in(path: Path) -> Companions:
-    if not path.is_file():
+    if not os.path.lexists(path):
         return {}
     try:
-        read = json.loads(path.read_text(encoding="utf-8"))
+        read = load_json(path)
     except (ValueError, OSError) as error:
         raise ConfigError(f"{path} is not readable JSON: {error}") from error
     if not isinstance(read, dict):

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.read_file import require_file
 from outdraft.models.adapter.choose import text_kind
 from outdraft.models.adapter.library import first_line, require_transformers
 from outdraft.models.adapter.refuse import refuse_class, refuse_config
@@ -44,6 +45,7 @@ class Plan:
 def read_plan(path: Path) -> Plan:
     """Raises `ModelLoadError` naming what cannot be run and why."""
     raw = read_json(path / "config.json")
+    _require_files(path)
     tell_adapter(path)
     kind = text_kind(raw)
     if kind is None:
@@ -99,3 +101,12 @@ def _context(config: Any, kind: str) -> tuple[int, str]:
             if first < told:
                 return int(first), str(one["rope_type"])
     return int(told), ""
+
+
+def _require_files(path: Path) -> None:
+    """Raise `ModelLoadError` for a pipe or a device, which the library would wait for."""
+    for one in sorted((*path.glob("*.json"), *path.glob("*.safetensors"))):
+        try:
+            require_file(one)
+        except OSError as error:
+            raise ModelLoadError(f"{path} cannot be read: {error}") from error

@@ -11,6 +11,7 @@ import json
 from pathlib import Path
 
 from outdraft.core.errors import ConfigError
+from outdraft.core.read_file import load_json
 from outdraft.core.skip import Skip
 
 
@@ -31,7 +32,7 @@ def load_skip(path: Path, num_layers: int) -> Skip:
     """The skip set in a file; raises `ConfigError` if it is none, or another model's."""
     cure = "write one with `outdraft tune-skip`"
     try:
-        held = json.loads(path.read_text(encoding="utf-8"))
+        held = load_json(path)
     except (OSError, ValueError) as error:
         raise ConfigError(f"skip file {path} cannot be read ({error}): {cure}") from error
     if not isinstance(held, dict) or not all(_is_layers(held.get(part)) for part in ("attention", "mlp")):

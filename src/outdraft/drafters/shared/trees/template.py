@@ -20,6 +20,7 @@ from pathlib import Path
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
 from outdraft.core.ranges import MOST_NODES
+from outdraft.core.read_file import load_json
 from outdraft.core.shown import shown
 
 Ranks = tuple[int, ...]  # the rank of each node on the way
@@ -77,7 +78,7 @@ class TemplateFile:
 def read_template(path: Path) -> TemplateFile:
     """Raises `ConfigError` for a file that holds no tree of ranks."""
     try:
-        raw = json.loads(path.read_text(encoding="utf-8"))
+        raw = load_json(path)
         paths = tuple(tuple(one) for one in raw["paths"])
         accuracies = tuple(tuple(float(rate) for rate in row) for row in raw.get("accuracies", ()))
     except OSError as error:

@@ -22,6 +22,7 @@ import numpy as np
 from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ConfigError
 from outdraft.core.paths import user_path
+from outdraft.core.read_file import open_file
 from outdraft.kernels.text_index.suffix_array import Corpus, CorpusAnswer, CorpusQuery, look_up
 from outdraft.models.port import TargetPort
 
@@ -91,7 +92,7 @@ def open_datastore(path: str | Path) -> Datastore:
     """
     path = user_path(path)
     try:
-        with path.open("rb") as file:
+        with open_file(path) as file:
             head = file.read(HEADER_BYTES)
         size = path.stat().st_size
     except OSError as error:
