@@ -74,6 +74,24 @@ def test_refusals_are_our_errors():
         render_chat(None, [*TALK, {"role": "user"}])
 
 
+@pytest.mark.parametrize(
+    "source",
+    [
+        "{% if 1 %}" * 3000 + "{% endif %}" * 3000,
+        "{{ " + "(" * 5000 + "1" + ")" * 5000 + " }}",
+        "{% for a in b %}" * 30 + "{% endfor %}" * 30,
+    ],
+)
+def test_what_no_compiler_of_python_takes_does_not_compile(source: str):
+    with pytest.raises(ModelLoadError, match="does not compile"):
+        ChatTemplate(source, {})
+
+
+def test_a_template_has_a_longest_source():
+    with pytest.raises(ModelLoadError, match=r"has 1\d{5} characters"):
+        ChatTemplate("{{ 1 }}" * 20_000, {})
+
+
 @pytest.mark.parametrize("name", ["template", "self", "mood"])
 def test_variables_may_have_any_name_but_messages(name: str):
     shown = render_chat(ChatTemplate("{{ " + name + " }}", {}), TALK, **{name: "calm"}).text

@@ -13,10 +13,17 @@ from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
 from outdraft.core.errors import ModelLoadError
+from outdraft.core.shown import told
+
+_LONGEST = 1 << 17  # characters; they take a second or two, and the longest that are published have 30,000
 
 
 def compile_template(source: str) -> Template:
-    """A template, ready to render. Raises `ModelLoadError` for one that does not compile."""
+    """A template, ready to render. Raises `ModelLoadError` for one that is too long, or does not compile."""
+    if len(source) > _LONGEST:
+        raise ModelLoadError(
+            f"the chat template has {len(source)} characters, and {_LONGEST} are the most that compile"
+        )
     environment = ImmutableSandboxedEnvironment(
         trim_blocks=True, lstrip_blocks=True, extensions=[loopcontrols, _Generation]
     )
@@ -25,8 +32,8 @@ def compile_template(source: str) -> Template:
     environment.globals["strftime_now"] = lambda form: datetime.now().strftime(form)
     try:
         return environment.from_string(source)
-    except TemplateError as error:
-        raise ModelLoadError(f"the chat template does not compile: {error}") from error
+    except Exception as error:  # blocks within blocks may break the compiler of Python itself
+        raise ModelLoadError(f"the chat template does not compile: {told(error)}") from error
 
 
 class _Generation(Extension):

@@ -131,8 +131,8 @@ class TextCodec:
         above = {name: i for name, i in self._tokenizer.get_vocab().items() if i >= first}
         names = sorted(above, key=lambda name: above[name])
         named.update(name for name in names if any(name in template for template in templates))
-        unused = [name for name in names if name in self._added and name not in named]
-        return [name for name in names if name not in unused], unused
+        unused = {name for name in names if name in self._added and name not in named}
+        return [name for name in names if name not in unused], [name for name in names if name in unused]
 
     @property
     def num_ids(self) -> int:

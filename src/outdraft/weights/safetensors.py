@@ -18,6 +18,7 @@ from torch import Tensor
 from outdraft.core.errors import ConfigError, ModelLoadError
 from outdraft.core.new_file import new_file
 from outdraft.core.read_file import require_file
+from outdraft.core.shown import shown
 from outdraft.weights.digest import weight_files
 from outdraft.weights.shard_index import INDEX, SINGLE, read_used_index
 from outdraft.weights.source import TensorSource
@@ -152,10 +153,14 @@ def _read_headers(path: Path) -> dict[str, _Header]:
     """What one file holds, by name."""
     with _opened(path) as file:
         slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118  (no mapping)
-        return {
+        headers = {
             name: _Header(path=path, shape=tuple(one.get_shape()), dtype=str(one.get_dtype()))
             for name, one in slices.items()
         }
+    for name, header in headers.items():
+        if header.dtype.startswith("C"):  # C64
+            raise ModelLoadError(f"{path}: the tensor {shown(name)} is complex, and weights are real numbers: {_CURE}")
+    return headers
 
 
 @contextmanager

@@ -33,7 +33,7 @@ def membership(vocab: Tensor, vocab_size: int) -> Tensor:
 
 def read_vocab(d2t: Tensor, t2d: Tensor | None, vocab_size: int, where: Path) -> Tensor:
     """The target's ids [V'] of a draft's tokens. Raises `ModelLoadError` for maps that say what cannot be."""
-    if d2t.dim() != 1 or d2t.is_floating_point() or d2t.dtype == torch.bool:
+    if d2t.dim() != 1 or d2t.is_floating_point() or d2t.is_complex() or d2t.dtype == torch.bool:
         raise ModelLoadError(f"{where}: d2t must be a list of integers, not {d2t.dtype} {tuple(d2t.shape)}")
     vocab = d2t.long() + torch.arange(len(d2t))
     if not len(vocab) or int(vocab.min()) < 0 or int(vocab.max()) >= vocab_size or bool((vocab.diff() <= 0).any()):
