@@ -73,9 +73,13 @@ def test_the_two_split_differently(tmp_path: Path, files):
 
 
 def test_added_tokens_of_older_directories(tmp_path: Path, files):
-    (write(tmp_path, files) / "added_tokens.json").write_text(json.dumps({MARK: len(files[0])}))
+    """As in transformers, such a token is special where it has a role or special_tokens_map.json lists it."""
+    first = len(files[0])
+    (write(tmp_path, files) / "added_tokens.json").write_text(json.dumps({SILENT: first, MARK: first + 1}))
+    (tmp_path / "special_tokens_map.json").write_text(json.dumps({"additional_special_tokens": [MARK]}))
     codec = TextCodec.load(tmp_path)
-    assert codec.encode(MARK) == [len(files[0])] and len(files[0]) in codec.special_ids
+    assert codec.encode(SILENT + MARK) == [first, first + 1]
+    assert first not in codec.special_ids and first + 1 in codec.special_ids
 
 
 def test_an_id_that_follows_nothing(tmp_path: Path, files):

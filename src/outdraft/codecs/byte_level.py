@@ -21,8 +21,8 @@ _GPT2, _QWEN2 = "GPT2Tokenizer", "Qwen2Tokenizer"
 _END = "<|endoftext|>"
 
 
-def byte_level(names: Mapping[str, int], merges: str, config: Mapping[str, Any], added: Mapping[str, Any]) -> Tokenizer:
-    """names: vocab.json; merges: merges.txt; config: tokenizer_config.json; added: added_tokens.json, name to id.
+def byte_level(names: Mapping[str, int], merges: str, config: Mapping[str, Any]) -> Tokenizer:
+    """names: vocab.json; merges: merges.txt; config: tokenizer_config.json.
 
     Raises `ModelLoadError` for files that do not fit together, or for a class that splits text otherwise.
     """
@@ -45,28 +45,9 @@ def byte_level(names: Mapping[str, int], merges: str, config: Mapping[str, Any],
     else:
         tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=bool(config.get("add_prefix_space")))
     tokenizer.decoder = decoders.ByteLevel()
-    _add(tokenizer, config, added)
+    if _END in names:
+        tokenizer.add_special_tokens([AddedToken(_END, normalized=False)])
     return tokenizer
-
-
-def _add(tokenizer: Tokenizer, config: Mapping[str, Any], added: Mapping[str, Any]) -> None:
-    """Tokens that text is searched for before it is split, each under the id that its file gives it."""
-    wanted = {
-        str(name): (number, AddedToken(str(name), special=True, normalized=False)) for name, number in added.items()
-    }
-    told = config.get("added_tokens_decoder")
-    for number, token in (told if isinstance(told, Mapping) else {}).items():
-        if isinstance(token, Mapping) and isinstance(token.get("content"), str) and str(number).isdecimal():
-            flags = {key: bool(token.get(key)) for key in ("special", "normalized", "lstrip", "rstrip", "single_word")}
-            wanted[token["content"]] = (int(number), AddedToken(token["content"], **flags))
-    if _END not in wanted and (there := tokenizer.token_to_id(_END)) is not None:
-        wanted[_END] = (there, AddedToken(_END, special=True, normalized=False))
-    for name, (number, token) in sorted(wanted.items(), key=lambda item: item[1][0]):
-        tokenizer.add_tokens([token])
-        if tokenizer.token_to_id(name) != number:
-            raise ModelLoadError(
-                f"the added token {name!r} has the id {number}, and ids before it are not there; {cure()}"
-            )
 
 
 def cure(directory: Path | None = None) -> str:

@@ -51,16 +51,25 @@ class ChatTemplate:
         """`chat_template` of tokenizer_config.json: absent, a string, or a list of named ones, of which "default" is
         taken and, for conversations with tools, "tool_use"."""
         tool_use = None
+        if given is None or given == []:
+            return None
         if isinstance(given, list):
             if not all(isinstance(one, Mapping) and {"name", "template"} <= set(one) for one in given):
                 raise ModelLoadError(
                     "chat_template is a list whose entries have no name and template: a text is needed"
                 )
             named = {str(entry["name"]): entry["template"] for entry in given}
-            given = named.get("default", next(iter(named.values()), None))
+            if "default" not in named and (len(named) > 1 or "tool_use" in named):
+                raise ModelLoadError(
+                    f"the chat templates are named {', '.join(map(shown, named))}, and none is 'default': name the one "
+                    "so that is to write conversations"
+                )
+            given = named.get("default", next(iter(named.values())))
             if "tool_use" in named:
                 tool_use = cls(str(named["tool_use"]), special_tokens)
-        return None if given is None else cls(str(given), special_tokens, tool_use=tool_use)
+        if not isinstance(given, str):
+            raise ModelLoadError(f"chat_template={shown(given)} must be a text, or a list of named ones")
+        return cls(given, special_tokens, tool_use=tool_use)
 
     def for_tools(self, tools: object) -> "ChatTemplate":
         """The one that writes a conversation with these tools; None: without any."""

@@ -3,8 +3,10 @@
 Reading some megabytes takes a tokenizer seconds, and hundreds of megabytes of memory.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
+
+from outdraft.codecs.tokenizer_file import steps_of
 
 SURE = 1 << 14  # characters; a shorter text is read
 _SHRINKS = 4  # NFC joins a letter and its marks: bytes become at most so many times fewer
@@ -19,20 +21,15 @@ def fewest_tokens(num_characters: int, longest_token: int) -> int:
 def spells_all(described: Mapping[str, Any]) -> bool:
     """Whether each byte of any text is in one of its tokens: nothing is left out, and no token stands for what is not
     known, however long that is. `described`: a tokenizer.json."""
-    model, before = described["model"], [*_steps(described.get("pre_tokenizer"), "pretokenizers")]
+    model, before = described["model"], steps_of(described.get("pre_tokenizer"), "pretokenizers")
     kinds = [step["type"] for step in before]
     if model.get("type") != "BPE" or not (model.get("byte_fallback") or "ByteLevel" in kinds):
         return False
     return (
         all(step["type"] in _KEEP or _splits(step) for step in before)
-        and all(_lengthens(step) for step in _steps(described.get("normalizer"), "normalizers"))
+        and all(_lengthens(step) for step in steps_of(described.get("normalizer"), "normalizers"))
         and not any(token.get("lstrip") or token.get("rstrip") for token in described["added_tokens"])
     )
-
-
-def _steps(part: Mapping[str, Any] | None, name: str) -> Iterator[Mapping[str, Any]]:
-    if part is not None:
-        yield from part[name] if part["type"] == "Sequence" else [part]
 
 
 def _splits(step: Mapping[str, Any]) -> bool:

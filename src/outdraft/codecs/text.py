@@ -1,9 +1,9 @@
 """Text to ids as a Hugging Face model directory describes it.
 
-    tokenizer.json            the tokenizer itself; or vocab.json + merges.txt (`byte_level`)
-    tokenizer_config.json     start and end token, whether a start token is put first, the chat template
-    generation_config.json    which tokens end a text, beside the tokenizer's own end token
-    chat_template.jinja       the chat template, in newer directories
+    tokenizer.json            the tokenizer itself (`tokenizer_file`); or vocab.json + merges.txt (`byte_level`)
+    tokenizer_config.json     start and end token, added tokens, and older files of both (`token_settings`)
+    chat templates            `template_files`
+    generation_config.json    which tokens end a text, beside the tokenizer's own end token (`generation_defaults`)
 
 Data in: a directory; data out: a `TextCodec`. Errors name the file and the cure.
 """
@@ -18,18 +18,18 @@ from typing import Any
 
 from tokenizers import Encoding, Tokenizer
 
-from outdraft.codecs.byte_level import byte_level
+from outdraft.codecs.added_tokens import add_tokens
+from outdraft.codecs.byte_level import byte_level, cure
 from outdraft.codecs.chat import ChatTemplate, Message, render_chat
+from outdraft.codecs.documents import read_json, read_text
 from outdraft.codecs.fewest import spells_all
+from outdraft.codecs.generation_defaults import read_ends
+from outdraft.codecs.noted import note
 from outdraft.codecs.stream import TextStream
 from outdraft.codecs.token_bytes import read_spelling
-from outdraft.core.checked import check_value
+from outdraft.codecs.token_settings import NEVER_ADDED, WRITTEN, note_unused, read_settings, special_tokens
+from outdraft.codecs.tokenizer_file import read_tokenizer
 from outdraft.core.errors import ModelLoadError, RequestError
-from outdraft.core.read_file import load_text
-from outdraft.core.shown import shown
-
-_LARGEST = 256 << 20  # bytes of a tokenizer.json; the largest that are published have 35 MB
-_UNUSED = 1 << 20  # ids without a name that a vocabulary may have
 
 
 class TextCodec:
@@ -50,7 +50,7 @@ class TextCodec:
         self._added = {str(token["content"]): int(token["id"]) for token in described["added_tokens"]}
         self._end = 1 + max((_last_id(described["model"]["vocab"]), *self._added.values()))
         self.special_ids = frozenset(token["id"] for token in described["added_tokens"] if token["special"])
-        self.special_tokens = _special_tokens(config)
+        self.special_tokens = special_tokens(config)
         self.bos_token_id = self._id_of("bos_token")
         eos = self._id_of("eos_token")
         self.eos_token_ids = frozenset(eos_token_ids) | frozenset(() if eos is None else (eos,))
@@ -73,18 +73,18 @@ class TextCodec:
         """Read a directory. `config`: what holds where its tokenizer_config.json says nothing; `eos_token_ids`: where
         there is no generation_config.json. Raises `ModelLoadError` if a file is missing or damaged.
         """
-        told = {**(config or {}), **_read_json(directory / "tokenizer_config.json")}
-        template = directory / "chat_template.jinja"
-        if os.path.lexists(template):
-            told["chat_template"] = _read_text(template)
-        generation = _read_json(directory / "generation_config.json")
-        eos = generation.get("eos_token_id", list(eos_token_ids))
-        ids = [] if eos is None else eos if isinstance(eos, list) else [eos]
-        check_value("eos_token_id", ids, Seq[int], of=f"{directory.name}/generation_config.json", error=ModelLoadError)
+        settings = read_settings(directory, config or {})
+        ends = read_ends(directory, eos_token_ids)
         try:
-            return cls(_read_tokenizer(directory, told), config=told, eos_token_ids=ids)
+            tokenizer = _tokenizer(directory, settings)
+            codec = cls(tokenizer, config=settings, eos_token_ids=ends)
         except ModelLoadError as error:
             raise ModelLoadError(f"{directory.name}: {error}") from error
+        note_unused(directory, settings, tokenizer)
+        read = tokenizer.encode("a")
+        ended = {} if codec._without_end(read) == read.ids else {"post_processor": read.tokens[-1]}
+        note(f"{directory.name}/tokenizer.json", ended, NEVER_ADDED)
+        return codec
 
     def encode(self, text: str, *, add_special: bool = True) -> list[int]:
         """Ids of `text`. The end token is never added: it would end what is to be continued.
@@ -125,7 +125,7 @@ class TextCodec:
         has unless somebody writes their names: neither start, end or another special role nor the chat template."""
         if first >= self._end:
             return [], []
-        named = set(self.special_tokens.values())
+        named = {name for role, name in self.special_tokens.items() if role in WRITTEN}
         chat = self.chat_template
         templates = [] if chat is None else [chat.source, chat.for_tools(()).source]
         above = {name: i for name, i in self._tokenizer.get_vocab().items() if i >= first}
@@ -205,58 +205,15 @@ def _last_id(vocab: Any) -> int:
     return max(vocab.values(), default=-1) if isinstance(vocab, dict) else len(vocab) - 1
 
 
-def _special_tokens(config: Mapping[str, Any]) -> dict[str, str]:
-    """bos_token, eos_token, ...: role to name; the config gives each as a string or as a record with `content`."""
-    named = {}
-    for role in ("bos_token", "eos_token", "unk_token", "pad_token", "sep_token", "cls_token", "mask_token"):
-        token = config.get(role)
-        name = token.get("content") if isinstance(token, Mapping) else token
-        if isinstance(name, str):
-            named[role] = name
-    return named
-
-
-def _read_text(path: Path) -> str:
-    try:
-        return load_text(path, most=_LARGEST)
-    except (UnicodeDecodeError, OSError) as error:
-        raise ModelLoadError(f"{path.parent.name}/{path.name} is no readable UTF-8 text: {error}") from error
-
-
-def _read_json(path: Path) -> Mapping[str, Any]:
-    """An optional JSON object; {} if the file is absent."""
-    if not os.path.lexists(path):
-        return {}
-    try:
-        read = json.loads(_read_text(path))
-    except (ValueError, RecursionError) as error:
-        raise ModelLoadError(f"{path.parent.name}/{path.name} is not readable JSON: {error}") from error
-    if not isinstance(read, dict):
-        raise ModelLoadError(f"{path.parent.name}/{path.name} must hold one JSON object, not a {type(read).__name__}")
-    return read
-
-
-def _check_ids(described: Mapping[str, Any]) -> None:
-    """Raise `ModelLoadError` for an id far beyond the names: the library would take memory for all that lie between."""
-    model, added = described.get("model"), described.get("added_tokens")
-    vocab = model.get("vocab") if isinstance(model, dict) else None
-    ids = list(vocab.values()) if isinstance(vocab, dict) else []
-    ids += [one.get("id") for one in added if isinstance(one, dict)] if isinstance(added, list) else []
-    most = len(ids) + _UNUSED
-    for one in ids:
-        if isinstance(one, int) and one > most:
-            raise ModelLoadError(f"tokenizer.json: a token has the id {shown(one)}, and there are {len(ids)} tokens")
-
-
-def _read_tokenizer(directory: Path, config: Mapping[str, Any]) -> Tokenizer:
-    whole = directory / "tokenizer.json"
+def _tokenizer(directory: Path, settings: Mapping[str, Any]) -> Tokenizer:
+    """With the added tokens of the settings, and as they say whether names of special tokens in a text are found."""
+    whole, vocab, merges = (directory / name for name in ("tokenizer.json", "vocab.json", "merges.txt"))
     if os.path.lexists(whole):
-        _check_ids(_read_json(whole))  # and a cut file gets our message, not a position in a compiled library
-        try:
-            return Tokenizer.from_file(str(whole))
-        except Exception as error:  # the library raises bare Exception
-            raise ModelLoadError(f"tokenizer.json is not a tokenizer this version reads: {error}") from error
-    vocab, merges = directory / "vocab.json", directory / "merges.txt"
-    if not (vocab.is_file() and merges.is_file()):
+        tokenizer, remedy = read_tokenizer(whole), "take all files of the tokenizer from one model"
+    elif vocab.is_file() and merges.is_file():
+        tokenizer, remedy = byte_level(read_json(vocab), read_text(merges), settings), cure()
+    else:
         raise ModelLoadError("no tokenizer.json here, and not both of vocab.json and merges.txt: nothing encodes text")
-    return byte_level(_read_json(vocab), _read_text(merges), config, _read_json(directory / "added_tokens.json"))
+    add_tokens(tokenizer, settings, remedy)
+    tokenizer.encode_special_tokens = bool(settings.get("split_special_tokens"))
+    return tokenizer

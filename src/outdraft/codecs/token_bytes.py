@@ -35,6 +35,8 @@ def read_spelling(decoder: Mapping[str, Any] | None) -> Spelling:
         return Spelling(spell_byte_level, strips_space=False)
     spaces = " "
     raw_bytes, strips = False, False
+    if twice := sorted({kind for kind in kinds if kinds.count(kind) > 1}):
+        raise ModelLoadError(f"tokenizer.json: decoder {twice[0]!r} stands there twice, which is not supported")
     for step in steps:
         match step:
             case {"type": "Replace", "pattern": {"String": str(mark)}, "content": " "}:

@@ -22,6 +22,7 @@ from outdraft.core.errors import ConfigError
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
 from outdraft.models.load import load_model, save_model
+from outdraft.weights.text_files import copy_text_files
 
 _FILLER = 2.0**-6  # standard deviation of an identity layer's weights before they are divided among the copies
 
@@ -36,6 +37,7 @@ def inflate(model_dir: str | Path, out_dir: str | Path, *, width: int = 1, depth
     for path in Path(model_dir).iterdir():
         if path.is_file() and not path.name.startswith(("model", "config.json", "companions.json")):
             shutil.copyfile(path, Path(out_dir) / path.name)
+    copy_text_files(Path(model_dir), Path(out_dir))  # those in folders too
 
 
 @torch.no_grad()

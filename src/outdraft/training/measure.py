@@ -5,9 +5,8 @@ Data out: OUT/evaluate/report.json (losses, the share of greedy texts that loop)
 
 from pathlib import Path
 
-from tokenizers import Tokenizer
-
 from outdraft import zoo
+from outdraft.codecs.tokenizer_file import read_tokenizer
 from outdraft.core.errors import ConfigError
 from outdraft.engine.llm import LLM
 from outdraft.training.computing import open_target
@@ -26,7 +25,7 @@ def measure_zoo(recipe: TrainingRecipe, data: Path, out: Path, report: Report) -
     if "target" not in found:
         raise ConfigError(f"no target in {out / 'target'}: run the target's recipe with the same --out first")
     models = {name: open_target(out / name, "auto", "cpu")[0] for name in found}
-    tokenizer = Tokenizer.from_file(str(out / "tokenizer" / "tokenizer.json"))
+    tokenizer = read_tokenizer(out / "tokenizer" / "tokenizer.json")
     losses = evaluate_losses(recipe.data, data, tokenizer, models, options)
     llm = LLM(out / "target", drafter="none")
     openings = {

@@ -1,24 +1,10 @@
-"""A target that learned with its draft: what is laid beside it, and what its own loss was before and after."""
-
-import shutil
-from pathlib import Path
+"""A target that learned with its draft: what its own loss was before and after."""
 
 import torch
 
 from outdraft.core.learner import Learner
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
-
-_BESIDE = ("tokenizer*", "special_tokens_map.json", "added_tokens.json", "vocab.*", "merges.txt", "*.jinja",
-           "generation_config.json")  # fmt: skip
-
-
-def copy_beside(source: Path, directory: Path) -> None:
-    """The files of `source` that say how texts are read and written, unchanged: the tokenizer, the chat template."""
-    for pattern in _BESIDE if source.is_dir() else ():
-        for file in source.glob(pattern):
-            if file.is_file():
-                shutil.copyfile(file, directory / file.name)
 
 
 @torch.no_grad()

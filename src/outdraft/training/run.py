@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from tokenizers import Tokenizer
 
+from outdraft.codecs.tokenizer_file import read_tokenizer
 from outdraft.core.errors import ConfigError
 from outdraft.core.new_file import new_file
 from outdraft.training.alone import alone
@@ -55,7 +55,7 @@ def run_recipe(
                 raise ConfigError(
                     f"no tokenizer in {tokenizer_dir}: run the tokenizer's recipe with the same --out first"
                 )
-            tokenizer = Tokenizer.from_file(str(tokenizer_dir / "tokenizer.json"))
+            tokenizer = read_tokenizer(tokenizer_dir / "tokenizer.json")
             prepare(recipe.data, data_dir, tokenizer, data_folder(recipe, out), report)
         team.wait()  # one worker encodes, the others find it
         data = data_folder(recipe, out)

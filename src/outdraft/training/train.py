@@ -29,8 +29,9 @@ from outdraft.training.costs import Costs, measure_costs
 from outdraft.training.course import Course
 from outdraft.training.journal import Report
 from outdraft.training.loop import CHECKPOINT
-from outdraft.training.modified import copy_beside, own_nats
+from outdraft.training.modified import own_nats
 from outdraft.training.record import RECORD, Promise, Terms, fingerprint, template_digest, write_record
+from outdraft.weights.text_files import copy_text_files
 
 _PROMPT = 256  # tokens that the target reads before it writes what is promised about
 _MAX_TOKENS = 64  # that it writes
@@ -81,7 +82,7 @@ def save_draft(course: Course, out: Path) -> None:
     """The draft; and a target that was taught along, with the tokenizer of the one that it was."""
     course.learner.save(out)
     if isinstance(course.learner, TargetLearner):
-        copy_beside(course.source, out / TARGET)
+        copy_text_files(course.source, out / TARGET)
 
 
 def _verifier(course: Course) -> Path:

@@ -15,10 +15,6 @@ from outdraft.core.paths import user_path
 from outdraft.weights.pickled import PICKLED
 from outdraft.weights.safetensors import find_missing
 
-TOKENIZER = (
-    "tokenizer.json", "tokenizer_config.json", "chat_template.jinja", "special_tokens_map.json", "vocab.json",
-    "merges.txt",
-)  # fmt: skip
 PATTERNS = ["*.json", "*.safetensors", "*.model", "*.jinja", "*.txt"]
 
 

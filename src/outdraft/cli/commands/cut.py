@@ -3,7 +3,6 @@
 The command reads flags and shows; the work is `models/cut.py`.
 """
 
-import shutil
 from dataclasses import dataclass
 
 from outdraft.cli.options import argument, flag
@@ -34,7 +33,8 @@ def run(options: Options) -> int:
     from outdraft.cli.console import make_console
     from outdraft.models.cut import cut_decoder, every_third
     from outdraft.models.load import load_model, save_model
-    from outdraft.weights.hub import TOKENIZER, resolve
+    from outdraft.weights.hub import resolve
+    from outdraft.weights.text_files import copy_text_files
 
     if options.model is None or options.out is None:
         raise ConfigError("cut needs a model and a new directory: outdraft cut MODEL --out DIR")
@@ -45,9 +45,7 @@ def run(options: Options) -> int:
     layers = _numbers(options.layers) if options.layers is not None else every_third(decoder.config.num_layers)
     small = cut_decoder(decoder, layers)
     save_model(small, out)
-    for name in (*TOKENIZER, "generation_config.json"):
-        if (source / name).exists():
-            shutil.copyfile(source / name, out / name)
+    copy_text_files(source, out)
     make_console().print(
         f"{out}: layers {', '.join(map(str, layers))} of {decoder.config.num_layers}, {small.num_parameters / 1e6:.1f} "
         f"of {decoder.num_parameters / 1e6:.1f} million parameters; next: outdraft train draft_model --target "

@@ -3,7 +3,6 @@
 The command plans, shows and writes; rounding is `models/quantize.py`, the layout `docs/quantization.md`.
 """
 
-import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -98,6 +97,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
     from outdraft.models.native import NativeDecoder, can_pack
     from outdraft.models.quantize import quantize_decoder
     from outdraft.weights.hub import resolve
+    from outdraft.weights.text_files import copy_text_files
 
     source = resolve(str(options.model))
     original = load_model(source)
@@ -121,7 +121,7 @@ def quantize(options: Options, config: Any, out: Path, tell: Tell) -> dict[str, 
     with TemporaryDirectory(dir=out.parent, prefix=f".{out.name}-") as half_done:
         new = Path(half_done) / "model"
         save_model(small, new)
-        _copy_small_files(source, new)
+        copy_text_files(source, new)
         new.rename(out)
     return {
         "model": str(options.model),
@@ -163,16 +163,6 @@ def read_windows(source: Path, options: Options, max_len: int) -> "tuple[Tensor,
     chosen = windows[torch.arange(count) * whole // count]
     measured = count // 4
     return chosen[:-measured], chosen[-measured:]
-
-
-def _copy_small_files(source: Path, new: Path) -> None:
-    """The tokenizer and the generation defaults; of what lies beside a GGUF file the tokenizer alone."""
-    from outdraft.weights.hub import TOKENIZER
-
-    home, names = (source.parent, TOKENIZER) if source.is_file() else (source, (*TOKENIZER, "generation_config.json"))
-    for name in names:
-        if (home / name).is_file():
-            shutil.copyfile(home / name, new / name)
 
 
 def _weight_bytes(path: Path) -> int:

@@ -1,6 +1,5 @@
 """A draft model on disk: a model directory like any other, which needs the target's tokenizer beside it elsewhere."""
 
-import shutil
 from pathlib import Path
 
 import torch
@@ -11,7 +10,8 @@ from outdraft.models.base import Decoder
 from outdraft.models.foreign_heads import read_config, tensor_names
 from outdraft.models.load import find_architecture, load_model, save_model
 from outdraft.models.port import TargetPort, facts_of
-from outdraft.weights.hub import TOKENIZER, resolve
+from outdraft.weights.hub import resolve
+from outdraft.weights.text_files import copy_text_files
 
 _LAYERS = ("model.layers.", "transformer.h.", "h.0.", "gpt_neox.layers.")  # of the architectures that load
 
@@ -31,10 +31,7 @@ def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | No
 def _write(draft: Decoder, target: Decoder, target_name: str, directory: Path) -> None:
     """The model, and the target's tokenizer: others want it beside the draft."""
     save_model(draft, directory)
-    source = resolve(target_name)
-    for name in TOKENIZER:
-        if (source / name).exists():
-            shutil.copyfile(source / name, directory / name)
+    copy_text_files(resolve(target_name), directory, defaults=False)
 
 
 _VLLM = """vllm serve {target} --speculative-config \
