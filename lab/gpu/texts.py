@@ -1,6 +1,6 @@
 """`python -m lab.gpu.texts`: whole texts of `LLM(device=...)`, each drafter beside plain decoding.
 
-For every drafter, way of sampling and way of computing (recorded passes, launched passes, guarded, exact): how many
+For every drafter, way of sampling and way of computing (recorded passes, guarded, float32, launched, exact): how many
 texts equal plain decoding's of the same way, at which token the others part, tokens a pass, and tokens a second. A case
 that raises an error leaves the error in its line. Data out: JSON lines.
 """
@@ -23,22 +23,25 @@ PROMPTS = [
     "def main(args):\n    for name in args:\n",
     "one two three four one two three four one two",
     "Once upon a time there was a small dog who",
+    "The ship lay at anchor, and the captain said that",
+    "import os\nimport sys\n\nclass Reader:\n",
 ]
 DRAFTERS: dict[str, dict[str, Any]] = {
     "none": {},
     "ngram": {"num_speculative_tokens": 4},
     "draft_model": {"drafter_options": {"model": "zoo:draft"}, "num_speculative_tokens": 4},
     "eagle3": {"drafter_options": {"model": "zoo:eagle3"}, "num_speculative_tokens": 4},
-    "early_exit": {"drafter_options": {"model": "zoo:early_exit"}, "num_speculative_tokens": 4},
     "recycling": {"num_speculative_tokens": 8},
-    "lookahead": {"num_speculative_tokens": 8},
     "default": {},
+    "early_exit": {"drafter_options": {"model": "zoo:early_exit"}, "num_speculative_tokens": 4},
+    "lookahead": {"num_speculative_tokens": 8},
 }
 WAYS: dict[str, dict[str, Any]] = {
     "recorded": {},
+    "guarded": {"guard": 0.25},
+    "float32": {"dtype": "float32"},
     "launched": {"enforce_eager": True},
-    "guarded": {"guard": 0.001, "dtype": "float32"},
-    "exact": {"exact": True, "dtype": "float32"},
+    "exact": {"exact": True},
 }
 SAMPLING: dict[str, dict[str, Any]] = {
     "greedy": {"temperature": 0.0},
@@ -92,6 +95,7 @@ def _texts(
     line: dict[str, Any] = {
         "tokens_per_second": round(sum(map(len, texts)) / seconds, 1),
         "tau": round(sum(result.stats.tau for result in results) / len(results), 3),
+        "guarded": sum(result.stats.num_guarded for result in results),
     }
     if "seed" in sampling or sampling["temperature"] == 0.0:
         want = plain.setdefault(key, texts)

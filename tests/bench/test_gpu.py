@@ -30,7 +30,8 @@ def test_the_real_rule_accepts_a_target_of_the_same_distribution(pair):
 
 def test_exact_rows_are_the_same_rows(pair):
     facts = examine_rows(pair, exact=True, counts=(2, 5))
-    assert [(fact.rows, fact.other_bits, fact.other_argmax) for fact in facts] == [(2, 0, 0), (5, 0, 0)]
+    wanted = [(shape, rows, 0, 0) for rows in (2, 5) for shape in ("chain", "comb")]
+    assert [(fact.shape, fact.rows, fact.other_bits, fact.other_argmax) for fact in facts] == wanted
     assert all(fact.smallest_margin >= 0 for fact in examine_rows(pair, exact=False, counts=(4,)))
 
 

@@ -11,9 +11,10 @@ from outdraft.cache.config import CacheConfig
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.engine.assembly.assemble import make_runner
-from outdraft.engine.graphed import GraphedRunner
+from outdraft.engine.graphed import ROW_TILE, GraphedRunner
 from outdraft.engine.runner import Runner
 from outdraft.nn.capture import call_each_time
+from outdraft.nn.linear import LinearMap
 from outdraft.testing.contract.ends import context_end, ends_inside_a_run
 from outdraft.testing.contract.ground import PROMPTS
 from outdraft.testing.contract.guided import guided, guided_requests_write_the_same, two_passes
@@ -47,6 +48,21 @@ def write_and_compare(subject: Graphed, requests: list[Request], **engine: objec
     wanted = [subject.oracle(request) for request in requests]
     for outcome, ids in zip(run(subject.engine(**engine), requests), wanted, strict=True):
         assert outcome.seq.output == ids
+
+
+@pytest.mark.parametrize("k", [0, 4, 40])
+def test_every_product_behind_the_prompt_has_the_same_rows(k, tmp_path, monkeypatch):
+    """One shape, one order of sums: neither the draft nor the other requests of a batch change a row's bits."""
+    subject = Called(ROW_OF["ngram-tree"], tmp_path)
+    engine = subject.engine(depth=k, nodes=k)
+    seqs = [engine.add(request) for request in requests(12)]
+    while not all(seq.num_output for seq in seqs):
+        engine.step()
+    shapes, product = set(), LinearMap.product
+    monkeypatch.setattr(LinearMap, "product", lambda self, x: shapes.add(x.shape[0]) or product(self, x))
+    while engine.has_work:
+        engine.step()
+    assert shapes == {ROW_TILE}
 
 
 def requests(max_tokens: int, **params: object) -> list[Request]:

@@ -8,6 +8,7 @@ import torch
 from outdraft import LLM, SamplingParams
 from outdraft.bench.gpu.pair import make_pair
 from outdraft.bench.gpu.rounds import Way, make_engine, started
+from outdraft.bench.gpu.rows import examine_rows
 from outdraft.engine.graphed import GraphedRunner
 
 pytestmark = [
@@ -41,16 +42,39 @@ def test_recorded_equals_launched(pair, depth, batch):
 def test_a_round_waits_once(pair):
     way = Way(graphs=True, depth=4)
     engine = make_engine(pair, way)
-    with started(engine, way, 60), warnings.catch_warnings(record=True) as told:
-        for _ in range(4):
-            engine.step()
+    with started(engine, way, 60):
+        waits = [count_waits(engine) for _ in range(8)]
+    assert sorted(waits)[: len(waits) // 2 + 1] == [1] * (len(waits) // 2 + 1)  # a round that records waits more often
+
+
+def count_waits(engine) -> int:
+    with warnings.catch_warnings(record=True) as seen:
         warnings.simplefilter("always")
         torch.cuda.set_sync_debug_mode("warn")
         try:
             engine.step()
         finally:
             torch.cuda.set_sync_debug_mode("default")
-    assert sum("synchroniz" in str(one.message) for one in told) <= 1
+    messages = [str(one.message).splitlines()[0] for one in seen if "synchroniz" in str(one.message)]
+    return len(messages)
+
+
+def test_passes_are_recorded_anew_when_the_pool_has_grown(pair):
+    way = Way(graphs=True, depth=0)
+    engine = make_engine(pair, way)
+    with started(engine, way, 300) as seqs:
+        places = set()
+        while engine.has_work:
+            engine.step()
+            places.add(engine.parts.target.static._place)
+    assert len(places) > 1 and len(seqs[0].output) == 300
+    assert engine.parts.target.static.recordings.reason is None
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_the_rows_of_a_chain_have_the_bits_of_one_row_at_a_time(dtype):
+    facts = examine_rows(make_pair("1b", device="cuda", dtype=dtype), exact=False)
+    assert [fact.other_bits for fact in facts if fact.shape == "chain"] == [0] * 7
 
 
 @pytest.mark.parametrize(("dtype", "guard"), [("float32", None), ("bfloat16", 0.25)])

@@ -4,8 +4,9 @@
     with prompt rows, or more than 256 rows    the same attention, kernel by kernel
     resumed at a layer, or with own embeddings the runner's own way
 
-It is the runner in all else. Rows of several buckets go through other matrix products, so bits depend on the pass;
-plain decoding's own pass is the recorded one of one row, and the guard replays that.
+It is the runner in all else. Products run in pieces of `row_tile` rows, so that a chain's rows have the bits of one row
+at a time, whatever shares their pass. A tree's rows lie at other slots, and their sums may round otherwise: these the
+guard replays, in the recorded pass of one row.
 """
 
 from collections.abc import Collection
@@ -27,10 +28,14 @@ from outdraft.nn.attention.rows import NewRows, chain_bits, mask_bits, tree_bits
 from outdraft.nn.segment import Segment
 
 MAX_ROWS = 256  # of a recorded pass
+ROW_TILE = 32  # rows of a matrix product
 
 
 class GraphedRunner(Runner):
-    """`record`: how a pass is recorded (`nn/capture.py`); drafters with a network of their own use it too."""
+    """`record`: how a pass is recorded (`nn/capture.py`); drafters with a network of their own use it too.
+
+    `row_tile`: rows of a matrix product, a power of two; None: as many as the pass has.
+    """
 
     def __init__(
         self,
@@ -40,6 +45,7 @@ class GraphedRunner(Runner):
         max_len: int | None = None,
         cache: CacheConfig | None = None,
         origin: Origin | None = None,
+        row_tile: int | None = ROW_TILE,
     ) -> None:
         paged = replace(cache or CacheConfig(), layout="paged")
         self.record = record
@@ -47,7 +53,10 @@ class GraphedRunner(Runner):
         assert isinstance(self.cache, PagedCache)
         self._pool = self.cache
         self.shared.unit = PAGE  # nothing is promised about bits
-        self.static = StaticDecoder(decoder, self._pool, record)
+        decoder.tile_rows(row_tile)
+        if self.plain_rows is not None:
+            self.plain_rows.chains = row_tile is not None
+        self.static = StaticDecoder(decoder, self._pool, record, least_rows=row_tile or 1)
 
     def forward(self, packed: PackedDrafts, taps: Collection[int] = ()) -> TargetOutput:
         """Score every draft node in one pass: logits [M, V], and the taps' hidden states at all rows."""
@@ -62,7 +71,7 @@ class GraphedRunner(Runner):
         new_ids = None if on_host else packed.tokens
         num_rows = len(ids)
         if len(packed.nodes) < num_rows or num_rows > MAX_ROWS:
-            out = self.static.hidden(parts, ids=new_ids, taps=taps)
+            out = self.static.hidden(parts, ids=new_ids, taps=taps, bulk=any(packed.prompt_rows))
             nodes = out.hidden[packed.nodes.to(self.device)]
             logits_at = self._logits_of(out.hidden) if any(packed.prompt_rows) else None
             return TargetOutput(

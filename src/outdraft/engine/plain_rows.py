@@ -22,10 +22,12 @@ class PlainRows:
     """Counts of rows by sequence, beside the runner's cache.
 
     `decode`: plain decoding's pass of one row, of this token at this place of the sequence; gives logits [1, V].
+    `chains`: the rows of a chain have its bits too, and so have decoding rows beside others.
     """
 
-    def __init__(self, cache: KVCache, decode: Callable[[Sequence, int, int], Tensor]) -> None:
+    def __init__(self, cache: KVCache, decode: Callable[[Sequence, int, int], Tensor], *, chains: bool = False) -> None:
         self.cache = cache
+        self.chains = chains
         self._decode = decode
         self._plain: dict[int, int] = {}  # sequence -> first rows of its cache that are plain decoding's
         self._alone: dict[int, bool] = {}  # sequence -> its last pass had plain decoding's shape
@@ -46,12 +48,22 @@ class PlainRows:
             if (start := self._starts.pop(seq.id, None)) is not None:  # the last round came to nothing
                 self.cache.truncate(seq.id, start)
                 self._plain[seq.id] = start
-        draft = packed.drafts[0]
-        alone = len(packed.seqs) == 1 and (draft is None or (draft.num_nodes == 1 and draft.resume is None))
-        self._alone.update((seq.id, alone) for seq in packed.seqs)
+        self._alone.update((seq.id, self._is_alone(packed, i)) for i, seq in enumerate(packed.seqs))
         return frozenset(
-            i for i, seq in enumerate(packed.seqs) if not alone or self._plain[seq.id] < self.cache.length(seq.id)
+            i
+            for i, seq in enumerate(packed.seqs)
+            if not self._alone[seq.id] or self._plain[seq.id] < self.cache.length(seq.id)
         )
+
+    def _is_alone(self, packed: PackedDrafts, i: int) -> bool:
+        """Whether sequence i's rows get the bits of plain decoding's own pass."""
+        draft, tree = packed.drafts[i], packed.trees[i]
+        if len(packed.seqs) > 1 and not (self.chains and len(packed.nodes) == packed.row_starts[-1]):
+            return False
+        if draft is None or tree is None:
+            return True
+        is_plain = self.chains and tree.parents == list(range(-1, draft.num_nodes - 1)) and draft.mask is None
+        return draft.resume is None and (draft.num_nodes == 1 or is_plain)
 
     def commit(self, seq: Sequence, keep: Seq[int]) -> None:
         """Keep these rows of the last pass, or of the path that was replayed."""
@@ -62,7 +74,7 @@ class PlainRows:
             return
         length = self.cache.length(seq.id)
         # Behind the prompt plain decoding wrote row by row; a text that is read again is read in chunks there too.
-        as_plain = len(keep) == 1 or length + len(keep) <= seq.prompt_len
+        as_plain = self.chains or len(keep) == 1 or length + len(keep) <= seq.prompt_len
         if self._alone[seq.id] and as_plain and self._plain[seq.id] == length:
             self._plain[seq.id] += len(keep)
         self.cache.commit(seq.id, keep)

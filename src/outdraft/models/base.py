@@ -18,7 +18,7 @@ from outdraft.models.network import RunOutput
 from outdraft.nn.activation import rowwise
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.invariance import find_tile
-from outdraft.nn.linear import Linear, LinearMap
+from outdraft.nn.linear import Linear, LinearMap, RowTile
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.nn.rope import Rope
 from outdraft.nn.scores import capped
@@ -90,6 +90,15 @@ class Decoder(nn.Module):
                     linear.pack()
                 else:
                     linear.unpack()
+
+    def tile_rows(self, rows: int | None) -> None:
+        """Compute every product in pieces of so many rows, filled up with zeros: one shape, one order of sums.
+
+        None: a product has as many rows as its pass. Bulk rows are one piece in either case.
+        """
+        for linear in self.modules():
+            if isinstance(linear, LinearMap):
+                linear.tile = None if rows is None else RowTile(most=rows, least=rows, packed=False)
 
     def embed(self, ids: Tensor, positions: Tensor) -> Tensor:
         """ids [N], positions [N] -> [N, D]."""

@@ -23,6 +23,7 @@ from outdraft.nn.attention.chain import ChainBuffers, ChainRows
 from outdraft.nn.attention.context import PagedContext, best_attention
 from outdraft.nn.attention.rows import NewRows, PagedRows, RowBuffers
 from outdraft.nn.capture import Recordings
+from outdraft.nn.linear import RowRange
 
 _DUSTBIN = -1  # the sequence that owns the page where padding rows write
 
@@ -44,8 +45,9 @@ class PagedPool(KVCache, Protocol):
 class StaticDecoder:
     """Recorded passes of one decoder over one pool of cache slots."""
 
-    def __init__(self, decoder: Decoder, pool: PagedPool, record: Recorder) -> None:
+    def __init__(self, decoder: Decoder, pool: PagedPool, record: Recorder, *, least_rows: int = 1) -> None:
         self.decoder = decoder
+        self._least_rows = least_rows
         self.recordings = Recordings(record)
         self._pool = pool
         self._groups = decoder.config.num_heads // decoder.config.num_kv_heads
@@ -82,14 +84,16 @@ class StaticDecoder:
         scored: tuple[Tensor, dict[int, Tensor]] = self.recordings.run((bucket, taps), forward)
         return scored
 
-    def hidden(self, parts: Seq[NewRows], *, ids: Tensor | None = None, taps: Collection[int] = ()) -> RunOutput:
-        """One pass that is not recorded, of any size: hidden states [R, D]."""
+    def hidden(
+        self, parts: Seq[NewRows], *, ids: Tensor | None = None, taps: Collection[int] = (), bulk: bool = False
+    ) -> RunOutput:
+        """One pass that is not recorded, of any size: hidden states [R, D]. `bulk`: its products are not cut."""
         rows = sum(len(part.ids) for part in parts)
         pages = max(len(part.pages) for part in parts)
         bucket = Bucket(rows=rows, seqs=len(parts), pages=pages, block=block_rows(self._groups))
         buffers = RowBuffers(bucket, self._dustbin, self.decoder.device)
         buffers.fill(parts, ids)
-        return self._run(buffers.ids, buffers.rows, taps)
+        return self._run(buffers.ids, buffers.rows, taps, bulk=((0, rows),) if bulk else ())
 
     def chain(self, parts: Seq[ChainRows], steps: int) -> Tensor:
         """Feed each sequence's new rows, then `steps` - 1 times the best token: [1 + steps, S of the bucket].
@@ -121,11 +125,12 @@ class StaticDecoder:
 
     def _bucket(self, parts: Seq[NewRows]) -> Bucket:
         rows, pages = sum(len(part.ids) for part in parts), max(len(part.pages) for part in parts)
+        rows = max(rows, self._least_rows)
         return find_bucket(rows=rows, seqs=len(parts), pages=pages, groups=self._groups, max_pages=self._max_pages)
 
-    def _run(self, ids: Tensor, rows: PagedRows, taps: Collection[int]) -> RunOutput:
+    def _run(self, ids: Tensor, rows: PagedRows, taps: Collection[int], bulk: Seq[RowRange] = ()) -> RunOutput:
         keys, values = self._pool.pool()
-        context = PagedContext(keys, values, rows, self._attention)
+        context = PagedContext(keys, values, rows, self._attention, bulk)
         return self.decoder.run(self.decoder.embed(ids, rows.positions), rows.positions, context, taps=taps)
 
     def _follow_pool(self) -> None:

@@ -41,10 +41,19 @@ def record_cuda(function: Callable[[], Any], pool: Any = None) -> Callable[[], A
     return replay
 
 
-def cuda_recorder() -> Recorder:
-    """`record_cuda` whose graphs share the memory of their intermediate results: only one runs at a time."""
-    pool = torch.cuda.graph_pool_handle()
-    return lambda function: record_cuda(function, pool)
+def cuda_recorder(device: torch.device) -> Recorder:
+    """`record_cuda` whose graphs share the memory of their intermediate results: only one runs at a time.
+
+    A pool whose graphs have all been dropped takes no new one, so a graph that nothing drops keeps it open.
+    """
+    with torch.cuda.device(device):
+        pool = torch.cuda.graph_pool_handle()
+        keeper = record_cuda(lambda: torch.zeros(1, device=device), pool)
+
+    def record(function: Callable[[], Any], keeper: Callable[[], Any] = keeper) -> Callable[[], Any]:
+        return record_cuda(function, pool)
+
+    return record
 
 
 class Recordings:

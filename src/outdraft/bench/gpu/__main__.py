@@ -1,6 +1,7 @@
 """`python -m outdraft.bench.gpu`: every figure that docs/gpu.md calls unmeasured, in less than ten minutes.
 
-    speed     plain and drafted, graphs on and off, 100 %, 80 % and 60 % of the guesses accepted, one sequence and eight
+    speed     plain and drafted, graphs on and off, 100 %, 80 % and 60 % of the guesses accepted, one sequence and
+              eight, products of 16, 32, 64 rows and of as many as a pass has
     profile   kernels, gaps, launches and waits of a round
     rows      how often a row's arg-max depends on the rows beside it
     peer      transformers' assisted generation with the same models
@@ -26,9 +27,11 @@ from outdraft.bench.gpu.rounds import Way, measure
 from outdraft.bench.gpu.rows import examine_rows
 from outdraft.bench.machine import describe
 from outdraft.core.errors import OutdraftError
+from outdraft.engine.graphed import ROW_TILE
 from outdraft.models.load import DTYPES
 
 _RATES = (None, 1.0, 0.8, 0.6)
+_TILES = (None, 16, 64)  # besides the default
 Section = tuple[str, Callable[[], Any]]
 
 
@@ -67,24 +70,30 @@ def main(words: list[str] | None = None) -> int:
 
 def _sections(pair: Pair, asked: argparse.Namespace) -> Iterator[Section]:
     settings = {"tokens": asked.tokens, "repeats": asked.repeats}
-    for batch in (1, 8):
-        for graphs in (True, False):
-            ways = [Way(graphs=graphs, depth=0, batch=batch)]
-            ways += [Way(graphs=graphs, depth=asked.depth, rate=rate, batch=batch) for rate in _RATES]
-            for way in ways:
-                rate = "real" if way.rate is None else f"{way.rate:.0%}"
-                drafted = f"k={way.depth} {rate}" if way.depth else "plain"
-                label = f"speed, batch {batch}, graphs {'on' if graphs else 'off'}, {drafted}"
-                yield label, partial(lambda way: asdict(measure(pair, way, **settings)), way)
+    for way in _ways(asked.depth):
+        rate = "real" if way.rate is None else f"{way.rate:.0%}"
+        drafted = f"k={way.depth} {rate}" if way.depth else "plain"
+        label = f"speed, batch {way.batch}, graphs {'on' if way.graphs else 'off'}, tile {way.tile}, {drafted}"
+        yield label, partial(lambda way: asdict(measure(pair, way, **settings)), way)
     if pair.target.device.type == "cuda":
         for graphs in (True, False):
             for depth in (0, asked.depth):
                 way = Way(graphs=graphs, depth=depth)
                 label = f"profile, graphs {'on' if graphs else 'off'}, k={depth}"
                 yield label, partial(lambda way: asdict(profile_rounds(pair, way)), way)
-    for exact in (False, True):
-        yield f"rows, exact {exact}", partial(lambda exact: [asdict(f) for f in examine_rows(pair, exact=exact)], exact)
+    for exact, tile in ((False, None), (False, ROW_TILE), (True, None)):
+        found = partial(examine_rows, pair, exact=exact, tile=tile)
+        yield f"rows, exact {exact}, tile {tile}", partial(lambda found: [asdict(fact) for fact in found()], found)
     yield "peer: transformers", lambda: time_transformers(pair, depth=asked.depth, **settings)
+
+
+def _ways(depth: int) -> Iterator[Way]:
+    """Recorded: every share of accepted guesses, every tile of the real rule. Launched: the real rule."""
+    for batch in (1, 8):
+        yield Way(graphs=True, depth=0, batch=batch)
+        yield from (Way(graphs=True, depth=depth, rate=rate, batch=batch) for rate in _RATES)
+        yield from (Way(graphs=False, depth=k, batch=batch) for k in (0, depth))
+        yield from (Way(graphs=True, depth=k, batch=batch, tile=tile) for tile in _TILES for k in (0, depth))
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -20,7 +20,7 @@ from outdraft.decode.step import Parts
 from outdraft.drafters.draft_model.drafter import DraftModelDrafter, DraftModelOptions
 from outdraft.drafters.draft_model.static import StaticDraftModel
 from outdraft.drafters.none import NoDrafter
-from outdraft.engine.graphed import GraphedRunner
+from outdraft.engine.graphed import ROW_TILE, GraphedRunner
 from outdraft.engine.loop import Engine
 from outdraft.engine.scheduler.settings import SchedulerSettings
 from outdraft.nn.capture import call_each_time, cuda_recorder
@@ -37,6 +37,7 @@ class Way:
     depth: int
     rate: float | None = None
     batch: int = 1
+    tile: int | None = ROW_TILE  # rows of one matrix product of the target; None: as many as the pass has
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,8 +54,10 @@ class Speed:
 
 def make_engine(pair: Pair, way: Way) -> Engine:
     """Target, drafter, rule and policy of this way."""
-    recorder: Recorder = cuda_recorder() if way.graphs and pair.target.device.type == "cuda" else call_each_time
-    runner = GraphedRunner(pair.target, record=recorder)
+    recorder: Recorder = (
+        cuda_recorder(pair.target.device) if way.graphs and pair.target.device.type == "cuda" else call_each_time
+    )
+    runner = GraphedRunner(pair.target, record=recorder, row_tile=way.tile)
     drafter = NoDrafter()
     if way.depth:
         drafter = DraftModelDrafter(DraftModelOptions(), StaticDraftModel(pair.draft, recorder))  # type: ignore[assignment]

@@ -42,7 +42,7 @@ def make_runner(
     cache = _sized(_settled(cache or CacheConfig(), network), network)
     float_rows = cache.dtype == "auto"
     if isinstance(network, Decoder) and network.device.type == "cuda" and not exact and float_rows:
-        record = call_each_time if enforce_eager else cuda_recorder()
+        record = call_each_time if enforce_eager else cuda_recorder(network.device)
         return GraphedRunner(network, record=record, max_len=max_len, cache=cache, origin=origin)
     return Runner(network, max_len=max_len, exact=exact, cache=cache, origin=origin)
 

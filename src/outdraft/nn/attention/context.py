@@ -37,8 +37,10 @@ def best_attention(device: torch.device, dtype: torch.dtype, width: int) -> Page
 class PagedContext:
     """`AttentionContext` of one pass. keys and values: the pool [L, pages, Hkv, 16, d], which takes the new rows."""
 
-    def __init__(self, keys: Tensor, values: Tensor, rows: PagedRows, attention: PagedAttention) -> None:
-        self.bulk: Sequence[RowRange] = ()
+    def __init__(
+        self, keys: Tensor, values: Tensor, rows: PagedRows, attention: PagedAttention, bulk: Sequence[RowRange] = ()
+    ) -> None:
+        self.bulk = bulk
         self._keys, self._values = keys, values
         self._rows = rows
         self._attention = attention
