@@ -6,8 +6,9 @@ from functools import partial
 import pytest
 import torch
 
-from outdraft.core.draft import Draft
+from outdraft.core.draft import Draft, chain
 from outdraft.core.drafter import Traits
+from outdraft.core.packing import pack
 from outdraft.core.params import SamplingParams
 from outdraft.core.policy import Budget
 from outdraft.core.request import Request
@@ -192,8 +193,22 @@ def test_the_end_of_a_text_may_fall_into_a_replayed_path(table):
 
 
 def launched(decoder):
-    """The GPU's runner, whose plain pass is the static one of one row."""
-    return GraphedRunner(decoder, record=call_each_time)
+    """The GPU's runner without tiles, whose plain pass is the static one of one row."""
+    return GraphedRunner(decoder, record=call_each_time, row_tile=None)
+
+
+def test_with_tiles_a_chain_is_plain_decodings_and_a_tree_is_not():
+    runner = GraphedRunner(tiny_model("llama", vocab=61, seed=1, exact=False), record=call_each_time)
+    running = engine(runner, DRAFTERS["none"](None), 0.0)
+    seqs = [running.add(request) for request in requests("greedy")[:2]]
+    while not all(seq.num_output for seq in seqs):
+        running.step()
+    pending = [seq.pending for seq in seqs]
+    fork = Draft(tokens=torch.tensor([pending[1], 4, 5]), parents=torch.tensor([-1, 0, 0]))
+    assert not runner.forward(pack(seqs, [chain([pending[0], 4, 5]), chain([pending[1]])])).drifted
+    assert runner.forward(pack(seqs, [chain([pending[0], 4, 5]), fork])).drifted == {1}
+    runner.commit(seqs[1], [0, 2])
+    assert runner.plain_rows is not None and runner.plain_rows._plain[seqs[1].id] < runner.cache.length(seqs[1].id)
 
 
 @pytest.mark.parametrize("make", [partial(Runner, exact=False), launched], ids=["runner", "graphed"])
