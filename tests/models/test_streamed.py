@@ -219,15 +219,78 @@ def test_a_damaged_index_is_named_and_the_file_made_again(what, damaged, tmp_pat
     assert f"{packed.name} is no packed file, cut short or damaged" in caplog.text
 
 
-@pytest.mark.parametrize("at", [0, -1])
-def test_damaged_embedding_rows_are_named(at, tmp_path):
+def flip(packed, at):
+    packed.path.chmod(0o644)
+    with packed.path.open("rb+") as file:
+        file.seek(at)
+        byte = file.read(1)
+        file.seek(at)
+        file.write(bytes([byte[0] ^ 0x40]))
+
+
+def places(packed):
+    """A byte of each unit, and the ends of the table."""
+    units = [unit.offset + unit.size // 2 for unit in packed.units]
+    return [*units, packed.embedding.offset, packed.embedding.offset + packed.embedding.size - 1]
+
+
+def test_a_damaged_file_is_made_again_before_a_byte_of_it_is_used(tmp_path, caplog):
     directory = save(tmp_path)
     packed = packed_file(Pieces(stored=open_weights(directory)))
-    data = bytearray(packed.path.read_bytes())
-    data[packed.embedding.offset + at % packed.embedding.size] ^= 1
-    packed.path.write_bytes(data)
+    whole, wanted = packed.path.read_bytes(), run(load_streamed(directory, least(directory)))
+    for at in places(packed):
+        flip(packed, at)
+        assert equal(run(load_streamed(directory, least(directory))), wanted)
+        assert packed.path.read_bytes() == whole and "it is made again" in caplog.text
+        caplog.clear()
+
+
+@pytest.mark.parametrize("cut", [8, 4096, -1])
+def test_a_file_that_another_program_shortens_is_made_again(cut, tmp_path, caplog):
+    directory = save(tmp_path)
+    packed = packed_file(Pieces(stored=open_weights(directory)))
+    whole, streamed = packed.path.read_bytes(), load_streamed(directory, least(directory))
+    wanted = run(streamed)
+    packed.path.chmod(0o644)
+    os.truncate(packed.path, cut % packed.embedding.offset)
+    assert equal(run(streamed), wanted) and packed.path.read_bytes() == whole
+    assert "it is made again" in caplog.text
+
+
+def test_a_file_that_another_program_writes_to_is_made_again(tmp_path):
+    directory = save(tmp_path)
+    packed = packed_file(Pieces(stored=open_weights(directory)))
+    streamed = load_streamed(directory, least(directory))
+    wanted = run(streamed)
+    for at in places(packed):
+        flip(packed, at)
+        assert equal(run(streamed), wanted)
+
+
+def test_what_the_model_no_longer_is_cannot_be_made_again(tmp_path):
+    """Nor is another model's file left under the name."""
+    directory = save(tmp_path)
+    packed = packed_file(Pieces(stored=open_weights(directory)))
+    streamed = load_streamed(directory, least(directory))
+    run(streamed)
+    save_model(random_decoder(streamed.config, dtype=torch.bfloat16, exact=False, seed=9), directory)
+    flip(packed, packed.embedding.offset)
+    with pytest.raises(ModelLoadError, match=f"{packed.path.name} is damaged.*changed since: load the model again"):
+        run(streamed)
+    assert not packed.path.exists()
+
+
+def test_a_damage_that_stays_is_named(tmp_path, monkeypatch):
+    directory = save(tmp_path)
+    packed = packed_file(Pieces(stored=open_weights(directory)))
+    monkeypatch.setattr("outdraft.models.streamed.remake_packed", lambda packed, pieces: None)
+    flip(packed, packed.embedding.offset)
     with pytest.raises(ModelLoadError, match=f"{packed.path.name} is damaged in its embedding rows.*delete it"):
         load_streamed(directory, 1 << 20)
+
+
+def test_a_packed_file_is_not_written_over(tmp_path):
+    assert packed_file(Pieces(stored=open_weights(save(tmp_path)))).path.stat().st_mode & 0o777 == 0o444
 
 
 def test_two_threads_may_ask_at_once(tmp_path):

@@ -118,15 +118,31 @@ def make_packed(place: Path, pieces: Pieces) -> PackedFile:
     try:
         with beside.open("xb") as file:
             write_packed(file, pieces)
+        beside.chmod(0o444)  # it is mapped: a program that would write over it must remove it, which harms no reader
         beside.rename(place)
     finally:
         beside.unlink(missing_ok=True)
     return read_index(place)
 
 
+def remake_packed(packed: PackedFile, pieces: Pieces) -> None:
+    """Write a file again that is damaged, or that another program wrote to, while it is read.
+
+    Raises `ModelLoadError` where it cannot be written, or where the model has become another one.
+    """
+    _log.warning("%s is damaged: it is made again", packed.path)
+    try:
+        made = _settled(make_packed(packed.path, pieces))
+    except OSError as error:
+        raise ModelLoadError(f"{packed.path} is damaged, and cannot be made again: {error}") from error
+    if made != packed:
+        packed.path.unlink(missing_ok=True)
+        raise ModelLoadError(f"{packed.path} is damaged, and its model has changed since: load the model again")
+
+
 def _settled(made: PackedFile) -> PackedFile:
     """On the disk, where a direct read finds it, and out of memory."""
-    with made.path.open("rb+") as file:
+    with made.path.open("rb") as file:
         os.fsync(file.fileno())
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)

@@ -11,7 +11,7 @@ Embedding rows are looked up in the file.
 
 import mmap
 import os
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from threading import Lock
 from typing import Any
@@ -31,17 +31,19 @@ from outdraft.models.config import ModelConfig
 from outdraft.models.load import open_weights
 from outdraft.models.native import embedding_scale, run_packed, shape_of
 from outdraft.models.network import RunOutput
-from outdraft.models.packed_cache import packed_file
+from outdraft.models.packed_cache import packed_file, remake_packed
 from outdraft.models.packed_file import PackedFile
 from outdraft.models.pieces import Pieces
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.rope import RopeTables
-from outdraft.weights.direct import DirectFile
+from outdraft.weights.direct import DirectFile, read_stamp
 from outdraft.weights.units import UnitReader
 
 
 class StreamedDecoder:
     """A `Network` over a packed file, with at most `memory` bytes of weights held at any time.
+
+    `remake`: write the file anew, where it is damaged or another program wrote to it.
 
     Raises `ConfigError` where the memory cannot hold two layers.
     """
@@ -50,14 +52,16 @@ class StreamedDecoder:
     dtype = torch.bfloat16
     device = torch.device("cpu")
 
-    def __init__(self, config: ModelConfig, packed: PackedFile, memory: int, final_norm: nn.Module) -> None:
+    def __init__(
+        self, config: ModelConfig, packed: PackedFile, memory: int, final_norm: nn.Module, remake: Callable[[], None]
+    ) -> None:
         self.config = config
         self.num_parameters = Decoder(config, self.dtype, "meta").num_parameters
-        self.units = UnitReader(DirectFile(packed.path), packed.units, memory)
+        self.units = UnitReader(DirectFile(packed.path), packed.units, memory, remake)
         self.stack = Stack(shape_of(config), config.num_layers, threads=num_threads(), kind=wanted_kind() or "")
         self.rope = RopeTables(config.rope_kinds())
         self._norm = final_norm
-        self._embedding = EmbeddingRows(packed, config.hidden_size)
+        self._embedding = EmbeddingRows(packed, config.hidden_size, remake)
         self._one_pass = Lock()  # the buffers serve one at a time
         for unit in self.units.resident:
             self._lend(unit)
@@ -138,32 +142,44 @@ class StreamedDecoder:
 class EmbeddingRows:
     """Rows of a table that stays in its file. The system may keep pages of it, as of any file that is read.
 
-    Raises `ModelLoadError` where a byte of the table is not what was written.
+    A table that is not what was written is made again once. Raises `ModelLoadError` where that does not help.
     """
 
-    def __init__(self, packed: PackedFile, width: int) -> None:
-        self._file = packed.path.open("rb", buffering=0)
-        self._start, self._row = packed.embedding.offset, 2 * width
-        self._check(packed)
-        if hasattr(os, "posix_fadvise"):
-            os.posix_fadvise(self._file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)  # what was read for the check
-            os.posix_fadvise(self._file.fileno(), packed.embedding.offset, 0, os.POSIX_FADV_RANDOM)
+    def __init__(self, packed: PackedFile, width: int, remake: Callable[[], None]) -> None:
+        self._packed, self._row, self._remake = packed, 2 * width, remake
+        self._open()
 
-    def _check(self, packed: PackedFile) -> None:
-        """Once, over pages of the file that the system may take back at any time."""
+    def _open(self) -> None:
+        if not self._is_whole():
+            self._remake()
+            if not self._is_whole():
+                raise ModelLoadError(
+                    f"{self._packed.path} is damaged in its embedding rows, from byte {self._packed.embedding.offset} "
+                    "on: delete it, and it will be made again from the model"
+                )
+        if hasattr(os, "posix_fadvise"):
+            place = self._file.fileno()
+            os.posix_fadvise(place, 0, 0, os.POSIX_FADV_DONTNEED)  # what was read for the check
+            os.posix_fadvise(place, self._packed.embedding.offset, 0, os.POSIX_FADV_RANDOM)
+
+    def _is_whole(self) -> bool:
+        """Of the file that stands there now: over pages that the system may take back at any time."""
+        table = self._packed.embedding
+        self._file = self._packed.path.open("rb", buffering=0)
+        self._stamp = read_stamp(self._file.fileno())
+        if self._stamp[0] < table.offset + table.size:
+            return False
         with mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ) as pages:
             start = np.frombuffer(pages, np.uint8).ctypes.data
-            found = checksum(start + packed.embedding.offset, packed.embedding.size)
-        if found != packed.embedding.checksum:
-            raise ModelLoadError(
-                f"{packed.path} is damaged in its embedding rows, from byte {packed.embedding.offset} on: delete it, "
-                "and it will be made again from the model"
-            )
+            return checksum(start + table.offset, table.size) == table.checksum
 
     def look_up(self, ids: Tensor) -> Tensor:
         """ids [N] -> [N, D] float32."""
-        place = self._file.fileno()
-        rows = b"".join(os.pread(place, self._row, self._start + self._row * int(i)) for i in ids)
+        place, start = self._file.fileno(), self._packed.embedding.offset
+        rows = b"".join(os.pread(place, self._row, start + self._row * int(i)) for i in ids)
+        if read_stamp(place) != self._stamp:  # another program wrote to it
+            self._open()
+            return self.look_up(ids)
         return torch.frombuffer(bytearray(rows), dtype=torch.bfloat16).view(len(ids), -1).float()
 
 
@@ -173,4 +189,5 @@ def load_streamed(model: str | Path, memory: int, *, dtype: str = "auto") -> Str
     Raises `CapabilityError`, `ConfigError`, `ModelLoadError` naming what does not fit.
     """
     pieces = Pieces(stored=open_weights(model, dtype))
-    return StreamedDecoder(pieces.config, packed_file(pieces), memory, pieces.final_norm())
+    packed = packed_file(pieces)
+    return StreamedDecoder(pieces.config, packed, memory, pieces.final_norm(), lambda: remake_packed(packed, pieces))

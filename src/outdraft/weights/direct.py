@@ -20,6 +20,12 @@ def align(size: int) -> int:
     return -(-size // ALIGN) * ALIGN
 
 
+def read_stamp(descriptor: int) -> tuple[int, int]:
+    """Of an open file: the size and the time of the last change, which every write moves."""
+    told = os.fstat(descriptor)
+    return told.st_size, told.st_mtime_ns
+
+
 class DirectFile:
     """Aligned pieces of one file. `num_read` counts bytes, `seconds` the time that reading took."""
 
@@ -30,11 +36,25 @@ class DirectFile:
         self.seconds = 0.0
         self.is_direct = hasattr(os, "O_DIRECT")
         self._lock = Lock()
+        self._open()
+
+    def _open(self) -> None:
         try:
-            self._fd = os.open(path, os.O_RDONLY | (os.O_DIRECT if self.is_direct else 0))
+            self._fd = os.open(self.path, os.O_RDONLY | (os.O_DIRECT if self.is_direct else 0))
         except OSError:  # a file system without direct reads, as those in memory
             self.is_direct = False
-            self._fd = os.open(path, os.O_RDONLY)
+            self._fd = os.open(self.path, os.O_RDONLY)
+        self._stamp = read_stamp(self._fd)
+
+    def reopen(self) -> None:
+        """Read the file that stands at the path by now."""
+        os.close(self._fd)
+        self._open()
+
+    def was_written(self) -> bool:
+        """Whether another program has written to the file since it was opened, or since this was asked last."""
+        before, self._stamp = self._stamp, read_stamp(self._fd)
+        return before != self._stamp
 
     def __del__(self) -> None:
         if hasattr(self, "_fd"):

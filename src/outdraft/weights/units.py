@@ -11,6 +11,7 @@ Any other order works too and only waits longer. Data in: a file and a budget; d
 import ctypes
 import mmap
 import os
+from collections.abc import Callable
 from collections.abc import Sequence as Seq
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
@@ -72,10 +73,16 @@ def _kept(sizes: Seq[int], resident: frozenset[int]) -> int:
 
 
 class UnitReader:
-    """The units of one file under a budget of bytes. One thread at a time may ask."""
+    """The units of one file under a budget of bytes. One thread at a time may ask.
 
-    def __init__(self, file: DirectFile, units: Seq[Unit], budget: int) -> None:
+    `remake`: write the same file anew, which is done once where a unit is not what was written.
+    """
+
+    def __init__(
+        self, file: DirectFile, units: Seq[Unit], budget: int, remake: Callable[[], None] | None = None
+    ) -> None:
         self.file = file
+        self._remake = remake
         self.units = tuple(units)
         sizes = [align(unit.size) for unit in units]
         self.resident = choose_resident(sizes, budget)
@@ -148,8 +155,22 @@ class UnitReader:
             self._free.append(block)
 
     def _read(self, index: int, block: Block) -> None:
+        try:
+            self._read_checked(index, block)
+        except ModelLoadError:
+            if self._remake is None:
+                raise
+            self._remake()
+            self.file.reopen()
+            self._checked.clear()
+            self._read_checked(index, block)
+
+    def _read_checked(self, index: int, block: Block) -> None:
+        """A unit is checked when it is read first, and again when another program wrote to the file."""
         unit = self.units[index]
         self.file.read_into(block.memory[: align(unit.size)], unit.offset)
+        if self.file.was_written():
+            self._checked.clear()
         if index not in self._checked:
             if checksum(block.address, unit.size) != unit.checksum:
                 raise ModelLoadError(
