@@ -64,6 +64,14 @@ def built(kind: str, source: Path, place: Path) -> Path:
     return place / printed.split()[-1]
 
 
+def test_nothing_that_ships_needs_the_lab():
+    """What is in `src` runs without it, and no wheel finds it."""
+    importing = re.compile(r"^\s*(?:from|import) lab\b", re.MULTILINE)
+    assert not [path for path in (ROOT / "src").rglob("*.py") if importing.search(path.read_text())]
+    found = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]["find"]
+    assert found == {"where": ["src"]} and "prune lab" in (ROOT / "MANIFEST.in").read_text()
+
+
 @pytest.mark.slow
 def test_a_release_holds_the_package_and_nothing_else(tmp_path: Path):
     """The sdist has no tests and is enough to build the wheel, which holds all of the package, for any Python 3."""
@@ -77,7 +85,9 @@ def test_a_release_holds_the_package_and_nothing_else(tmp_path: Path):
         archive.extractall(tmp_path / "unpacked", filter="data")
     package = {name for name in files if name.startswith("src/outdraft/")}
     assert package <= inside and {"setup.py", "pyproject.toml", "LICENSE", "README.md"} <= inside
-    assert not [name for name in inside if name.split("/")[0] in ("tests", "docs", "recipes", "packages", ".github")]
+    assert not [
+        name for name in inside if name.split("/")[0] in ("tests", "lab", "docs", "recipes", "packages", ".github")
+    ]
     (folder,) = (tmp_path / "unpacked").iterdir()
     wheel = built("wheel", folder, tmp_path)
     assert wheel.name.endswith("-py3-none-any.whl")

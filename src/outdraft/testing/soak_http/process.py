@@ -12,10 +12,13 @@ END = 300.0
 
 
 class ServerProcess:
-    """`words`: its command line behind the interpreter. Its lines are JSON, the first one with its address."""
+    """`words`: its command line behind the interpreter. Its lines are JSON, the first one with its address.
 
-    def __init__(self, words: list[str]) -> None:
-        self._words = words
+    `how`: further settings of `asyncio.create_subprocess_exec`.
+    """
+
+    def __init__(self, words: list[str], **how: Any) -> None:
+        self._words, self._how = words, how
         self._process: asyncio.subprocess.Process | None = None
         self.address = ""
 
@@ -27,10 +30,10 @@ class ServerProcess:
 
     async def __aenter__(self) -> "ServerProcess":
         self._process = await asyncio.create_subprocess_exec(
-            sys.executable, *self._words, stdout=asyncio.subprocess.PIPE
+            sys.executable, *self._words, stdout=asyncio.subprocess.PIPE, **self._how
         )
         try:
-            self.address = (await self._line(START))["address"]
+            self.address = self._address(await self._line(START))
         except BaseException:
             await self.__aexit__()
             raise
@@ -61,12 +64,16 @@ class ServerProcess:
         """SIGTERM; what it says at its end, with its exit status."""
         assert self._process is not None
         self._process.send_signal(signal.SIGTERM)
-        told = await self._line(END)
+        told = json.loads(await self._line(END))
         return {**told, "exit": await asyncio.wait_for(self._process.wait(), END)}
 
-    async def _line(self, within: float) -> dict[str, Any]:
+    def _address(self, line: bytes) -> str:
+        """Of its first line."""
+        return str(json.loads(line)["address"])
+
+    async def _line(self, within: float) -> bytes:
         assert self._process is not None and self._process.stdout is not None
         line = await asyncio.wait_for(self._process.stdout.readline(), within)
         if not line:
             raise RuntimeError(f"the server ended with status {await self._process.wait()} and said nothing")
-        return dict(json.loads(line))
+        return line

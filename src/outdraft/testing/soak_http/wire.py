@@ -6,6 +6,7 @@ Answers are read as HTTP has them: a head, and a body of a told length, in chunk
 import asyncio
 import json
 import socket
+import ssl
 import struct
 from collections.abc import AsyncIterator, Mapping
 from contextlib import suppress
@@ -53,9 +54,11 @@ class Connection:
 
     @classmethod
     async def open(cls, address: str) -> "Connection":
+        """To http://HOST:PORT or https://HOST:PORT, whatever certificate stands there."""
         where = urlsplit(address)
+        secure = ssl._create_unverified_context() if where.scheme == "https" else None
         try:
-            made = asyncio.open_connection(where.hostname, where.port, limit=_LONGEST_LINE)
+            made = asyncio.open_connection(where.hostname, where.port, limit=_LONGEST_LINE, ssl=secure)
             return cls(*await asyncio.wait_for(made, SILENCE))
         except TimeoutError as error:
             raise StuckError("no connection") from error
