@@ -135,6 +135,7 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "chat.chat_template": used("chat_template", "{{ messages[0].content }}", chat_template_kwargs={}),
     "chat.chat_template_kwargs": (used("chat_template_kwargs", {}),
                                   refused("chat_template_kwargs", {"tools": []}, "a field of the request")),
+    "chat.special_tokens_in_messages": refused("special_tokens_in_messages", True, "--special-tokens-in-messages"),
     "chat.add_generation_prompt": used("add_generation_prompt", False),
     "chat.continue_final_message": used("continue_final_message", True, **_THERE),
     "chat.store": (accepted("store", False), refused("store", True, "nothing is stored")),
@@ -152,6 +153,9 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "responses.include": used("include", INCLUDE),
     "responses.top_logprobs": (used("top_logprobs", 2, include=INCLUDE), refused("top_logprobs", 2, "needs include")),
     "responses.chat_template_kwargs": used("chat_template_kwargs", {}),
+    "responses.special_tokens_in_messages": refused(
+        "special_tokens_in_messages", True, "--special-tokens-in-messages"
+    ),
     "responses.stream_options": refused("stream_options", {"include_obfuscation": True}, "no padding"),
     "responses.truncation": refused("truncation", "auto", "never cut"),
     "responses.background": refused("background", True, "written at once"),
@@ -179,6 +183,9 @@ ONLY: dict[str, Row | tuple[Row, ...]] = {  # of one endpoint; it goes before wh
     "detokenize.skip_special_tokens": used("skip_special_tokens", True),
 }  # fmt: skip
 _TALK = {"prompt": None, "messages": [USER]}
+ONLY["tokenize.special_tokens_in_messages"] = refused(
+    "special_tokens_in_messages", True, "--special-tokens-in-messages", **_TALK
+)
 ONLY |= {f"tokenize.{name}": used(name, value, **{**_TALK, **beside}) for name, value, beside in (
     ("add_generation_prompt", False, {}), ("continue_final_message", True, _THERE), ("tools", [CLOCK], {}),
     ("chat_template", "{{ messages[0].content }}", {}), ("chat_template_kwargs", {"enable_thinking": False}, {}),

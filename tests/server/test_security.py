@@ -12,7 +12,7 @@ import httpx
 import pytest
 from serving import opened, received, serving
 
-from outdraft import LLM
+from outdraft import LLM, SamplingParams
 from outdraft.server.doors import auth
 from tests.server.chatty import HELLO, QWEN, served, write_model
 
@@ -77,6 +77,44 @@ def test_no_request_writes_a_line_of_its_own_into_the_log(
     for line in lines:
         assert re.fullmatch(r"[\x20-\x7e]*", line), "one line, and nothing that a terminal obeys"
         assert json.loads(line)["id"].startswith("req-")
+
+
+@pytest.mark.parametrize(
+    ("operator", "request_", "becomes"),
+    [("never", None, False), ("never", False, False), ("asked", None, False), ("asked", True, True),
+     ("always", None, True), ("always", False, False)],
+)  # fmt: skip
+def test_a_message_holds_control_tokens_only_where_it_may(
+    chat_llm: LLM, operator: str, request_: bool | None, becomes: bool
+) -> None:
+    """In a chat, a response and /tokenize alike; a prompt is no message."""
+    text, more = "hi<|endoftext|>", {"special_tokens_in_messages": request_}
+    codec = chat_llm.get_tokenizer()
+    (end,) = codec.encode("<|endoftext|>")
+    with served(chat_llm, special_tokens_in_messages=operator) as address:
+
+        def read(path: str, body: dict[str, Any]) -> list[int]:
+            reply = http.post(f"{address}{path}", json={**body, "max_tokens": 1, "return_token_ids": True})
+            assert reply.status_code == 200, reply.text
+            return list(reply.json()["prompt_token_ids"])
+
+        messages = [{"role": "user", "content": text}]
+        assert (end in read("/v1/chat/completions", {"messages": messages, **more})) == becomes
+        told = http.post(f"{address}/tokenize", json={"messages": messages, **more}).json()["tokens"]
+        assert (end in told) == becomes and end in http.post(f"{address}/tokenize", json={"prompt": text}).json()[
+            "tokens"
+        ]
+        response = http.post(f"{address}/v1/responses", json={"input": text, "max_output_tokens": 1, **more}).json()
+        whole = http.post(f"{address}/tokenize", json={"messages": messages, **more}).json()["count"]
+        assert response["usage"]["input_tokens"] == whole
+
+
+def test_messages_of_llm_chat_are_text_too(chat_llm: LLM) -> None:
+    (end,) = chat_llm.get_tokenizer().encode("<|endoftext|>")
+    asked = [{"role": "user", "content": "hi<|endoftext|>"}]
+    for more, becomes in (({}, False), ({"special_tokens_in_messages": True}, True)):
+        told = chat_llm.chat(asked, SamplingParams(max_tokens=1), **more)
+        assert (end in told.prompt_token_ids) == becomes
 
 
 def test_a_requests_template_is_refused_unless_it_is_allowed_and_runs_in_a_sandbox(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_every_flag_of_the_server_is_a_setting(monkeypatch: pytest.MonkeyPatch) 
         "max_tokens": 7, "max_prompts": 2, "max_texts": 3, "max_body_bytes": 2048, "max_schema_bytes": 2048,
         "body_timeout": 2.0, "request_timeout": 3.0, "rate_limit": 4, "stream_interval": 2, "keep_alive": 1.0,
         "drain_timeout": 5.0, "allow_origins": "https://a.org", "tool_call_parser": "mistral",
-        "reasoning_parser": "qwen3",
+        "reasoning_parser": "qwen3", "special_tokens_in_messages": "asked",
     }  # fmt: skip
     flags = [word for name, value in words.items() for word in (f"--{name.replace('_', '-')}", str(value))]
     monkeypatch.setenv("OUTDRAFT_API_KEY", "x,y")

@@ -49,8 +49,8 @@ class Here:
         self.notes = _notes(lossless=True, verifier="", is_taught=self._codec.chat_template is not None) + self.warnings
 
     def stream(self, messages: Seq[Message]) -> Iterator[tuple[Chunk, Text]]:
-        asked = render_chat(self._codec.chat_template, messages)
-        ids = self._codec.encode(asked.text, add_special=asked.add_special)
+        asked = render_chat(self._codec.chat_template, messages, control=self._codec.control)
+        ids = self._codec.encode_chat(asked)
         colours = Colours(self._codec) if self._colour else None
         prompt = {"prompt_token_ids": ids, "references": self._references}
         for chunk in self._llm.stream(prompt, self._sampling.params(stop=(*self._sampling.stop, *asked.stop))):

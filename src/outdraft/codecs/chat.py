@@ -14,9 +14,11 @@ and the answer ends where the model writes the next "User:".
 
 from collections.abc import Mapping
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+from outdraft.codecs.control_tokens import ControlTokens, Span
+from outdraft.codecs.provenance import Apart
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError, RequestError
 from outdraft.core.shown import shown
@@ -32,6 +34,7 @@ class ChatPrompt:
     text: str
     add_special: bool  # False: the template writes the start token itself
     stop: tuple[str, ...] = ()
+    own: tuple[Span, ...] | None = None  # the names of tokens that the template wrote; None: all names are tokens
 
 
 class ChatTemplate:
@@ -106,11 +109,13 @@ def render_plain(messages: Seq[Message]) -> ChatPrompt:
 
 
 def render_chat(
-    template: ChatTemplate | None, messages: Seq[Message], /, *, continue_final_message: bool = False, **variables: Any
-) -> ChatPrompt:
+    template: ChatTemplate | None, messages: Seq[Message], /, *, control: ControlTokens | None = None,
+    continue_final_message: bool = False, **variables: Any,
+) -> ChatPrompt:  # fmt: skip
     """By the template if the model has one, else as a plain transcript. `variables`: of the template, as `tools`.
 
     `continue_final_message`: the prompt ends within the last message, which is the beginning of the answer.
+    `control`: the model's; a name of one in messages and variables is text. None: it is a token wherever it stands.
     """
     if not isinstance(messages, list | tuple) or not all(isinstance(one, Mapping) for one in messages):
         raise RequestError(f"messages={shown(messages)} must be a list of tables, each with a role and its content")
@@ -119,6 +124,27 @@ def render_chat(
     if "messages" in variables:
         raise RequestError("messages is the conversation itself, and no variable of the chat template: leave it out")
     given = {name: value for name, value in variables.items() if value is not None}
+    if control is None:
+        return _written(template, messages, given, continue_final_message=continue_final_message)
+    found: list[ChatPrompt] = []
+
+    def render(changed: Mapping[str, Any]) -> str:
+        asked, own = changed["messages"], {name: changed[name] for name in given}
+        found.append(_written(template, asked, own, continue_final_message=continue_final_message))
+        return found[-1].text
+
+    try:
+        sources = "" if template is None else template.source + template.for_tools(()).source
+        apart = Apart(control, {**given, "messages": messages}, sources)
+        text, own = apart.write(render)
+    except RecursionError as error:
+        raise RequestError("the messages, or what stands beside them, are nested too deeply") from error
+    return replace(found[-1], text=text, own=own)
+
+
+def _written(
+    template: ChatTemplate | None, messages: Seq[Message], given: Mapping[str, Any], *, continue_final_message: bool
+) -> ChatPrompt:
     if template is None:
         if named := [*given, *(["continue_final_message"] if continue_final_message else [])]:
             raise RequestError(f"{named[0]}= is for a chat template, and the model has none")

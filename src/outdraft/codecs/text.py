@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,8 @@ from tokenizers import Encoding, Tokenizer
 
 from outdraft.codecs.added_tokens import add_tokens
 from outdraft.codecs.byte_level import byte_level, cure
-from outdraft.codecs.chat import ChatTemplate, Message, render_chat
+from outdraft.codecs.chat import ChatPrompt, ChatTemplate, Message, render_chat
+from outdraft.codecs.control_tokens import ControlTokens
 from outdraft.codecs.documents import read_json, read_text
 from outdraft.codecs.fewest import spells_all
 from outdraft.codecs.generation_defaults import read_ends
@@ -54,6 +56,7 @@ class TextCodec:
         self.bos_token_id = self._id_of("bos_token")
         eos = self._id_of("eos_token")
         self.eos_token_ids = frozenset(eos_token_ids) | frozenset(() if eos is None else (eos,))
+        self._described_added = described["added_tokens"]
         self._add_bos = config.get("add_bos_token")  # absent: the tokenizer's own post-processor decides
         if self._add_bos and self.bos_token_id is None:
             raise ModelLoadError("tokenizer_config.json: add_bos_token is true, but bos_token names no known token")
@@ -93,12 +96,31 @@ class TextCodec:
 
         Raises `RequestError` where the text has halves of characters, as bytes that are no UTF-8 leave them.
         """
+        return self._read(self._tokenizer, text, add_special=add_special)
+
+    def encode_chat(self, asked: ChatPrompt) -> list[int]:
+        """Ids of a rendered conversation; names of control tokens that the template did not write are text."""
+        ids = self.encode(asked.text, add_special=asked.add_special)
+        if asked.own is None:
+            return ids
+        control = self.control
+        num_own = len(asked.own) + (asked.add_special and ids[:1] == [self.bos_token_id])
+        if control.spans(asked.text) == asked.own and sum(one in control.written for one in ids) <= num_own:
+            return ids
+        return self._read(control.twin, control.renamed(asked.text, asked.own), add_special=asked.add_special)
+
+    @cached_property
+    def control(self) -> ControlTokens:
+        """The tokens by which the model tells who speaks."""
+        return ControlTokens(self._tokenizer, self._described_added)
+
+    def _read(self, tokenizer: Tokenizer, text: str, *, add_special: bool) -> list[int]:
         if not text.isascii() and (half := next((c for c in text if "\ud800" <= c <= "\udfff"), None)):
             raise RequestError(f"the text holds {half!r}, half a character: it was not read as UTF-8")
         if self._add_bos is None or not add_special:
-            ids = self._without_end(self._tokenizer.encode(text, add_special_tokens=add_special))
-            return ids[1:] if add_special and self._starts_twice(ids, text) else ids
-        ids = list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+            ids = self._without_end(tokenizer.encode(text, add_special_tokens=add_special))
+            return ids[1:] if add_special and self._starts_twice(tokenizer, ids, text) else ids
+        ids = list(tokenizer.encode(text, add_special_tokens=False).ids)
         adds = self._add_bos and self.bos_token_id is not None and ids[:1] != [self.bos_token_id]
         return [self.bos_token_id, *ids] if adds else ids  # type: ignore[list-item]
 
@@ -109,11 +131,11 @@ class TextCodec:
         is_added = bool(ids) and read.special_tokens_mask[-1] == 1 and ids[-1] in self.eos_token_ids
         return ids[:-1] if is_added and ids != [self.bos_token_id] else ids
 
-    def _starts_twice(self, ids: list[int], text: str) -> bool:
+    def _starts_twice(self, tokenizer: Tokenizer, ids: list[int], text: str) -> bool:
         """Whether a start token was put before a text that has its own, as a rendered chat template does."""
         if len(ids) < 2 or ids[0] != ids[1] or ids[0] not in self.special_ids:
             return False
-        bare = self._tokenizer.encode(text, add_special_tokens=False).ids
+        bare = tokenizer.encode(text, add_special_tokens=False).ids
         return bare[:1] == ids[:1] and len(bare) < len(ids)
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
@@ -146,13 +168,18 @@ class TextCodec:
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
     def apply_chat_template(
-        self, messages: Seq[Message], *, tokenize: bool = True, add_generation_prompt: bool = True, **variables: Any
-    ) -> list[int] | str:
-        """A conversation as the ids (or text) of a prompt, by the model's chat template or as a plain transcript."""
+        self, messages: Seq[Message], *, tokenize: bool = True, add_generation_prompt: bool = True,
+        special_tokens_in_messages: bool = False, **variables: Any,
+    ) -> list[int] | str:  # fmt: skip
+        """A conversation as the ids (or text) of a prompt, by the model's chat template or as a plain transcript.
+
+        `special_tokens_in_messages`: the name of a control token in a message is that token, and not text.
+        """
         plain = self.chat_template is None
         more = {} if plain and add_generation_prompt else {"add_generation_prompt": add_generation_prompt}
-        asked = render_chat(self.chat_template, messages, **more, **variables)
-        return self.encode(asked.text, add_special=asked.add_special) if tokenize else asked.text
+        control = None if special_tokens_in_messages else self.control
+        asked = render_chat(self.chat_template, messages, control=control, **more, **variables)
+        return self.encode_chat(asked) if tokenize else asked.text
 
     @property
     def eos_token_id(self) -> int | None:

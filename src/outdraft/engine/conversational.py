@@ -34,7 +34,7 @@ class Conversational:
         sampling_params: SamplingParams | None = None, use_tqdm: bool | None = None,
         tools: Seq[Mapping[str, Any]] | None = None, add_generation_prompt: bool = True,
         continue_final_message: bool = False, chat_template_kwargs: Mapping[str, Any] | None = None,
-        **per_request: Any,
+        special_tokens_in_messages: bool = False, **per_request: Any,
     ) -> Result: ...  # fmt: skip
     @overload
     def chat(
@@ -42,18 +42,19 @@ class Conversational:
         sampling_params: SamplingParams | Seq[SamplingParams] | None = None, use_tqdm: bool | None = None,
         tools: Seq[Mapping[str, Any]] | None = None, add_generation_prompt: bool = True,
         continue_final_message: bool = False, chat_template_kwargs: Mapping[str, Any] | None = None,
-        **per_request: Any,
+        special_tokens_in_messages: bool = False, **per_request: Any,
     ) -> list[Result]: ...  # fmt: skip
     def chat(
         self, messages: Any, params: Any = None, *, sampling_params: Any = None, use_tqdm: Any = None,
         tools: Any = None, add_generation_prompt: bool = True, continue_final_message: bool = False,
-        chat_template_kwargs: Any = None, **per_request: Any,
+        chat_template_kwargs: Any = None, special_tokens_in_messages: bool = False, **per_request: Any,
     ) -> Any:  # fmt: skip
         """The next answer of a conversation [{"role": "user", "content": "..."}, ...], or of several.
 
         By the model's chat template; a model without one continues a plain transcript. `continue_final_message`: the
         answer goes on with the last message, of the assistant. `chat_template_kwargs`: further variables of the
-        template, as `enable_thinking`. The rest as for `generate`.
+        template, as `enable_thinking`. The name of a control token in a message (<|im_end|>) is text, unless
+        `special_tokens_in_messages`. The rest as for `generate`.
         Raises `RequestError` for what is no conversation, or a model without a tokenizer.
         """
         many = isinstance(messages, list | tuple) and bool(messages) and isinstance(messages[0], list | tuple)
@@ -63,7 +64,10 @@ class Conversational:
             **({} if add_generation_prompt else {"add_generation_prompt": False}),
         }
         variables = {**(chat_template_kwargs or {}), **own}
-        asked = [self._prompts.chat(one, **variables) for one in (messages if many else [messages])]
+        if "special_tokens_in_messages" in variables:
+            raise RequestError("special_tokens_in_messages is no variable of a template: give it beside them")
+        names = {"special_tokens_in_messages": special_tokens_in_messages}
+        asked = [self._prompts.chat(one, **names, **variables) for one in (messages if many else [messages])]
         settings = read_settings(one_of(params, sampling_params), len(asked))
         stopped = [replace(one, stop=(*one.stop, *stop)) for one, (_, stop) in zip(settings, asked, strict=True)]
         results = self.generate([prompt for prompt, _ in asked], stopped, use_tqdm=use_tqdm, **per_request)

@@ -91,12 +91,15 @@ class PromptReader:
             for (ids, references, own), one, texts in zip(read, settings, each_resumed(cut, settings), strict=True)
         ]  # fmt: skip
 
-    def chat(self, messages: Seq[Message], /, **variables: Any) -> tuple[dict[str, Any], tuple[str, ...]]:
+    def chat(
+        self, messages: Seq[Message], /, *, special_tokens_in_messages: bool = False, **variables: Any
+    ) -> tuple[dict[str, Any], tuple[str, ...]]:
         """A conversation as a prompt, by the model's chat template, and the stop strings of its answer."""
         if self.codec is None:
             raise RequestError(f"{self.name} has no tokenizer.json: put the model's own beside it to chat")
-        asked = render_chat(self.codec.chat_template, messages, **variables)
-        return {"prompt_token_ids": self.codec.encode(asked.text, add_special=asked.add_special)}, asked.stop
+        control = None if special_tokens_in_messages else self.codec.control
+        asked = render_chat(self.codec.chat_template, messages, control=control, **variables)
+        return {"prompt_token_ids": self.codec.encode_chat(asked)}, asked.stop
 
     def encode(self, prompt: Prompt) -> tuple[int, ...]:
         """The ids of a prompt in any of its forms."""

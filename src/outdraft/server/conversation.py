@@ -6,7 +6,7 @@ text of the answer  -> MessageReader -> reasoning, content, calls
 
 import re
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from outdraft.codecs.chat import ChatPrompt, ChatTemplate, render_chat
@@ -69,15 +69,15 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
     codec, formats = service.codec, service.formats
     tools = tools_asked(body, formats.tools)
     asked = _render(service, body, tools)
-    text = asked.text + (tools.format.opening if tools is not None and _is_opened(tools) else "")
-    service.reading.check(text, codec, "messages")
+    begun = asked if tools is None or not _is_opened(tools) else _opened(asked, tools.format.opening, codec)
+    service.reading.check(begun.text, codec, "messages")
     message = body.messages[-1].told()["content"] if body.continue_final_message else None
     thinking = None if formats.reasoning is None else formats.reasoning.reader(asked.text, message)
     with told_by_field(body):
         form = bound(tools, body.form(), thinking)
     named = [*(tools.format.marks if tools else ()), *(formats.reasoning.marks if formats.reasoning else ())]
     return Conversation(
-        prompt={"prompt_token_ids": codec.encode(text, add_special=asked.add_special)},
+        prompt={"prompt_token_ids": codec.encode_chat(begun)},
         params=body.params(asked.stop, structured_outputs=form),
         codec=codec, text=asked.text, message=message, tools=tools, reasoning=formats.reasoning,
         marks=special_marks(codec, named),
@@ -87,6 +87,13 @@ def converse(service: Service, body: ChatRequest) -> Conversation:
 def _is_opened(tools: ToolsAsked) -> bool:
     """Whether the prompt ends with the mark that begins a call."""
     return tools.is_required and bool(tools.format.opening)
+
+
+def _opened(asked: ChatPrompt, mark: str, codec: TextCodec) -> ChatPrompt:
+    """With the mark that begins a call behind it, as if the template had written it."""
+    size = len(asked.text)
+    own = asked.own if asked.own is None or mark not in codec.control.ids else (*asked.own, (size, size + len(mark)))
+    return replace(asked, text=asked.text + mark, own=own)
 
 
 def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> ChatPrompt:
@@ -101,7 +108,20 @@ def _render(service: Service, body: ChatRequest, tools: ToolsAsked | None) -> Ch
         for name in variables:
             if not re.search(rf"\b{re.escape(name)}\b", template.source):
                 raise ApiError(400, f"{name}: this model's chat template does not use it, so leave it out", param=name)
-    return render_chat(template, messages, continue_final_message=body.continue_final_message, **variables)
+    return render_chat(
+        template, messages, control=None if _holds_tokens(service, body) else service.codec.control,
+        continue_final_message=body.continue_final_message, **variables,
+    )  # fmt: skip
+
+
+def _holds_tokens(service: Service, body: ChatRequest) -> bool:
+    """Whether the name of a control token in a message is that token."""
+    allowed, asked = service.settings.special_tokens_in_messages, body.special_tokens_in_messages
+    if asked and allowed == "never":
+        raise ApiError(400, "special_tokens_in_messages: messages are text alone here, unless the server's operator "
+                       "allows it with --special-tokens-in-messages asked",
+                       param="special_tokens_in_messages")  # fmt: skip
+    return allowed == "always" if asked is None else asked
 
 
 def _variables(body: ChatRequest, tools: ToolsAsked | None) -> dict[str, Any]:

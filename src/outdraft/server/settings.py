@@ -1,12 +1,14 @@
 """What the operator of a server decides: names, keys, limits, and how long things may take."""
 
 from dataclasses import dataclass
+from typing import Literal
 
 from outdraft.core.checked import check_fields
 from outdraft.core.errors import ConfigError
 from outdraft.core.ranges import check_range
 
 MIB = 1 << 20
+SpecialTokens = Literal["never", "asked", "always"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,6 +33,9 @@ class ServerSettings:
     drain_timeout: float = 30.0  # seconds that running requests have after SIGTERM
     allow_origins: tuple[str, ...] = ()  # web pages of other origins that may ask
     trust_request_chat_template: bool = False  # a request may bring a chat template of its own
+    special_tokens_in_messages: SpecialTokens = (
+        "never"  # whether a message may hold control tokens; asked: where it asks
+    )
     tool_call_parser: str = (
         "auto"  # how the model writes calls; auto: guessed by its chat template; none: it calls none
     )

@@ -34,6 +34,5 @@ def ask(codec: TextCodec, prompt: Prompt, messages: Seq[Mapping[str, str]]) -> A
     references = tuple(tuple(codec.encode(text, add_special=False)) for text in prompt.references)
     if not prompt.chat:
         return Asked(ids=tuple(codec.encode(messages[-1]["content"])), references=references)
-    rendered = render_chat(codec.chat_template, messages)
-    ids = tuple(codec.encode(rendered.text, add_special=rendered.add_special))
-    return Asked(ids=ids, stop=rendered.stop, references=references)
+    rendered = render_chat(codec.chat_template, messages, control=codec.control)
+    return Asked(ids=tuple(codec.encode_chat(rendered)), stop=rendered.stop, references=references)

@@ -54,6 +54,9 @@ class ServerFlags:
     drain_timeout: float = flag(30.0, "seconds that running requests have after SIGTERM")
     allow_origins: tuple[str, ...] = flag((), "a web page's origin that may ask; may be repeated", metavar="ORIGIN")
     trust_request_chat_template: bool = flag(False, "a request may bring a chat template of its own")
+    special_tokens_in_messages: str = flag("never", "whether the name of a control token in a message (<|im_end|>) is "
+                                           "that token, and not text: never, always, or asked: where the request "
+                                           "says so", metavar="NAME")  # fmt: skip
     tool_call_parser: str = flag("auto", "how the model writes calls of functions: hermes, llama3, mistral; auto: "
                                  "by its chat template; none", metavar="NAME")  # fmt: skip
     reasoning_parser: str = flag("auto", "how the model marks what it thinks: qwen3, deepseek_r1; auto: by its chat "

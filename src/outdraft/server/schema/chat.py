@@ -145,6 +145,7 @@ class ChatRequest(SamplingFields):
     reasoning_effort: str | None = None
     chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    special_tokens_in_messages: bool | None = None  # names of control tokens in messages are these tokens
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     store: Annotated[No | None, otherwise("nothing is stored here: send false, or leave it out")] = None

@@ -130,6 +130,7 @@ class ResponsesRequest(ChoiceFields):
     include: list[Literal["message.output_text.logprobs", "reasoning.encrypted_content"]] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    special_tokens_in_messages: bool | None = None
     stream_options: ObfuscationOptions | None = None
     truncation: Annotated[
         Literal["disabled"] | None, otherwise("the input is never cut here: send disabled, or leave it out")
@@ -152,6 +153,7 @@ class ResponsesRequest(ChoiceFields):
             response_format=None if form is None else form.response_format(),
             tools=None if self.tools is None else [tool.tool() for tool in self.tools], tool_choice=self._choice(),
             parallel_tool_calls=self.parallel_tool_calls, chat_template_kwargs=self.chat_template_kwargs,
+            special_tokens_in_messages=self.special_tokens_in_messages,
             reasoning_effort=None if self.reasoning is None else self.reasoning.effort,
             logprobs=self.wants(LOGPROBS), top_logprobs=self.top_logprobs,
         )  # fmt: skip

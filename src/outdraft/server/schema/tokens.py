@@ -30,6 +30,7 @@ class TokenizeRequest(Table):
     continue_final_message: bool = False
     chat_template: str | None = None
     chat_template_kwargs: dict[str, Any] | None = None
+    special_tokens_in_messages: bool | None = None
     tools: list[Tool] | None = None
     return_token_strs: bool = False
 
@@ -38,7 +39,8 @@ class TokenizeRequest(Table):
         if (self.prompt is None) == (self.messages is None):
             raise ApiError(400, "send one of prompt and messages: the text, or the conversation, to be read",
                            param="prompt")  # fmt: skip
-        names = ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs", "tools")
+        names = ("add_generation_prompt", "continue_final_message", "chat_template", "chat_template_kwargs", "tools",
+                 "special_tokens_in_messages")  # fmt: skip
         given = {name: getattr(self, name) for name in names if name in self.model_fields_set}
         wrong = next(iter(given if self.messages is None else {"add_special_tokens"} & self.model_fields_set), None)
         if wrong is not None:
