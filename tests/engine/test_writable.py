@@ -18,7 +18,7 @@ VOCAB, ENDS = 10, frozenset({0})
 def check(room=50, **settings):
     request = Request(prompt_token_ids=(1,), params=SamplingParams(**settings))
     require_known_tokens(request, VOCAB)
-    require_writable(request.params, ENDS, VOCAB, room=room)
+    require_writable(request, ENDS, VOCAB, room=room)
 
 
 @pytest.mark.parametrize(

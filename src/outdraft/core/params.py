@@ -17,6 +17,7 @@ from typing import Any, Never
 from outdraft.core.checked import check_fields
 from outdraft.core.errors import RequestError
 from outdraft.core.foreign_params import CALLED, ELSEWHERE, REFUSED
+from outdraft.core.limits import ALL_BAD_WORDS, ALL_STOPS, LONGEST_PREFIX, MOST_IDS
 from outdraft.core.near_miss import near_miss
 from outdraft.core.ranges import LARGEST
 from outdraft.core.shown import shown
@@ -136,6 +137,7 @@ class SamplingParams:
         self._check("stop", all(self.stop), "non-empty strings")
         self._check("bad_words", all(self.bad_words), "non-empty texts, or non-empty lists of token ids")
         self._check("allowed_token_ids", self.allowed_token_ids != (), "at least one token id, or None (all tokens)")
+        self._check_sizes()
         if len(self.prefix_ids) > most:
             raise RequestError(
                 f"forced_prefix has {len(self.prefix_ids)} tokens, more than max_tokens={most}: they count as output"
@@ -143,6 +145,23 @@ class SamplingParams:
         biases = self.logit_bias.values()
         limits = f"numbers of at most {_LARGE:g} either way, or -inf for a token that must not come"
         self._check("logit_bias", all(abs(bias) <= _LARGE or bias == -inf for bias in biases), limits)
+
+    def _check_sizes(self) -> None:
+        """What work and memory grow with has a limit (`core/limits.py`)."""
+        sizes = {
+            "stop": (sum(map(len, self.stop)), ALL_STOPS, "characters in all"),
+            "bad_words": (sum(map(len, self.bad_words)), ALL_BAD_WORDS, "characters and tokens in all"),
+            "forced_prefix": (len(self.forced_prefix), LONGEST_PREFIX, "characters or tokens"),
+            "logit_bias": (len(self.logit_bias), MOST_IDS, "tokens"),
+            "stop_token_ids": (len(self.stop_token_ids), MOST_IDS, "tokens"),
+            "banned_token_ids": (len(self.banned_token_ids), MOST_IDS, "tokens"),
+            "allowed_token_ids": (len(self.allowed_token_ids or ()), MOST_IDS, "tokens"),
+        }
+        for name, (size, most, of) in sizes.items():
+            if size > most:
+                raise RequestError(
+                    f"{name}={shown(getattr(self, name))} has {size} {of}, and {most} are taken: send less"
+                )
 
     def _check(self, name: str, holds: bool, allowed: str) -> None:
         if not holds:

@@ -1,12 +1,14 @@
 """A request: token ids and sampling settings. A codec has turned text into ids before; the engine sees only ids."""
 
 from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 
 from torch import Tensor
 
 from outdraft.core.constraint import Constraint
 from outdraft.core.logprobs import LogprobsMode
+from outdraft.core.once import Once
 from outdraft.core.params import SamplingParams
 from outdraft.core.speculative import Speculative
 
@@ -31,15 +33,20 @@ class Request:
     return_draft_tree: bool = False  # whether its pieces tell the draft of their round, and what became of it
     resume_token_ids: tuple[tuple[int, ...], ...] = ()  # of each text: what was written before it was cut off elsewhere
 
+    once: Once = field(init=False, default_factory=Once, repr=False, compare=False)  # what is made for all its texts
+
     def singles(self) -> "list[Request]":
-        """One request for each of the texts that are asked for."""
+        """One request for each of the texts that are asked for; what is made once, they share."""
         if self.params.n == 1:
             return [self]
         cut = self.resume_token_ids or ((),) * self.params.n
-        return [
+        texts = [
             replace(self, params=one, resume_token_ids=(ids,) if ids else ())
             for one, ids in zip(self.params.singles(), cut, strict=True)
         ]
+        for one in texts:
+            object.__setattr__(one, "once", self.once)
+        return texts
 
     @property
     def most_drafted(self) -> int | None:
@@ -54,3 +61,10 @@ class Request:
         last token alone (Sanchez et al. 2023)."""
         given = self.negative_prompt_token_ids
         return self.prompt_token_ids[-1:] if given is None else given
+
+
+def share(requests: Seq[Request]) -> None:
+    """Requests of the same settings make once, for all of them, what they make once."""
+    first: dict[int, Once] = {}
+    for one in requests:
+        object.__setattr__(one, "once", first.setdefault(id(one.params), one.once))

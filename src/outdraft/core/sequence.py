@@ -47,9 +47,6 @@ class Sequence:
     output_counts: Counter[int] = field(default_factory=Counter)
     variant: str = ""  # the rounding of the weights that decode it, by name
     first_position: int = 0  # what the model is told for token 0 (`RopeConfig.first_position`); the target sets it
-    writable: Tensor | None = None  # [V] bool: what its settings ever allow, made when asked (`sampling/masks.py`)
-    unfinished: Tensor | None = None  # [V] bool: what may be written before min_tokens; likewise
-    biases: tuple[Tensor, Tensor] | None = None  # ids [n] and what is added to their logits [n] (`sampling/warp.py`)
     constraint: Constraint | None = None  # which tokens may follow; it is told every emitted one
     settled: Settled = UNASKED  # what its request's words on speculation mean in this engine
     drafted_by: str = ""  # who made the guess of the pass under way, by name
@@ -58,8 +55,10 @@ class Sequence:
     beside: "Sequence | None" = None  # its text behind a negative prompt, which is read before it is judged
 
     def __post_init__(self) -> None:
-        params = self.request.params
-        self.ends = frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else self.eos_token_ids)
+        params, own = self.request.params, self.eos_token_ids
+        self.ends = self.request.once.of(
+            ("ends", own), lambda: frozenset(params.stop_token_ids) | (frozenset() if params.ignore_eos else own)
+        )
 
     @property
     def pending(self) -> int:

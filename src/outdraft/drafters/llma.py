@@ -5,13 +5,21 @@ https://arxiv.org/abs/2304.04487. Data in: `Request.references`, texts that the 
 deterministic chain, or a tree of several continuations. Unlike the paper's code it compares token ids, not strings.
 """
 
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
 
+from outdraft.core.draft import Draft
+from outdraft.core.drafter import Seen, Traits
 from outdraft.core.method import DrafterMethod, Paper
+from outdraft.core.policy import Budget
 from outdraft.core.sequence import Sequence
-from outdraft.drafters.shared.look_up.lookup_drafter import LookupDrafter
+from outdraft.core.target import Needs
+from outdraft.drafters.shared.look_up.lookup_drafter import Known
 from outdraft.drafters.shared.look_up.ngram_index import NgramIndex
+from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.ranges import check_ngrams
+from outdraft.drafters.shared.look_up.span_index import Sequel, look_up
 from outdraft.models.port import TargetPort
 
 
@@ -30,17 +38,70 @@ class LlmaOptions:
         check_ngrams(self.min_ngram, self.max_ngram, self.width)
 
 
-def build(options: LlmaOptions, port: TargetPort) -> LookupDrafter:
-    """Needs nothing of the target. Longest suffix first; of equal ones the output, then the first document."""
+class LlmaDrafter:
+    """Knows nothing but the references of a request, and its text if that is wanted."""
 
-    def make_index(seq: Sequence) -> NgramIndex:
-        index = NgramIndex(options.min_ngram, options.max_ngram)
-        for document in reversed(seq.request.references):  # what is entered last is found first
-            index.extend(document)
+    needs = Needs()
+    traits = Traits(peeks=True, quotes=True)
+
+    def __init__(self, options: LlmaOptions) -> None:
+        self._options = options
+        self._quotes = Quotes(self._quoted)
+        self._own: dict[int, Known[NgramIndex]] = {}
+
+    def begin(self, seqs: Seq[Sequence]) -> None:
+        for seq in seqs:
+            self._own[seq.id] = Known(self._empty())
+            self._quotes.begin(seq)
+
+    def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
+        """What followed the last tokens there; node 0 alone if they are new."""
+        return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
+
+    def observe(self, seen: Seq[Seen]) -> None:
+        """Nothing: the text is in `seq.tokens`, and is entered when next asked."""
+
+    def end(self, seqs: Seq[Sequence]) -> None:
+        for seq in seqs:
+            if self._own.pop(seq.id, None) is not None:
+                self._quotes.end(seq)
+
+    def _propose(self, seq: Sequence, budget: Budget) -> Draft:
+        indices, width = [], self._options.width
+        if self._options.index_output:
+            indices.append(self._own[seq.id].follow(seq))
+        if (quoted := self._quotes.of(seq)) is not None:
+            indices.append(quoted)
+        index = _Joined(self._options, indices)
+        return look_up(index, seq, budget, max_nodes=width * budget.depth, max_branches=width)
+
+    def _empty(self) -> NgramIndex:
+        return NgramIndex(self._options.min_ngram, self._options.max_ngram)
+
+    def _quoted(self, texts: Texts) -> NgramIndex:
+        index = self._empty()
+        for text in reversed(texts):  # what is entered last is found first
+            index.extend(text)
             index.close()
         return index
 
-    return LookupDrafter(make_index, options.width, learns=options.index_output, quotes=True)
+
+@dataclass(frozen=True, slots=True)
+class _Joined:
+    """Longest end of the text first; of equal ones that of the first index."""
+
+    options: LlmaOptions
+    indices: list[NgramIndex]
+
+    def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
+        for n in range(self.options.max_ngram, self.options.min_ngram - 1, -1):
+            for index in self.indices:
+                yield from index.sequels(context, n, depth)
+
+
+def build(options: LlmaOptions, port: TargetPort) -> LlmaDrafter:
+    """Needs nothing of the target. Longest end first; of equal ones the output, then the first document."""
+    return LlmaDrafter(options)
 
 
 METHOD = DrafterMethod(

@@ -19,6 +19,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.ranges import MOST_NODES, check_range
 from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
+from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.span_index import Sequel, look_up, paths
 from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.models.port import TargetPort
@@ -36,7 +37,9 @@ class PiaOptions:
     prompt_weight: float = 2.0  # how much a branch of the prompt counts beside one of an output, which counts 1
     # by what all counts are multiplied when the trie of outputs is full; nodes that fall below 1 are removed
     decay: float = 0.5
-    max_nodes: int = 200_000  # how many nodes the trie of outputs may have; each takes about 300 bytes
+    max_nodes: int = (
+        200_000  # how many nodes the tries of outputs and of references may have; each takes about 300 bytes
+    )
 
     def __post_init__(self) -> None:
         if not 1 <= self.min_match <= self.max_match < self.branch:
@@ -99,16 +102,18 @@ class BranchTrie:
 
 @dataclass(slots=True)
 class BranchIndex:
-    """One request's prompt beside the outputs of all of its salt. A `SpanIndex`."""
+    """One request's prompt and references beside the outputs of all of its salt. A `SpanIndex`."""
 
     options: PiaOptions
     outputs: BranchTrie
     prompt: BranchTrie = field(default_factory=BranchTrie)
+    quoted: BranchTrie = field(default_factory=BranchTrie)
     entered: int = 0  # output tokens whose branches are in
 
     def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
-        """The heaviest continuations of the longest end of the text that either trie knows."""
-        tries = ((self.prompt, self.options.prompt_weight), (self.outputs, 1.0))
+        """The heaviest continuations of the longest end of the text that any of the tries knows."""
+        own = self.options.prompt_weight
+        tries = ((self.prompt, own), (self.quoted, own), (self.outputs, 1.0))
         for match in range(min(self.options.max_match, len(context)), self.options.min_match - 1, -1):
             span = context[len(context) - match :]
             found = [
@@ -119,7 +124,7 @@ class BranchIndex:
                 return
 
     def _heaviest(self, found: list[tuple[_Node, float]], depth: int) -> Iterator[Sequel]:
-        """Paths to the heaviest nodes of both tries in one."""
+        """Paths to the heaviest nodes of all tries in one."""
         heap: list[tuple[float, int, int, int, int, list[tuple[_Node, float]]]] = []
         tokens, parents, counts = list[int](), list[int](), list[float]()
         born, at, level, nodes = 0, -1, 0, found
@@ -148,6 +153,7 @@ class PiaDrafter:
     def __init__(self, options: PiaOptions) -> None:
         self._options = options
         self._outputs = PerSalt(BranchTrie)
+        self._quotes = Quotes(self._quoted)
         self._own: dict[int, BranchIndex] = {}
 
     @property
@@ -156,14 +162,14 @@ class PiaDrafter:
         return Traits(forget=self._outputs.forget, quotes=True)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """Enter each prompt and its references: a branch from every token on."""
+        """Enter each prompt, a branch from every token on; and its references."""
         size = self._options.branch
         for seq in seqs:
             own = self._own[seq.id] = BranchIndex(self._options, self._outputs.of(seq))
             own.entered = max(0, seq.num_output - size + 1)  # a text that begins again had entered its whole branches
-            for text in (*seq.request.references, seq.tokens[: seq.prompt_len]):
-                for start in range(len(text)):
-                    own.prompt.put(text[start : start + size])
+            for start in range(seq.prompt_len):
+                own.prompt.put(seq.tokens[start : min(start + size, seq.prompt_len)])
+            self._quotes.begin(seq)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """Enter what was written, then guess."""
@@ -176,12 +182,23 @@ class PiaDrafter:
         """The prompt's branches go, the output's last ones come in; whole ones only of a text that will begin again."""
         for seq in seqs:
             if (own := self._own.pop(seq.id, None)) is not None:
+                self._quotes.end(seq)
                 self._enter(seq, own, self._whole(seq) if seq.finish_reason is None else len(seq.tokens))
 
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
         own = self._own[seq.id]
+        own.quoted = self._quotes.of(seq) or own.quoted
         self._enter(seq, own, self._whole(seq))
         return look_up(own, seq, budget, max_nodes=self._options.nodes)
+
+    def _quoted(self, texts: Texts) -> BranchTrie:
+        """As many branches as the trie of outputs may have, too."""
+        trie = BranchTrie()
+        for text in texts:
+            for start in range(len(text)):
+                if trie.num_nodes < self._options.max_nodes:
+                    trie.put(text[start : start + self._options.branch])
+        return trie
 
     def _whole(self, seq: Sequence) -> int:
         """Where branches no longer have all of their tokens."""

@@ -2,7 +2,7 @@
 
 Hu et al., "SAM decoding: speculative decoding via suffix automaton", 2024, https://arxiv.org/abs/2411.10666.
 Data in: token ids; data out: a deterministic chain, or what another drafter makes where the match is short. A dynamic
-automaton holds the request (references, prompt, output), a static one a datastore's text.
+automaton holds the text so far (prompt, output); static ones hold the request's references, and a datastore's text.
 """
 
 from array import array
@@ -23,6 +23,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.drafters.shared.composed.nested import build_nested, shape_of_nested
 from outdraft.drafters.shared.look_up.datastore.file import open_for
 from outdraft.drafters.shared.look_up.lookup_drafter import Known
+from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.look_up.span_index import BORDER, Sequel, copy_on, look_up
 from outdraft.kernels.text_index.automaton import Automaton, Cursor, make_automaton
 from outdraft.models.port import TargetPort
@@ -56,33 +57,56 @@ class StaticText:
 
 
 @dataclass(slots=True)
-class RequestIndex:
-    """One request's automaton and its place in the static one. A `SpanIndex` of one answer."""
+class Reading:
+    """How far the end of a growing text is known to a static one. `bias`: tokens by which a match counts shorter."""
 
-    static: StaticText | None
-    bias: int
+    static: StaticText
+    bias: int = 0
+    cursor: Cursor = field(default_factory=Cursor)
+
+    def extend(self, tokens: Seq[int]) -> None:
+        self.static.automaton.read(self.cursor, tokens)
+
+    @property
+    def match(self) -> int:
+        return self.cursor.length - self.bias
+
+    def copy(self, depth: int) -> list[int]:
+        return copy_on(self.static.text, self.static.automaton.end(self.cursor) + 1, depth)
+
+
+@dataclass(slots=True)
+class RequestIndex:
+    """One text's automaton and its places in the static ones. A `SpanIndex` of one answer."""
+
+    readings: list[Reading]
     text: list[int] = field(default_factory=list)
     automaton: Automaton = field(default_factory=make_automaton)
-    cursor: Cursor = field(default_factory=Cursor)
 
     def extend(self, tokens: Seq[int]) -> None:
         self.text += tokens
         self.automaton.extend(tokens)
-        if self.static is not None:
-            self.static.automaton.read(self.cursor, tokens)
+        for reading in self.readings:
+            reading.extend(tokens)
+
+    def read_too(self, static: StaticText) -> None:
+        """One more static text, which wins over those before it where its match is as long."""
+        reading = Reading(static)
+        reading.extend(self.text)
+        self.readings.append(reading)
 
     @property
     def match(self) -> int:
-        """Length of the match that is copied from, a static one less its bias."""
-        return max(self.automaton.match, self.cursor.length - self.bias)
+        """Length of the match that is copied from."""
+        return max(self.automaton.match, *(reading.match for reading in self.readings), 0)
 
     def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
         """What followed; a copy that reaches the end of the request goes on with itself (text in a loop)."""
-        if self.static is not None and self.cursor.length - self.bias > self.automaton.match:
-            copied = copy_on(self.static.text, self.static.automaton.end(self.cursor) + 1, depth)
+        match = self.match
+        if self.automaton.match == match:
+            yield Sequel(copy_on(self.text, self.automaton.match_end + 1, depth, wrap=True))
         else:
-            copied = copy_on(self.text, self.automaton.match_end + 1, depth, wrap=True)
-        yield Sequel(copied)
+            yield Sequel(next(one for one in reversed(self.readings) if one.match == match).copy(depth))
 
 
 class SamDrafter:
@@ -91,6 +115,7 @@ class SamDrafter:
     def __init__(self, options: SamOptions, static: StaticText | None, inner: Drafter) -> None:
         self.needs = inner.needs
         self._options, self._static, self._inner = options, static, inner
+        self._quotes = Quotes(_static)
         self._own: dict[int, Known[RequestIndex]] = {}
 
     @property
@@ -99,13 +124,12 @@ class SamDrafter:
         return Traits(inner=(self._inner,), quotes=True)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """An automaton for each, of its references at first."""
+        """An automaton for each, and one for its references."""
         self._inner.begin(seqs)
         for seq in seqs:
-            index = RequestIndex(self._static, self._options.bias)
-            for reference in seq.request.references:
-                index.extend([*reference, BORDER])
-            self._own[seq.id] = Known(index)
+            datastore = [] if self._static is None else [Reading(self._static, self._options.bias)]
+            self._own[seq.id] = Known(RequestIndex(datastore))
+            self._quotes.begin(seq)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
         """A copy where the match is long enough, else the inner drafter's guess."""
@@ -121,14 +145,24 @@ class SamDrafter:
     def end(self, seqs: Seq[Sequence]) -> None:
         self._inner.end(seqs)
         for seq in seqs:
-            self._own.pop(seq.id, None)
+            if self._own.pop(seq.id, None) is not None:
+                self._quotes.end(seq)
 
     def _copy(self, seq: Sequence, budget: Budget) -> Draft | None:
-        index = self._own[seq.id].follow(seq)
+        index, quoted = self._own[seq.id].follow(seq), self._quotes.of(seq)
+        if quoted is not None and all(one.static is not quoted for one in index.readings):
+            index.read_too(quoted)
         if index.match < self._options.min_match:
             return None
         copy = look_up(index, seq, budget, max_nodes=budget.depth, max_branches=1)
         return copy if copy.num_nodes > 1 else None  # where the match ends a document, nothing follows it
+
+
+def _static(texts: Texts) -> StaticText:
+    text = array("i", [token for one in texts for token in (*one, BORDER)])
+    static = StaticText(text=text, automaton=make_automaton())
+    static.automaton.extend(text)
+    return static
 
 
 def build(options: SamOptions, port: TargetPort) -> SamDrafter:

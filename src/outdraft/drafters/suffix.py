@@ -2,9 +2,9 @@
 
 Oliaro, Jia, Campos and Qiao, "SuffixDecoding: extreme speculative decoding for emerging AI applications", 2024,
 https://arxiv.org/abs/2411.04975.
-Data in: token ids; data out: a deterministic tree whose nodes carry their share of their siblings' counts. Of two
-suffix trees one is the request's (references, prompt and output), one holds the outputs of finished requests of its
-salt.
+Data in: token ids; data out: a deterministic tree whose nodes carry their share of their siblings' counts. Of three
+suffix trees one is the text's own (prompt and output), one holds the references of its request, one the outputs of
+finished requests of its salt.
 """
 
 from collections.abc import Sequence as Seq
@@ -22,6 +22,7 @@ from outdraft.core.sequence import Sequence
 from outdraft.core.target import Needs
 from outdraft.drafters.shared.limits import usable_depth, usable_nodes
 from outdraft.drafters.shared.look_up.lookup_drafter import Known
+from outdraft.drafters.shared.look_up.quotes import Quotes, Texts
 from outdraft.drafters.shared.per_salt import PerSalt
 from outdraft.kernels.text_index.suffix_tree import GuessLimits, SuffixTree, TreeGuess, make_suffix_tree
 from outdraft.models.port import TargetPort
@@ -62,6 +63,7 @@ class SuffixDrafter:
     def __init__(self, options: SuffixOptions) -> None:
         self._options = options
         self._earlier = PerSalt(lambda: make_suffix_tree(options.depth))
+        self._quotes = Quotes(self._quoted)
         self._own: dict[int, Known[SuffixTree]] = {}
 
     @property
@@ -70,16 +72,13 @@ class SuffixDrafter:
         return Traits(peeks=True, quotes=True, forget=self._earlier.forget)
 
     def begin(self, seqs: Seq[Sequence]) -> None:
-        """A tree for each, of its references at first."""
+        """A tree for each, and one for its references."""
         for seq in seqs:
-            tree = make_suffix_tree(self._options.depth)
-            for reference in seq.request.references:
-                tree.extend(reference)
-                tree.close()
-            self._own[seq.id] = Known(tree)
+            self._own[seq.id] = Known(make_suffix_tree(self._options.depth))
+            self._quotes.begin(seq)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
-        """The better-scored guess of the two trees; the request's own wins ties."""
+        """The best-scored guess of the trees; the text's own wins ties, then that of the references."""
         return [self._propose(seq, budget) for seq, budget in zip(seqs, budgets, strict=True)]
 
     def observe(self, seen: Seq[Seen]) -> None:
@@ -91,8 +90,12 @@ class SuffixDrafter:
         A text that only gives back its memory is not over: it begins again, and is remembered when it ends.
         """
         for seq in seqs:
-            is_new = self._own.pop(seq.id, None) is not None and seq.finish_reason is not None
-            if not is_new or not seq.num_output or not self._options.max_sequences:
+            known = self._own.pop(seq.id, None)
+            if known is not None:
+                self._quotes.end(seq)
+            if known is None or seq.finish_reason is None:
+                continue
+            if not seq.num_output or not self._options.max_sequences:
                 continue
             earlier = self._earlier.of(seq)
             earlier.extend(seq.output)
@@ -110,9 +113,18 @@ class SuffixDrafter:
             min_prob=options.min_prob, width=nodes if options.tree else 1,
         )  # fmt: skip
         context = seq.tokens[-options.depth :]
-        here = self._own[seq.id].follow(seq).guess(context, limits)
-        there = self._earlier.of(seq).guess(context, limits)
-        return _draft(seq.pending, here if here.score >= there.score else there, budget)
+        trees = (self._own[seq.id].follow(seq), self._quotes.of(seq), self._earlier.of(seq))
+        best, *others = [tree.guess(context, limits) for tree in trees if tree is not None]
+        for other in others:
+            best = other if other.score > best.score else best
+        return _draft(seq.pending, best, budget)
+
+    def _quoted(self, texts: Texts) -> SuffixTree:
+        tree = make_suffix_tree(self._options.depth)
+        for text in texts:
+            tree.extend(text)
+            tree.close()
+        return tree
 
 
 def _draft(pending: int, guess: TreeGuess, budget: Budget) -> Draft:

@@ -18,12 +18,13 @@ from outdraft.codecs.grammar.compile import Grammars
 from outdraft.codecs.text import TextCodec
 from outdraft.core.checked import check_value
 from outdraft.core.errors import RequestError
+from outdraft.core.limits import ALL_REFERENCES, MOST_REFERENCES, REFERENCE_TOKENS, RESUMED_TOKENS
 from outdraft.core.logprobs import LogprobsMode
 from outdraft.core.near_miss import near_miss
 from outdraft.core.option_types import plain
 from outdraft.core.params import SamplingParams, called_here
 from outdraft.core.ranges import MOST_NODES
-from outdraft.core.request import Request
+from outdraft.core.request import Request, share
 from outdraft.core.shown import shown
 from outdraft.core.speculative import Speculative
 from outdraft.engine.requests.resume import each_resumed
@@ -34,7 +35,7 @@ from outdraft.engine.writer import Result
 Prompt = str | Mapping[str, Any]
 _KEYS = ("prompt", "prompt_token_ids", "references", "negative_prompt")
 _HINTS = get_type_hints(Request)
-_PER_REQUEST = [one.name for one in fields(Request) if one.name not in ("prompt_token_ids", "params")]
+_PER_REQUEST = [one.name for one in fields(Request) if one.name not in ("prompt_token_ids", "params", "once")]
 _PER_REQUEST.append("negative_prompt")
 
 
@@ -79,17 +80,22 @@ class PromptReader:
                 f"{MOST_NODES}"
             )
         cut = others.pop("resume_token_ids", ())
+        check_size("resume_token_ids", sum(map(len, cut)), RESUMED_TOKENS, "tokens")
         read = [(self.encode(prompt), *self._beside(prompt)) for prompt in each(prompts)]
         settings = read_settings(params, len(read))
-        spelled = {id(one): spell_settings(one, self.codec, self.name) for one in settings}  # one may be for many
-        return [
+        each_once = {id(one): one for one in settings}  # one may be for many
+        spelled = {key: spell_settings(one, self.codec, self.name) for key, one in each_once.items()}
+        asked = [
             Request(
-                prompt_token_ids=ids, params=spelled[id(one)], references=references + for_all,
+                prompt_token_ids=ids, params=spelled[id(one)],
+                references=references + for_all if references else for_all,
                 negative_prompt_token_ids=negative if own is None else own, speculative=words, resume_token_ids=texts,
                 **{**others, **self._constraint(one, others)},
             )
             for (ids, references, own), one, texts in zip(read, settings, each_resumed(cut, settings), strict=True)
         ]  # fmt: skip
+        share(asked)
+        return asked
 
     def chat(
         self, messages: Seq[Message], /, *, special_tokens_in_messages: bool = False, **variables: Any
@@ -166,7 +172,11 @@ class PromptReader:
         texts = () if texts is None else texts
         if not isinstance(texts, list | tuple):
             raise RequestError(f"'references' is a list of texts, not {shown(texts)}: write [...] around a single one")
-        return tuple(self.encode(text) if isinstance(text, str) else _ids(text) for text in texts)
+        check_size("references", len(texts), MOST_REFERENCES, "texts")
+        check_size("references", sum(len(one) for one in texts if isinstance(one, str)), ALL_REFERENCES, "characters")
+        read = tuple(self.encode(text) if isinstance(text, str) else _ids(text) for text in texts)
+        check_size("references", sum(map(len, read)), REFERENCE_TOKENS, "tokens")
+        return read
 
 
 def one_of(params: Any, sampling_params: Any) -> Any:
@@ -210,6 +220,12 @@ def each(prompts: Any) -> Iterable[Any]:
         yield from prompts
     except TypeError as error:  # a tensor without dimensions calls itself iterable
         raise RequestError(f"prompts={shown(prompts)} must be a prompt or a list of prompts") from error
+
+
+def check_size(name: str, size: int, most: int, of: str) -> None:
+    """Raise `RequestError` for more than one request may bring."""
+    if size > most:
+        raise RequestError(f"{name}: {size} {of} in all, and {most} are taken: send less")
 
 
 def _ids(given: Any) -> tuple[int, ...]:

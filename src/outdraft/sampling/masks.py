@@ -7,14 +7,18 @@ Masked logits are -inf, for target and drafter alike, so that a rule meets two d
 in: a sequence, and the draft tokens behind it; data out: rows of logits, masked in place, or a yes or no.
 """
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
+from itertools import chain
 from math import inf
 
 import torch
 from torch import Tensor
 
 from outdraft.core.params import SamplingParams
+from outdraft.core.request import Request
 from outdraft.core.sequence import Sequence
+from outdraft.sampling.bad_words import BadWords
 
 
 def mask_rows(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> None:
@@ -41,25 +45,30 @@ def never_written(params: SamplingParams) -> set[int]:
 
 
 def _writable(seq: Sequence, logits: Tensor) -> Tensor:
-    """[V] bool: what the settings allow at every position; kept on the sequence, since lists may be long."""
-    if seq.writable is None:
-        params, size = seq.request.params, logits.shape[-1]
+    """[V] bool: what the settings allow at every position; made once, since lists may be long."""
+    params, size, device = seq.request.params, logits.shape[-1], logits.device
+
+    def make() -> Tensor:
         may = torch.ones(size, dtype=torch.bool)
         if params.allowed_token_ids is not None:
             may = torch.zeros(size, dtype=torch.bool)
             may[list(params.allowed_token_ids)] = True
         may[list(never_written(params))] = False
-        seq.writable = may.to(logits.device)
-    return seq.writable.to(logits.device)
+        return may.to(device)
+
+    return seq.request.once.of(("writable", size, device), make)
 
 
 def _unfinished(seq: Sequence, logits: Tensor) -> Tensor:
     """[V] bool: all but what ends a text, whether or not it does under `ignore_eos`; likewise."""
-    if seq.unfinished is None:
-        may = torch.ones(logits.shape[-1], dtype=torch.bool)
+    size, device = logits.shape[-1], logits.device
+
+    def make() -> Tensor:
+        may = torch.ones(size, dtype=torch.bool)
         may[list(seq.ends | seq.eos_token_ids)] = False
-        seq.unfinished = may.to(logits.device)
-    return seq.unfinished.to(logits.device)
+        return may.to(device)
+
+    return seq.request.once.of(("unfinished", seq.eos_token_ids, size, device), make)
 
 
 def _mask(seq: Sequence, logits: Tensor, path: list[int]) -> None:
@@ -73,14 +82,18 @@ def _mask(seq: Sequence, logits: Tensor, path: list[int]) -> None:
         logits[forced] = kept
     if at < params.min_tokens:
         logits.masked_fill_(~_unfinished(seq, logits), -inf)
-    if never := [word[-1] for word in params.bad_word_ids if len(word) > 1 and _ends_with(seq, path, word[:-1])]:
+    if params.bad_words and (never := bad_words(seq.request).after(_backwards(seq, path))):
         logits[torch.tensor(never, dtype=torch.long, device=logits.device)] = -inf
     if seq.constraint is not None:
         logits.masked_fill_(~seq.constraint.allowed(path).to(logits.device), -inf)
 
 
-def _ends_with(seq: Sequence, path: list[int], tokens: Seq[int]) -> bool:
-    """Whether output and `path` end with these tokens, at least one."""
-    if len(tokens) > seq.num_output + len(path):
-        return False
-    return [*seq.tokens[-len(tokens) :], *path][-len(tokens) :] == list(tokens)
+def bad_words(request: Request) -> BadWords:
+    """Those of several tokens, as they are looked for; made once."""
+    return request.once.of("bad words", lambda: BadWords(request.params.bad_word_ids))
+
+
+def _backwards(seq: Sequence, path: list[int]) -> Iterator[int]:
+    """Output and `path` from the end."""
+    output = (seq.tokens[i] for i in range(len(seq.tokens) - 1, seq.prompt_len - 1, -1))
+    return chain(reversed(path), output)

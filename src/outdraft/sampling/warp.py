@@ -125,13 +125,14 @@ def adjust(seq: Sequence, logits: Tensor, paths: Seq[list[int]] | None) -> Tenso
 
 
 def _biases(seq: Sequence, logits: Tensor) -> tuple[Tensor, Tensor]:
-    """Ids [n] and what is added to their logits [n]; kept on the sequence, since there may be many."""
-    if seq.biases is None:
-        given = seq.request.params.logit_bias
-        ids = torch.tensor(list(given), dtype=torch.long, device=logits.device)
-        seq.biases = ids, torch.tensor(list(given.values()), dtype=torch.float64, device=logits.device)
-    ids, biases = seq.biases
-    return ids.to(logits.device), biases
+    """Ids [n] and what is added to their logits [n]; made once, since there may be many."""
+    given, device = seq.request.params.logit_bias, logits.device
+
+    def make() -> tuple[Tensor, Tensor]:
+        ids = torch.tensor(list(given), dtype=torch.long, device=device)
+        return ids, torch.tensor(list(given.values()), dtype=torch.float64, device=device)
+
+    return seq.request.once.of(("biases", device), make)
 
 
 def processed_logits(seq: Sequence, logits: Tensor, distribution: Tensor) -> Tensor:

@@ -25,8 +25,9 @@ def check_request(request: Request, vocab_size: int, max_len: int, ends: Set[int
     if request.timeout is not None and not request.timeout > 0:
         raise RequestError(f"timeout={shown(request.timeout)} must be more than 0 seconds; None is no limit")
     shift = _check_positions(request, max_len)
-    require_known_tokens(request, vocab_size)
-    require_writable(request.params, ends, vocab_size, room=max_len - shift - len(ids))
+    room, once = max_len - shift - len(ids), request.once  # for all its texts: lists may be long
+    once.of(("known", vocab_size, request.references), lambda: require_known_tokens(request, vocab_size))
+    once.of(("may be written", ends, vocab_size, room), lambda: require_writable(request, ends, vocab_size, room=room))
     return shift
 
 

@@ -39,8 +39,8 @@ def make_sequence(
     `find_stop` is told each emitted token: does the text end with it?
     Raises `RequestError`: empty prompt, prompt too long, ids outside the vocabulary, settings that are not held.
     """
-    shift = check_request(request, terms.vocab_size, terms.max_len, terms.ends)
     ids, params = request.prompt_token_ids, request.params
+    shift = check_request(request, terms.vocab_size, terms.max_len, terms.ends)
     longest = longest_guided(request, terms.vocab_size, terms.max_len, is_possible=terms.is_guided)
     settled = settle(request, terms.held)
     seq = Sequence(
@@ -56,12 +56,12 @@ def make_sequence(
         coins=verifier_coins,
         draft_coins=draft_coins,
         asked_at=asked_at,
-        prompt_ids=frozenset(ids),
+        prompt_ids=request.once.of(("prompt ids", ids), lambda: frozenset(ids)),
         constraint=make_constraint(request, terms.vocab_size),
     )
     if find_stop is not None:
         seq.find_stop = find_stop
-    resume(seq)
+    resume(seq, terms.vocab_size)
     return seq
 
 

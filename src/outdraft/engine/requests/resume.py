@@ -14,6 +14,7 @@ from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.core.shown import told
+from outdraft.engine.requests.writable import require_in_vocabulary
 
 
 def each_resumed(texts: Seq[Seq[int]], settings: Seq[SamplingParams]) -> list[tuple[tuple[int, ...], ...]]:
@@ -34,9 +35,11 @@ def each_resumed(texts: Seq[Seq[int]], settings: Seq[SamplingParams]) -> list[tu
     return [some if any(some) else () for some in each]
 
 
-def resume(seq: Sequence) -> None:
+def resume(seq: Sequence, vocab_size: int) -> None:
     """Let a new sequence begin where it was cut off. Raises `RequestError` where the text cannot go on there."""
-    for i, token in enumerate(ids := [token for text in seq.request.resume_token_ids for token in text]):
+    ids = [token for text in seq.request.resume_token_ids for token in text]
+    require_in_vocabulary("resume_token_ids", ids, vocab_size)
+    for i, token in enumerate(ids):
         try:
             ended = seq.extend(token)
         except OutdraftError:

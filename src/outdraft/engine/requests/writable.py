@@ -15,7 +15,7 @@ from outdraft.core.errors import OutdraftError, RequestError
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.shown import shown, told
-from outdraft.sampling.masks import never_written
+from outdraft.sampling.masks import bad_words, never_written
 
 
 def require_known_tokens(request: Request, vocab_size: int) -> None:
@@ -33,19 +33,24 @@ def require_known_tokens(request: Request, vocab_size: int) -> None:
         ("forced_prefix", params.prefix_ids),
         *(("bad_words", word) for word in params.bad_word_ids),
         *(("references", text) for text in request.references),
-        *(("resume_token_ids", text) for text in request.resume_token_ids),
     ]
     for name, chosen in named:
-        for i in (min(chosen, default=0), max(chosen, default=0)):
-            if not 0 <= i < vocab_size:
-                raise RequestError(f"{name} names token {shown(i)}, outside the vocabulary of {vocab_size}")
+        require_in_vocabulary(name, chosen, vocab_size)
 
 
-def require_writable(params: SamplingParams, ends: Set[int], vocab_size: int, *, room: int) -> None:
+def require_in_vocabulary(name: str, chosen: Iterable[int], vocab_size: int) -> None:
+    """Raise `RequestError` for an id that is in no vocabulary of this size. `name`: the field that names it."""
+    for i in (min(chosen, default=0), max(chosen, default=0)):
+        if not 0 <= i < vocab_size:
+            raise RequestError(f"{name} names token {shown(i)}, outside the vocabulary of {vocab_size}")
+
+
+def require_writable(request: Request, ends: Set[int], vocab_size: int, *, room: int) -> None:
     """The settings leave a token to choose, at the beginning too, and do not forbid what they force.
 
     `ends`: the ids that end a text. `room`: tokens that the context leaves for the answer.
     """
+    params = request.params
     allowed, never = params.allowed_token_ids, never_written(params)
 
     def leaves_none(also: Set[int] = frozenset()) -> bool:
@@ -61,7 +66,7 @@ def require_writable(params: SamplingParams, ends: Set[int], vocab_size: int, *,
             f"min_tokens={params.min_tokens} forbids every token that may be written, because each ends the text: set "
             "it to 0, or allow another token"
         )
-    _require_prefix(params, never, set(params.stop_token_ids) if params.ignore_eos else all_ends, all_ends, room)
+    _require_prefix(request, never, set(params.stop_token_ids) if params.ignore_eos else all_ends, all_ends, room)
 
 
 def _names(params: SamplingParams) -> str:
@@ -75,16 +80,14 @@ def _names(params: SamplingParams) -> str:
     return " and ".join(name for name, is_given in given.items() if is_given)
 
 
-def _require_prefix(params: SamplingParams, never: Set[int], stops: Set[int], all_ends: Set[int], room: int) -> None:
+def _require_prefix(request: Request, never: Set[int], stops: Set[int], all_ends: Set[int], room: int) -> None:
     """Every token of `forced_prefix` may come where it stands. `stops`: what ends this text; `all_ends`: any text."""
+    params, words = request.params, bad_words(request)
     prefix = params.prefix_ids
     most = room if params.max_tokens is None else min(room, params.max_tokens)
     if len(prefix) > most:
         raise RequestError(f"forced_prefix has {len(prefix)} tokens, and the answer at most {most}: shorten it")
     allowed = set(params.allowed_token_ids or prefix)
-    words: dict[int, list[tuple[int, ...]]] = {}  # by their last token
-    for word in params.bad_word_ids:
-        words.setdefault(word[-1], []).append(word)
     for i, token in enumerate(prefix):
         if token in never or token not in allowed:
             raise RequestError(
@@ -99,11 +102,9 @@ def _require_prefix(params: SamplingParams, never: Set[int], stops: Set[int], al
                 f"forced_prefix goes on after token {token}, which ends the text: shorten it, or let the text go on "
                 "(ignore_eos=True, or without it in stop_token_ids)"
             )
-        for word in words.get(token, ()):
-            if prefix[max(0, i + 1 - len(word)) : i + 1] == word:
-                raise RequestError(
-                    f"forced_prefix contains the tokens {list(word)} of bad_words: leave one of them out"
-                )
+        if token in words.after(prefix[j] for j in range(i - 1, -1, -1)):
+            found = next(word for word in params.bad_word_ids if prefix[max(0, i + 1 - len(word)) : i + 1] == word)
+            raise RequestError(f"forced_prefix contains the tokens {list(found)} of bad_words: leave one of them out")
 
 
 def make_constraint(request: Request, vocab_size: int) -> Constraint | None:

@@ -49,20 +49,14 @@ class Known(Generic[Index]):
 
 
 class LookupDrafter:
-    """`width` different continuations at most, merged into one tree; 1: a chain.
-
-    `learns`: whether the request's own text, prompt and output, is entered; `quotes`: whether its references are.
-    """
+    """`width` different continuations at most, merged into one tree; 1: a chain."""
 
     needs = Needs()
+    traits = Traits(peeks=True)
 
-    def __init__(
-        self, make_index: Callable[[Sequence], TextIndex], width: int = 1, *, learns: bool = True, quotes: bool = False
-    ) -> None:
-        self.traits = Traits(peeks=True, quotes=quotes)
+    def __init__(self, make_index: Callable[[Sequence], TextIndex], width: int = 1) -> None:
         self._make_index = make_index
         self._width = width
-        self._learns = learns
         self._known: dict[int, Known[TextIndex]] = {}
 
     def begin(self, seqs: Seq[Sequence]) -> None:
@@ -81,6 +75,5 @@ class LookupDrafter:
             self._known.pop(seq.id, None)
 
     def _propose(self, seq: Sequence, budget: Budget) -> Draft:
-        known = self._known[seq.id]
-        index = known.follow(seq) if self._learns else known.index
+        index = self._known[seq.id].follow(seq)
         return look_up(index, seq, budget, max_nodes=self._width * budget.depth, max_branches=self._width)

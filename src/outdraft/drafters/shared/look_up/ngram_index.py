@@ -61,6 +61,10 @@ class NgramIndex:
     def lookup(self, context: Seq[int], depth: int) -> Iterator[Sequel]:
         """What followed the longest known suffix of `context`, latest first; then what followed shorter ones."""
         for n in self._sizes:
-            for start in self.follows(context, n):
-                if copied := copy_on(self._text, start, depth, wrap=self._wrap):
-                    yield Sequel(copied)
+            yield from self.sequels(context, n, depth)
+
+    def sequels(self, context: Seq[int], n: int, depth: int) -> Iterator[Sequel]:
+        """What followed the last n tokens of `context`, latest first."""
+        for start in self.follows(context, n):
+            if copied := copy_on(self._text, start, depth, wrap=self._wrap):
+                yield Sequel(copied)
