@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -178,3 +179,22 @@ def test_nothing_on_disk_is_corrupt(tmp_path: Path) -> None:
     with running(tmp_path / "fresh", *WEIGHTS) as server:
         assert texts == [greedy(server.ready())] * 2
     assert "Traceback" not in server.log.read_text()
+
+
+def test_clients_that_do_nothing_do_not_keep_it_from_ending(tmp_path: Path) -> None:
+    """One has sent half a body, one takes nothing of its answer; both would have ten minutes."""
+    words = ("--drain-timeout", "1", "--body-timeout", "600", "--send-timeout", "600")
+    with running(tmp_path / "cache", *words) as server:
+        port = int(server.ready().rpartition(":")[2])
+        head = b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+        head += b"Content-Length: %d\r\n\r\n"
+        half = socket.create_connection(("127.0.0.1", port))
+        half.sendall(head % 100 + b'{"a"')
+        stuck = socket.socket()
+        stuck.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        stuck.connect(("127.0.0.1", port))
+        data = json.dumps({**LONG, "logprobs": 20, "return_token_ids": True, "stream_interval": 1}).encode()
+        stuck.sendall(head % len(data) + data)
+        stuck.recv(1)
+        server.process.send_signal(signal.SIGTERM)
+        assert server.end() == 0

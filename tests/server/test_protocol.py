@@ -89,6 +89,32 @@ def test_a_refused_body_is_read_so_that_its_sender_is_told(llm: LLM) -> None:
         assert client.getresponse().status == 200
 
 
+def test_a_refusal_is_not_lost_where_the_client_wants_no_further_request(llm: LLM) -> None:
+    """The connection ends with the answer, and not with a reset that takes the answer with it."""
+    data = b" " * (8 << 20)
+    head = HEAD + b"Connection: close\r\nContent-Length: %d\r\n\r\n" % len(data)
+    with serving(llm, max_body_bytes=4096) as (address, _):
+        for _ in range(3):
+            assert b" 413 " in received(opened(address, head + data))[:20]
+
+
+@pytest.mark.parametrize("pieces", [1, 40])
+@pytest.mark.parametrize(("size", "status"), [(65_536, b" 200 "), (65_537, b" 431 "), (240_000, b" 431 ")])
+def test_a_head_may_be_so_large_and_no_larger(
+    hasty: tuple[str, Service], size: int, status: bytes, pieces: int
+) -> None:
+    """However it comes: at once, in pieces, or behind another request."""
+    first = b"GET /live HTTP/1.1\r\nHost: a\r\nConnection: close\r\nX: "
+    head = first + b"y" * (size - len(first) - 4) + b"\r\n\r\n"
+    connection = opened(hasty[0], b"")
+    for i in range(0, size, step := -(-size // pieces)):
+        connection.sendall(head[i : i + step])
+    assert status in received(connection)[:20]
+    if pieces == 1:
+        both = received(opened(hasty[0], b"GET /live HTTP/1.1\r\nHost: a\r\n\r\n" + head))
+        assert both.count(b"HTTP/1.1") == 2 and status in both[both.rindex(b"HTTP/1.1") :]
+
+
 def test_a_refused_body_that_never_ends_does_not_hold_its_connection(hasty: tuple[str, Service]) -> None:
     connection = opened(hasty[0], b"POST /nothing HTTP/1.1\r\nHost: a\r\nContent-Length: 99\r\n\r\n{")
     assert b" 404 " in received(connection)

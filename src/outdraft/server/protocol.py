@@ -6,7 +6,8 @@
     a refused body that goes on for `body_timeout` seconds                        the connection ends
     an answer of which the client takes nothing for `send_timeout` seconds        the connection ends
 
-Until then a refused body is read and dropped, so that a client that sends first and reads then is told, and not reset.
+Until then a refused body is read and dropped, so that a client that sends first and reads then is told, and not reset
+(`lingering.py`).
 """
 
 import asyncio
@@ -18,10 +19,11 @@ import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from outdraft.server.errors import ApiError
+from outdraft.server.head_limit import LONGEST_HEAD, HeadLimited
+from outdraft.server.lingering import Lingering
 from outdraft.server.replies import error_reply
 from outdraft.server.settings import ServerSettings
 
-_LONGEST_HEAD = 64 * 1024  # bytes
 _LINGERS = 2.0  # seconds
 
 
@@ -35,7 +37,7 @@ class LimitedProtocol(H11Protocol):
 
     def __init__(self, *given: Any, settings: ServerSettings, **named: Any) -> None:
         super().__init__(*given, **named)
-        self.conn = h11.Connection(h11.SERVER, _LONGEST_HEAD)
+        self.conn: HeadLimited = HeadLimited()
         self._settings = settings
         self._due: asyncio.TimerHandle | None = None  # for what the client must send
         self._waits_for: str | None = None
@@ -43,7 +45,8 @@ class LimitedProtocol(H11Protocol):
         self._taken: asyncio.TimerHandle | None = None  # for what it must take
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
+        self._lingering = Lingering(transport, self._lingers)
+        super().connection_made(self._lingering)  # type: ignore[arg-type]
         if len(self.connections) > self._settings.max_connections:
             self._refuse(ApiError(503, "the server has as many connections as it takes: come later", code="overloaded",
                                   headers={"Retry-After": "1"}))  # fmt: skip
@@ -51,7 +54,7 @@ class LimitedProtocol(H11Protocol):
         self._watch()
 
     def data_received(self, data: bytes) -> None:
-        if not self._is_refused:
+        if not self.transport.is_closing():
             super().data_received(data)
             self._watch()
 
@@ -59,6 +62,7 @@ class LimitedProtocol(H11Protocol):
         for timer in (self._due, self._taken):
             if timer is not None:
                 timer.cancel()
+        self._lingering.end()
         super().connection_lost(exc)
 
     def on_response_complete(self) -> None:
@@ -76,8 +80,8 @@ class LimitedProtocol(H11Protocol):
 
     def send_400_response(self, msg: str) -> None:
         """What h11 cannot read."""
-        if len(self.conn.trailing_data[0]) >= _LONGEST_HEAD:
-            self._refuse(ApiError(431, f"the head of the request is larger than {_LONGEST_HEAD} bytes: send fewer or "
+        if self.conn.is_too_large:
+            self._refuse(ApiError(431, f"the head of the request is larger than {LONGEST_HEAD} bytes: send fewer or "
                                   "shorter headers, and the rest in the body"))  # fmt: skip
         else:
             self._refuse(ApiError(400, "this is no request of HTTP/1.1 that can be read: look at its first line, its "
@@ -113,8 +117,7 @@ class LimitedProtocol(H11Protocol):
             self.transport.close()
 
     def _refuse(self, error: ApiError) -> None:
-        """Answer without an application, and end the connection; what still comes is dropped, as a reset would take the
-        answer with it."""
+        """Answer without an application, and end the connection."""
         self._is_refused = True
         if self.conn.our_state in (h11.IDLE, h11.SEND_RESPONSE):
             reply = error_reply(error, {"Connection": "close"})
@@ -125,8 +128,10 @@ class LimitedProtocol(H11Protocol):
                 self.transport.write(self.conn.send(event) or b"")
         if self._due is not None:
             self._due.cancel()
-        if self.transport.can_write_eof():
-            self.transport.write_eof()
-            self._due = self.loop.call_later(_LINGERS, self.transport.close)
-        else:
-            self.transport.close()
+        self.transport.close()
+
+    def _lingers(self) -> float:
+        """Seconds in which what the client still sends is dropped."""
+        if self._is_refused:
+            return _LINGERS
+        return self._settings.body_timeout if self.conn.their_state is h11.SEND_BODY else 0.0

@@ -1,6 +1,7 @@
 """uvicorn around the application, and how a server ends.
 
 SIGTERM or Ctrl-C       /ready says 503, new requests get 503, those under way have `drain_timeout` seconds
+then                    connections that are left, of clients that send or take nothing, are ended
 a second one            ends at once
 """
 
@@ -8,6 +9,7 @@ import asyncio
 import os
 import socket
 from collections.abc import Awaitable, Callable
+from time import monotonic
 from types import FrameType
 from typing import Any
 
@@ -17,12 +19,14 @@ from starlette.types import ASGIApp
 from outdraft.core.errors import ConfigError
 from outdraft.server.app import make_app
 from outdraft.server.certificate import Certificate
+from outdraft.server.listener import Listener
 from outdraft.server.notify import tell_system
 from outdraft.server.protocol import protocol_of
 from outdraft.server.service import Service
 from outdraft.server.settings import ServerSettings
 
 _IDLE = 30  # seconds that a connection is kept for the next request
+_LAST = 0.5  # seconds that connections have at least to end, once nothing is under way
 
 
 def check_address(host: str, port: int) -> None:
@@ -63,7 +67,7 @@ def serve_app(
     """The same of any application. `drain`: takes nothing new from then on, and is over when what is under way is."""
     certfile, keyfile = (None, None) if certificate is None else (certificate.certfile, certificate.keyfile)
     config = _config(app, settings, host=host, port=port, ssl_certfile=certfile, ssl_keyfile=keyfile)
-    asyncio.run(_Server(config, drain, ready).serve())
+    asyncio.run(_Server(config, settings, drain, ready).serve())
 
 
 def make_config(service: Service, **where: Any) -> uvicorn.Config:
@@ -82,18 +86,35 @@ class _Server(uvicorn.Server):
     """It listens while it drains, so that new requests are told why they are refused."""
 
     def __init__(
-        self, config: uvicorn.Config, drain: Callable[[], Awaitable[None]], ready: Callable[[str], None]
-    ) -> None:
+        self, config: uvicorn.Config, settings: ServerSettings, drain: Callable[[], Awaitable[None]],
+        ready: Callable[[str], None],
+    ) -> None:  # fmt: skip
         super().__init__(config)
-        self._drain_app, self._ready = drain, ready
+        self._settings, self._drain_app, self._ready = settings, drain, ready
         self._draining: asyncio.Task[None] | None = None
+        self._end = 0.0  # of the time for a drain, once it has begun
 
     async def startup(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        """With listeners of our own. Raises `ConfigError` where nobody can listen."""
+        config, loop = self.config, asyncio.get_running_loop()
         try:
-            await super().startup(sockets)  # type: ignore[arg-type]
-        except SystemExit as error:  # uvicorn has met an OSError
-            assert isinstance(error.__context__, OSError)
-            raise _unheard(self.config.host, self.config.port, error.__context__) from error
+            bound = await loop.create_server(self._connect, config.host, config.port, start_serving=False)
+        except OSError as error:
+            raise _unheard(config.host, config.port, error) from error
+        listening = [one.dup() for one in bound.sockets]
+        bound.close()
+        for one in listening:
+            one.listen(config.backlog)
+        most, handshake = self._settings.max_connections, self._settings.head_timeout
+        listeners: list[Any] = [  # uvicorn closes them, and asks nothing else of them
+            Listener(
+                one, self._connect, config.ssl, most=most, handshake=handshake,
+                num_open=lambda: len(self.server_state.connections),
+            )
+            for one in listening
+        ]  # fmt: skip
+        self.servers = listeners
+        self.started = True
         port = self.servers[0].sockets[0].getsockname()[1]
         kind = "https" if self.config.is_ssl else "http"
         self._ready(shown_address(kind, self.config.host, port))
@@ -105,7 +126,21 @@ class _Server(uvicorn.Server):
             return
         self._draining = asyncio.get_running_loop().create_task(self._drain())
 
+    async def shutdown(self, sockets: list[object] | None = None) -> None:  # type: ignore[override]
+        """uvicorn's own waits for every client; here they have what is left of the time for a drain."""
+        ending = asyncio.ensure_future(super().shutdown(sockets))  # type: ignore[arg-type]
+        await asyncio.wait([ending], timeout=max(_LAST, self._end - monotonic()))
+        self.force_exit = True
+        for connection in [*self.server_state.connections]:
+            connection.transport.abort()
+        await ending
+
+    def _connect(self) -> asyncio.Protocol:
+        make: Callable[..., asyncio.Protocol] = self.config.http_protocol_class
+        return make(config=self.config, server_state=self.server_state, app_state={}, _loop=asyncio.get_running_loop())
+
     async def _drain(self) -> None:
         tell_system("STOPPING=1")
+        self._end = monotonic() + self._settings.drain_timeout
         await self._drain_app()
         self.should_exit = True
