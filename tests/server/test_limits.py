@@ -1,19 +1,29 @@
 """What one request may ask for: sizes, tokens, time, forms. One that asks for more gets one clear error."""
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
+from pydantic import ValidationError
 from serving import serving
 
 from outdraft import LLM
 from outdraft.core.errors import ConfigError
+from outdraft.server.schema.chat import ChatRequest
+from outdraft.server.schema.completions import CompletionRequest
+from outdraft.server.schema.responses import ResponsesRequest
+from outdraft.server.schema.tokens import GenerateRequest, TokenizeRequest
 from outdraft.server.settings import ServerSettings
+from tests.server.chatty import HELLO
 
 http = httpx.Client(timeout=60)
 RECURSIVE = {"$ref": "#/$defs/a", "$defs": {"a": {"$ref": "#/$defs/a"}}}
 PROMPT = "It was late when"
+SCHEMAS = {
+    one.__name__: one for one in (CompletionRequest, ChatRequest, ResponsesRequest, TokenizeRequest, GenerateRequest)
+}
 
 
 @pytest.fixture(scope="module")
@@ -46,6 +56,20 @@ def deep(levels: int) -> dict[str, Any]:
         ({"stop": ["a", "x" * 257]}, "stop.1='xxx"),
         ({"bad_words": ["x" * 257]}, "bad_words.0='xxx"),
         ({"bad_words": ["x"] * 1025}, "bad_words"),
+        ({"bad_words": ["x" * 255 + chr(97 + i % 26) + str(i) for i in range(400)]}, "bad_words"),
+        ({"bad_words": [f"{i} {'x' * 240}" for i in range(300)]}, "characters and tokens in all, and 65536 are taken"),
+        ({"request_id": "x" * 129}, "request_id='xxx"),
+        ({"request_id": "two words"}, "request_id='two words'"),
+        ({"user": "x" * 257}, "user='xxx"),
+        ({"cache_salt": "x" * 257}, "cache_salt='xxx"),
+        ({"metadata": {"a": "x" * 20000}}, "as JSON it has 20008 bytes, and 16384 are taken"),
+        ({"metadata": {"a": json.loads("[" * 300 + "]" * 300)}}, "nested too deeply"),
+        ({"references": ["x"] * 257}, "references"),
+        ({"forced_prefix": "x" * 65_537}, "forced_prefix='xxx"),
+        ({"banned_token_ids": [1] * 262_145}, "banned_token_ids"),
+        ({"resume_token_ids": [[5] * 262_145]}, "262145 tokens in all, and 262144 are taken"),
+        ({"logit_bias": {"5": 1.0, "6": "a", "7": "b"}}, "'6' has 'a', which is no number"),
+        ({"prompt": [None] * 100_000}, "prompt"),
         ({"prompt_logprobs": 21}, "prompt_logprobs=21"),
         ({"logprobs": 21}, "logprobs=21"),
         ({"speculative": 0}, "speculative=0"),
@@ -117,3 +141,20 @@ def test_who_never_fits_is_not_told_to_come_later(more: dict[str, Any]) -> None:
 def test_no_time_at_all_is_no_limit() -> None:
     with pytest.raises(ConfigError, match=r"timeout=0.*must be at least 0.001"):
         ServerSettings(served_model_name=("m",), timeout=0)
+
+
+LISTS = [
+    ("CompletionRequest", {"prompt": [None] * 50}), ("CompletionRequest", {"prompt": "x", "references": [None] * 50}),
+    ("CompletionRequest", {"prompt": [["x"] * 50] * 50}), ("CompletionRequest", {"prompt": "x", "stop": [1] * 50}),
+    ("ChatRequest", {"messages": [{}] * 50}), ("ChatRequest", {"messages": HELLO, "tools": [{}] * 50}),
+    ("ResponsesRequest", {"input": [{}] * 50}), ("TokenizeRequest", {"messages": [1] * 50}),
+    ("GenerateRequest", {"token_ids": ["x"] * 50}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("name", "body"), LISTS)
+def test_a_list_is_wrong_at_its_first_wrong_element(name: str, body: dict[str, Any]) -> None:
+    """An error for each of a million elements would take all memory."""
+    with pytest.raises(ValidationError) as raised:
+        SCHEMAS[name].model_validate(body)
+    assert raised.value.error_count() < 10

@@ -14,11 +14,12 @@ from uuid import uuid4
 from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import inner
 from outdraft.core.errors import RequestError
+from outdraft.core.limits import ALL_REFERENCES
 from outdraft.core.params import SamplingParams
 from outdraft.engine.answers import Answers
 from outdraft.engine.llm import LLM
 from outdraft.engine.page_events import page_events
-from outdraft.engine.prompts import Prompt
+from outdraft.engine.prompts import Prompt, check_size
 from outdraft.engine.watching import listen
 from outdraft.server.errors import ApiError
 from outdraft.server.metrics.instruments import Instruments
@@ -159,6 +160,7 @@ class Service:
             methods = ", ".join(self.speculation["methods"])
             raise ApiError(400, f"{name}: what drafts here ({methods}) copies from no text beside the prompt: leave it "
                            "out", param=name)  # fmt: skip
+        check_size("references", sum(map(len, references or ())), ALL_REFERENCES, "characters")  # before they are read
 
     def _check_size(self, prompts: Seq[Prompt], params: SamplingParams) -> None:
         settings = self.settings

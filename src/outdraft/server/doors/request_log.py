@@ -18,13 +18,14 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from outdraft.codecs.codec import Codec
 from outdraft.codecs.text import TextCodec
+from outdraft.core.limits import PLAIN_ID
 from outdraft.engine.answers import Answers
 from outdraft.server.service import new_id
 
 ANSWERS = "outdraft.answers"  # in the scope: what the engine writes for the request
 REQUEST_ID = "outdraft.request_id"
 _QUIET = ("/live", "/ready", "/health", "/metrics", "/load")  # asked every few seconds
-_PLAIN = re.compile(r"[\w.:-]{1,128}", re.ASCII)
+_PLAIN = re.compile(PLAIN_ID)
 _log = logging.getLogger("outdraft.server.requests")
 
 

@@ -8,18 +8,23 @@ from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
 from typing import Annotated, Any, ClassVar, Literal
 
+import orjson
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
     ValidationError,
     ValidatorFunctionWrapHandler,
     WrapValidator,
     model_validator,
 )
-from pydantic_core import PydanticCustomError
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from outdraft.core.foreign_params import CALLED, REFUSED
+from outdraft.core.limits import LONGEST_NAME, MOST_METADATA
 from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
 from outdraft.server.errors import ApiError
@@ -63,6 +68,15 @@ NO_BREAKPOINT = "what is cached is the server's to choose: leave it out"
 _TYPES = ("str", "constrained-str", "int", "float", "bool", "dict")  # as pydantic names them
 
 
+def _failing_fast(schema: Any) -> Any:
+    if isinstance(schema, list):
+        return [_failing_fast(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    fast = {"fail_fast": True} if schema.get("type") == "list" else {}
+    return {**{key: _failing_fast(one) for key, one in schema.items()}, **fast}
+
+
 class Table(BaseModel):
     """A JSON object whose fields are all known, and of exactly their types.
 
@@ -72,6 +86,12 @@ class Table(BaseModel):
 
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False, frozen=True)
     CURES: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        """A list is wrong at its first wrong element: an error for each of a million would take all memory."""
+        schema: CoreSchema = _failing_fast(handler(source))
+        return schema
 
     @model_validator(mode="before")
     @classmethod
@@ -94,14 +114,29 @@ def _is_empty(value: Any) -> bool:
     return value is None or (isinstance(value, str | list | dict) and not value)
 
 
+def _is_short(given: dict[str, Any]) -> dict[str, Any]:
+    try:
+        size = len(orjson.dumps(given))
+    except orjson.JSONEncodeError:  # it could not be given back either
+        raise PydanticCustomError("too_deep", "its lists and tables are nested too deeply") from None
+    if size > MOST_METADATA:
+        told = {"size": size, "most": MOST_METADATA}
+        raise PydanticCustomError("too_long", "as JSON it has {size} bytes, and {most} are taken: send less", told)
+    return given
+
+
+Name = Annotated[str, Field(max_length=LONGEST_NAME)]  # it names something, and is not read
+Metadata = Annotated[dict[str, Any], AfterValidator(_is_short)]
+
+
 class Body(Table):
     """A request's body."""
 
-    user: str | None = None
-    metadata: dict[str, Any] | None = None
-    service_tier: str | None = None
-    safety_identifier: str | None = None
-    prompt_cache_key: str | None = None
+    user: Name | None = None
+    metadata: Metadata | None = None
+    service_tier: Name | None = None
+    safety_identifier: Name | None = None
+    prompt_cache_key: Name | None = None
 
 
 def only_types(*known: str, cure: str) -> Any:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Discriminator, Field, Tag, model_validator
 
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import NO_BREAKPOINT, Table, only_types
+from outdraft.server.schema.base import NO_BREAKPOINT, Name, Table, only_types
 from outdraft.server.schema.chat import Called, Message, ToolCall
 
 _MARK = b"outdraft thought\n"
@@ -42,7 +42,7 @@ class _Item(Table):
         "name": "the call_id says which call it is: leave it out",
     }
 
-    id: str | None = None
+    id: Name | None = None
     status: _STATES | None = None
 
 
@@ -59,8 +59,8 @@ class CallItem(_Item):
     """A call that the model made."""
 
     type: Literal["function_call"]
-    call_id: str
-    name: str
+    call_id: Name
+    name: Name
     arguments: str
 
 
@@ -68,7 +68,7 @@ class OutputItem(_Item):
     """What came of a call."""
 
     type: Literal["function_call_output"]
-    call_id: str
+    call_id: Name
     output: str | list[Part]
 
 

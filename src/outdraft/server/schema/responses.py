@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import No, Table, only_types, otherwise
+from outdraft.server.schema.base import Metadata, Name, No, Table, only_types, otherwise
 from outdraft.server.schema.chat import ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
 from outdraft.server.schema.forms import JsonSchema, ResponseFormat
 from outdraft.server.schema.items import Item, messages_of
@@ -48,7 +48,7 @@ class FunctionChoice(Table):
     """The function that must be called."""
 
     type: Literal["function"]
-    name: str
+    name: Name
 
     _known = model_validator(mode="before")(only_types("function", cure=_NO_TOOLS))
 
@@ -59,7 +59,7 @@ class TextFormat(Table):
     CURES: ClassVar[Mapping[str, str]] = JsonSchema.CURES
 
     type: Literal["text", "json_object", "json_schema"]
-    name: str | None = None
+    name: Name | None = None
     schema_: dict[str, Any] | None = Field(None, alias="schema")
     strict: bool | None = None
 
@@ -93,7 +93,7 @@ class Reasoning(Table):
         ("summary", "generate_summary"), "thoughts are told whole and not summed up: leave it out"
     )
 
-    effort: str | None = None  # a variable of the model's chat template
+    effort: Name | None = None  # a variable of the model's chat template
 
 
 class ResponsesRequest(ChoiceFields):
@@ -118,7 +118,7 @@ class ResponsesRequest(ChoiceFields):
         "verbosity": _LENGTH,
     }
 
-    client_metadata: dict[str, Any] | None = None  # as metadata; Codex sends it
+    client_metadata: Metadata | None = None  # as metadata; Codex sends it
     input: str | Annotated[list[Item], Field(min_length=1)]
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None

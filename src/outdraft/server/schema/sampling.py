@@ -8,24 +8,52 @@ from collections.abc import Mapping
 from math import inf
 from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
 
+from outdraft.core.limits import (
+    LONGEST_BAD_WORD,
+    LONGEST_PREFIX,
+    LONGEST_STOP,
+    MOST_BAD_WORDS,
+    MOST_IDS,
+    MOST_REFERENCES,
+    MOST_STOPS,
+    PLAIN_ID,
+)
 from outdraft.core.params import SamplingParams
+from outdraft.core.shown import shown
 from outdraft.core.structured import StructuredOutputsParams
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Body, No, Table, otherwise
+from outdraft.server.schema.base import Body, Name, No, Table, otherwise
 from outdraft.server.schema.forms import ResponseFormat, StructuredOutputs, form_of
 from outdraft.server.schema.speculative import SpeculativeField, words
 
 _Penalty = Annotated[float, Field(ge=-2, le=2)]
 _Share = Annotated[float, Field(ge=0, le=1)]
 _Id = Annotated[int, Field(ge=0)]
-_Word = Annotated[str, Field(max_length=256)]  # it is looked for behind every token
+_Ids = Annotated[list[_Id], Field(max_length=MOST_IDS)]
+_Stop = Annotated[str, Field(max_length=LONGEST_STOP)]  # it is looked for behind every token
+_Word = Annotated[str, Field(max_length=LONGEST_BAD_WORD)]  # likewise
 _SETTINGS = (
     "temperature", "top_p", "top_k", "min_p", "typical_p", "seed", "n", "min_tokens", "stop", "stop_token_ids",
     "ignore_eos", "banned_token_ids", "allowed_token_ids", "bad_words", "forced_prefix", "repetition_penalty",
     "presence_penalty", "frequency_penalty", "guidance_scale", "prompt_logprobs",
 )  # fmt: skip
+
+
+def _numbers(given: Any) -> Any:
+    """The first wrong value of a table tells enough, and an error for each takes memory."""
+    wrong = [key for key, one in given.items() if type(one) not in (int, float)] if isinstance(given, dict) else []
+    if wrong:
+        told = {"key": shown(wrong[0]), "value": shown(given[wrong[0]])}
+        raise PydanticCustomError("no_number", "{key} has {value}, which is no number", told)
+    return given
+
+
+_Biases = Annotated[dict[str, float], Field(max_length=MOST_IDS), BeforeValidator(_numbers)]
+RequestId = Annotated[str, Field(pattern=PLAIN_ID)]  # it stands in every chunk
+References = Annotated[list[str], Field(max_length=MOST_REFERENCES)]  # texts that the answer may copy from
 
 
 class ObfuscationOptions(Table):
@@ -49,7 +77,7 @@ StreamInterval = Annotated[int, Field(ge=0)] | None  # tokens of a chunk; 0: wha
 class ChoiceFields(Body):
     """How the next token is chosen, and what belongs to a request beside that: fields of all endpoints that write."""
 
-    model: str | None = None
+    model: Name | None = None
     temperature: Annotated[float, Field(ge=0)] | None = 1.0
     top_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
     top_k: Annotated[int, Field(ge=-1)] | None = 0
@@ -57,27 +85,27 @@ class ChoiceFields(Body):
     typical_p: Annotated[float, Field(gt=0, le=1)] | None = 1.0
     seed: int | None = None
     min_tokens: Annotated[int, Field(ge=0)] | None = 0
-    stop: _Word | Annotated[list[_Word], Field(max_length=64)] | None = None
-    stop_token_ids: list[_Id] | None = None
+    stop: _Stop | Annotated[list[_Stop], Field(max_length=MOST_STOPS)] | None = None
+    stop_token_ids: _Ids | None = None
     ignore_eos: bool = False
-    logit_bias: dict[str, float] | None = None
-    banned_token_ids: list[_Id] | None = None
-    allowed_token_ids: list[_Id] | None = None
-    bad_words: Annotated[list[_Word], Field(max_length=1024)] | None = None
-    forced_prefix: str | None = None
+    logit_bias: _Biases | None = None
+    banned_token_ids: _Ids | None = None
+    allowed_token_ids: _Ids | None = None
+    bad_words: Annotated[list[_Word], Field(max_length=MOST_BAD_WORDS)] | None = None
+    forced_prefix: Annotated[str, Field(max_length=LONGEST_PREFIX)] | None = None
     repetition_penalty: Annotated[float, Field(gt=0)] | None = 1.0
     presence_penalty: _Penalty | None = 0.0
     frequency_penalty: _Penalty | None = 0.0
     guidance_scale: Annotated[float, Field(ge=0)] | None = 1.0
     negative_prompt: str | list[_Id] | None = None
     structured_outputs: StructuredOutputs | None = None
-    references: list[str] | None = None  # texts that the answer may copy from, for drafters that look up
+    references: References | None = None  # for drafters that look up
     speculative: SpeculativeField = None
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None  # seconds
-    cache_salt: str | None = None
+    cache_salt: Name | None = None
     resume_token_ids: list[list[_Id]] | None = None  # what each text had written when its stream was cut off
-    request_id: str | None = None
+    request_id: RequestId | None = None
     stream: bool | None = False
     stream_interval: StreamInterval = None
 

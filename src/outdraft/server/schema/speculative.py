@@ -6,16 +6,16 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from outdraft.core.ranges import MOST_NODES
-from outdraft.server.schema.base import No, Table
+from outdraft.server.schema.base import Name, No, Table
 
 
 class Speculative(Table):
     """How one request is drafted. What is left out is the server's own choice; the text is the same either way."""
 
-    method: str | None = None  # one of the methods that this server holds
+    method: Name | None = None  # one of the methods that this server holds
     num_speculative_tokens: Annotated[int, Field(ge=0, le=MOST_NODES)] | None = None  # the most of a round; 0: plain
-    verifier: str | None = None  # the acceptance rule
-    policy: str | None = None  # fixed: always as many as num_speculative_tokens says; else the server's own
+    verifier: Name | None = None  # the acceptance rule
+    policy: Name | None = None  # fixed: always as many as num_speculative_tokens says; else the server's own
 
 
 def words(asked: "Speculative | Literal[False] | None") -> Mapping[str, Any] | Literal[False] | None:

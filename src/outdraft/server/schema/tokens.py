@@ -7,11 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from outdraft.core.limits import MOST_IDS
 from outdraft.core.params import SamplingParams
 from outdraft.server.errors import ApiError
-from outdraft.server.schema.base import Body, Table
+from outdraft.server.schema.base import Body, Name, Table
 from outdraft.server.schema.chat import ChatRequest, Message, Tool
-from outdraft.server.schema.sampling import SamplingFields, StreamInterval, StreamOptions
+from outdraft.server.schema.sampling import References, RequestId, SamplingFields, StreamInterval, StreamOptions
 from outdraft.server.schema.speculative import SpeculativeField
 
 _Ids = list[Annotated[int, Field(ge=0)]]
@@ -22,7 +23,7 @@ _BESIDE = ("model", "request_id", "stream", "stream_options", "stream_interval",
 class TokenizeRequest(Table):
     """A text, or a conversation."""
 
-    model: str | None = None
+    model: Name | None = None
     prompt: str | None = None
     messages: Annotated[list[Message], Field(min_length=1)] | None = None
     add_special_tokens: bool | None = None  # the model's start token; by default with a text, where it has one
@@ -52,8 +53,8 @@ class TokenizeRequest(Table):
 class DetokenizeRequest(Table):
     """Token ids that are to be written as text."""
 
-    model: str | None = None
-    tokens: _Ids
+    model: Name | None = None
+    tokens: Annotated[_Ids, Field(max_length=MOST_IDS)]
     skip_special_tokens: bool = False
 
 
@@ -67,18 +68,18 @@ class TokenSampling(SamplingFields):
 class GenerateRequest(Body):
     """A prompt of token ids, and how it goes on."""
 
-    model: str | None = None
-    request_id: str | None = None
+    model: Name | None = None
+    request_id: RequestId | None = None
     token_ids: Annotated[_Ids, Field(min_length=1)]
     sampling_params: TokenSampling = Field(default_factory=TokenSampling)
     stream: bool | None = False
     stream_options: StreamOptions | None = None
     stream_interval: StreamInterval = None
     return_draft_tree: bool = False
-    cache_salt: str | None = None
+    cache_salt: Name | None = None
     priority: int = 0
     timeout: Annotated[float, Field(gt=0)] | None = None
-    references: list[str] | None = None
+    references: References | None = None
     resume_token_ids: list[_Ids] | None = None
     speculative: SpeculativeField = None
 
