@@ -1,9 +1,9 @@
-"""SmolLM2's own answers to `prompts.py`'s prompts, written by outdraft, in shards that can be interrupted and go on.
+"""SmolLM2's own answers to the prompts of `prompts.py`, written by outdraft in shards that can be interrupted.
 
     python recipes/smollm2/answers.py MODEL prompts.jsonl answers-0.jsonl.gz --shard 0/12 --seconds 180
 
-Temperatures 0, 0.7, 0.85 and 1 take turns, at most 256 tokens, each answer seeded by its prompt's number. A prompt of the
-kind "own" is the user's turn that the model writes behind its own user mark, at temperature 0.8. Data out: lines that
+The prompt's number decides the temperature (0, 0.7, 0.85 or 1) and is the seed; at most 256 tokens. For a prompt of the
+kind "own" the model writes the user's turn behind its own user mark first, at temperature 0.8. Data out: lines that
 `outdraft train --data` reads, a compressed member for each batch: {"prompt_token_ids", "token_ids", "finish_reason",
 "asked": [temperature, most tokens, seed], "kind"}.
 """
@@ -14,6 +14,7 @@ import json
 import sys
 from itertools import islice
 from pathlib import Path
+from random import Random
 from time import perf_counter
 from typing import Any
 
@@ -72,7 +73,7 @@ def answer(llm: LLM, batch: list[tuple[int, dict[str, Any]]]) -> list[dict[str, 
         messages = turns.get(number) or record["messages"]
         ids, _ = encode(pieces_of({"messages": messages}, template, str(number), asks=True), llm.codec, str(number))
         prompts.append(ids[-1700:])
-    settings = [(TEMPERATURES[number % len(TEMPERATURES)], MAX_TOKENS, number) for number, _ in batch]
+    settings = [(Random(number).choice(TEMPERATURES), MAX_TOKENS, number) for number, _ in batch]
     results = llm.generate(
         [{"prompt_token_ids": ids} for ids in prompts],
         [SamplingParams(temperature=t, max_tokens=most, seed=seed) for t, most, seed in settings],

@@ -1,4 +1,4 @@
-"""Prompts for SmolLM2's own answers, from which its drafts learn: `python recipes/smollm2/prompts.py DATA prompts.jsonl`.
+"""Prompts for SmolLM2's own answers, from which its drafts learn: `prompts.py DATA prompts.jsonl`.
 
     gsm8k     the questions of GSM8K's training half but its last 473, which measure
     passage   an instruction over a passage of a book, a PEP, an RFC or the Rust book
@@ -6,7 +6,7 @@
     own       no text: the target writes the user's turn itself (`answers.py`)
 
 MT-Bench, HumanEval and Spec-Bench only measure: a prompt that shares 13 words in a row with one of theirs is left out.
-DATA holds the corpora's folders. Data out: JSON lines {"kind", "messages"}, in an order that a seed decides, so that any
+DATA holds the corpora's folders. Data out: JSON lines {"kind", "messages"}, in an order that a seed decides: any
 beginning of the file is a mixture.
 """
 
@@ -20,6 +20,7 @@ import sys
 import sysconfig
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 HELD_OUT = 473  # the last questions of GSM8K's training half
 GRAM = 13  # words in a row that must not be shared
@@ -105,9 +106,8 @@ def test_texts(data: Path) -> list[str]:
     return texts + [str(record["question"]) for record in list(lines(data / "gsm8k/train.jsonl"))[-HELD_OUT:]]
 
 
-def lines(path: Path) -> Iterator[dict[str, object]]:
-    opened = gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8")
-    with opened as file:
+def lines(path: Path) -> Iterator[dict[str, Any]]:
+    with gzip.open(path, "rt", encoding="utf-8") if path.suffix == ".gz" else path.open(encoding="utf-8") as file:
         for line in file:
             yield json.loads(line)
 

@@ -3,8 +3,8 @@
     native kernels, the guard, CUDA    recipe auto: plain decoding is one of its choices, and the policy measures
     elsewhere (PyTorch on a CPU)       plain decoding, and one line in the log
 
-On CUDA without the guard (the default in bfloat16 and float16) rounding may decide a near-tie otherwise than plain
-decoding does, as it may there between a batch and a request alone; a line in the log names the guard.
+On CUDA chains write plain decoding's text. Without the guard (off by default in bfloat16 and float16) rounding may
+decide a near-tie in a tree otherwise than plain decoding does; a line in the log names the guard.
 
 What lies beside a model and does not fit is left out with a warning; look-ups then draft alone. `drafter="none"`, or
 num_speculative_tokens=0, is plain decoding everywhere. Data in: what was given besides; data out: a `Combination` and
@@ -64,8 +64,8 @@ def fitting(setup: Setup, network: Network, combination: Combination) -> Combina
     where = f"{str(network.dtype).removeprefix('torch.')} on {setup.device}"
     if on_cuda and not (bound or network.exact):
         _tell(
-            f"look-ups and drafts speculate by default ({where}), and rounding may decide a near-tie otherwise than "
-            "plain decoding: guard= decides those again, drafter='none' decodes plainly"
+            f"look-ups and drafts speculate by default ({where}); in a tree of guesses rounding may decide a near-tie "
+            "otherwise than plain decoding: guard= decides those again, drafter='none' decodes plainly"
         )
     if network.kernels != "pytorch" or on_cuda or bound:
         return combination
