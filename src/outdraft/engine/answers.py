@@ -16,6 +16,7 @@ from functools import partial
 from itertools import zip_longest
 
 from outdraft.core.errors import BusyError, OutdraftError
+from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.engine.call import Call
 from outdraft.engine.prompts import Prompt, gathered
@@ -31,7 +32,7 @@ class Place:
     index: int  # among the texts of that prompt (`SamplingParams(n=3)`)
 
 
-class Answers:
+class Answers(OneProcess):
     """Queues its requests when it is made, in a running event loop. Raises what refuses one of them.
 
     `asked_at`: when the caller asked, by the engine's clock. `stream_interval`: tokens of a piece; 0: a pass's.

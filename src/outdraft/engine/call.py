@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 
 from outdraft.core.errors import OutdraftError
 from outdraft.core.events import StepEvent
+from outdraft.core.one_process import OneProcess
 from outdraft.core.sequence import Sequence
 from outdraft.engine.writer import Chunk, Writer
 
@@ -70,7 +71,7 @@ class Leave:
     seq: Sequence
 
 
-class Call:
+class Call(OneProcess):
     """The caller's end. `wake`: called after every list of events, from the engine's thread."""
 
     def __init__(

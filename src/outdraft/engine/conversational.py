@@ -9,6 +9,7 @@ from outdraft.codecs.chat import Message
 from outdraft.codecs.text import TextCodec
 from outdraft.core.drafter import forget
 from outdraft.core.errors import RequestError
+from outdraft.core.one_process import OneProcess
 from outdraft.core.params import SamplingParams
 from outdraft.engine.loop import Engine
 from outdraft.engine.prompts import Prompt, PromptReader, one_of, read_settings
@@ -16,7 +17,7 @@ from outdraft.engine.thread import EngineThread
 from outdraft.engine.writer import Result, all_whole
 
 
-class Conversational:
+class Conversational(OneProcess):
     """The base of `LLM`, which sets its fields and writes the texts."""
 
     codec: TextCodec | None

@@ -12,6 +12,7 @@ from time import perf_counter
 
 from outdraft.core.errors import BusyError, CapabilityError
 from outdraft.core.events import StepEvent
+from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
 from outdraft.core.sequence import Sequence
@@ -33,7 +34,7 @@ from outdraft.engine.scheduler.settings import SchedulerSettings
 _log = logging.getLogger(__name__)
 
 
-class Engine:
+class Engine(OneProcess):
     """The one loop. One thread owns it (`engine/thread.py`); only `prepare` may be called from any thread.
 
     `variant` names the target's rounding. `isolates`: what raises ends the request that it belongs to, whose last event

@@ -23,6 +23,7 @@ from weakref import WeakSet, finalize
 from outdraft.codecs.codec import Codec
 from outdraft.codecs.stream import StopTable
 from outdraft.core.errors import CapabilityError, RequestError
+from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.engine.call import Call, take_from
 from outdraft.engine.loop import Engine
@@ -43,7 +44,7 @@ _ITSELF = (
 )
 
 
-class EngineThread:
+class EngineThread(OneProcess):
     """The only way to reach an engine. `native`: PyTorch has little to do beside the kernels, and keeps one thread."""
 
     def __init__(self, engine: Engine, codec: Codec | None, *, native: bool) -> None:
