@@ -53,6 +53,34 @@ def test_a_limit_of_the_group_above(tmp_path):
     assert read_memory(tmp_path) == Memory(free=0, total=500000)
 
 
+OLD = "9:name=systemd:/\n5:cpu,cpuacct:/pod/app\n4:memory:/pod/app\n0::/\n"
+NEVER = 9223372036854771712
+
+
+def old_limit(total: int, used: int, inactive: int = 0) -> dict[str, str]:
+    stat = f"inactive_file 7\ntotal_inactive_file {inactive}\n"
+    return {
+        "memory.limit_in_bytes": f"{total}\n", "memory.usage_in_bytes": f"{used}\n", "memory.stat": stat
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("groups", "memory"),
+    [
+        ({"memory/pod/app": old_limit(1000000, 700000, 50000)}, Memory(free=350000, total=1000000)),
+        (
+            {"memory/pod/app": old_limit(NEVER, 700000), "memory/pod": old_limit(500000, 100)},
+            Memory(free=499900, total=500000),
+        ),
+        ({"memory": old_limit(600000, 100)}, Memory(free=599900, total=600000)),  # the path is its host's
+        ({"memory/pod/app": old_limit(NEVER, 700000)}, Memory(free=4000 * 1024, total=8000 * 1024)),
+    ],
+)  # fmt: skip
+def test_limits_of_version_1(tmp_path, groups, memory):
+    write_system(tmp_path, own=OLD, groups=groups)
+    assert read_memory(tmp_path) == memory
+
+
 def test_where_nothing_can_be_read(tmp_path):
     with pytest.raises(CapabilityError, match="name a precision"):
         read_memory(tmp_path)

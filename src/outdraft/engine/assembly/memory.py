@@ -1,6 +1,7 @@
 """Free memory and total memory of this process, as the operating system counts them. Data out: bytes.
 
-Linux only: /proc/meminfo, and the limits of the control groups (version 2) that the process is in, as containers have.
+Linux only: /proc/meminfo, and the limits of the control groups that the process is in, as containers have: of
+version 2, and of version 1 where that one rules memory.
 """
 
 import ctypes
@@ -26,18 +27,24 @@ def read_memory(root: Path = Path("/")) -> Memory:
         lines = (root / "proc/meminfo").read_text().splitlines()
         known = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
         memory = Memory(free=known["MemAvailable"], total=known["MemTotal"])
-        own = (root / "proc/self/cgroup").read_text().rpartition("::")[2].strip()  # "0::/system.slice/x"
+        told = (root / "proc/self/cgroup").read_text().splitlines()
     except (OSError, KeyError, ValueError, IndexError) as error:
         raise CapabilityError(
             "free memory cannot be read here (no /proc/meminfo): name a precision instead of 'elastic'"
         ) from error
-    group = root / "sys/fs/cgroup" / own.lstrip("/")
-    for place in (group, *group.parents):
-        if place == root / "sys/fs":
-            break
-        limit = _read_limit(place)
-        if limit is not None:
-            memory = min(memory, limit, key=lambda one: one.free)
+    for line in told:  # "0::/system.slice/x", or "4:memory:/docker/x"
+        _, controllers, own = line.split(":", 2) if line.count(":") >= 2 else ("", "-", "")
+        files = _FILES.get("memory" if "memory" in controllers.split(",") else controllers)
+        if files is None:
+            continue
+        top = root / "sys/fs/cgroup" / files.folder
+        group = top / own.lstrip("/")
+        for place in (group, *group.parents):
+            limit = _read_limit(place, files)
+            if limit is not None:
+                memory = min(memory, limit, key=lambda one: one.free)
+            if place == top:
+                break
     return memory
 
 
@@ -53,12 +60,27 @@ def give_back() -> None:
         trim(0)
 
 
-def _read_limit(group: Path) -> Memory | None:
+@dataclass(frozen=True, slots=True)
+class _Files:
+    """What the files of a control group are called. `folder`: below /sys/fs/cgroup."""
+
+    folder: str
+    limit: str  # "max", or a number that no machine has: none
+    used: str
+    caches: str  # in memory.stat
+
+
+_FILES = {  # by the controller that /proc/self/cgroup names; version 2 names none
+    "": _Files("", "memory.max", "memory.current", "inactive_file"),
+    "memory": _Files("memory", "memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"),
+}
+
+
+def _read_limit(group: Path, files: _Files) -> Memory | None:
     """Of one control group; None where it has no limit."""
     try:
-        total = int((group / "memory.max").read_text())  # "max": no limit
-        used = int((group / "memory.current").read_text())
+        total, used = (int((group / name).read_text()) for name in (files.limit, files.used))
         stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     except (OSError, ValueError):
         return None
-    return Memory(free=max(0, total - used + int(stat.get("inactive_file", 0))), total=total)
+    return Memory(free=max(0, total - used + int(stat.get(files.caches, 0))), total=total)
