@@ -56,18 +56,6 @@ def test_the_speculative_config_of_vllm() -> None:
         both.engine.load()
 
 
-def test_speculative_decoding_asks_for_what_is_the_default() -> None:
-    asked, plain = read("--speculative-decoding"), read()
-    assert asked.speculative_decoding and asked.engine == plain.engine and asked.server == plain.server
-    serve._check_speculation(asked)
-    for more in (("--drafter", "none"), ("--speculate", "0"), ("--speculative-config", '{"method": "none"}')):
-        serve._check_speculation(read(*more))
-        with pytest.raises(ConfigError, match="speculative_decoding asks for drafts"):
-            serve._check_speculation(read("--speculative-decoding", *more))
-    for more in (("--drafter", "ngram"), ("--draft-model-id", "zoo:draft"), ("--speculate", "3")):
-        serve._check_speculation(read("--speculative-decoding", *more))
-
-
 def test_a_server_keeps_prefixes_unless_it_is_told_not_to() -> None:
     with read("zoo:target", "--max-model-len", "128").engine.load() as llm:
         assert llm.config["prefix_caching"] == (llm.config["kernels"] != "pytorch")
@@ -156,3 +144,15 @@ def test_a_certificate_that_cannot_be_used_is_refused_before_the_model_is_loaded
     locked = certified(tmp_path, "-passout", "pass:abc", name="locked")
     with pytest.raises(ConfigError, match="is encrypted: openssl pkey"):
         Certificate(certfile=locked[0], keyfile=locked[1])
+
+
+def test_a_model_on_this_machine_is_called_by_its_name_and_not_by_its_path(chat_model: Path) -> None:
+    """Which would stand in every answer, and in /metrics for anybody."""
+    (chat_model / "x").mkdir(exist_ok=True)
+    for given in (chat_model, f"{chat_model}/", chat_model / "x/.."):
+        assert serve._name_of(str(given)) == chat_model.name
+    (chat_model / "x").rmdir()
+    assert [serve._name_of(one) for one in ("zoo:target", "Qwen/Qwen3-0.6B")] == ["zoo:target", "Qwen/Qwen3-0.6B"]
+    with command(chat_model) as address:
+        assert httpx.get(f"{address}/v1/models").json()["data"][0]["id"] == chat_model.name
+        assert str(chat_model) not in httpx.get(f"{address}/metrics").text

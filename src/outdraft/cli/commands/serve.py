@@ -32,7 +32,9 @@ class ServerFlags:
 
     host: str = flag("127.0.0.1", "the address to listen to; 0.0.0.0 is all of this machine's", metavar="ADDRESS")
     port: int = flag(8000, "0 takes a free one")
-    served_model_name: tuple[str, ...] = flag((), "what requests call the model; may be repeated", metavar="NAME")
+    served_model_name: tuple[str, ...] = flag(
+        (), "what requests call the model; may be repeated; by default its name, without its path", metavar="NAME"
+    )
     api_key: tuple[str, ...] = flag((), "a key that may ask; may be repeated; without any, OUTDRAFT_API_KEY's, parted "
                                     "by commas; without these everybody may ask", metavar="KEY")  # fmt: skip
     api_key_file: str | None = flag(None, "keys that may ask, one a line; others of the machine see no word of it",
@@ -72,8 +74,6 @@ class Options:
     """An engine, and the server before it."""
 
     place: str | None = argument(None, "the same as --model", metavar="MODEL")
-    speculative_decoding: bool = flag(False, "draft with the default drafter, as the server does without this flag, "
-                                      "too; it is outdraft's own word")  # fmt: skip
     engine: KeepingFlags = field(metadata={"title": "engine"})
     server: ServerFlags = field(metadata={"title": "server"})
     ray: RayFlags = field(metadata={"title": "several engines"})
@@ -89,7 +89,6 @@ def run(options: Options) -> int:
     from outdraft.server.service import Service
 
     options = replace(options, place=None, engine=options.engine.naming(options.place))
-    _check_speculation(options)
     settings, certificate = _settings(options), _certificate(options.server)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     console, name = make_console(), settings.served_model_name[0]
@@ -129,16 +128,6 @@ def _run_on_ray(
     )  # fmt: skip
 
 
-def _check_speculation(options: Options) -> None:
-    engine, config = options.engine, options.engine.speculative_config
-    plain = "none" in (engine.drafter, engine.recipe, config.get("method")) or engine.num_speculative_tokens == 0
-    if options.speculative_decoding and plain:
-        raise ConfigError(
-            "speculative_decoding asks for drafts, and --drafter none, --recipe none or no draft tokens for plain "
-            "decoding: leave one out"
-        )
-
-
 def _settings(options: Options) -> "ServerSettings":
     from outdraft.server.settings import ServerSettings
 
@@ -146,10 +135,16 @@ def _settings(options: Options) -> "ServerSettings":
     ours = {"host", "port", "served_model_name", "api_key", "api_key_file", "request_timeout", "ssl_certfile",
             "ssl_keyfile"}  # fmt: skip
     return ServerSettings(
-        served_model_name=given.served_model_name or (options.engine.model,), api_keys=_keys(given),
+        served_model_name=given.served_model_name or (_name_of(options.engine.model),), api_keys=_keys(given),
         timeout=given.request_timeout,
         **{one.name: getattr(given, one.name) for one in fields(given) if one.name not in ours},
     )  # fmt: skip
+
+
+def _name_of(model: str) -> str:
+    """Of a model on this machine its own name: where it lies is nothing for clients, and less for /metrics."""
+    path = user_path(model)
+    return path.resolve().name if path.exists() else model
 
 
 def _keys(given: ServerFlags) -> tuple[str, ...]:
