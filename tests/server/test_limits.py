@@ -67,7 +67,7 @@ def deep(levels: int) -> dict[str, Any]:
         ({"references": ["x"] * 257}, "references"),
         ({"forced_prefix": "x" * 65_537}, "forced_prefix='xxx"),
         ({"banned_token_ids": [1] * 262_145}, "banned_token_ids"),
-        ({"resume_token_ids": [[5] * 262_145]}, "262145 tokens in all, and 262144 are taken"),
+        ({"resume_token_ids": [[5] * 1_048_577]}, "1048577 tokens in all, and 1048576 are taken"),
         ({"logit_bias": {"5": 1.0, "6": "a", "7": "b"}}, "'6' has 'a', which is no number"),
         ({"prompt": [None] * 100_000}, "prompt"),
         ({"prompt_logprobs": 21}, "prompt_logprobs=21"),

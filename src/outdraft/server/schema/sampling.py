@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field
 from pydantic_core import PydanticCustomError
 
 from outdraft.core.limits import (
+    ALL_REFERENCES,
     LONGEST_BAD_WORD,
     LONGEST_PREFIX,
     LONGEST_STOP,
@@ -53,7 +54,8 @@ def _numbers(given: Any) -> Any:
 
 _Biases = Annotated[dict[str, float], Field(max_length=MOST_IDS), BeforeValidator(_numbers)]
 RequestId = Annotated[str, Field(pattern=PLAIN_ID)]  # it stands in every chunk
-References = Annotated[list[str], Field(max_length=MOST_REFERENCES)]  # texts that the answer may copy from
+_Reference = Annotated[str, Field(max_length=ALL_REFERENCES)]
+References = Annotated[list[_Reference], Field(max_length=MOST_REFERENCES)]  # texts that the answer may copy from
 
 
 class ObfuscationOptions(Table):
