@@ -41,6 +41,7 @@ class Held:
     verifier: str = ""
     policy: str = ""
     num_speculative_tokens: int | None = None  # the most that the policy asks for
+    watched: tuple[str, ...] = ()  # those that say how probable a token is, and are heard for a while (`suspicion.py`)
 
     def name_of(self, arm: int) -> str:
         """Who guesses; "" where nobody has said what the arm is called."""

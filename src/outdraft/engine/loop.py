@@ -24,6 +24,7 @@ from outdraft.decode.guidance import guides
 from outdraft.decode.shield import ShieldedDrafter, ShieldedPolicy
 from outdraft.decode.step import Parts
 from outdraft.decode.steps import Steps
+from outdraft.decode.suspicion import Suspicion, SuspiciousPolicy
 from outdraft.engine.requests.checks import most_held
 from outdraft.engine.requests.prepare import Terms, make_sequence
 from outdraft.engine.requests.speculative import settle
@@ -53,7 +54,7 @@ class Engine(OneProcess):
         clock: Callable[[], float] = perf_counter,
     ) -> None:
         self.isolates = isolates
-        self._rules = RulesByRequest(parts.verifier)
+        self._rules, self._suspicion = RulesByRequest(parts.verifier), Suspicion()
         self.parts = parts
         self.variant = variant
         self.eos_token_ids = eos_token_ids
@@ -79,9 +80,9 @@ class Engine(OneProcess):
         self._used = replace(parts, verifier=self._rules)
         self._is_guided = guides(parts.target)
         if self.isolates:
-            self._used = replace(
-                self._used, drafter=ShieldedDrafter(parts.drafter), policy=ShieldedPolicy(parts.policy)
-            )
+            self._suspicion.watch(parts.held.watched)
+            policy = SuspiciousPolicy(ShieldedPolicy(parts.policy), self._suspicion)
+            self._used = replace(self._used, drafter=ShieldedDrafter(parts.drafter), policy=policy)
 
     def let_go(self) -> None:
         """Hold no parts, until others are given."""
