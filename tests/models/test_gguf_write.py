@@ -6,28 +6,31 @@ from pathlib import Path
 
 import pytest
 import torch
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers
 
 from outdraft import LLM
+from outdraft.codecs.gguf import _CUTS as CUTS
 from outdraft.codecs.token_bytes import byte_of_character
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.gguf_write import write_gguf
 from outdraft.models.load import load_model, save_model, tensors_of
+from outdraft.models.load_codec import load_codec
 from outdraft.nn.rope import RopeConfig
 from outdraft.testing.tiny import random_decoder, tiny_config
 from outdraft.weights.gguf import GgufFile
 
-VOCAB = 257
+VOCAB = 260
 
 
 def model_directory(place: Path, architecture: str = "llama", dtype=torch.bfloat16, **changes) -> Path:
     config = replace(tiny_config(architecture, vocab=VOCAB, tie=changes.pop("tie", False)), **changes)
     save_model(random_decoder(config, dtype=dtype), place)
     characters = {character: byte for character, byte in byte_of_character().items()}
-    tokenizer = Tokenizer(models.BPE(vocab=characters, merges=[]))
+    tokenizer = Tokenizer(models.BPE(vocab=characters | {"ab": 256, "12": 257}, merges=[("a", "b"), ("1", "2")]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     tokenizer.add_special_tokens([AddedToken("<s>", normalized=False)])
+    tokenizer.add_tokens([AddedToken("<x>", normalized=False)])
     tokenizer.save(str(place / "tokenizer.json"))
     return place
 
@@ -64,16 +67,49 @@ def test_kinds_and_vocabulary(tmp_path: Path):
     write_gguf(directory, tmp_path / "model.gguf")
     file = GgufFile(tmp_path / "model.gguf")
     assert file.kind("blk.0.attn_q.weight") == "BF16" and file.kind("output_norm.weight") == "F32"
-    assert file.get("tokenizer.ggml.token_type")[256] == 3 and len(file.get("tokenizer.ggml.tokens")) == VOCAB
-    codec = LLM(tmp_path / "model.gguf").codec
-    assert codec is not None and codec.encode("abc", add_special=False) == LLM(directory).codec.encode("abc")
+    assert file.get("tokenizer.ggml.token_type")[258:] == [3, 4] and len(file.get("tokenizer.ggml.tokens")) == VOCAB
+    codec, wanted = LLM(tmp_path / "model.gguf").codec, LLM(directory).codec
+    for text in ("abc <s>a<x>b 12", ""):
+        assert codec is not None and codec.encode(text) == wanted.encode(text)
+        assert codec.decode(codec.encode(text)) == wanted.decode(wanted.encode(text))
+
+
+def change(directory: Path, *, pre_tokenizer=None, normalizer=None, start: bool = False) -> None:
+    tokenizer = Tokenizer.from_file(str(directory / "tokenizer.json"))
+    tokenizer.normalizer = normalizer
+    if pre_tokenizer is not None:
+        tokenizer.pre_tokenizer = pre_tokenizer
+    tokenizer.save(str(directory / "tokenizer.json"))
+    config = {"bos_token": "<s>", "add_bos_token": start}
+    (directory / "tokenizer_config.json").write_text(json.dumps(config))
+    described = json.loads((directory / "config.json").read_text())
+    (directory / "config.json").write_text(json.dumps({**described, "bos_token_id": 258}))
+
+
+@pytest.mark.parametrize("start", [False, True])
+@pytest.mark.parametrize("pre", ["gpt-2", "qwen2", "llama-bpe", "smollm"])
+def test_words_are_cut_as_before(pre: str, start: bool, tmp_path: Path):
+    directory = model_directory(tmp_path / "model", windows=())
+    change(directory, pre_tokenizer=CUTS[pre](), normalizer=normalizers.NFC() if pre == "qwen2" else None, start=start)
+    write_gguf(directory, tmp_path / "model.gguf")
+    assert GgufFile(tmp_path / "model.gguf").get("tokenizer.ggml.pre") == pre
+    text = "It's 12 ab12, e\u0301 <x>\n\n  x"
+    codec, wanted = load_codec(tmp_path / "model.gguf"), load_codec(directory)
+    assert codec.encode(text) == wanted.encode(text) and (wanted.encode("") == [258]) == start
+
+
+def test_words_that_are_cut_otherwise_are_not_written(tmp_path: Path):
+    directory = model_directory(tmp_path / "model", windows=())
+    change(directory, pre_tokenizer=CUTS["qwen2"]())  # without its normalizer
+    with pytest.raises(ModelLoadError, match="way of cutting words"):
+        write_gguf(directory, tmp_path / "model.gguf")
 
 
 @pytest.mark.parametrize(
     "architecture, spoil, says",
     [
         ("gpt2", {}, "model_type='gpt2' cannot be written"),
-        ("llama", {"model": {"type": "Unigram"}}, "no byte-level BPE"),
+        ("llama", {"pre_tokenizer": {"type": "Whitespace"}}, "no byte-level BPE"),
     ],
 )
 def test_what_is_refused(architecture: str, spoil: dict, says: str, tmp_path: Path):

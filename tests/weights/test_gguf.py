@@ -243,11 +243,11 @@ def test_text_in_and_out_of_one_file(tmp_path):
 
 
 def test_a_text_ends_with_every_end_token_of_the_file(tmp_path):
-    """By role, listed, and by the text of control tokens."""
+    """By role, listed, and by the text of tokens."""
     tokenizer = tokenizer_of()
     first = tokenizer.get_vocab_size()
     tokenizer.add_special_tokens(["<|im_end|>", "<|x|>", "<|endoftext|>", "<|y|>", "<|z|>"])
-    tokenizer.add_tokens(["<|end|>"])  # no control token: text may hold it
+    tokenizer.add_tokens(["<|end|>"])  # no control token, and an end all the same
 
     def ends(writer):
         writer.add_eot_token_id(first + 1)
@@ -255,7 +255,7 @@ def test_a_text_ends_with_every_end_token_of_the_file(tmp_path):
 
     model = model_of(vocab_size=tokenizer.get_vocab_size())
     path = write_gguf(model, tmp_path / "m.gguf", tokenizer=tokenizer, metadata=ends)
-    wanted = {0, *range(first, first + 4)}
+    wanted = {0, *range(first, first + 4), first + 5}
     assert set(load_model(path).config.eos_ids) == wanted == load_codec(path).eos_token_ids
 
 

@@ -1,5 +1,6 @@
-"""Which tokens end a text by the metadata of a GGUF file: those that it names by their role, and control tokens whose
-text says so. The file has room for one id of each role, and models have more of them; llama.cpp, too, goes by the text.
+"""Which tokens end a text by the metadata of a GGUF file: those that it names by their role, and those whose text says
+so, of whatever type. The file has room for one id of each role, and models have more of them; llama.cpp, too, goes by
+the text.
 """
 
 from collections.abc import Callable
@@ -9,10 +10,10 @@ from typing import Any
 from outdraft.core.checked import check_value
 from outdraft.core.errors import ModelLoadError
 
-CONTROL = 3  # of tokenizer.ggml.token_type
+_ROLES = ("eos", "eot", "eom", "fim_pad", "fim_rep", "fim_sep")
 _TEXTS = frozenset((
     "<|eot_id|>", "<|im_end|>", "<|end|>", "<end_of_turn>", "<|endoftext|>", "<|eom_id|>", "<EOT>", "_<EOT>",
-    "<|end_of_text|>",
+    "<|end_of_text|>", "<end_of_utterance>", "<\uff5cend\u2581of\u2581sentence\uff5c>",
 ))  # fmt: skip
 
 
@@ -23,11 +24,7 @@ def end_ids(get: Callable[[str], Any], of: str) -> frozenset[int]:
         key = f"tokenizer.ggml.{name}"
         return check_value(key, get(key), kind, of=of, error=ModelLoadError)
 
-    roles = (read(f"{role}_token_id", int | None) for role in ("eos", "eot", "eom"))
-    names = read("tokens", Seq[str] | None) or ()
-    kinds = read("token_type", Seq[int] | None) or ()
-    by_text = [
-        i for i, (name, kind) in enumerate(zip(names, kinds, strict=False)) if kind == CONTROL and name in _TEXTS
-    ]
+    roles = (read(f"{role}_token_id", int | None) for role in _ROLES)
+    by_text = [i for i, name in enumerate(read("tokens", Seq[str] | None) or ()) if name in _TEXTS]
     listed = read("eos_token_ids", Seq[int] | None) or ()
     return frozenset((*(int(one) for one in roles if one is not None), *listed, *by_text))

@@ -47,10 +47,14 @@ def read_templates(directory: Path, said: Any) -> Mapping[str, Any]:
         if other != template:
             where, why = f"{directory.name}/{name}", f"left out: the template of {taken} is taken"
             note(where, {"chat_template": other}, why, level=logging.WARNING)
-    if isinstance(template, list):
-        unused = {str(one["name"]): one["template"] for one in template if _is_further(one)}
-        note(f"{directory.name}/{taken}", unused, "left out: a conversation is written by default or tool_use alone")
+    note_further(f"{directory.name}/{taken}", template)
     return {"chat_template": template}
+
+
+def note_further(where: str, template: Any) -> None:
+    """Tell which of several named templates no conversation is written by."""
+    unused = {str(one["name"]): one["template"] for one in template if _is_further(one)}
+    note(where, unused, "left out: a conversation is written by default or tool_use alone")
 
 
 def _listed(named: Mapping[str, Any]) -> list[dict[str, Any]]:

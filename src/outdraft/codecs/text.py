@@ -76,11 +76,11 @@ class TextCodec:
         """Read a directory. `config`: what holds where its tokenizer_config.json says nothing; `eos_token_ids`: where
         there is no generation_config.json. Raises `ModelLoadError` if a file is missing or damaged.
         """
-        settings = read_settings(directory, config or {})
+        settings = read_settings(directory)
         ends = read_ends(directory, eos_token_ids)
         try:
             tokenizer = _tokenizer(directory, settings)
-            codec = cls(tokenizer, config=settings, eos_token_ids=ends)
+            codec = cls(tokenizer, config={**(config or {}), **settings}, eos_token_ids=ends)
         except ModelLoadError as error:
             raise ModelLoadError(f"{directory.name}: {error}") from error
         note_unused(directory, settings, tokenizer)

@@ -43,8 +43,8 @@ _UNKNOWN = "not read here"
 _FORCED = "clean_up_tokenization_spaces_for_bpe_even_though_it_will_corrupt_output"
 
 
-def read_settings(directory: Path, given: Mapping[str, Any]) -> dict[str, Any]:
-    """`given`: what holds where the files say nothing. Raises `ModelLoadError` for a damaged file."""
+def read_settings(directory: Path) -> dict[str, Any]:
+    """Raises `ModelLoadError` for a damaged file."""
     said = dict(read_json(directory / _FILE))
     older, added = (read_json(directory / name) for name in ("special_tokens_map.json", "added_tokens.json"))
     if "added_tokens_decoder" in said:
@@ -59,7 +59,7 @@ def read_settings(directory: Path, given: Mapping[str, Any]) -> dict[str, Any]:
             number: {"content": name, "special": name in named, "normalized": name not in named}
             for name, number in added.items()
         }
-    return {**given, **said, **read_templates(directory, said.get("chat_template"))}
+    return {**said, **read_templates(directory, said.get("chat_template"))}
 
 
 def special_tokens(settings: Mapping[str, Any]) -> dict[str, str]:

@@ -20,7 +20,8 @@ from torch import Tensor
 from outdraft.codecs.gguf_ends import end_ids
 from outdraft.core.errors import ModelLoadError
 from outdraft.kernels.decoder import grid
-from outdraft.models.gguf_families import FAMILIES
+from outdraft.models.gguf_families import FACTORS, FAMILIES, LONGROPE
+from outdraft.models.gguf_keys import require_model
 from outdraft.models.gguf_meta import GgufMeta, shortest
 from outdraft.models.naming import Entry, is_linear
 from outdraft.nn.quant.config import QuantConfig
@@ -30,7 +31,6 @@ from outdraft.weights.source import TensorSource
 
 _TOP = {"token_embd": "model.embed_tokens", "output_norm": "model.norm", "output": "lm_head"}
 _DIVISORS = "rope_freqs.weight"  # Llama 3's slowed rotary pairs, as numbers instead of a rule
-_NO_WEIGHTS = (_DIVISORS, "rope_factors_long.weight", "rope_factors_short.weight")
 _YARN = ("beta_fast", "beta_slow")
 _log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class GgufModel(TensorSource):
     def __init__(self, path: Path) -> None:
         self.origin = path
         self._file = GgufFile(path)
+        require_model(self._file)
         arch = self._file.get("general.architecture")
         if arch not in FAMILIES:
             raise ModelLoadError(
@@ -49,7 +50,8 @@ class GgufModel(TensorSource):
             )
         self._family = FAMILIES[arch]
         self._meta = GgufMeta(self._file, arch, path)
-        names = [name for name in self._file.names() if name not in _NO_WEIGHTS]
+        no_weights = (_DIVISORS, *(FACTORS.values() if self._family.has_factors else ()))
+        names = [name for name in self._file.names() if name not in no_weights]
         self._names = {_rename(name, self._family.layer_names): name for name in names}
         rounding = self._file.rounding()
         self.variant = f"gguf-{rounding}" if rounding else ""
@@ -156,6 +158,8 @@ class GgufModel(TensorSource):
         heads, width = meta.count("attention.head_count"), meta.count("embedding_length")
         head_dim = meta.count("attention.key_length", width // max(1, heads))
         turned = meta.count("rope.dimension_count", head_dim)
+        meta.require_same(head_dim, "attention.value_length", "attention.key_length_swa", "attention.value_length_swa")
+        meta.require_same(turned, "rope.dimension_count_swa")
         max_len = meta.count("context_length")
         told: dict[str, object] = {
             "model_type": self._family.model_type,
@@ -185,11 +189,14 @@ class GgufModel(TensorSource):
     def _scaling(self, head_dim: int, max_len: int) -> dict[str, object] | None:
         """How rotary positions are stretched, if they are."""
         meta = self._meta
-        theta = meta.number("rope.freq_base", 10000.0)
+        theta, kind = meta.number("rope.freq_base", 10000.0), meta.value("rope.scaling.type", "none")
         if _DIVISORS in self._file.names():
+            if kind != "none":
+                raise meta.error("rope.scaling.type", f"beside {_DIVISORS}")
             return self._llama3(self._file.tensor(_DIVISORS).double(), head_dim, theta)
-        kind = meta.value("rope.scaling.type", "none")
-        if kind in ("none", "longrope"):  # longrope's numbers are tensors, which Phi's own keys read
+        if kind == LONGROPE and not self._family.has_factors:
+            raise meta.error("rope.scaling.type")
+        if kind in ("none", LONGROPE):
             return None
         return {
             "rope_type": kind,

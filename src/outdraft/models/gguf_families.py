@@ -10,6 +10,8 @@ from outdraft.models.fields import FULL, SLIDING
 from outdraft.models.gguf_meta import GgufMeta
 
 Keys = dict[str, object]
+LONGROPE = "longrope"
+FACTORS = {"long_factor": "rope_factors_long.weight", "short_factor": "rope_factors_short.weight"}
 _LAYER = {
     "attn_norm": "input_layernorm",
     "attn_q": "self_attn.q_proj",
@@ -42,6 +44,7 @@ class GgufFamily:
     model_type: str  # in config.json
     is_permuted: bool = False  # rows of q and k are stored in llama.cpp's order of rotary pairs
     norm_offset: float = 0.0  # norms are stored as w + this
+    has_factors: bool = False  # longrope's factors may be there, as tensors
     layer_names: Mapping[str, str] = field(default_factory=lambda: _LAYER)  # llama.cpp's -> Hugging Face's
     keys: Callable[[GgufMeta, Keys], Keys] = _nothing  # of config.json, beside or in place of Llama's
 
@@ -105,10 +108,12 @@ def _phi3(meta: GgufMeta, told: Keys) -> Keys:
     keys: Keys = {
         "original_max_position_embeddings": original, "sliding_window": meta.value("attention.sliding_window") or None
     }  # fmt: skip
-    factors = {name: meta.tensor(f"rope_factors_{name}.weight") for name in ("long", "short")}
-    if factors["long"] is None or factors["short"] is None:
+    factors = {name: own.tolist() for name, theirs in FACTORS.items() if (own := meta.tensor(theirs)) is not None}
+    if len(factors) < len(FACTORS):
+        if factors or meta.value("rope.scaling.type") == LONGROPE:
+            raise meta.error("rope.scaling.type", f"without both of {' and '.join(FACTORS.values())}")
         return keys
-    scaling: Keys = {f"{name}_factor": own.tolist() for name, own in factors.items() if own is not None}
+    scaling: Keys = dict(factors)
     scaling |= {"rope_type": "longrope", "factor": length / original}
     if meta.has("rope.scaling.attn_factor"):
         scaling["attention_factor"] = meta.number("rope.scaling.attn_factor", 1.0)
@@ -178,7 +183,7 @@ FAMILIES = {
     "qwen3": GgufFamily(model_type="qwen3"),
     "gemma2": GgufFamily(model_type="gemma2", norm_offset=1.0, layer_names=_LAYER | _SANDWICH, keys=_gemma2),
     "gemma3": GgufFamily(model_type="gemma3_text", norm_offset=1.0, layer_names=_LAYER | _SANDWICH, keys=_gemma3),
-    "phi3": GgufFamily(model_type="phi3", layer_names=_FUSED_PHI, keys=_phi3),
+    "phi3": GgufFamily(model_type="phi3", has_factors=True, layer_names=_FUSED_PHI, keys=_phi3),
     "granite": GgufFamily(model_type="granite", is_permuted=True, keys=_granite),
     "olmo2": GgufFamily(model_type="olmo2", layer_names=_LAYER | _BEHIND, keys=_olmo),
     "smollm3": GgufFamily(model_type="smollm3", is_permuted=True),

@@ -12,9 +12,8 @@ from outdraft.core.shown import shown
 from outdraft.weights.gguf import GgufFile
 
 _BOOKKEEPING = (
-    "vocab_size", "tensor_data_layout", "attention.value_length", "rope.dimension_sections", "attention.causal",
-    "rope.scaling.finetuned", "pooling_type", "attention.key_length_swa", "attention.value_length_swa",
-    "rope.dimension_count_swa",
+    "vocab_size", "tensor_data_layout", "rope.dimension_sections", "attention.causal", "rope.scaling.finetuned",
+    "pooling_type",
 )  # fmt: skip
 _OFF: tuple[object, ...] = (None, False, 0, 0.0, "", [])
 
@@ -65,6 +64,12 @@ class GgufMeta:
         if not isinstance(told, list) or len(told) != num_layers:
             raise self.error(key, f"a list of {num_layers}")
         return [bool(flag) for flag in told]
+
+    def require_same(self, value: int, *keys: str) -> None:
+        """Raise `ModelLoadError` where one of these keys says another number."""
+        for key in keys:
+            if self.count(key, value) != value:
+                raise self.error(key, f"only {value}")
 
     def token_id(self, kind: str) -> int | None:
         """The id that the vocabulary has for `eos`, `eot`, ..."""

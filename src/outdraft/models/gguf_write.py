@@ -14,6 +14,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from outdraft.codecs.gguf import pre_of
+from outdraft.codecs.text import TextCodec
+from outdraft.codecs.tokenizer_file import read_tokenizer
 from outdraft.core.errors import ModelLoadError
 from outdraft.models.config import ModelConfig
 from outdraft.models.gguf import reorder_rows, theirs_of
@@ -22,7 +25,7 @@ from outdraft.nn.rope import RopeConfig, frequencies
 from outdraft.weights.safetensors import TensorStore
 
 ARCHITECTURES = ("llama", "qwen2", "qwen3")  # what is written here; more are read
-_CONTROL, _NORMAL = 3, 1  # tokenizer.ggml.token_type
+_NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4  # tokenizer.ggml.token_type
 
 
 def write_gguf(directory: Path, path: Path) -> None:
@@ -112,23 +115,24 @@ def _add_rope(gguf: Any, writer: Any, rope: RopeConfig, max_len: int) -> dict[st
 
 def _add_vocabulary(writer: Any, directory: Path, raw: dict[str, object], size: int) -> None:
     """Names, kinds and merges; llama.cpp refuses to run without any."""
-    described = read_json(directory / "tokenizer.json")
-    model = described.get("model")
-    if not isinstance(model, dict) or model.get("type") != "BPE" or "ByteLevel" not in json.dumps(described):
+    tokenizer, codec = read_tokenizer(directory / "tokenizer.json"), TextCodec.load(directory)
+    model = json.loads(tokenizer.to_str())["model"]
+    pre = pre_of(tokenizer)
+    if model.get("type") != "BPE" or pre is None or not model["merges"]:
         raise ModelLoadError(
-            f"{directory}/tokenizer.json is no byte-level BPE, the only vocabulary that is written as GGUF here: "
-            "use llama.cpp's convert_hf_to_gguf.py"
+            f"{directory}/tokenizer.json is no byte-level BPE with merges and a way of cutting words that is written "
+            "as GGUF here: use llama.cpp's convert_hf_to_gguf.py"
         )
-    added = described.get("added_tokens") or []
-    assert isinstance(added, list)
-    names = {int(i): str(name) for name, i in model["vocab"].items()}
-    names |= {int(token["id"]): str(token["content"]) for token in added}
-    special = {int(token["id"]) for token in added if token["special"]}
+    added = tokenizer.get_added_tokens_decoder()
+    kinds = [_NORMAL if tokenizer.id_to_token(i) is not None else _CONTROL for i in range(size)]
+    for i, one in added.items():
+        kinds[i] = _CONTROL if one.special else _USER_DEFINED
     writer.add_tokenizer_model("gpt2")
-    writer.add_tokenizer_pre("gpt-2")
-    writer.add_token_list([names.get(i, f"[unused{i}]") for i in range(size)])
-    writer.add_token_types([_CONTROL if i in special or i not in names else _NORMAL for i in range(size)])
+    writer.add_tokenizer_pre(pre)
+    writer.add_token_list([tokenizer.id_to_token(i) or f"[unused{i}]" for i in range(size)])
+    writer.add_token_types(kinds)
     writer.add_token_merges([pair if isinstance(pair, str) else " ".join(pair) for pair in model["merges"]])
+    writer.add_add_bos_token(codec.encode("") != [])
     for key, add in (("bos_token_id", writer.add_bos_token_id), ("eos_token_id", writer.add_eos_token_id)):
         token = raw.get(key)
         token = token[0] if isinstance(token, list) else token

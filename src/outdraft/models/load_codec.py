@@ -15,6 +15,7 @@ from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.read_file import load_json
 from outdraft.core.shown import shown
+from outdraft.models.gguf_keys import note_unread
 from outdraft.weights.gguf import GgufFile
 
 _log = logging.getLogger(__name__)
@@ -62,10 +63,12 @@ def _stated_rows(path: Path) -> int | None:
 def _read(path: Path) -> TextCodec | None:
     directory = path.parent if path.is_file() else path
     if path.is_file():
-        get = GgufFile(path).get
+        file = GgufFile(path)
+        note_unread(file, has_tokenizer=TextCodec.exists(directory))
         if TextCodec.exists(directory):  # often tokenizer.json alone, without what else a directory says of its tokens
-            return TextCodec.load(directory, config=read_roles(get), eos_token_ids=end_ids(get, path.name))
-        return codec_from_gguf(get)
+            roles, ends = read_roles(file.get, path.name), end_ids(file.get, path.name)
+            return TextCodec.load(directory, config=roles, eos_token_ids=ends)
+        return codec_from_gguf(file.get, path.name)
     if TextCodec.exists(directory):
         return TextCodec.load(directory)
     if (unread := find_unread(directory)) is not None:
