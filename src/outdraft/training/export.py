@@ -1,4 +1,4 @@
-"""Write trained weights in the Hugging Face layout, with the tokenizer and the generation defaults beside them."""
+"""Write trained weights in the Hugging Face layout, with the tokenizer and its end token beside them."""
 
 import json
 import shutil
@@ -16,7 +16,7 @@ def export_decoder(decoder: Decoder, directory: Path, tokenizer_dir: Path) -> No
     directory.mkdir(parents=True, exist_ok=True)
     save_model(decoder.to(torch.bfloat16), directory)
     copy_tokenizer(tokenizer_dir, directory)
-    generation = {"bos_token_id": END_ID, "eos_token_id": END_ID, "do_sample": True, "temperature": 1.0}
+    generation = {"bos_token_id": END_ID, "eos_token_id": END_ID}
     (directory / "generation_config.json").write_text(json.dumps(generation, indent=2) + "\n", encoding="utf-8")
 
 
