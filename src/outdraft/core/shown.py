@@ -2,6 +2,8 @@
 
 from typing import Any
 
+from outdraft.core.foreign import anything_but_an_interrupt
+
 WIDTH = 80
 
 
@@ -9,7 +11,7 @@ def shown(value: Any) -> str:
     """`repr(value)` on one line, cut where it is long; the type's name where an object cannot be shown."""
     try:
         text = " ".join(repr(value).split("\n"))
-    except Exception:  # a number of 5000 digits, or a stranger's __repr__
+    except anything_but_an_interrupt():  # a number of 5000 digits, or a stranger's __repr__
         text = f"<a value of type {type(value).__name__}>"
     return text if len(text) <= WIDTH else f"{text[: WIDTH - 3]}..."
 
@@ -18,5 +20,5 @@ def told(error: BaseException) -> str:
     """Type and text, as in "ValueError: out of range"; the type alone where the error cannot say its text."""
     try:
         return f"{type(error).__name__}: {error}"
-    except Exception:  # a stranger's __str__
+    except anything_but_an_interrupt():  # a stranger's __str__
         return type(error).__name__

@@ -18,6 +18,7 @@ import torch
 from outdraft.core.draft import Draft, chain
 from outdraft.core.errors import CacheFullError, DecodingError, OutdraftError
 from outdraft.core.events import StepEvent
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.sequence import Sequence
 from outdraft.core.shown import told
 from outdraft.decode.fit import what_fits
@@ -34,7 +35,7 @@ def step_apart(seqs: Seq[Sequence], parts: Parts) -> list[StepEvent]:
     guesses = draft(seqs, parts)
     try:
         judged = judge_what_fits(seqs, guesses, parts, began)
-    except Exception as error:
+    except anything_but_an_interrupt() as error:
         if len(seqs) == 1:
             return [_without_guess(seqs[0], parts, error)]
         fitting = _fitting(seqs, guesses, parts)
@@ -74,19 +75,19 @@ def _fitting(seqs: Seq[Sequence], guesses: list[Draft], parts: Parts) -> list[Dr
     """What has room together, so that each leaves the others theirs. Some may be no guesses at all."""
     try:
         return what_fits(seqs, guesses, parts.room)
-    except Exception:
+    except anything_but_an_interrupt():
         return guesses
 
 
 def _alone(seq: Sequence, guess: Draft, parts: Parts) -> StepEvent:
     try:
         judged = judge([seq], [guess], parts, perf_counter(), ahead=False)
-    except Exception as error:
+    except anything_but_an_interrupt() as error:
         return _without_guess(seq, parts, error)
     return keep(judged, parts, fail)[0]
 
 
-def _without_guess(seq: Sequence, parts: Parts, error: Exception) -> StepEvent:
+def _without_guess(seq: Sequence, parts: Parts, error: BaseException) -> StepEvent:
     """Once more with the pending token alone, unless that was all there was. The guess itself is not looked at.
 
     A pass that found no room is run again either way: what a larger pass had taken is there now.
@@ -95,7 +96,7 @@ def _without_guess(seq: Sequence, parts: Parts, error: Exception) -> StepEvent:
         return fail(seq, error)
     try:
         judged = judge([seq], [chain([seq.pending])], parts, perf_counter(), ahead=False)
-    except Exception as still:
+    except anything_but_an_interrupt() as still:
         return fail(seq, still)
     assert isinstance(parts.drafter, ShieldedDrafter)
     seq.is_overruled = True  # the guess was not looked at, so the policy learns nothing from it

@@ -14,6 +14,7 @@ from outdraft.core.draft import Role
 from outdraft.core.draft_tree import tell_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import Source, StepEvent
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.logprobs import TokenLogprobs
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.rows_of import RowsOf
@@ -23,7 +24,7 @@ from outdraft.core.verdict import Verdict
 from outdraft.sampling.logprobs import token_logprobs
 from outdraft.sampling.masks import allows
 
-Fail = Callable[[Sequence, Exception], StepEvent]
+Fail = Callable[[Sequence, BaseException], StepEvent]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +54,7 @@ def commit(judged: Judged, target: Target, fail: Fail | None = None) -> tuple[li
         verdict, num_tokens = next(remaining) if draft is not None else None, len(seq.tokens)
         try:
             event, one = _commit(judged, i, verdict, target)
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             if fail is None:
                 raise
             del seq.tokens[num_tokens:]

@@ -18,6 +18,7 @@ from outdraft.core.constraint import Form
 from outdraft.core.draft import Draft, chain, host_tree
 from outdraft.core.drafter import Seen
 from outdraft.core.events import StepEvent, StepTimes
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.packing import PackedDrafts
 from outdraft.core.sequence import Sequence
 from outdraft.core.verdict import Verdict
@@ -46,7 +47,7 @@ def forced_draft(seq: Sequence, *, least: int) -> Draft | None:
     try:
         known = rest if rest or not isinstance(seq.constraint, Form) else seq.constraint.forced()
         tokens = list(known[:most]) if most >= least else []
-    except Exception:
+    except anything_but_an_interrupt():
         return None
     if len(tokens) < least:
         return None
@@ -64,7 +65,7 @@ def fitted(seq: Sequence, draft: Draft, *, cuts: bool, fills: bool) -> Draft:
     try:
         draft = without_forbidden(seq, draft) if cuts else draft
         is_silent = fills and draft.num_nodes == 1
-    except Exception:  # of the constraint, or for a guess that is none: the pass finds out whose fault it is
+    except anything_but_an_interrupt():  # of the constraint, or of a guess that is none: the pass finds out of whom
         return draft
     return (forced_draft(seq, least=1) if is_silent else None) or draft
 

@@ -19,6 +19,7 @@ from outdraft.core.draft import Continuation, Draft, chain
 from outdraft.core.drafter import Drafter, Seen, Traits
 from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.policy import Budget, Policy, spared_by
 from outdraft.core.sequence import Sequence
 from outdraft.core.shown import shown, told
@@ -35,7 +36,7 @@ class _LogsFirstError:
         self._who = who
         self._is_told = False
 
-    def __call__(self, error: Exception) -> None:
+    def __call__(self, error: BaseException) -> None:
         if not self._is_told:
             self._is_told = True
             _log.warning(
@@ -50,7 +51,7 @@ class ShieldedDrafter:
     def __init__(self, inner: Drafter) -> None:
         self.inner = inner
         self._tell = _LogsFirstError(f"the drafter {type(inner).__name__}")
-        self._failed_ahead: tuple[Seq[Sequence], Exception] | None = None
+        self._failed_ahead: tuple[Seq[Sequence], BaseException] | None = None
         self._late: set[int] = set()  # sequences that the drafter has yet to begin, for want of room
         traits = inner.traits
         self._inner_ahead, self._inner_guesses = traits.ahead, traits.guesses
@@ -77,7 +78,7 @@ class ShieldedDrafter:
             self._late.discard(seq.id)
         except CacheFullError:
             self._start_over(seq)
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             self.give_up([seq], error)
 
     def _start_over(self, seq: Sequence) -> None:
@@ -88,7 +89,7 @@ class ShieldedDrafter:
     def _forget(self, seq: Sequence) -> None:
         try:
             self.inner.end([seq])
-        except Exception:
+        except anything_but_an_interrupt():
             _log.debug("a drafter that failed could not end a sequence", exc_info=True)
 
     def propose(self, seqs: Seq[Sequence], budgets: Seq[Budget]) -> list[Draft]:
@@ -112,7 +113,7 @@ class ShieldedDrafter:
             return self._propose(seqs, budgets)
         except CacheFullError:  # no fault of the drafter: later there is room again
             raise
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             if len(seqs) == 1:
                 self.give_up(seqs, error)
                 return [chain([seqs[0].pending])]
@@ -135,7 +136,7 @@ class ShieldedDrafter:
         except CacheFullError:  # nobody knows of which of them it has learned
             for one in followed:
                 self._start_over(one.seq)
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             self.give_up([one.seq for one in followed], error)
 
     def end(self, seqs: Seq[Sequence]) -> None:
@@ -146,10 +147,10 @@ class ShieldedDrafter:
             if seq.speculates and not is_late:
                 try:
                     self.inner.end([seq])
-                except Exception as error:
+                except anything_but_an_interrupt() as error:
                     self._tell(error)
 
-    def give_up(self, seqs: Seq[Sequence], error: Exception) -> None:
+    def give_up(self, seqs: Seq[Sequence], error: BaseException) -> None:
         """These go on with plain decoding. What the drafter holds of them is let go, if it can be."""
         self._tell(error)
         for seq in seqs:
@@ -171,7 +172,7 @@ class ShieldedDrafter:
                 found[i] = one
         except CacheFullError:
             raise
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             self._failed_ahead = [seqs[i] for i in asked], error
             return [None] * len(seqs)
         return found
@@ -188,7 +189,7 @@ class ShieldedPolicy:
         """One budget for each; plain decoding for all where the policy failed."""
         try:
             return _one_each(self.inner.plan(seqs), seqs, Budget, "budget")
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             self._tell(error)
             return [Budget(depth=0)] * len(seqs)
 
@@ -199,7 +200,7 @@ class ShieldedPolicy:
             if not (isinstance(spared, Set) and all(isinstance(arm, int) for arm in spared)):
                 raise TypeError(f"{shown(spared)} in place of a set of whole numbers, one for each arm that is spared")
             return frozenset(spared)
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             self._tell(error)
             return frozenset()
 
@@ -214,7 +215,7 @@ class ShieldedPolicy:
     def _quietly(self, verb: Callable[[], None]) -> None:
         try:
             verb()
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             self._tell(error)
 
 

@@ -4,6 +4,7 @@ from collections.abc import Sequence as Seq
 
 from outdraft.core.errors import CacheFullError
 from outdraft.core.events import StepEvent
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.sequence import Sequence
 from outdraft.decode.apart import fail, step_apart
 from outdraft.decode.sliced import SlicedStep
@@ -28,7 +29,7 @@ class Steps:
         try:
             sliced = sliced or SlicedStep(seq, parts)
             made = sliced.run(num_layers, fail if isolates else None)
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             if not isolates:
                 raise
             return step_apart(seqs, parts) if isinstance(error, CacheFullError) else [fail(seq, error)]

@@ -12,6 +12,7 @@ from time import perf_counter
 
 from outdraft.core.errors import BusyError, CapabilityError
 from outdraft.core.events import StepEvent
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.one_process import OneProcess
 from outdraft.core.request import Request
 from outdraft.core.room import Unbounded
@@ -212,7 +213,7 @@ class Engine(OneProcess):
                 most = most_held(seq.request, self._max_len, room.capacity, cuts=room.cuts)
                 seq.max_len = min(seq.max_len, most)
                 self._admit(seq)
-            except Exception as error:
+            except anything_but_an_interrupt() as error:
                 if not self.isolates:
                     raise
                 events.append(fail(seq, error))
@@ -246,7 +247,7 @@ class Engine(OneProcess):
         self._used.policy.end([seq])
         try:
             self._used.target.end(seq)
-        except Exception as error:
+        except anything_but_an_interrupt() as error:
             if not self.isolates:
                 raise
             _log.error("the target could not forget a sequence", exc_info=error)

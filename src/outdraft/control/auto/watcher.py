@@ -13,6 +13,7 @@ from outdraft.control.auto.sequence import SequenceRecord
 from outdraft.control.shared.costs import ArmDepth, Costs
 from outdraft.control.shared.limits import allowed
 from outdraft.core.draft import host_tree
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.policy import Arm, Budget
 from outdraft.core.sequence import Sequence
 from outdraft.core.shown import told
@@ -50,7 +51,7 @@ class Watcher:
                 for at in range(min(room, len(seqs))):
                     seq = seqs[(self._first + at) % len(seqs)]
                     self._watch_one(index, seq, chosen[seq.id], texts[seq.id])
-            except Exception as error:
+            except anything_but_an_interrupt() as error:
                 del self._peeks[index]
                 _log.warning(
                     "arm %s raised %s; it is watched no longer", self._names[index], told(error), exc_info=error

@@ -11,6 +11,7 @@ that would have been written without the cut: of a greedy request, and of one wi
 from collections.abc import Sequence as Seq
 
 from outdraft.core.errors import OutdraftError, RequestError
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.params import SamplingParams
 from outdraft.core.sequence import Sequence
 from outdraft.core.shown import told
@@ -44,7 +45,7 @@ def resume(seq: Sequence, vocab_size: int) -> None:
             ended = seq.extend(token)
         except OutdraftError:
             raise
-        except Exception as error:  # of the constraint, which allows no such text
+        except anything_but_an_interrupt() as error:  # of the constraint, which allows no such text
             raise RequestError(
                 f"resume_token_ids has token {token} at {i}, and the constraint broke: {told(error)}"
             ) from error

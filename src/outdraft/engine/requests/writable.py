@@ -12,6 +12,7 @@ from torch import Tensor
 
 from outdraft.core.constraint import Constraint
 from outdraft.core.errors import OutdraftError, RequestError
+from outdraft.core.foreign import anything_but_an_interrupt
 from outdraft.core.params import SamplingParams
 from outdraft.core.request import Request
 from outdraft.core.shown import shown, told
@@ -124,7 +125,7 @@ def make_constraint(request: Request, vocab_size: int) -> Constraint | None:
         constraint = request.constraint()
     except OutdraftError:
         raise
-    except Exception as error:  # a stranger's function
+    except anything_but_an_interrupt() as error:  # a stranger's function
         raise RequestError(f"the constraint could not be made: {told(error)}") from error
     if not (hasattr(constraint, "advance") and hasattr(constraint, "allowed")):
         raise RequestError(
@@ -133,7 +134,7 @@ def make_constraint(request: Request, vocab_size: int) -> Constraint | None:
         )
     try:
         allowed = constraint.allowed([])
-    except Exception as error:
+    except anything_but_an_interrupt() as error:
         raise RequestError(f"the constraint does not say what may come first: {told(error)}") from error
     if not isinstance(allowed, Tensor) or allowed.dtype != torch.bool or allowed.shape != (vocab_size,):
         found = f"{allowed.dtype} of shape {list(allowed.shape)}" if isinstance(allowed, Tensor) else shown(allowed)
