@@ -20,6 +20,8 @@ MAX_LINES = 400
 HOST_READS = {
     "bench/peers/workers/with_transformers.py": "another program's tokens",
     "core/option_types.py": "a number that a caller gave as a tensor, before any work",
+    "codecs/grammar/constraint.py": "a few ids of a mask, which a library makes on the CPU",
+    "codecs/grammar/forced_text.py": "the bytes that a mask's tokens begin with, likewise",
     "core/draft.py": "a draft's structure, once a draft: rules walk over plain numbers",
     "core/draft_tree.py": "a draft and what became of it, for a request that asked to see it",
     "decode/commit.py": "the roles of a draft's nodes",

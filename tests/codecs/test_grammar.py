@@ -1,7 +1,7 @@
 """Constraints of grammars against languages that are listed here: what may follow is what some text goes on with."""
 
 import random
-from functools import partial
+from functools import cache, partial
 
 import pytest
 import torch
@@ -18,6 +18,7 @@ ROWS = 13  # of the model: three ids beyond the tokenizer's
 CODEC = TinyTokens(TOKENS, end=0)
 
 
+@cache  # each has a child process
 def grammars(ends=frozenset({0, 9})):
     return Grammars(CODEC, vocab_size=ROWS, ends=ends)
 
@@ -171,19 +172,24 @@ def test_masks_are_kept_along_the_path_that_comes():
 
 
 def test_compiled_once_and_not_kept_for_ever(monkeypatch):
-    monkeypatch.setattr(compiling, "MOST_KEPT", 2)
-    made = grammars()
+    """What is kept is bounded in bytes, as the child process measures them."""
+    made = Grammars(CODEC, vocab_size=ROWS, ends={0, 9})
     count = []
     monkeypatch.setattr(
         made, "_compile", lambda form, *rest: count.append(form.regex) or Grammars._compile(made, form, *rest)
     )
+    made.constraint(Params(regex="a"), ignore_eos=False)
+    monkeypatch.setattr(compiling, "MOST_KEPT", 5 * made._kept.popitem()[1][1] // 2)
     for regex in ("a", "a", "b", "a", "c", "b"):
         made.constraint(Params(regex=regex), ignore_eos=False)
-    assert count == ["a", "b", "c", "b"] and len(made._kept) == 2
+    assert count == ["a", "a", "b", "c", "b"] and len(made._kept) == 2
+    made.constraint(Params(regex=r"\p{L}" * 2000), ignore_eos=False)  # larger than all that may be kept
+    assert not made._kept
 
 
 def test_a_missing_library_is_told_with_its_cure(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "llguidance", None)
+    grammars.cache_clear()
     with pytest.raises(RequestError, match=r"pip install 'outdraft\[structured\]'"):
         begin(Params(regex="a"))
 

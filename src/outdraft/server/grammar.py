@@ -6,17 +6,14 @@ start: thought answer                  a form, behind a thought that has none
 """
 
 import json
-import re
 
-from outdraft.codecs.grammar.spelling import WHITESPACE, read_schema
+from outdraft.codecs.grammar.spelling import laid_out, slashed
 from outdraft.core.structured import StructuredOutputsParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.call_grammar import literal
 from outdraft.server.parsers.thinking import ThinkingReader
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat
 from outdraft.server.tool_choice import ToolsAsked
-
-_SLASH = re.compile(r"(?<!\\)((?:\\\\)*)/")
 
 
 def bound(
@@ -62,14 +59,10 @@ def _answer(form: StructuredOutputsParams) -> str:
     """The form as a rule."""
     match form.kind:
         case "json" | "json_object":
-            schema = read_schema(form.json) if form.json is not None else {"type": "object"}
-            blanks = WHITESPACE if form.whitespace_pattern is None else form.whitespace_pattern
-            layout = {"whitespace_flexible": False} if form.disable_any_whitespace else {"whitespace_pattern": blanks}
-            return f"answer: %json {json.dumps({**schema, 'x-guidance': layout})}"
+            return f"answer: %json {json.dumps(laid_out(form))}"
         case "choice":
             return "answer: " + " | ".join(map(literal, form.choice or ()))
         case "regex":
-            pattern = _SLASH.sub(r"\1\\/", form.regex or "").replace("\n", r"\n")
-            return f"answer: /{pattern}/"
+            return f"answer: /{slashed(form.regex or '')}/"
     raise ApiError(400, "a grammar can stand neither behind a thought nor beside tools: send json, regex or choice, or "
                    "leave tools out and thinking off", param="structured_outputs")  # fmt: skip

@@ -1,27 +1,38 @@
 """Forms compiled for one model: each once, however many texts follow it. Any thread may ask.
 
-    form -> spelling -> llguidance -> a matcher at the first token, which every text gets a copy of
+    form -> spelling -> proven in a child process -> llguidance -> a matcher at the first token, copied for every text
 
 Data in: a form, and whether end tokens count; data out: a function that makes the constraint of one text.
 """
 
 from collections import OrderedDict
 from collections.abc import Callable, Set
+from dataclasses import dataclass
 from functools import partial
 from threading import Lock
 from typing import Any
 
 from outdraft.codecs.codec import TextualCodec
-from outdraft.codecs.grammar.constraint import GrammarConstraint, first_line
-from outdraft.codecs.grammar.library import llguidance
+from outdraft.codecs.grammar.constraint import GrammarConstraint
+from outdraft.codecs.grammar.forced_text import TokenTable
+from outdraft.codecs.grammar.library import LIMITS, first_line, llguidance
+from outdraft.codecs.grammar.prover import Prover
 from outdraft.codecs.grammar.spelling import spell
 from outdraft.codecs.grammar.vocabulary import Vocabulary, make_tokenizer
 from outdraft.core.errors import RequestError
 from outdraft.core.structured import StructuredOutputsParams
 
-MOST_KEPT = 64  # compiled grammars; each takes some megabytes at most
-_LEXER_FUEL = 100_000  # of compiling: the library's steps, about 50 in a microsecond
-_SYMBOLS = 2_000  # of a grammar: with more of them compiling takes a second and longer
+MOST_KEPT = 64 << 20  # bytes of compiled forms, those used last
+_LEAST = 1 << 14  # bytes of one, with its text
+
+
+@dataclass(frozen=True, slots=True)
+class _Library:
+    """What the library needs to know of the model, made at the first form."""
+
+    tokenizer: Any
+    table: TokenTable
+    prover: Prover
 
 
 class Grammars:
@@ -35,8 +46,8 @@ class Grammars:
         self._ends = frozenset(ends)
         self._lock = Lock()
         self._num_tokens = min(getattr(codec, "num_ids", codec.vocab_size), vocab_size)  # that may be text
-        self._tokenizer: Any = None
-        self._kept: OrderedDict[str, Any] = OrderedDict()
+        self._library: _Library | None = None
+        self._kept: OrderedDict[str, tuple[Any, int]] = OrderedDict()
 
     def constraint(self, form: StructuredOutputsParams, *, ignore_eos: bool) -> Callable[[], GrammarConstraint]:
         """A function that makes the constraint of one text. `ignore_eos`: end tokens are never allowed.
@@ -50,32 +61,38 @@ class Grammars:
         with self._lock:
             if (known := self._kept.get(spelt)) is not None:
                 self._kept.move_to_end(spelt)
-                return known
-            if self._tokenizer is None:
-                self._tokenizer = make_tokenizer(Vocabulary(self._codec, self._num_tokens, self._ends))
-            tokenizer = self._tokenizer
-        made = self._compile(form, spelt, tokenizer)
+                return known[0]
+            library = self._library = self._library or self._load()
+        made, size = self._compile(form, spelt, library)
         with self._lock:
-            self._kept[spelt] = made
-            while len(self._kept) > MOST_KEPT:
+            self._kept[spelt] = made, size
+            while sum(size for _, size in self._kept.values()) > MOST_KEPT:
                 self._kept.popitem(last=False)
         return made
 
-    def _compile(self, form: StructuredOutputsParams, spelt: str, tokenizer: Any) -> Any:
-        library = llguidance()
-        limits = library.LLParserLimits(
-            initial_lexer_fuel=_LEXER_FUEL, max_grammar_size=_SYMBOLS, verbose_errors=False,
-            precompute_large_lexemes=False,
-        )  # fmt: skip
-        matcher = library.LLMatcher(tokenizer, spelt, log_level=0, limits=limits)
+    def _load(self) -> _Library:
+        vocabulary = Vocabulary(self._codec, self._num_tokens, self._ends)
+        tokenizer = make_tokenizer(vocabulary)
+        return _Library(tokenizer, TokenTable(vocabulary.tokens, vocabulary), Prover(vocabulary.tokens))
+
+    def _compile(self, form: StructuredOutputsParams, spelt: str, library: _Library) -> tuple[Any, int]:
+        """The matcher, and the bytes that it takes."""
+        proof = library.prover.prove(form.kind, spelt)
+        if proof.error:
+            raise RequestError(f"{form.kind} of structured_outputs cannot be compiled: {first_line(proof.error)}")
+        limits = llguidance().LLParserLimits(**LIMITS)
+        matcher = llguidance().LLMatcher(library.tokenizer, spelt, log_level=0, limits=limits)
         if matcher.is_error():
-            raise RequestError(f"{form.kind} of structured_outputs cannot be compiled: {first_line(matcher)}")
+            raise RequestError(
+                f"{form.kind} of structured_outputs cannot be compiled: {first_line(matcher.get_error())}"
+            )
         begun = self._begin(matcher, frozenset())
         if begun.is_over():
             raise RequestError(f"{form.kind} of structured_outputs allows the empty text alone: leave it out")
-        if not bool(begun.allowed([]).any()):
+        if begun.is_stuck():
             raise RequestError(f"{form.kind} of structured_outputs allows no text at all: it contradicts itself")
-        return matcher
+        return matcher, max(_LEAST, proof.num_bytes + len(spelt))
 
     def _begin(self, matcher: Any, ends: frozenset[int]) -> GrammarConstraint:
-        return GrammarConstraint(matcher, num_tokens=self._num_tokens, vocab_size=self._vocab_size, ends=ends)
+        assert self._library is not None
+        return GrammarConstraint(matcher, self._library.table, vocab_size=self._vocab_size, ends=ends)

@@ -10,48 +10,73 @@ from collections.abc import Mapping
 from math import prod
 from typing import Any
 
+from outdraft.codecs.grammar.counting.lark import count_lark
+from outdraft.codecs.grammar.counting.regex import count_regex
+from outdraft.codecs.grammar.counting.schema import count_schema
+from outdraft.codecs.grammar.counting.too_deep import MOST, TooDeep
 from outdraft.codecs.grammar.library import llguidance
+from outdraft.codecs.grammar.names import check_names
 from outdraft.core.errors import RequestError
 from outdraft.core.structured import StructuredOutputsParams
 
 MOST_CHARACTERS = 1 << 16  # of a schema, a regex, a grammar, or all choices together
+MOST_LETTERS = 1_000_000  # with all repetitions and references multiplied out
 MOST_LEVELS = 48  # of tables and lists inside each other
 MOST_TABLES = 600  # of a schema: about one for each field and each list
-MOST_OPTIONAL = 250  # fields of one object: compiling takes time quadratic in their number
 MOST_CASES = 1 << 8  # that allOf makes of the alternatives in its entries
 MOST_JOINED = 8  # patterns that one text must match at once: compiling takes time exponential in their number
 # Between the parts of JSON: a blank, or a line end and its indentation. Where any number of blanks may stand, a weak
 # model writes them to the last token.
 WHITESPACE = r" |\n[ \t]{0,40}"
-_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*"|/(?:[^/\\\n]|\\.)*/')
+_UNFORCED = '\n%llguidance {"no_forcing": true}\n'  # the library looks no further than a token (`forced_text.py`)
+_BLANK_LINES = re.compile(r"\n\s++")
+_QUOTED = re.compile(r'"(?:[^"\\\n]|\\.)*+"?+|/(?:[^/\\\n]|\\.)*+/?+')  # without a step back, closed or not
 
 
 def spell(form: StructuredOutputsParams) -> str:
     """The grammar's text. Raises `RequestError` for a form that is too large, too deep or no JSON."""
     try:
         return _spelled(form)
+    except TooDeep as error:
+        raise RequestError(
+            f"{form.kind} of structured_outputs has rules, brackets or references in each other, too many levels deep: "
+            "flatten it"
+        ) from error
     except ValueError as error:  # of the library: numbers that JSON does not have, halves of characters
         raise RequestError(f"{form.kind} of structured_outputs cannot be read: {error}") from error
 
 
 def _spelled(form: StructuredOutputsParams) -> str:
-    matcher = llguidance().LLMatcher
     given = getattr(form, form.kind)
     match form.kind:
         case "json" | "json_object":
-            schema = read_schema(given) if form.kind == "json" else {"type": "object"}
-            blanks = WHITESPACE if form.whitespace_pattern is None else form.whitespace_pattern
-            layout: dict[str, Any] = {"whitespace_pattern": _short("whitespace_pattern", blanks)}
-            if form.disable_any_whitespace:
-                layout = {"whitespace_flexible": False}
-            return str(matcher.grammar_from_json_schema(json.dumps(schema), overrides=layout))
+            text = f"start: %json {json.dumps(laid_out(form))}"
         case "regex":
-            return str(matcher.grammar_from_regex(_short("regex", given)))
+            _require_few("regex", count_regex(_short("regex", given)))
+            text = f"start: /{slashed(given)}/"
         case "choice":
             _short("choice", "".join(given))
-            return str(matcher.grammar_from_lark("start: " + " | ".join(map(json.dumps, given))))
+            text = "start: CHOICE\nCHOICE: " + " | ".join(map(json.dumps, given))
         case _:
-            return str(matcher.grammar_from_lark(_lark(_short("grammar", given))))
+            text = _lark(_short("grammar", given))
+    return text + _UNFORCED
+
+
+def laid_out(form: StructuredOutputsParams) -> dict[str, Any]:
+    """The schema of the form, with what may stand between the parts of JSON."""
+    schema = read_schema(form.json) if form.json is not None else {"type": "object"}
+    blanks = WHITESPACE if form.whitespace_pattern is None else form.whitespace_pattern
+    _require_few("whitespace_pattern", count_regex(_short("whitespace_pattern", blanks)))
+    layout: dict[str, Any] = {"whitespace_pattern": blanks}
+    if form.disable_any_whitespace:
+        layout = {"whitespace_flexible": False}
+    others = schema.get("x-guidance")
+    return {**schema, "x-guidance": {**(others if isinstance(others, dict) else {}), **layout}}
+
+
+def slashed(regex: str) -> str:
+    """A regex as it stands between slashes in Lark."""
+    return str(llguidance().regex_to_lark(regex, ""))
 
 
 def read_schema(schema: str | Mapping[str, Any]) -> Any:
@@ -64,6 +89,7 @@ def read_schema(schema: str | Mapping[str, Any]) -> Any:
     if not isinstance(schema, dict):
         raise RequestError(f"json of structured_outputs must be a schema, a table, not {type(schema).__name__}")
     _measure(schema)
+    _require_few("json", count_schema(schema))
     return schema
 
 
@@ -81,7 +107,7 @@ def _measure(schema: dict[str, Any]) -> None:
             break
         if isinstance(value, dict):
             tables += 1
-            _check_fields(value)
+            check_names(value)
             entries = value["allOf"] if isinstance(value.get("allOf"), list) else []
             joined += len(entries)
             if prod(map(_num_cases, entries[:MOST_CASES])) > MOST_CASES:
@@ -111,21 +137,18 @@ def _measure(schema: dict[str, Any]) -> None:
         )
 
 
-def _check_fields(schema: dict[str, Any]) -> None:
-    named, required = schema.get("properties"), schema.get("required")
-    if not isinstance(named, dict):
-        return
-    optional = len(named) - (len(required) if isinstance(required, list) else 0)
-    if optional > MOST_OPTIONAL:
-        raise RequestError(
-            f"json of structured_outputs has an object with {optional} optional fields: {MOST_OPTIONAL} are the most; "
-            "make those required that always come"
-        )
-
-
 def _num_cases(entry: Any) -> int:
     listed = (entry.get(name) for name in ("anyOf", "oneOf")) if isinstance(entry, dict) else ()
     return prod(len(one) for one in listed if isinstance(one, list) and one)
+
+
+def _require_few(name: str, count: int) -> None:
+    if count > MOST_LETTERS:
+        told = f"{count}" if count < MOST else f"more than {MOST}"
+        raise RequestError(
+            f"{name} of structured_outputs has {told} letters, its repetitions multiplied out: {MOST_LETTERS} are the "
+            "most; lower the numbers of repetitions"
+        )
 
 
 def _short(name: str, text: str) -> str:
@@ -141,10 +164,18 @@ def _lark(grammar: str) -> str:
     if joined > MOST_JOINED:
         raise RequestError(f"grammar of structured_outputs joins {joined} patterns by &: {MOST_JOINED} are the most")
     if "::=" not in bare:
+        _require_few("grammar", count_lark(grammar, _count_inside))
         return grammar
     from llguidance.gbnf_to_lark import any_to_lark
 
     try:
-        return str(any_to_lark(grammar))
+        lark = str(any_to_lark(_BLANK_LINES.sub("\n", grammar)))  # which takes time quadratic in their number
     except Exception as error:  # the library raises what comes
         raise RequestError(f"grammar of structured_outputs is taken for GBNF, and cannot be read: {error}") from error
+    _require_few("grammar", count_lark(lark, _count_inside))
+    return lark
+
+
+def _count_inside(schema: Any) -> int:
+    """Of a schema that stands in a grammar, and that has to be within the same limits."""
+    return count_schema(read_schema(schema)) if isinstance(schema, dict) else 1

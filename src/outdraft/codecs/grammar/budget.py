@@ -1,0 +1,62 @@
+"""What the masks of one text may cost: processor time that the library takes in the thread that asks, the engine's.
+
+A grammar whose every mask costs more than the last one would make all other texts wait: it ends its own request.
+Garbage that Python collects meanwhile, and whatever else a thread does, is not charged.
+"""
+
+from functools import partial
+from time import thread_time
+from typing import Any
+
+from outdraft.core.errors import RequestError
+
+CALL_SECONDS = 0.1  # of processor time, for one call of the library, as a mask is
+TEXT_SECONDS = 0.5  # for all calls of a text, and ...
+TOKEN_SECONDS = 0.01  # ... for each token of its output more
+
+
+class MaskBudget:
+    """The account of one text."""
+
+    def __init__(self) -> None:
+        self._spent = self._longest = 0.0
+
+    def charged(self, matcher: Any) -> "Charged":
+        """The same matcher, on this account."""
+        return Charged(matcher, self)
+
+    def charge(self, seconds: float) -> None:
+        """Of one call."""
+        self._spent += seconds
+        self._longest = max(self._longest, seconds)
+
+    def check(self, num_tokens: int) -> None:
+        """Raise `RequestError` once it is too much. `num_tokens`: of the output."""
+        most = TEXT_SECONDS + TOKEN_SECONDS * num_tokens
+        if self._longest > CALL_SECONDS:
+            told = f"one mask took {1000 * self._longest:.0f} ms of processor time: {1000 * CALL_SECONDS:.0f} ms"
+        elif self._spent > most:
+            told = f"its masks took {self._spent:.2f} s of processor time: {most:.2f} s"
+        else:
+            return
+        raise RequestError(
+            f"structured_outputs: the form takes too much work behind {num_tokens} tokens of output; {told} are the "
+            "most; make it simpler"
+        )
+
+
+class Charged:
+    """A matcher of the library whose calls are charged."""
+
+    def __init__(self, matcher: Any, budget: MaskBudget) -> None:
+        self._matcher, self._budget = matcher, budget
+
+    def __getattr__(self, name: str) -> Any:
+        return partial(self._call, getattr(self._matcher, name))
+
+    def _call(self, method: Any, *given: Any) -> Any:
+        began = thread_time()
+        try:
+            return method(*given)
+        finally:
+            self._budget.charge(thread_time() - began)
