@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from contracts.spec_rows import ROWS
 
+from outdraft import LLM
+from outdraft.core.errors import OutdraftError
 from outdraft.core.params import SamplingParams
 from outdraft.core.registry import names
 from outdraft.core.request import Request
@@ -71,3 +73,18 @@ def test_every_policy_paces_a_recipe():
     paced = {read_recipe(name).policy.name for name in recipe_names()}
     gone = {policy for name, policy in PACED.items() if name not in recipe_names()}
     assert set(names("policy")) - paced <= gone
+
+
+def test_the_page_names_the_recipes_that_do_not_run_on_the_zoos_target_as_they_are():
+    """Those that need a datastore, and the policy whose head is trained for a draft; the zoo may lack a package."""
+    llm, refused = LLM("zoo:target", drafter="none"), {}
+    for name in recipe_names():
+        try:
+            llm.with_recipe(name)
+        except OutdraftError as error:
+            refused[name] = str(error)
+    assert "specdec_plus_plus" in refused
+    for name, told in refused.items():
+        needs_data = "datastore" in told or "is in a package of its own" in told
+        assert needs_data or name == "specdec_plus_plus", (name, told)
+    assert "--out DRAFT/acceptance_head" in refused["specdec_plus_plus"]

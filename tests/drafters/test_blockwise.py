@@ -54,3 +54,16 @@ def test_every_layer_is_its_own_and_a_scale_is_taken_back():
     scaled = BlockwiseNet(replace(net.config, scale=2.0))
     scaled.projections.borrow(target)
     torch.testing.assert_close(scaled.logits(2 * h, 0), target.head(h))
+
+
+def test_a_layer_is_the_papers_feed_forward_one_with_its_relu():
+    """x + W2 relu(W1 x + b1) + b2, by hand: without the bend it would be one linear map."""
+    target = tiny_model(vocab=31, layers=3, dtype=torch.float32)
+    net = new(BlockwiseLearning(), target, 0).module
+    randomise(net, 1)
+    h = torch.randn(3, target.config.hidden_size)
+    up, down = net.up[2], net.down[2]
+    inner = h @ up.weight.T + up.bias
+    assert (inner < 0).any()
+    wanted = h + inner.clamp(min=0) @ down.weight.T + down.bias
+    torch.testing.assert_close(net.states(h, 2), wanted)

@@ -14,6 +14,7 @@ from outdraft.core.learner import Lesson
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.learn import LEARN, Eagle3Learning, new
 from outdraft.drafters.eagle3.spellings import read_eagle3
+from outdraft.drafters.shared.features.learn import target_taps
 from outdraft.drafters.shared.features.network import whole_logits
 from outdraft.drafters.shared.learning.unrolled import UnrolledContext
 from outdraft.models.base import Decoder
@@ -104,6 +105,16 @@ def test_every_spelling_is_one_network(config, rename, pickled, spelling, taps, 
     assert set(files.tensors) == set(theirs.tensors) and torch.equal(files.vocab, theirs.vocab)
     assert all(torch.equal(files.tensors[name], theirs.tensors[name]) for name in theirs.tensors)
     assert replace(files.config, taps=(1, 3, 5)) == theirs.config
+
+
+@pytest.mark.parametrize(
+    ("num_layers", "taps"), [(10, (2, 5, 7)), (32, (2, 16, 29)), (36, (2, 18, 33)), (61, (2, 30, 58)), (4, (1, 2))]
+)
+def test_where_none_are_named_the_taps_are_the_usual_ones_in_training_too(num_layers, taps, tmp_path):
+    """After 2 layers, after half of them, and after all but three: as vLLM and SGLang take them."""
+    assert target_taps((), num_layers) == taps
+    if num_layers >= 10:
+        assert read_eagle3(respelled(tmp_path, rename=middle), num_layers).config.taps == taps
 
 
 def test_norms_are_told_by_their_tensors_where_no_flag_does(tmp_path):

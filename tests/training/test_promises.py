@@ -6,6 +6,7 @@ apart. Sampled texts are others on both sides: there are rounds enough that thre
 """
 
 from math import hypot
+from pathlib import Path
 
 import pytest
 import torch
@@ -13,12 +14,13 @@ from contracts.spec_rows import learning
 from contracts.taught import teach
 from safetensors.torch import load_file, save_file
 
+from outdraft.core.errors import ConfigError
 from outdraft.core.learner import TARGET, TargetLearner
 from outdraft.core.registry import find_learner, learner_names
 from outdraft.drafters.shared.heads.last_state import LastStates
 from outdraft.models.load import save_model
 from outdraft.testing.tiny import tiny_model
-from outdraft.training.check import ERRORS, LEAST_ROUNDS, Checked, as_saved, measure, promise
+from outdraft.training.check import ERRORS, LEAST_ROUNDS, Checked, as_saved, check_directory, measure, promise
 from outdraft.training.lessons import Teacher
 from outdraft.training.record import Promise, Terms
 
@@ -154,3 +156,12 @@ def test_heads_behind_a_wrong_norm_break_a_promise(kind, options, fault, toy, tm
     fault(monkeypatch, tmp_path / "draft")
     wrong = Checked(promise=said, measured=served(kind, tmp_path / "draft", home, asked))
     assert wrong.outcome == "broken", wrong.line
+
+
+def test_a_draft_of_the_zoo_is_found_by_its_name(tmp_path, monkeypatch):
+    with pytest.raises(ConfigError, match=r"zoo:eagle ships without .*training\.json"):
+        check_directory(Path("zoo:eagle"), "zoo:target")
+    monkeypatch.setattr("outdraft.training.check.resolve", lambda name: tmp_path)
+    (tmp_path / "training.json").write_text("{}")
+    with pytest.raises(ConfigError, match=f"{tmp_path}/training.json is damaged"):
+        check_directory(Path("zoo:eagle"), "zoo:target")

@@ -32,7 +32,7 @@ from outdraft.models.load_codec import load_codec
 from outdraft.training.draft import Exam
 from outdraft.training.lessons import Teacher
 from outdraft.training.packing import Rows
-from outdraft.training.record import Promise, Terms, fingerprint, read_record, require_target, template_digest
+from outdraft.training.record import RECORD, Promise, Terms, fingerprint, read_record, require_target, template_digest
 from outdraft.training.walk import Walk
 from outdraft.weights.hub import resolve
 
@@ -95,7 +95,7 @@ def check_directory(
 
     `dtype`: of the target; by default the one that it was trained under.
     """
-    place, source = user_path(directory), resolve(target)
+    place, source = _place(str(directory)), resolve(target)
     record = read_record(place)
     if not record.promises:
         raise ConfigError(
@@ -119,6 +119,19 @@ def check_directory(
         )
         for one in record.promises
     ]
+
+
+def _place(name: str) -> Path:
+    """Where a draft lies. Raises `ConfigError` for one of the zoo without a record."""
+    if not name.startswith("zoo:"):
+        return user_path(name)
+    place = resolve(name)
+    if not (place / RECORD).is_file():
+        raise ConfigError(
+            f"{name} ships without the record of its training ({RECORD}), so no promise of it can be checked; its "
+            "figures stand in docs/zoo.md"
+        )
+    return place
 
 
 def as_saved(drafter: str) -> dict[str, Any]:

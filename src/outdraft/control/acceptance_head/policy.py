@@ -97,6 +97,7 @@ def _home(options: AcceptanceHeadOptions, arm: Arm) -> Path:
         where = "no directory of its own" if arm.home is None else f"no folder {FOLDER} in {arm.home}"
         raise ConfigError(
             f"policy 'acceptance_head' needs a head that was trained for its draft, and drafter {arm.name!r} has "
-            f"{where}: name one, model=DIR, or train one (outdraft train acceptance_head)"
+            f"{where}: name one, model=DIR, or train one (outdraft train acceptance_head --target MODEL --data FILE "
+            "--options draft=DRAFT --out DRAFT/acceptance_head)"
         )
     return arm.home / FOLDER
