@@ -51,8 +51,8 @@ class Comb:
 
     def propose(self, seqs, budgets):
         drafts = []
-        for chain in self.inner.propose(seqs, [Budget(depth=2)] * len(seqs)):
-            pending, first, second = chain.tokens.tolist()
+        for guess in self.inner.propose(seqs, [Budget(depth=2)] * len(seqs)):
+            pending, first, second = guess.tokens.tolist()
             tokens = [pending, (first + 1) % 11, first, (first + 2) % 11, (second + 1) % 11, second]
             drafts.append(Draft(tokens=torch.tensor(tokens), parents=torch.tensor([-1, 0, 0, 0, 2, 2])))
         return drafts
@@ -63,8 +63,8 @@ class Twins(Comb):
 
     def propose(self, seqs, budgets):
         drafts = []
-        for chain in self.inner.propose(seqs, [Budget(depth=2)] * len(seqs)):
-            pending, first, second = chain.tokens.tolist()
+        for guess in self.inner.propose(seqs, [Budget(depth=2)] * len(seqs)):
+            pending, first, second = guess.tokens.tolist()
             drawn = torch.tensor([first, (second + 1) % 11, second])
             drafts.append(
                 Draft(
