@@ -98,12 +98,12 @@ def mtp_net(target, directory: Path):
     return {"model": str(directory / "mtp")}
 
 
-def eagle3_net(target, directory: Path, *, share=1.0, num_layers=1, width=64, **flags):
+def eagle3_net(target, directory: Path, *, share=1.0, num_layers=1, width=64, taps=(0, 2), **flags):
     """EAGLE-3's in the published layout. `share`: of the target's tokens that it knows. `width`: of its own."""
     size = max(2, int(target.config.vocab_size * share))
     layers = replace(like_target(target.config, num_layers=num_layers), hidden_size=width, norm_eps=1e-3)
     config = Eagle3Config(
-        layers=layers, taps=(0, 2), draft_vocab_size=size, target_hidden_size=64, own_embedding=width != 64, **flags
+        layers=layers, taps=taps, draft_vocab_size=size, target_hidden_size=64, own_embedding=width != 64, **flags
     )
     vocab = None if share == 1 else torch.arange(target.config.vocab_size)[-size:]
     net = Eagle3Net(config, torch.bfloat16, torch.device("cpu"), vocab)
@@ -132,6 +132,9 @@ FEATURES = [
                side=published(share=0.7, fc_norm=True, norm_output=True), options=CHAIN),
     DrafterRow(drafter="eagle3", label="tree of another width, one tap norm",
                side=published(width=96, norm_before_fc=True, norm_output=True), options=TREE),
+    DrafterRow(drafter="eagle3", label="tree under the target's head", side=published(own_head=False), options=TREE),
+    DrafterRow(drafter="eagle3", label="chain on one state under the target's head, fewer tokens",
+               side=published(own_head=False, one_state=True, taps=(3,), share=0.7), options=CHAIN),
 ]  # fmt: skip
 ROWS = [
     DrafterRow(drafter="draft_model", side=twin, options={"quantization": "none"}),

@@ -143,7 +143,7 @@ def test_norms_are_told_by_their_tensors_where_no_flag_does(tmp_path):
     ({"config": {"norm_before_fc": True, "fc_norm": True}}, ModelLoadError, "exclude each other"),
     ({"config": {"norm_output": 3}}, ModelLoadError, "norm_output"),
     ({"config": {"speculators_model_type": "dflash"}}, ModelLoadError, "no EAGLE-3 network"),
-    ({"config": {"model_type": "gpt2", "n_embd": 8, "n_head": 2, "n_layer": 1}}, ModelLoadError, "not supported"),
+    ({"config": {"architectures": ["X"], "model_type": "gpt2", "n_embd": 8}}, ModelLoadError, "gpt2"),
 ])  # fmt: skip
 def test_files_that_cannot_be_are_refused(damage, error, words, tmp_path):
     damage = {**damage, "config": {TAPS: [1, 3, 5], **damage.get("config", {})}}

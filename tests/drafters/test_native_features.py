@@ -16,6 +16,7 @@ from outdraft.core.policy import Budget
 from outdraft.core.registry import find, make_options
 from outdraft.drafters.eagle.net import load_eagle
 from outdraft.drafters.eagle3.files import load_eagle3
+from outdraft.drafters.eagle3.net import lent_by
 from outdraft.drafters.mtp.net import load_mtp
 from outdraft.drafters.shared.features.last_feature import load_last_feature
 from outdraft.drafters.shared.features.native import pack_network
@@ -33,7 +34,7 @@ from outdraft.nn.linear import Linear
 pytestmark = pytest.mark.skipif(library() is None, reason="the native kernels are not built")
 LOADERS = {
     "eagle": load_eagle, "mtp": load_mtp, "eagle1": load_last_feature, "hass": load_last_feature,
-    "eagle3": lambda directory, port, dtype=None: load_eagle3(directory, port.facts, dtype),
+    "eagle3": lambda directory, port, dtype=None: load_eagle3(directory, port.facts, dtype, lent=lent_by(port)),
 }  # fmt: skip
 V, QUIET = 61, 0.05  # states so small that a norm's epsilon tells
 

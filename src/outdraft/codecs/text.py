@@ -167,6 +167,12 @@ class TextCodec:
         names = sorted(self._tokenizer.get_vocab().items(), key=lambda item: item[1])
         return hashlib.sha256(json.dumps(names).encode()).hexdigest()
 
+    def find_difference(self, other: "TextCodec", below: int) -> int | None:
+        """The first id below `below` that stands for another token there; None: where both have a token, it is one."""
+        ours, theirs = ({i: name for name, i in one._tokenizer.get_vocab().items()} for one in (self, other))
+        both = sorted(i for i in ours.keys() & theirs.keys() if i < below)
+        return next((i for i in both if ours[i] != theirs[i]), None)
+
     def apply_chat_template(
         self, messages: Seq[Message], *, tokenize: bool = True, add_generation_prompt: bool = True,
         special_tokens_in_messages: bool = False, **variables: Any,

@@ -80,12 +80,16 @@ class NativeGuesser:
 
 
 def guess_with(
-    decoder: NativeDecoder, *, num_layers: int | None = None, exit: Residual | None = None, eps: float = 0.0
-) -> NativeGuesser:
-    """The decoder in one call, or what its first `num_layers` layers (all) would guess; `eps`: of the exit's norm."""
+    decoder: NativeDecoder, *, num_layers: int | None = None, exit: Residual | None = None, eps: float = 0.0,
+    ids: Tensor | None = None, num_ids: int = 0,
+) -> NativeGuesser:  # fmt: skip
+    """The decoder in one call, or what its first `num_layers` layers (all) would guess; `eps`: of the exit's norm.
+
+    ids, num_ids: which of so many tokens the head's outputs are, as for `Guesser`.
+    """
     layers = decoder.config.num_layers if num_layers is None else num_layers
     guesser = Guesser(
         decoder.stack, decoder.stack, decoder.embedding, num_layers=layers, exit=exit, eps=eps,
-        embedding_scale=embedding_scale(decoder.config),
+        embedding_scale=embedding_scale(decoder.config), ids=ids, num_ids=num_ids,
     )  # fmt: skip
     return NativeGuesser(guesser, decoder.rope)

@@ -15,6 +15,7 @@ from outdraft.models.adapter.load import load_adapted
 from outdraft.models.config import ModelConfig
 from outdraft.models.device import choose_device
 from outdraft.models.families import ARCHITECTURES
+from outdraft.models.half import in_kernels_type
 from outdraft.models.load import fill_decoder, open_weights
 from outdraft.models.native import can_pack, find_unknown
 from outdraft.models.native_files import load_native
@@ -48,7 +49,7 @@ def load_network(
     directory = resolve(str(check_value("model", path, str | Path, error=ModelLoadError)))
     if is_adapted(directory, model_impl):
         return _load_adapted(directory, dtype, place, exact, rounding)
-    stored = open_weights(path, dtype)
+    stored = in_kernels_type(open_weights(path, dtype), dtype, place)
     native = can_pack(stored.config, stored.dtype, place)
     quant = rounding(stored.config, native)
     if native:

@@ -17,6 +17,7 @@ from torch import Tensor
 from outdraft.core.cache import PAGE, KVCache
 from outdraft.core.target import Recorder
 from outdraft.models.base import Decoder
+from outdraft.models.fitted import FittedNetwork, unfitted
 from outdraft.models.network import RunOutput
 from outdraft.nn.attention.bucket import Bucket, block_rows, find_bucket
 from outdraft.nn.attention.chain import ChainBuffers, ChainRows
@@ -45,8 +46,13 @@ class PagedPool(KVCache, Protocol):
 class StaticDecoder:
     """Recorded passes of one decoder over one pool of cache slots."""
 
-    def __init__(self, decoder: Decoder, pool: PagedPool, record: Recorder, *, least_rows: int = 1) -> None:
+    def __init__(
+        self, decoder: Decoder | FittedNetwork, pool: PagedPool, record: Recorder, *, least_rows: int = 1
+    ) -> None:
+        """decoder: one, or one that was fitted to another vocabulary."""
         self.decoder = decoder
+        whole = unfitted(decoder)
+        assert isinstance(whole, Decoder)
         self._least_rows = least_rows
         self.recordings = Recordings(record)
         self._pool = pool
@@ -59,7 +65,7 @@ class StaticDecoder:
         pool.reserve(_DUSTBIN, 1)
         self._dustbin = pool.pages(_DUSTBIN)[0]
         self._place = pool.pool()[0].data_ptr()
-        for rope in decoder.ropes.values():
+        for rope in whole.ropes.values():
             first = decoder.config.first_position(pool.max_len)
             rope.complete(first + pool.max_len, decoder.dtype, decoder.device)
 

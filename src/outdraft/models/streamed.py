@@ -28,6 +28,7 @@ from outdraft.kernels.library import wanted_kind
 from outdraft.kernels.threads import num_threads
 from outdraft.models.base import Decoder
 from outdraft.models.config import ModelConfig
+from outdraft.models.half import in_kernels_type
 from outdraft.models.load import open_weights
 from outdraft.models.native import embedding_scale, run_packed, shape_of
 from outdraft.models.network import RunOutput
@@ -188,6 +189,6 @@ def load_streamed(model: str | Path, memory: int, *, dtype: str = "auto") -> Str
 
     Raises `CapabilityError`, `ConfigError`, `ModelLoadError` naming what does not fit.
     """
-    pieces = Pieces(stored=open_weights(model, dtype))
+    pieces = Pieces(stored=in_kernels_type(open_weights(model, dtype), dtype, torch.device("cpu")))
     packed = packed_file(pieces)
     return StreamedDecoder(pieces.config, packed, memory, pieces.final_norm(), lambda: remake_packed(packed, pieces))

@@ -35,6 +35,7 @@ from outdraft.drafters.shared.trees.growth import grow_trees
 from outdraft.drafters.shared.trees.shapes import Beam, Joint, Levels, num_nodes
 from outdraft.drafters.shared.trees.tree import Shape, Tree
 from outdraft.models.base import Decoder
+from outdraft.models.fitted import FittedNetwork, unfitted
 from outdraft.models.port import TargetPort
 from outdraft.weights.hub import resolve
 
@@ -146,7 +147,9 @@ def build(options: DraftModelOptions, port: TargetPort) -> DraftModelDrafter:
     decoder = load_draft(options, port, exact=port.facts.exact or not options.is_chain)
     stream = Stream(sinks=options.sinks, window=options.window) if options.window is not None else None
     record = port.layers.record
-    if record is not None and isinstance(decoder, Decoder) and options.is_chain and stream is None:
+    is_torch = isinstance(unfitted(decoder), Decoder)
+    if record is not None and is_torch and options.is_chain and stream is None:
+        assert isinstance(decoder, Decoder | FittedNetwork)
         return DraftModelDrafter(options, StaticDraftModel(decoder, record))
     return DraftModelDrafter(options, DraftModel(decoder, cache=port.cache, stream=stream))
 

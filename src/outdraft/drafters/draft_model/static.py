@@ -20,6 +20,7 @@ from outdraft.core.target import Recorder
 from outdraft.drafters.shared.chains.network import ChainNetwork
 from outdraft.drafters.shared.networks.draft_model import DraftModel, Readable
 from outdraft.models.base import Decoder
+from outdraft.models.fitted import FittedNetwork
 from outdraft.models.static import StaticDecoder
 from outdraft.nn.attention.chain import ChainRows
 from outdraft.nn.attention.rows import NewRows, chain_bits
@@ -33,7 +34,7 @@ class StaticDraftModel(DraftModel):
 
     rewinds = False  # the host does not know what was guessed
 
-    def __init__(self, decoder: Decoder, record: Recorder) -> None:
+    def __init__(self, decoder: Decoder | FittedNetwork, record: Recorder) -> None:
         super().__init__(decoder, cache=CacheConfig(layout="paged"))
         assert isinstance(self._cache.rows, PagedCache)
         self._pool = self._cache.rows

@@ -22,6 +22,8 @@ class Eagle3Config:
     norm_before_fc: bool = False  # one norm over all taps side by side
     fc_norm: bool = False  # a norm for each tap
     norm_output: bool = False  # what is carried to the next step is normed
+    one_state: bool = False  # the feature is the target's last state behind its final norm, as in EAGLE-1: no `fc`
+    own_head: bool = True  # False: the target's head scores what `norm` gives
     own_embedding: bool = False
     train_embedding: bool = False  # `embed_requires_grad`
 
@@ -36,6 +38,12 @@ class Eagle3Config:
             raise CapabilityError(
                 f"an EAGLE-3 network that reads the states after {self.taps} layers cannot draft for a target of "
                 f"{known.num_layers} layers: it belongs to another one"
+            )
+        if (self.one_state or not self.own_head) and self.layers.hidden_size != known.hidden_size:
+            lacking = "fc.weight" if self.one_state else "lm_head.weight"
+            raise CapabilityError(
+                f"an EAGLE-3 network of width {self.layers.hidden_size} without {lacking} reads the target's own, "
+                f"which has width {known.hidden_size}: it belongs to another one"
             )
         if not self.own_embedding and self.layers.hidden_size != known.hidden_size:
             raise CapabilityError(

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from outdraft.drafters.eagle3.net import Eagle3Net, entries_of
+from outdraft.drafters.eagle3.net import Eagle3Net, Lent, entries_of
 from outdraft.drafters.eagle3.spellings import read_eagle3, written
 from outdraft.drafters.shared.learning.vocab import differences, membership
 from outdraft.models.foreign_heads import fill, tensors_of_net, write_directory
@@ -17,11 +17,15 @@ def save_eagle3(net: Eagle3Net, directory: Path, dtype: torch.dtype | None = Non
     if net.vocab is not None:
         tensors["d2t"] = differences(net.vocab)
         tensors["t2d"] = membership(net.vocab, net.config.layers.vocab_size)
-    write_directory(directory, written(net.config, dtype or net.fc.weight.dtype), tensors)
+    write_directory(directory, written(net.config, dtype or net.dtype), tensors)
 
 
-def load_eagle3(directory: Path, facts: TargetFacts, dtype: torch.dtype | None = None) -> Eagle3Net:
+def load_eagle3(
+    directory: Path, facts: TargetFacts, dtype: torch.dtype | None = None, *, lent: Lent | None = None
+) -> Eagle3Net:
     """The network in `directory`, in whatever spelling, for this target; in the target's type unless told otherwise.
+
+    lent: the target's norm and head; without them a network that has no head of its own cannot draft.
 
     Raises `ModelLoadError` for damaged or contradictory files, `CapabilityError` for another target's network.
     """
@@ -30,6 +34,7 @@ def load_eagle3(directory: Path, facts: TargetFacts, dtype: torch.dtype | None =
     vocab = files.vocab
 
     def make(device: torch.device | None) -> Eagle3Net:
-        return Eagle3Net(files.config, dtype or facts.dtype, device or facts.device, vocab if device is None else None)
+        own = vocab if device is None else None
+        return Eagle3Net(files.config, dtype or facts.dtype, device or facts.device, own, lent)
 
     return fill(make, entries_of(files.config), files.tensors, f"EAGLE-3 network in {directory}", beside=("d2t", "t2d"))

@@ -16,8 +16,9 @@ from outdraft.core.errors import CapabilityError
 from outdraft.core.head_format import HeadFormat
 from outdraft.core.read_file import load_json
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
-from outdraft.drafters.eagle3.net import Eagle3Net
-from outdraft.drafters.eagle3.spellings import FLAGS, MODEL_TYPE, ORIGINAL, TAPS, read_eagle3
+from outdraft.drafters.eagle3.flags import FLAGS, TAPS
+from outdraft.drafters.eagle3.net import Eagle3Net, lent_by
+from outdraft.drafters.eagle3.spellings import MODEL_TYPE, ORIGINAL, read_eagle3
 from outdraft.models.base import Decoder
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.foreign_heads import read_config
@@ -38,8 +39,8 @@ def _is_original(directory: Path) -> bool:
 
 def _read(directory: Path, target: Decoder | TargetPort, dtype: torch.dtype | None) -> Eagle3Net:
     facts = facts_of(target)
-    stored = dtype or read_eagle3(directory, facts.num_layers).tensors["fc.weight"].dtype
-    return load_eagle3(directory, facts, stored)
+    stored = dtype or read_eagle3(directory, facts.num_layers).tensors["norm.weight"].dtype
+    return load_eagle3(directory, facts, stored, lent=lent_by(target))
 
 
 def _write_speculators(net: Eagle3Net, target: Decoder, target_name: str, directory: Path) -> None:
@@ -67,7 +68,7 @@ def _write_original(net: Eagle3Net, target: Decoder, target_name: str, directory
     told: dict[str, Any] = load_json(directory / "config.json")
     flat = {
         **told["transformer_layer_config"], "architectures": [ORIGINAL], "torch_dtype": told["dtype"],
-        "draft_vocab_size": config.draft_vocab_size, TAPS: told[TAPS], "eagle_config": told["eagle_config"],
+        "draft_vocab_size": config.draft_vocab_size, TAPS: told.get(TAPS), "eagle_config": told["eagle_config"],
         **{flag: told[flag] for flag in FLAGS},
     }  # fmt: skip
     (directory / "config.json").write_text(json.dumps(flat, indent=2) + "\n", encoding="utf-8")

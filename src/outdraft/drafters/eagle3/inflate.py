@@ -24,7 +24,7 @@ def inflate(head_dir: Path, target: Decoder, out_dir: Path, width: int, depth: i
         taps=tuple(layers_after(tap, target.config.num_layers, depth) for tap in old.taps),
         target_hidden_size=old.target_hidden_size * width,
     )
-    big = Eagle3Net(config, net.fc.weight.dtype, net.fc.weight.device, net.vocab)
+    big = Eagle3Net(config, net.dtype, net.norm.weight.device, net.vocab)
     for name, parameter in big.named_parameters():
         small = net.get_parameter(name)
         if name == "embedding":

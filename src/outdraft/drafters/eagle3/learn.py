@@ -19,7 +19,7 @@ from outdraft.drafters.eagle3.config import Eagle3Config
 from outdraft.drafters.eagle3.files import load_eagle3, save_eagle3
 from outdraft.drafters.eagle3.formats import FORMATS
 from outdraft.drafters.eagle3.inflate import inflate
-from outdraft.drafters.eagle3.net import Eagle3Net
+from outdraft.drafters.eagle3.net import Eagle3Net, lent_by
 from outdraft.drafters.eagle3.spellings import MODEL_TYPE
 from outdraft.drafters.shared.features.learn import FeatureLearner, falling, target_taps
 from outdraft.drafters.shared.features.new import begin, like_target
@@ -69,7 +69,7 @@ class Eagle3Learner(FeatureLearner):
     def choose(self, counts: Tensor) -> None:
         """Draft with the most frequent of the target's tokens [V]; the head's rows become the target's own of these."""
         net = self.net
-        if net.vocab is not None:
+        if net.vocab is not None and net.lm_head is not None:
             net.vocab = frequent(counts, net.config.draft_vocab_size).to(net.vocab.device)
             net.lm_head.weight.copy_(self.target.head_matrix()[net.vocab])
 
@@ -97,13 +97,14 @@ def new(options: Eagle3Learning, target: Decoder, seed: int) -> Eagle3Learner:
     begin(net, seed)
     with torch.no_grad():
         net.norm.weight.copy_(target.final_norm.weight)  # type: ignore[arg-type]
+        assert net.lm_head is not None
         net.lm_head.weight.copy_(target.head_matrix()[:size])
     return Eagle3Learner(net, target, options)
 
 
 def load(options: Eagle3Learning, target: Decoder, directory: Path) -> Eagle3Learner:
     """A network that was trained before, here or elsewhere."""
-    net = load_eagle3(directory, facts_of(target), torch.float32)
+    net = load_eagle3(directory, facts_of(target), torch.float32, lent=lent_by(target))
     net.train().requires_grad_(True)
     if net.embedding is not None:
         net.embedding.requires_grad_(net.config.train_embedding)

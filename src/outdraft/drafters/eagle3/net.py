@@ -8,13 +8,13 @@ https://arxiv.org/abs/2503.01840; 3.1: https://github.com/vllm-project/speculato
                                                               |                 |
                                                               +-- f_{i+1} --  or with norm_output
 
-The head is its own, over `draft_vocab_size` of the target's tokens. What is not named in files is the target's: its
-embeddings, unless the network brings some.
+The head is its own, over `draft_vocab_size` of the target's tokens. What is not in the files is the target's: its
+embeddings, its head. With one state there is no fc: f_i is the target's last state behind its final norm.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from collections.abc import Sequence as Seq
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor, nn
@@ -24,23 +24,43 @@ from outdraft.drafters.shared.features.network import Embed, FeatureForm
 from outdraft.drafters.shared.features.parts import NativeParts
 from outdraft.drafters.shared.features.wide_block import WideBlock
 from outdraft.kernels.decoder.guesser import Entrance, Origin
+from outdraft.models.base import Decoder
 from outdraft.models.block import Block, blocks_of, embedding_rows
 from outdraft.models.config import ModelConfig
 from outdraft.models.layer_names import layer_entries
 from outdraft.models.naming import Entry
 from outdraft.models.native import NativeDecoder, norm_of, parts_of, weight_of
+from outdraft.models.port import TargetPort
 from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.norm import RMSNorm
 from outdraft.nn.rope import Rope
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lent:
+    """What a network may use of its target."""
+
+    norm: Callable[[Tensor], Tensor]  # the final norm, [N, Dt] -> [N, Dt]
+    head: Callable[[Tensor], Tensor]  # the head alone, [N, Dt] -> [N, V]
+
+
+def lent_by(target: Decoder | TargetPort) -> Lent:
+    """The target's norm and head."""
+    parts = target if isinstance(target, Decoder) else target.layers
+    return Lent(norm=parts.norm, head=parts.head)
+
+
 class Eagle3Net(nn.Module):
-    """The network; all rows flat. `vocab` [V']: the target's ids of the draft's tokens; None: all of them."""
+    """The network; all rows flat. `vocab` [V']: the target's ids of the draft's tokens; None: all of them.
+
+    lent: needed to draft with one state, or without a head of its own.
+    """
 
     def __init__(
-        self, config: Eagle3Config, dtype: torch.dtype, device: torch.device, vocab: Tensor | None = None
-    ) -> None:
+        self, config: Eagle3Config, dtype: torch.dtype, device: torch.device, vocab: Tensor | None = None,
+        lent: Lent | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
         layers = config.layers
         width, eps, count = layers.hidden_size, layers.norm_eps, len(config.taps)
@@ -53,11 +73,12 @@ class Eagle3Net(nn.Module):
         self.exact = False  # True: no row's bits depend on the rows beside it (inference)
         self.input_norm = norm(count * wide) if config.norm_before_fc else None
         self.fc_norm = nn.ModuleList(norm(wide) for _ in config.taps) if config.fc_norm else None
-        self.fc = Linear(count * wide, width, False, dtype, device)
+        self.fc = None if config.one_state else Linear(count * wide, width, False, dtype, device)
         self.first = WideBlock(layers, dtype, device, normed=config.norm_before_residual)
         self.others = nn.ModuleList(Block(layers, i, dtype, device) for i in range(1, layers.num_layers))
         self.norm = norm(width)
-        self.lm_head = Linear(width, config.draft_vocab_size, False, dtype, device)
+        self.lm_head = Linear(width, config.draft_vocab_size, False, dtype, device) if config.own_head else None
+        self._lent = lent
         self.embedding: nn.Parameter | None = None
         if config.own_embedding:
             table = torch.full((layers.vocab_size, width), float("nan"), dtype=dtype, device=device)
@@ -66,6 +87,11 @@ class Eagle3Net(nn.Module):
         self.rope = Rope(layers.rope)
         self.vocab: Tensor | None
         self.register_buffer("vocab", vocab if vocab is None else vocab.to(device), persistent=False)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of its numbers."""
+        return self.norm.weight.dtype  # type: ignore[return-value]
 
     @property
     def form(self) -> FeatureForm:
@@ -84,7 +110,10 @@ class Eagle3Net(nn.Module):
 
     def fuse(self, taps: Seq[Tensor]) -> Tensor:
         """The target's states, one [N, Dt] a tap -> features [N, D]."""
-        told = [tap.to(self.fc.dtype) for tap in taps]  # native kernels hand over float32
+        if self.fc is None:
+            assert self._lent is not None
+            return self._lent.norm(taps[0]).to(self.dtype)
+        told = [tap.to(self.dtype) for tap in taps]  # native kernels hand over float32
         if self.fc_norm is not None:
             told = [norm(tap) for norm, tap in zip(self.fc_norm, told, strict=True)]
         beside = torch.cat(told, -1)
@@ -106,8 +135,13 @@ class Eagle3Net(nn.Module):
         return self.norm(g) if self.config.norm_output else g  # type: ignore[no-any-return]
 
     def logits(self, g: Tensor) -> Tensor:
-        """Own norm and head: [N, D] -> [N, V']."""
-        return self.lm_head(self.norm(g))  # type: ignore[no-any-return]
+        """Own norm, and own head or the target's: [N, D] -> [N, V']."""
+        normed = self.norm(g)
+        if self.lm_head is not None:
+            return self.lm_head(normed)  # type: ignore[no-any-return]
+        assert self._lent is not None
+        whole = self._lent.head(normed)
+        return whole if self.vocab is None else whole[:, self.vocab]
 
     @property
     def shape(self) -> ModelConfig:
@@ -117,14 +151,17 @@ class Eagle3Net(nn.Module):
     def native_parts(self, target: NativeDecoder) -> NativeParts:
         """The same for the kernels."""
         config, first = self.config, self.first
-        tap_norms = None
-        if self.input_norm is not None:
+        tap_norms, tap_eps = None, self.shape.norm_eps
+        if config.one_state:
+            tap_norms, tap_eps = norm_of(target.final_norm), target.config.norm_eps
+        elif self.input_norm is not None:
             tap_norms = norm_of(self.input_norm).view(len(config.taps), -1)
         elif self.fc_norm is not None:
             tap_norms = torch.stack([norm_of(norm) for norm in self.fc_norm])
         entrance = Entrance(
-            num_taps=len(config.taps), tap_width=config.target_hidden_size, tap_eps=self.shape.norm_eps,
-            tap_norms=tap_norms, one_tap_norm=self.input_norm is not None, fusion=weight_of(self.fc),
+            num_taps=len(config.taps), tap_width=config.target_hidden_size, tap_eps=tap_eps,
+            tap_norms=tap_norms, one_tap_norm=self.input_norm is not None,
+            fusion=None if self.fc is None else weight_of(self.fc),
             token_norm=norm_of(first.attn_norm), feature_norm=norm_of(first.hidden_norm),
             origin=Origin.NORMED_FEATURE if first.normed else Origin.FEATURE, norms_carried=config.norm_output,
         )  # fmt: skip
@@ -141,7 +178,11 @@ def entries_of(config: Eagle3Config) -> Iterable[Entry]:
     def same(name: str) -> Entry:
         return Entry(ours=name, theirs=(name,))
 
-    yield from map(same, ("fc.weight", "norm.weight", "lm_head.weight"))
+    yield same("norm.weight")
+    if not config.one_state:
+        yield same("fc.weight")
+    if config.own_head:
+        yield same("lm_head.weight")
     if config.norm_before_fc:
         yield same("input_norm.weight")
     if config.fc_norm:

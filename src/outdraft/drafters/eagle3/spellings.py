@@ -10,6 +10,7 @@ directory that says both must say the same in both. What we write is speculators
 the taps in both places, so that servers that read either draft with it.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from torch import Tensor
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.shown import shown
 from outdraft.drafters.eagle3.config import Eagle3Config
+from outdraft.drafters.eagle3.flags import AUX, FLAGS, NESTED, TAPS, check_nested, nested, read_flag
 from outdraft.drafters.shared.learning.vocab import read_vocab
 from outdraft.models.families import ARCHITECTURES
 from outdraft.models.fields import MOST_CHANNELS, Fields
@@ -30,8 +32,7 @@ from outdraft.weights.renamed import NamedTensors, open_tensors
 from outdraft.weights.source import TensorSource
 
 MODEL_TYPE = "eagle3"
-FLAGS = ("norm_before_residual", "norm_before_fc", "fc_norm", "norm_output")
-TAPS = "eagle_aux_hidden_state_layer_ids"
+_log = logging.getLogger(__name__)
 _LEVELS = {"aux_norm_low": "fc_norm.0", "aux_norm_mid": "fc_norm.1", "aux_norm_high": "fc_norm.2"}  # SGLang's names
 _BORROWED = ("verifier_lm_head.", "verifier_norm.")  # the target's own, which some trainers save
 ORIGINAL = "LlamaForCausalLMEagle3"
@@ -65,9 +66,11 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
         )
     source = open_tensors(directory)
     tensors = NamedTensors(source, _names(source))
-    layers = dict(whole) if isinstance(whole, dict) else {key: raw[key] for key in raw if key != "eagle_config"}
+    layers = dict(whole) if isinstance(whole, dict) else {key: raw[key] for key in raw if key != NESTED}
     if "t2d" in tensors:
         layers["vocab_size"] = tensors.shape("t2d")[0]  # some files of the original tell the draft's own there
+    if ORIGINAL in str(raw.get("architectures")):  # its class says what is computed, whatever model_type was copied
+        layers["model_type"] = "qwen3" if "layers.0.self_attn.q_norm.weight" in tensors else "llama"
     kind = find_architecture(layers)
     if kind.model_type not in ("llama", "qwen3"):
         raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: llama, qwen3)")
@@ -75,20 +78,36 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
     if any(window is not None for window in shape.windows):
         raise ModelLoadError(f"{directory}: an EAGLE-3 network with sliding windows is not supported")
     fields = Fields({**{key: raw[key] for key in raw if key in _KEYS}, "model_type": MODEL_TYPE})
-    taps, spelling = _taps(raw, num_layers, directory, is_ours)
-    flags = {flag: fields.get(flag, bool, _inferred(flag, tensors)) for flag in FLAGS}
+    check_nested(raw, directory)
+    one_state = not read_flag(raw, AUX, True, directory)
+    if one_state:
+        taps: tuple[int, ...] = (num_layers,)
+        spelling = "speculators" if is_ours else "nested"
+        tensors = _without_fusion(tensors)
+    else:
+        taps, spelling = _taps(raw, num_layers, directory, is_ours)
+    flags = {flag: read_flag(raw, flag, _inferred(flag, tensors), directory) for flag in FLAGS}
+    if one_state and (flags["norm_before_fc"] or flags["fc_norm"]):
+        raise ModelLoadError(f"{directory}: {AUX}=false leaves no fc for norm_before_fc or fc_norm to stand before")
     if flags["norm_before_fc"] and flags["fc_norm"]:
         raise ModelLoadError(f"{directory}: norm_before_fc and fc_norm exclude each other")
     config = Eagle3Config(
         layers=shape, taps=taps, draft_vocab_size=fields.size("draft_vocab_size", shape.vocab_size),
         target_hidden_size=fields.size("target_hidden_size", shape.hidden_size, most=MOST_CHANNELS),
-        own_embedding="embed_tokens.weight" in tensors,
+        one_state=one_state, own_head="lm_head.weight" in tensors, own_embedding="embed_tokens.weight" in tensors,
         train_embedding=fields.get("embed_requires_grad", bool, False), **flags,
     )  # fmt: skip
     return Eagle3Files(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), spelling=spelling)
 
 
-_KEYS = (*FLAGS, "draft_vocab_size", "target_hidden_size", "embed_requires_grad")
+_KEYS = ("draft_vocab_size", "target_hidden_size", "embed_requires_grad")
+
+
+def _without_fusion(tensors: NamedTensors) -> NamedTensors:
+    """The tensors but for `fc`, which a network of one state never uses, whatever its trainer left in the file."""
+    if "fc.weight" in tensors:
+        _log.warning("%s: %s is false, so fc.weight is not read", tensors.origin.name, AUX)
+    return NamedTensors(tensors, {name: name for name in tensors if not name.startswith("fc.")})
 
 
 def _names(source: TensorSource) -> dict[str, str]:
@@ -129,10 +148,9 @@ def _vocab(config: Eagle3Config, tensors: TensorSource, directory: Path) -> Tens
 
 def _taps(raw: Mapping[str, Any], num_layers: int, directory: Path, is_ours: bool) -> tuple[tuple[int, ...], str]:
     """Taps "after n layers", and the spelling that said so."""
-    inner = raw.get("eagle_config")
     said = {
         "speculators": (raw.get(TAPS, raw.get("aux_hidden_state_layer_ids")), 0),
-        "nested": (inner.get(TAPS) if isinstance(inner, dict) else None, 1),
+        "nested": (nested(raw).get(TAPS), 1),
         "numbered": (raw.get("target_layer_ids"), 1),
     }
     found = {}
@@ -183,8 +201,8 @@ def written(config: Eagle3Config, dtype: torch.dtype) -> dict[str, Any]:
         },
         "draft_vocab_size": config.draft_vocab_size,
         "dtype": stored,
-        TAPS: list(config.taps),
-        "eagle_config": {TAPS: [tap - 1 for tap in config.taps]},
+        **({} if config.one_state else {TAPS: list(config.taps)}),
+        NESTED: {AUX: False} if config.one_state else {TAPS: [tap - 1 for tap in config.taps]},
         "embed_requires_grad": config.train_embedding,
         **{flag: getattr(config, flag) for flag in FLAGS},
         "target_hidden_size": config.target_hidden_size,

@@ -18,6 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import TypeVar
 
+import torch
+
 from outdraft import zoo
 from outdraft.core.errors import OutdraftError
 from outdraft.core.options import NESTED
@@ -29,7 +31,9 @@ from outdraft.engine.assembly.recipe import Choice, Recipe, read_recipe
 from outdraft.engine.assembly.roles import slots_of
 from outdraft.engine.assembly.setup import Setup
 from outdraft.engine.assembly.speculative_config import Speculation
+from outdraft.models.base import Decoder
 from outdraft.models.guard_bound import find_bound
+from outdraft.models.native import can_pack
 from outdraft.models.network import Network
 
 T = TypeVar("T")
@@ -70,8 +74,8 @@ def fitting(setup: Setup, network: Network, combination: Combination) -> Combina
     if network.kernels != "pytorch" or on_cuda or bound:
         return combination
     _tell(
-        f"by default decoding is plain where the native kernels do not compute ({where}): name a drafter to speculate "
-        "there (`outdraft methods`)"
+        f"by default decoding is plain where the native kernels do not compute ({where}): "
+        f"{_as_bfloat16(network)}name a drafter to speculate there (`outdraft methods`)"
     )
     return combination.instead[1]
 
@@ -90,6 +94,14 @@ def without_found(combination: Combination, error: OutdraftError, build: Callabl
     listed = " and ".join(f"{role.replace('_', ' ')} {place}" for role, place in found.items())
     _log.warning("%s beside the model cannot draft for it and is left out: %s", listed, error)
     return built
+
+
+def _as_bfloat16(network: Network) -> str:
+    """The cure that brings the kernels in; nothing where they do not know the model in any number format."""
+    of_ours = isinstance(network, Decoder) and network.dtype != torch.bfloat16
+    if not (of_ours and can_pack(network.config, torch.bfloat16, network.device)):
+        return ""
+    return "take dtype='bfloat16' (--dtype bfloat16), which they compute, or "
 
 
 @cache

@@ -111,7 +111,8 @@ class Guesser:
     """Body and head may be one stack.
 
     norm: in place of the head's own; None: that, or with `bare_head` none.
-    ids: which of `num_ids` tokens the head's outputs are, each once; None: all, in order. The others are never guessed.
+    ids: which of `num_ids` tokens the head's outputs are, each once; -1: none; None: all, in order. The others are
+    never guessed.
     """
 
     def __init__(

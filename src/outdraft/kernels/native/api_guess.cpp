@@ -64,12 +64,12 @@ OD_API Guesser* od_guesser_set_entrance(Guesser* guesser, const od_entrance* fro
     });
 }
 
-// Output i of the head is token ids[i] of `num_ids`; each id once.
+// Output i of the head is token ids[i] of `num_ids`, each id once; -1: it is no token.
 OD_API Guesser* od_guesser_set_ids(Guesser* guesser, const std::int32_t* ids, int count, int num_ids) {
     return guarded([&] {
         if (count != guesser->head->shape.vocab) throw std::runtime_error("not an id for each output of the head");
         for (int i = 0; i < count; i++)
-            if (ids[i] < 0 || ids[i] >= num_ids) throw std::runtime_error("an id that is not one of the vocabulary");
+            if (ids[i] < -1 || ids[i] >= num_ids) throw std::runtime_error("an id that is not one of the vocabulary");
         guesser->ids = make_buffer<std::int32_t>(count), guesser->num_ids = num_ids;
         std::memcpy(guesser->ids.get(), ids, sizeof(std::int32_t) * count);
         return guesser;

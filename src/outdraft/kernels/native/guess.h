@@ -119,7 +119,8 @@ static inline void spread(const Guesser& g, const float* own, int rows, float* o
         for (int r = id; r < rows; r += g.body->team->size()) {
             float* row = out + std::size_t(r) * g.num_ids;
             std::fill(row, row + g.num_ids, -INFINITY);
-            for (int i = 0; i < known; i++) row[g.ids[i]] = own[std::size_t(r) * known + i];
+            for (int i = 0; i < known; i++)
+                if (g.ids[i] >= 0) row[g.ids[i]] = own[std::size_t(r) * known + i];
         }
     });
 }

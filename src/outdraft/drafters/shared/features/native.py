@@ -38,6 +38,9 @@ def pack_network(net: FeatureNet, target: NativeDecoder, grid: QuantConfig | Non
         body.set_layer(i, layer)
     if head is not None:
         body.set_head(weight_of(head), None)
+    ids = net.vocab
+    if ids is not None and parts.head is None:  # the target's head scores all tokens, and these are guessed
+        ids = torch.full((vocab,), -1).index_copy_(0, ids, ids)
     guesser = Guesser(
         body,
         target.stack if head is None else body,
@@ -47,7 +50,7 @@ def pack_network(net: FeatureNet, target: NativeDecoder, grid: QuantConfig | Non
         norm=None if parts.norm is None else norm_of(parts.norm),
         eps=config.norm_eps,
         bare_head=parts.norm is None,
-        ids=net.vocab,
+        ids=ids,
         num_ids=target.config.vocab_size,
         entrance=parts.entrance,
     )

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from outdraft.core.skip import NO_SKIP, Skip
 from outdraft.kernels.decoder.guesser import Chains, Draw
+from outdraft.models.fitted import FittedNetwork, unfitted
 from outdraft.models.guess import NativeGuesser, guess_with
 from outdraft.models.native import NativeDecoder
 from outdraft.models.network import Network
@@ -39,10 +40,13 @@ class DraftNetwork:
     """Layers and head that a guess goes through."""
 
     def __init__(
-        self, forward: Forward, score: Scorer, native: NativeGuesser | None, device: torch.device, dtype: torch.dtype
-    ) -> None:
+        self, forward: Forward, score: Scorer, native: NativeGuesser | None, device: torch.device, dtype: torch.dtype,
+        *, last_id: int | None = None,
+    ) -> None:  # fmt: skip
+        """last_id: what ids above it are read as, which have no embeddings; None: all have."""
         self._forward, self._score, self._native = forward, score, native
         self._device = device
+        self._last_id = last_id
         self.dtype = dtype
 
     @property
@@ -71,7 +75,7 @@ class DraftNetwork:
     ) -> tuple[Tensor, Tensor]:
         """One pass: states [M, D], not normed, and logits [M, V] of the wanted rows."""
         if self._native is not None:
-            return self._native.feed(tokens, places, context, wanted, skip=skip)
+            return self._native.feed(self._known(tokens), places, context, wanted, skip=skip)
         ids = torch.tensor(tokens, device=self._device)
         hidden = self._forward(ids, torch.tensor(places, device=self._device), context, skip)
         hidden = hidden if len(wanted) == len(tokens) else hidden[list(wanted)]
@@ -89,7 +93,11 @@ class DraftNetwork:
     ) -> Chains:
         """Whole chains in one call; the context's cache has room for a row a step behind those of the pass."""
         assert self._native is not None
-        return self._native.chain(tokens, places, context, depths, draws, skip=skip, cutoffs=cutoffs)
+        return self._native.chain(self._known(tokens), places, context, depths, draws, skip=skip, cutoffs=cutoffs)
+
+    def _known(self, tokens: Seq[int]) -> Seq[int]:
+        last = self._last_id
+        return tokens if last is None else [min(token, last) for token in tokens]
 
 
 def target_network(port: TargetPort) -> DraftNetwork:
@@ -108,5 +116,9 @@ def loaded_network(network: Network) -> DraftNetwork:
     def forward(ids: Tensor, places: Tensor, context: AttentionContext, skip: Skip) -> Tensor:
         return network.run(network.embed(ids, places), places, context, skip=skip).hidden
 
-    native = guess_with(network) if isinstance(network, NativeDecoder) else None
-    return DraftNetwork(forward, network.logits, native, network.device, network.dtype)
+    ids, last_id = None, None
+    if isinstance(network, FittedNetwork):
+        ids, last_id = network.ids, network.own_size - 1
+    own = unfitted(network)
+    native = guess_with(own, ids=ids, num_ids=network.config.vocab_size) if isinstance(own, NativeDecoder) else None
+    return DraftNetwork(forward, network.logits, native, network.device, network.dtype, last_id=last_id)

@@ -3,22 +3,28 @@
 Data in: a model's name, its dtype and rounding, and the door to the target; data out: a network ready to draft.
 """
 
+import logging
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from torch import Tensor, nn
 
+from outdraft.codecs.text import TextCodec
 from outdraft.core.errors import CapabilityError
 from outdraft.core.options import RoundedOptions
 from outdraft.core.weights import Weights
 from outdraft.drafters.shared.networks.rounding import is_ours, rounding_of
+from outdraft.models.fitted import FittedNetwork
+from outdraft.models.load_codec import load_codec
 from outdraft.models.network import Network
 from outdraft.models.open_network import load_network
 from outdraft.models.port import TargetPort
 from outdraft.nn.quant.config import QuantConfig
 from outdraft.nn.quant.linear import QuantLinear
 from outdraft.weights.hub import resolve
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +39,10 @@ class ModelOptions(RoundedOptions):
 
 
 def load_draft(options: ModelOptions, port: TargetPort, *, exact: bool = True, same_vocab: bool = True) -> Network:
-    """Read the weights. Raises `CapabilityError` if the ids must be the target's and are not."""
+    """Read the weights. Raises `CapabilityError` if the ids must be the target's and are not.
+
+    A vocabulary that was filled up to another number of rows is fitted to the target's.
+    """
     network = load_network(
         resolve(options.model),
         dtype=port.facts.dtype if options.dtype == "auto" else options.dtype,
@@ -42,12 +51,29 @@ def load_draft(options: ModelOptions, port: TargetPort, *, exact: bool = True, s
         rounding=rounding_of(options.quantization),
     )
     if same_vocab and network.config.vocab_size != port.facts.vocab_size:
-        raise CapabilityError(
-            f"draft model {options.model!r} has a vocabulary of {network.config.vocab_size}, the target of "
-            f"{port.facts.vocab_size}: choose a draft model that shares the target's tokenizer, or a drafter that "
-            "translates between vocabularies"
-        )
+        _require_same_tokens(options.model, network.config.vocab_size, port)
+        return FittedNetwork(network, port.facts.vocab_size)
     return network
+
+
+def _require_same_tokens(model: str, size: int, port: TargetPort) -> None:
+    """Raise `CapabilityError` unless two vocabularies of different sizes are one that was filled up differently."""
+    refused = (
+        f"draft model {model!r} has a vocabulary of {size}, the target of {port.facts.vocab_size}, and {{}}: choose a "
+        "draft model that shares the target's tokenizer, or a drafter that translates between vocabularies (vocab_map, "
+        "universal)"
+    )
+    target, draft = port.origin.codec, load_codec(resolve(model))
+    if not isinstance(target, TextCodec) or draft is None:
+        whose = "the draft model" if draft is None else "the target"
+        raise CapabilityError(refused.format(f"{whose} has no tokenizer that shows whether their tokens are the same"))
+    least = min(size, port.facts.vocab_size)
+    if (other := target.find_difference(draft, least)) is not None:
+        raise CapabilityError(refused.format(f"id {other} stands for another token in its tokenizer"))
+    _log.info(
+        "draft model %s has %d tokens and the target %d, of one tokenizer: ids from %d on are never guessed",
+        model, size, port.facts.vocab_size, least,
+    )  # fmt: skip
 
 
 def weights_of(network: Network) -> Weights:
