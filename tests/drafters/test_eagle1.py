@@ -174,6 +174,7 @@ def test_files_say_what_they_bring_and_are_refused_where_they_cannot_be(target, 
         return load_last_feature(tmp_path, target)
 
     config.pop("bias")
+    assert load({"model_type": "phi3"}).config == load().config  # the class says what is computed
     assert load().config.bias and not load(drop=("fc.bias",)).config.bias
     table = torch.randn(VOCAB, WIDTH)
     own = load(**{"embed_tokens.weight": table})
@@ -189,7 +190,7 @@ def test_files_say_what_they_bring_and_are_refused_where_they_cannot_be(target, 
             ModelLoadError,
             "are none that outdraft knows",
         ),
-        ({"model_type": "gpt2"}, (), {}, ModelLoadError, "not supported"),
+        ({"model_type": "gpt2", "architectures": ["X"]}, (), {}, ModelLoadError, "not supported"),
     ):
         with pytest.raises(error, match=words):
             load(told, drop, **more)

@@ -4,13 +4,15 @@ A key that the architecture's reader asked for is known. Of the others, those be
 leave the arithmetic as it is; any other with a value that says something is an error: it may change what is computed.
 """
 
-from collections.abc import Mapping
+import logging
+from collections.abc import Collection, Mapping
 from fnmatch import fnmatchcase
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
 
+_log = logging.getLogger(__name__)
 OFF: tuple[object, ...] = (None, False, 0, "", [], {})
 NEUTRAL: dict[str, tuple[object, ...]] = {  # key -> the values that leave the arithmetic as it is
     "attention_multiplier": (None, 1),
@@ -49,20 +51,28 @@ _BOOKKEEPING = (
 )  # fmt: skip
 
 
-def check_keys(raw: Mapping[str, object], used: set[str], name: str, *, strict: bool) -> None:
+def check_keys(
+    raw: Mapping[str, object], used: set[str], name: str, *, strict: bool, beside: Collection[str] = ()
+) -> None:
     """Raise `ModelLoadError` for the first key of config.json that nobody reads and that may change the arithmetic.
 
-    strict: every key that is not known; else only those that are known to matter, or sound like it (a part of another
-    record, which has keys of its own).
+    strict: every key that is not known; else only those that are known to matter, or sound like it (the layers of a
+    drafter, whose config.json has keys of its own), and one line names the others. beside: what another reader reads.
     """
+    unread = []
     for key, value in raw.items():
         allowed = NEUTRAL.get(key, OFF)
-        if key in used or value in allowed:
+        if key in used or key in beside or value in allowed:
             continue
+        is_known = any(fnmatchcase(key, pattern) for pattern in _BOOKKEEPING)
         matters = key in _REFUSED or any(word in key for word in _SUSPECT)
-        if matters or (strict and not any(fnmatchcase(key, pattern) for pattern in _BOOKKEEPING)):
+        if not (matters or strict or is_known):
+            unread.append(key)
+        if matters or (strict and not is_known):
             raise ModelLoadError(
                 f"config.json of '{name}': {key}={shown(value)} is not supported: it may change what the model "
                 f"computes, and outdraft does not know the key{near_miss(key, used)}. If it changes nothing, delete it "
                 "from config.json"
             )
+    if unread:
+        _log.warning("config.json of '%s' has keys that are not read: %s", name, ", ".join(sorted(unread)))

@@ -4,6 +4,7 @@ Nothing is believed that the files claim: names and shapes are compared with the
 """
 
 import json
+import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor, nn
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.head_format import HeadFormat
 from outdraft.core.registry import find_learner, learner_names
+from outdraft.core.shown import shown
 from outdraft.models.base import Decoder
 from outdraft.models.load import read_json
 from outdraft.models.naming import Entry, stored_shapes
@@ -25,6 +27,7 @@ from outdraft.weights.sentinel import require_filled
 from outdraft.weights.source import TensorSource
 
 Net = TypeVar("Net", bound=nn.Module)
+_log = logging.getLogger(__name__)
 _TABLES = ("rotary_emb.inv_freq",)  # which can be computed
 
 
@@ -76,6 +79,13 @@ def tensor_names(directory: Path) -> frozenset[str]:
         return frozenset(open_tensors(directory))
     except ModelLoadError:
         return frozenset()
+
+
+def tell_count(directory: Path, told: Mapping[str, Any], key: str, counted: int) -> None:
+    """One line where config.json names another number of parts than the file holds, which are all used."""
+    if told.get(key, counted) != counted:
+        _log.warning("%s: %s=%s in config.json, and the file holds %d: these are used", directory.name, key,
+                     shown(told[key]), counted)  # fmt: skip
 
 
 def stored_dtype(tensors: TensorSource) -> torch.dtype:

@@ -7,7 +7,7 @@ Our `layers.0.qkv.weight` is
 A quantized map's `.qweight` and `.scales` stand under the name of the weight, one row an output in every layout.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 
@@ -151,12 +151,12 @@ class Architecture:
     prefix: str = ""  # older files may lack this prefix on every name
     ignored: tuple[str, ...] = ()  # endings of stored buffers that are not weights
 
-    def read(self, raw: dict[str, object], *, strict: bool = False) -> ModelConfig:
-        """The configuration of a config.json; `strict`: a key that nobody knows is an error.
+    def read(self, raw: dict[str, object], *, strict: bool = False, beside: Collection[str] = ()) -> ModelConfig:
+        """The configuration of a config.json; `strict`: a key that nobody knows is an error, else a line in the log.
 
-        Raises `ModelLoadError`; `models/config_keys.py` says for which keys.
+        beside: keys that another reader reads. Raises `ModelLoadError`; `models/config_keys.py` says for which keys.
         """
         fields = Fields(raw)
         config = self.parse(fields)
-        check_keys(raw, fields.used, fields.name, strict=strict)
+        check_keys(raw, fields.used, fields.name, strict=strict, beside=beside)
         return config

@@ -74,7 +74,7 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
     kind = find_architecture(layers)
     if kind.model_type not in ("llama", "qwen3"):
         raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: llama, qwen3)")
-    shape = kind.read(layers)
+    shape = kind.read(layers, beside=_BESIDE)
     if any(window is not None for window in shape.windows):
         raise ModelLoadError(f"{directory}: an EAGLE-3 network with sliding windows is not supported")
     fields = Fields({**{key: raw[key] for key in raw if key in _KEYS}, "model_type": MODEL_TYPE})
@@ -100,6 +100,11 @@ def read_eagle3(directory: Path, num_layers: int) -> Eagle3Files:
     return Eagle3Files(config=config, tensors=tensors, vocab=_vocab(config, tensors, directory), spelling=spelling)
 
 
+_BESIDE = (  # what a flat config.json has beside the layers' own keys
+    *FLAGS, TAPS, AUX, NESTED, "draft_vocab_size", "target_hidden_size", "embed_requires_grad", "target_layer_ids",
+    "aux_hidden_state_layer_ids", "num_aux_hidden_states", "use_sliding_window", "max_window_layers", "sliding_window",
+    "layer_types", "qkv_bias", "target_model_type", "eagle_version",
+)  # fmt: skip
 _KEYS = ("draft_vocab_size", "target_hidden_size", "embed_requires_grad")
 
 

@@ -23,7 +23,15 @@ from outdraft.drafters.hydra.net import MODEL_TYPE, HydraConfig, HydraNet, load_
 from outdraft.drafters.shared.heads.projections import borrowed_matrix
 from outdraft.drafters.shared.heads.stem import shape_of
 from outdraft.models.base import Decoder
-from outdraft.models.foreign_heads import fill, read_config, read_head, stored_dtype, tensors_of_net, write_directory
+from outdraft.models.foreign_heads import (
+    fill,
+    read_config,
+    read_head,
+    stored_dtype,
+    tell_count,
+    tensors_of_net,
+    write_directory,
+)
 from outdraft.models.layer_names import layer_entries
 from outdraft.models.naming import Entry, linear
 from outdraft.models.port import TargetFacts, TargetPort, facts_of
@@ -63,6 +71,8 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
         tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(heads),
         num_layers=len(layers), bypass=True, projection_bias=True, **_stem(found, told, facts),
     )  # fmt: skip
+    tell_count(directory, told, "hydra_num_heads", config.num_heads)
+    tell_count(directory, told, "hydra_num_layers", config.num_layers)
     plain = _straight(config)
     if all(name in found and torch.equal(found[name], tensor.to(found[name])) for name, tensor in plain.items()):
         found = {name: tensor for name, tensor in found.items() if name not in plain}  # h is handed through: no bypass

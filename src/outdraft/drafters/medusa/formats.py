@@ -24,6 +24,7 @@ from outdraft.models.foreign_heads import (
     read_config,
     read_head,
     stored_dtype,
+    tell_count,
     tensor_names,
     tensors_of_net,
     write_directory,
@@ -59,6 +60,9 @@ def _read_published(directory: Path, target: Decoder | TargetPort, dtype: torch.
         tap=facts.num_layers, hidden_size=facts.hidden_size, vocab_size=facts.vocab_size, num_heads=len(last),
         num_layers=last[0],
     )  # fmt: skip
+    told = read_config(directory)
+    tell_count(directory, told, "medusa_num_heads", config.num_heads)
+    tell_count(directory, told, "medusa_num_layers", config.num_layers)
     wanted = dtype or projection.dtype
     return fill(
         lambda device: MedusaNet(config, wanted, device or facts.device), _table(config), found,

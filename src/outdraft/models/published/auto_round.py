@@ -9,8 +9,10 @@ auto_round_extension/torch/qlinear_torch.py (https://github.com/intel/auto-round
 rounding via signed gradient descent for the quantization of LLMs", 2023, https://arxiv.org/abs/2309.05516.
 """
 
+from collections import ChainMap
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import cast
 
 from outdraft.models.published.awq import read_awq
 from outdraft.models.published.found import Found
@@ -27,16 +29,16 @@ def read_auto_round(source: TensorSource, told: Told) -> Found:
     """Raises `ModelLoadError` for packings and settings that are not read and tensors that do not fit together."""
     packing = choose(told, ("packing_format",), (*_GPTQ, _AWQ))
     choose(told, ("data_type",), ("int",), "int")
-    for key in told:
-        if key.endswith("_config") and key != "extra_config" and told[key]:
+    for key in [one for one in told if one.endswith("_config") and one != "extra_config"]:
+        if told[key]:
             raise refuse(told, key, "which turns activations while the model runs")
     own = told.get("extra_config") or {}
     if not isinstance(own, Mapping) or not all(_is_left_alone(one) for one in own.values()):
         raise refuse(told, "extra_config", "which gives some layers other settings")
     if packing == _AWQ:
-        found = read_awq(source, {**told, "version": "gemm", "zero_point": True})
+        found = read_awq(source, ChainMap({"version": "gemm", "zero_point": True}, cast(dict[str, object], told)))
     else:
-        found = read_gptq(source, {**told, "checkpoint_format": _GPTQ[str(packing)]})
+        found = read_gptq(source, ChainMap({"checkpoint_format": _GPTQ[str(packing)]}, cast(dict[str, object], told)))
     rounds = told.get("act_bits") is not None
     notes = ("activations are not rounded, as act_bits would have it",) if rounds else ()
     return replace(found, name="auto-round", notes=notes)

@@ -1,10 +1,12 @@
 """Which reader a `quant_method` has, and what to do instead where it has none."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.core.near_miss import near_miss
 from outdraft.core.shown import shown
+from outdraft.models.published.asked import Asked
 from outdraft.models.published.auto_round import read_auto_round
 from outdraft.models.published.awq import read_awq
 from outdraft.models.published.compressed import read_compressed
@@ -65,10 +67,13 @@ def find_maps(source: TensorSource, told: object) -> Found:
             f"config.json: quantization_config has quant_method={shown(method)}{what}, which outdraft does not read "
             f"(it reads {', '.join(FORMATS)} and its own): {CURE}, or a checkpoint in one of those formats"
         )
-    found = read(source, told)
+    asked = Asked(told)
+    found = read(source, asked)
     if not found.maps:
         raise ModelLoadError(
             f"config.json of {source.origin} says quant_method={shown(method)}, but no tensor there is quantized so: "
             "download config.json and weights again, of one revision"
         )
-    return found
+    unread = asked.unread
+    note = f"quantization_config has keys that are not read: {', '.join(unread)}"
+    return replace(found, notes=(*found.notes, note)) if unread else found

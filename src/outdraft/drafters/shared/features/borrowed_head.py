@@ -29,6 +29,7 @@ from outdraft.nn.context import AttentionContext
 from outdraft.nn.linear import Linear
 from outdraft.nn.rope import Rope
 
+_BESIDE = ("bias", "num_nextn_predict_layers", "mtp_num_hidden_layers", "eagle_config", "num_speculative_steps")
 LAYERS = ("llama", "qwen2", "qwen3")  # whose layers such a network may have
 
 
@@ -101,7 +102,7 @@ def read_layers(raw: dict[str, object], directory: Path, what: str) -> ModelConf
     kind = find_architecture(raw)
     if kind.model_type not in LAYERS:
         raise ModelLoadError(f"{directory}: layers of {kind.model_type!r} are not supported (supported: {LAYERS})")
-    layers = kind.read(raw)
+    layers = kind.read(raw, beside=_BESIDE)
     if any(window is not None for window in layers.windows):
         raise ModelLoadError(f"{directory}: {what} with sliding windows is not supported")
     return replace(layers, tie_embeddings=False)

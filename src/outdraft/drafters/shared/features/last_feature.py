@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from outdraft.core.errors import ModelLoadError
 from outdraft.drafters.shared.features.borrowed_head import (
+    LAYERS,
     BorrowedHeadConfig,
     BorrowedHeadNet,
     layers_told,
@@ -129,6 +130,8 @@ def load_last_feature(
     tensors = NamedTensors(source, {name.removeprefix("model."): name for name in source})
     if "fc.weight" not in tensors or "layers.0.post_attention_layernorm.weight" not in tensors:
         raise ModelLoadError(f"{directory} holds no EAGLE-1 network: it has no tensors fc.weight and layers.0")
+    if ARCHITECTURE in str(raw.get("architectures")) and raw.get("model_type") not in LAYERS:
+        raw["model_type"] = "llama"  # the class says what is computed, whatever model_type was copied
     layers = read_layers(raw, directory, LastFeatureConfig.what)
     told = Fields({"model_type": raw.get("model_type"), "bias": raw.get("bias")})
     config = LastFeatureConfig(

@@ -1,0 +1,296 @@
+"""A small file of every sort for each row of docs/files_of_others.md, with and without what the row names."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from models.published import writers
+from safetensors.torch import load_file, save_file
+
+from outdraft.drafters.eagle3.files import load_eagle3
+from outdraft.drafters.hydra import formats as hydra
+from outdraft.drafters.medusa import formats as medusa
+from outdraft.drafters.shared.features.last_feature import load_last_feature
+from outdraft.models.load import load_model, save_model
+from outdraft.models.open_network import load_network
+from outdraft.models.port import facts_of
+from outdraft.nn.context import CausalContext
+from outdraft.testing.tiny import random_decoder, tiny_config, tiny_model
+
+IDS = torch.tensor([5, 6, 7, 8])
+HEADS = Path(__file__).parents[1]
+TAPS = "eagle_aux_hidden_state_layer_ids"
+TARGET = random_decoder(tiny_config(layers=6, hidden=16, heads=2, kv_heads=1, vocab=23), dtype=torch.float32)
+Write = Callable[[Path], object]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Case:
+    """`write` a directory, `change` it as the row says, `load` what counts of it. `words`: of the error or the line."""
+
+    write: Write
+    change: Write
+    load: Callable[[Path], Any]
+    words: tuple[str, ...] = ()
+
+
+def logits(directory: Path) -> list[float]:
+    return load_model(directory)(IDS, torch.arange(4), CausalContext(1, 4)).flatten().tolist()
+
+
+def save_tiny(directory: Path) -> None:
+    save_model(tiny_model(dtype=torch.float32), directory)
+
+
+def tell(directory: Path, *, part: str | None = None, **keys: Any) -> None:
+    """Set keys of config.json, or of a table in it; `...` takes a key out."""
+    path = directory / "config.json"
+    raw = json.loads(path.read_text())
+    table = raw if part is None else raw.setdefault(part, {})
+    table.update(keys)
+    for key in [key for key, value in table.items() if value is ...]:
+        del table[key]
+    path.write_text(json.dumps(raw))
+
+
+def edit(directory: Path, change: Callable[[dict], dict]) -> None:
+    path = directory / "model.safetensors"
+    save_file(change(load_file(path)), path, metadata={"format": "pt"})
+
+
+# -- shards and weights --
+
+
+def save_shards(directory: Path) -> None:
+    """Two copies of every tensor; the index names the first."""
+    save_tiny(directory)
+    whole = load_file(directory / "model.safetensors")
+    (directory / "model.safetensors").unlink()
+    for shard, scale in (("a", 1), ("b", 2)):
+        save_file({name: tensor * scale for name, tensor in whole.items()}, directory / f"{shard}.safetensors")
+    index(directory, dict.fromkeys(whole, "a.safetensors"))
+
+
+def index(directory: Path, table: dict[str, str]) -> None:
+    (directory / "model.safetensors.index.json").write_text(json.dumps({"weight_map": table}))
+
+
+def place(directory: Path, file: str, *names: str) -> None:
+    """Let the index name another file for these tensors; for all by default."""
+    path = directory / "model.safetensors.index.json"
+    table = json.loads(path.read_text())["weight_map"]
+    index(directory, {**table, **dict.fromkeys(names or table, file)})
+
+
+def save_tied(directory: Path) -> None:
+    save_tiny(directory)
+    edit(directory, lambda own: {name: one for name, one in own.items() if name != "lm_head.weight"})
+    tell(directory, tie_word_embeddings=True)
+
+
+def save_wide(directory: Path, dtype: torch.dtype = torch.bfloat16) -> None:
+    """Numbers that bfloat16 has, in a type of the same size."""
+    config = tiny_config(layers=1, hidden=64, inner=96, heads=2, kv_heads=1)
+    save_model(random_decoder(config, dtype=torch.bfloat16, exact=False), directory, dtype)
+
+
+SHARDS = partial(Case, write=save_shards, load=logits)
+WEIGHTS = partial(Case, write=save_tiny, load=logits)
+LORA = "model.layers.0.self_attn.q_proj.lora_A.weight"
+
+
+def add_adapter(directory: Path, *, alone: bool = False, told: bool = True) -> None:
+    if told:
+        (directory / "adapter_config.json").write_text(json.dumps({"peft_type": "LORA"}))
+    save_file({LORA: torch.ones(2)}, directory / "adapter_model.safetensors")
+    if alone:
+        (directory / "model.safetensors").unlink()
+        (directory / "config.json").unlink()
+
+
+# -- quantization --
+
+
+def save_rounded(made: tuple[Any, Any], directory: Path) -> None:
+    directory.mkdir()
+    published, _ = writers.publish(directory, *made)
+    for path in published.iterdir():
+        shutil.move(path, directory / path.name)
+
+
+def rounded(made: Callable[[], tuple[Any, Any]], *words: str, **keys: Any) -> Case:
+    return Case(
+        write=lambda place: save_rounded(made(), place), load=logits, words=words or tuple(keys),
+        change=lambda place: tell(place, part="quantization_config", **keys),
+    )  # fmt: skip
+
+
+# -- heads --
+
+
+def copied(name: str, directory: Path) -> None:
+    shutil.copytree(HEADS / name, directory)
+
+
+def of_eagle3(directory: Path) -> list[Any]:
+    net = load_eagle3(directory, facts_of(random_decoder(tiny_config(layers=6, hidden=16, vocab=24))), torch.float32)
+    return [net.config, sorted(name for name, _ in net.named_parameters())]
+
+
+def save_eagle3_head(directory: Path) -> None:
+    """The plain one of the peers, spelled as the original."""
+    copied("peers/eagle3/plain", directory)
+    raw = json.loads((directory / "config.json").read_text())
+    told = {**raw["transformer_layer_config"], "draft_vocab_size": 16, "architectures": ["LlamaForCausalLMEagle3"]}
+    (directory / "config.json").write_text(json.dumps({**told, "eagle_config": {TAPS: [0, 2, 4]}}))
+
+
+def eagle3(*words: str, part: str | None = "eagle_config", **keys: Any) -> Case:
+    return Case(
+        write=save_eagle3_head, load=of_eagle3, words=words or tuple(keys),
+        change=lambda place: tell(place, part=part, **keys),
+    )  # fmt: skip
+
+
+def of_heads(load: Any, layers: int, directory: Path) -> Any:
+    target = random_decoder(tiny_config(layers=layers, hidden=16, heads=2, kv_heads=1, vocab=23), dtype=torch.float32)
+    return load(directory, target, None).config
+
+
+def published(name: str, load: Any, *words: str, **keys: Any) -> Case:
+    return Case(
+        write=partial(copied, f"drafters/published/{name}"), load=partial(of_heads, load, 2),
+        words=words or tuple(keys), change=lambda place: tell(place, **keys),
+    )  # fmt: skip
+
+
+def loses_head(directory: Path) -> None:
+    edit(directory, lambda own: {name: one for name, one in own.items() if name != "lm_head.weight"})
+
+
+INDEX, ONE, CONFIG = "model.safetensors.index.json", "model.safetensors", "config.json"
+GPTQ, AWQ, PACKED, ROUND = "GPTQ", "AWQ", "compressed-tensors", "AutoRound"
+EAGLE3 = "EAGLE-3, config.json"
+FILES = {
+    (INDEX, "weight_map"): SHARDS(change=lambda at: place(at, "b.safetensors")),
+    (INDEX, "weight_map, a file that is not there"): SHARDS(
+        change=lambda at: place(at, "gone.safetensors"), words=("gone.safetensors",)
+    ),
+    (INDEX, "weight_map, a tensor that its file lacks"): SHARDS(
+        change=lambda at: place(at, "a.safetensors", "more.weight"), words=("more.weight", "a.safetensors")
+    ),
+    (INDEX, "weight_map, a file outside the directory"): SHARDS(
+        change=lambda at: place(at, "../a.safetensors"), words=("outside the directory",)
+    ),
+    (INDEX, "weight_map, a second copy of a tensor"): SHARDS(
+        change=lambda at: save_file({**load_file(at / "a.safetensors"), "more": IDS}, at / "a.safetensors"),
+        words=("not read there", "more"),
+    ),
+    (INDEX, "the whole file, beside model.safetensors"): WEIGHTS(
+        change=lambda at: index(at, {}), words=("index.json beside it is not",)
+    ),
+    (ONE, "lm_head.weight beside tie_word_embeddings"): Case(
+        write=save_tied,
+        load=logits,
+        change=lambda at: edit(at, lambda own: {**own, "lm_head.weight": -own["model.embed_tokens.weight"]}),
+    ),
+    **{
+        (ONE, f"the prefix {prefix} of every name"): WEIGHTS(
+            change=lambda at, prefix=prefix: edit(at, lambda own: {prefix + name: one for name, one in own.items()}),
+            words=(prefix,),
+        )
+        for prefix in ("_orig_mod.", "_fsdp_wrapped_module.", "module.")
+    },
+    (ONE, "float16"): Case(
+        write=save_wide,
+        change=lambda at: save_wide(at, torch.float16),
+        words=("stored as float16",),
+        load=lambda at: [(net := load_network(at)).dtype, net.embedding.flatten().tolist()],
+    ),
+    (ONE, "a tensor that nothing explains"): WEIGHTS(
+        change=lambda at: edit(at, lambda own: {**own, "warp": IDS}), words=("warp",)
+    ),
+    ("adapter_config.json", "beside weights"): WEIGHTS(change=add_adapter, words=("peft_type", "merge_and_unload")),
+    ("adapter_config.json", "without weights"): WEIGHTS(
+        change=partial(add_adapter, alone=True), words=("peft_type", "merge_and_unload")
+    ),
+    ("adapter_model.safetensors", "beside weights"): WEIGHTS(
+        change=partial(add_adapter, told=False), words=("an adapter", "merge_and_unload")
+    ),
+    (ONE, "lora_A, lora_B, base_layer"): WEIGHTS(
+        change=lambda at: edit(at, lambda own: {**own, LORA: torch.ones(2)}), words=("lora_A", "merge_and_unload")
+    ),
+    (CONFIG, "quantization_config.quant_method"): rounded(writers.gptq, quant_method="exl2"),
+    (GPTQ, "bits"): rounded(writers.gptq, bits=3),
+    (GPTQ, "group_size"): rounded(writers.gptq, group_size=0),
+    (GPTQ, "checkpoint_format"): rounded(writers.gptq, checkpoint_format="gptq_v2"),
+    (GPTQ, "is_marlin_format"): rounded(writers.gptq, is_marlin_format=True),
+    (GPTQ, "pack_dtype"): rounded(writers.gptq, pack_dtype="int8"),
+    (GPTQ, "dynamic"): rounded(writers.gptq, dynamic={"+:.*down.*": {"bits": 8}}),
+    (GPTQ, "any other key"): rounded(writers.gptq, warp=3),
+    (AWQ, "version"): rounded(writers.awq, version="gemv"),
+    (AWQ, "backend"): rounded(writers.awq, backend="llm-awq"),
+    (AWQ, "zero_point"): rounded(writers.awq, zero_point=False),
+    (AWQ, "any other key"): rounded(writers.awq, warp=3),
+    ("FP8", "fmt"): rounded(writers.fp8, fmt="e5m2"),
+    ("FP8", "weight_block_size"): rounded(writers.fp8, weight_block_size=[3]),
+    ("FP8", "activation_scheme"): rounded(writers.fp8, activation_scheme="dynamic"),
+    (PACKED, "format"): rounded(writers.packed, format="nvfp4-pack-quantized"),
+    (PACKED, "quantization_status"): rounded(writers.packed, quantization_status="frozen"),
+    (PACKED, "sparsity_config"): rounded(writers.packed, sparsity_config={"format": "sparse-24-bitmask"}),
+    (PACKED, "transform_config"): rounded(writers.packed, transform_config={"config_groups": {"u": {}}}),
+    (PACKED, "kv_cache_scheme"): rounded(writers.packed, kv_cache_scheme={"num_bits": 8}),
+    (ROUND, "packing_format"): rounded(writers.auto_round, packing_format="auto_round:marlin"),
+    (ROUND, "data_type"): rounded(writers.auto_round, data_type="mx_fp"),
+    (ROUND, "extra_config"): rounded(writers.auto_round, extra_config={"a": {"bits": 8}}),
+    (ROUND, "act_bits"): rounded(writers.auto_round, act_bits=8),
+    (ROUND, "any other key"): rounded(writers.auto_round, warp=3),
+    (EAGLE3, f"eagle_config.{TAPS}"): eagle3(**{TAPS: [1, 2, 3]}),
+    (EAGLE3, TAPS): eagle3("different taps", part=None, **{TAPS: [2, 3, 4]}),
+    (EAGLE3, "target_layer_ids"): eagle3("different taps", part=None, target_layer_ids=[1, 2, 3]),
+    (EAGLE3, "eagle_config.use_aux_hidden_state"): eagle3(use_aux_hidden_state=False),
+    **{
+        (EAGLE3, f"{part}{flag}"): eagle3(part="eagle_config" if part else None, **{flag: True})
+        for part in ("", "eagle_config.")
+        for flag in ("norm_before_residual", "norm_output")
+    },
+    (EAGLE3, "a flag in both, not alike"): Case(
+        write=save_eagle3_head,
+        load=of_eagle3,
+        words=("norm_output", "leave one out"),
+        change=lambda at: (tell(at, norm_output=False), tell(at, part="eagle_config", norm_output=True)),
+    ),
+    (EAGLE3, "norm_before_fc, fc_norm"): eagle3(part=None, norm_before_fc=True, fc_norm=True),
+    **{
+        (EAGLE3, f"eagle_config.{key}"): eagle3(**{key: value})
+        for key, value in {
+            "use_input_layernorm_in_first_layer": False,
+            "use_last_layernorm": False,
+            "use_mtp_layernorm": True,
+            "next_layer_regular": False,
+            "parallel_draft_step": 2,
+        }.items()
+    },
+    (EAGLE3, "draft_vocab_size"): eagle3(part=None, draft_vocab_size=15),
+    (EAGLE3, "eagle_config, any other key"): eagle3(warp=3),
+    (EAGLE3, "any other key"): eagle3(part=None, warp=3),
+    ("EAGLE-3, model.safetensors", "no lm_head.weight"): Case(
+        write=save_eagle3_head, change=loses_head, load=of_eagle3
+    ),
+    ("EAGLE-1, config.json", "bias"): published("eagle1", load_last_feature, "fc.bias", bias=False),
+    ("EAGLE-1, config.json", "any other key"): published("eagle1", load_last_feature, warp=3),
+    ("Medusa, config.json", "medusa_num_heads"): published("medusa", medusa.load, medusa_num_heads=7),
+    ("Medusa, config.json", "medusa_num_layers"): published("medusa", medusa.load, medusa_num_layers=7),
+    ("Hydra, config.json", "hydra_num_heads"): published("hydra", hydra.load, hydra_num_heads=7),
+    ("Hydra, config.json", "hydra_num_layers"): published("hydra", hydra.load, hydra_num_layers=7),
+    ("Hydra, config.json", "hydra_head_arch"): published("hydra", hydra.load, hydra_head_arch="eagle"),
+    ("Hydra, config.json", "grounded_heads"): published("hydra", hydra.load, grounded_heads=False),
+    ("Hydra, config.json", "hidden_state_offset"): published("hydra", hydra.load, hidden_state_offset=1),
+    ("Hydra, config.json", "rope_theta"): published("hydra_prefix", hydra.load, rope_theta=77.0),
+    ("Hydra, config.json", "rms_norm_eps"): published("hydra_prefix", hydra.load, rms_norm_eps=0.5),
+}
