@@ -19,3 +19,10 @@ MOST_REFERENCES = 256
 ALL_REFERENCES = 1 << 20  # characters of those that are texts
 REFERENCE_TOKENS = 1 << 17  # tokens of all: an index takes some hundred bytes for each
 RESUMED_TOKENS = 1 << 20  # tokens that all texts of a request had written when they were cut off
+
+MOST_PARTS = 4096  # of a conversation: messages, their parts and their calls together
+MOST_TOOLS, ALL_TOOLS = 1024, 256 * 1024  # tools, bytes of all as JSON
+MOST_VARIABLES, ALL_VARIABLES = 64, 256 * 1024  # of a chat template, bytes of all as JSON
+DEEPEST = 128  # levels of a tool, and of a variable
+LONGEST_CALL_ID = 4096  # characters; some servers keep a state in it
+LONGEST_TEMPLATE = 128 * 1024  # characters of a request's own chat template

@@ -1,7 +1,10 @@
 """Which functions an answer may call, and whether it must."""
 
+from collections import Counter
 from dataclasses import dataclass
 
+from outdraft.core.near_miss import near_miss
+from outdraft.core.shown import shown
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat
 from outdraft.server.schema.chat import ChatRequest, Tool, ToolChoice
@@ -30,16 +33,17 @@ def tools_asked(body: ChatRequest, written: ToolFormat | None) -> ToolsAsked | N
     """
     tools, choice = body.tools or [], body.tool_choice or ("auto" if body.tools else "none")
     names = [tool.function.name for tool in tools]
-    if twice := [name for name in names if names.count(name) > 1]:
-        raise ApiError(400, f"tools: {twice[0]} stands there twice: each function has a name of its own", param="tools")
+    if len({*names}) < len(names):
+        twice = next(name for name, count in Counter(names).items() if count > 1)
+        raise ApiError(400, f"tools: {twice} stands there twice: each function has a name of its own", param="tools")
     if choice == "none" or (choice == "auto" and not tools):
         return None
     if not tools:
         raise ApiError(400, f"tool_choice={_shown(choice)} needs tools: send the functions that may be called",
                        param="tool_choice")  # fmt: skip
     if isinstance(choice, ToolChoice) and choice.function.name not in names:
-        raise ApiError(400, f"tool_choice names {choice.function.name!r}, and the tools are {', '.join(names)}",
-                       param="tool_choice")  # fmt: skip
+        raise ApiError(400, f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the "
+                       f"tools are {shown(', '.join(names))}", param="tool_choice")  # fmt: skip
     if written is None:
         raise ApiError(400, "tools: it is not known how this model writes calls; the server's operator says it with "
                        "--tool-call-parser", param="tools")  # fmt: skip

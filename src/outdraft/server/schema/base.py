@@ -6,6 +6,7 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Sequence as Seq
+from functools import cache
 from typing import Annotated, Any, ClassVar, Literal
 
 import orjson
@@ -98,7 +99,9 @@ class Table(BaseModel):
     def _check_names(cls, given: Any) -> Any:
         if not isinstance(given, dict):
             return given
-        known = [field.alias or name for name, field in cls.model_fields.items()]
+        if given.keys() <= _names(cls).keys():  # as most are: there may be very many tables
+            return given
+        known = [*_names(cls)]
         cures = {**ELSEWHERE, **REFUSED, **cls.CURES}
         kept = {
             name: value for name, value in given.items() if name in known or name not in cures or not _is_empty(value)
@@ -108,6 +111,11 @@ class Table(BaseModel):
                 told = {"name": name, "cure": _cure(name, cures, known)}
                 raise PydanticCustomError("unknown_field", "there is no such field{cure}", told)
         return kept
+
+
+@cache
+def _names(table: type[Table]) -> dict[str, None]:
+    return dict.fromkeys(field.alias or name for name, field in table.model_fields.items())
 
 
 def _is_empty(value: Any) -> bool:

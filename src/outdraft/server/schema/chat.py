@@ -5,10 +5,12 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
+from outdraft.core.limits import MOST_PARTS
 from outdraft.core.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.json_text import read_json
-from outdraft.server.schema.base import NO_BREAKPOINT, No, Table, only_types, otherwise
+from outdraft.server.schema.base import NO_BREAKPOINT, Name, No, Table, only_types, otherwise
+from outdraft.server.schema.conversation_size import CallId, Counted, FewTools, Template, Variables
 from outdraft.server.schema.sampling import SamplingFields
 
 
@@ -28,7 +30,7 @@ class TextPart(Table):
 class Called(Table):
     """A function that an earlier answer called, with its arguments as JSON in a text."""
 
-    name: str
+    name: Name
     arguments: str
     parsed_arguments: Any = None  # OpenAI's client has read the arguments; they are not taken from here
 
@@ -36,7 +38,7 @@ class Called(Table):
 class ToolCall(Table):
     """A call in an earlier answer."""
 
-    id: str
+    id: CallId
     index: int | None = None  # in a stream; the list has the order
     type: Literal["function"] = "function"
     function: Called
@@ -63,9 +65,9 @@ class Message(Table):
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
     content: str | list[TextPart] | None = None
-    name: str | None = None
+    name: Name | None = None
     tool_calls: list[ToolCall] | None = None
-    tool_call_id: str | None = None
+    tool_call_id: CallId | None = None
     reasoning_content: str | None = None
     parsed: Any = None  # OpenAI's client has read the content; it is not taken from here
 
@@ -109,7 +111,7 @@ class Tool(Table):
 class NamedFunction(Table):
     """A function by its name."""
 
-    name: str
+    name: Name
 
 
 class ToolChoice(Table):
@@ -123,7 +125,7 @@ class Prediction(Table):
     """What the answer will probably be: a text that drafters may copy from."""
 
     type: Literal["content"]
-    content: str | list[TextPart]
+    content: str | Annotated[list[TextPart], Field(max_length=MOST_PARTS)]
 
     def text(self) -> str:
         """The text of all parts, joined."""
@@ -133,18 +135,18 @@ class Prediction(Table):
 class ChatRequest(SamplingFields):
     """The body of `POST /v1/chat/completions`."""
 
-    messages: Annotated[list[Message], Field(min_length=1)]
+    messages: Annotated[list[Message], Field(min_length=1), Counted]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool | None = False
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    tools: list[Tool] | None = None
+    tools: Annotated[list[Tool], FewTools] | None = None
     tool_choice: Literal["none", "auto", "required"] | ToolChoice | None = None
     parallel_tool_calls: bool | None = None
     prediction: Prediction | None = None
-    reasoning_effort: str | None = None
-    chat_template: str | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    reasoning_effort: Name | None = None
+    chat_template: Template | None = None
+    chat_template_kwargs: Variables | None = None
     special_tokens_in_messages: bool | None = None  # names of control tokens in messages are these tokens
     add_generation_prompt: bool = True
     continue_final_message: bool = False

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import Metadata, Name, No, Table, only_types, otherwise
 from outdraft.server.schema.chat import ChatRequest, Function, Message, NamedFunction, Tool, ToolChoice
+from outdraft.server.schema.conversation_size import Counted, FewTools, Variables
 from outdraft.server.schema.forms import JsonSchema, ResponseFormat
 from outdraft.server.schema.items import Item, messages_of
 from outdraft.server.schema.sampling import ChoiceFields, ObfuscationOptions
@@ -120,17 +121,17 @@ class ResponsesRequest(ChoiceFields):
     }
 
     client_metadata: Metadata | None = None  # as metadata; Codex sends it
-    input: str | Annotated[list[Item], Field(min_length=1)]
+    input: str | Annotated[list[Item], Field(min_length=1), Counted]
     instructions: str | None = None
     max_output_tokens: Annotated[int, Field(ge=1)] | None = None
     text: TextConfig | None = None
-    tools: list[FunctionTool] | None = None
+    tools: Annotated[list[FunctionTool], FewTools] | None = None
     tool_choice: Literal["none", "auto", "required"] | FunctionChoice | None = None
     parallel_tool_calls: bool | None = None
     reasoning: Reasoning | None = None
     include: Annotated[list[_Included], Field(max_length=16)] | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    chat_template_kwargs: Variables | None = None
     special_tokens_in_messages: bool | None = None
     stream_options: ObfuscationOptions | None = None
     truncation: Annotated[

@@ -3,7 +3,7 @@
 https://docs.vllm.ai/en/latest/serving/openai_compatible_server.html
 """
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from pydantic import Field
 
@@ -12,6 +12,7 @@ from outdraft.core.params import SamplingParams
 from outdraft.server.errors import ApiError
 from outdraft.server.schema.base import Body, Name, Table
 from outdraft.server.schema.chat import ChatRequest, Message, Tool
+from outdraft.server.schema.conversation_size import Counted, FewTools, Template, Variables
 from outdraft.server.schema.sampling import References, RequestId, SamplingFields, StreamInterval, StreamOptions
 from outdraft.server.schema.speculative import SpeculativeField
 
@@ -25,14 +26,14 @@ class TokenizeRequest(Table):
 
     model: Name | None = None
     prompt: str | None = None
-    messages: Annotated[list[Message], Field(min_length=1)] | None = None
+    messages: Annotated[list[Message], Field(min_length=1), Counted] | None = None
     add_special_tokens: bool | None = None  # the model's start token; by default with a text, where it has one
     add_generation_prompt: bool = True
     continue_final_message: bool = False
-    chat_template: str | None = None
-    chat_template_kwargs: dict[str, Any] | None = None
+    chat_template: Template | None = None
+    chat_template_kwargs: Variables | None = None
     special_tokens_in_messages: bool | None = None
-    tools: list[Tool] | None = None
+    tools: Annotated[list[Tool], FewTools] | None = None
     return_token_strs: bool = False
 
     def conversation(self) -> ChatRequest | None:

@@ -1,0 +1,75 @@
+"""How much a conversation may hold, counted before any of it is read.
+
+A body of some megabytes can hold hundreds of thousands of messages, parts, calls or tools, and each costs more than its
+bytes: it is checked, shown to the template and perhaps compiled.
+"""
+
+from collections.abc import Callable
+from typing import Annotated, Any
+
+import orjson
+from pydantic import BeforeValidator, Field
+from pydantic_core import PydanticCustomError
+
+from outdraft.core.limits import (
+    ALL_TOOLS,
+    ALL_VARIABLES,
+    DEEPEST,
+    LONGEST_CALL_ID,
+    LONGEST_TEMPLATE,
+    MOST_PARTS,
+    MOST_TOOLS,
+    MOST_VARIABLES,
+)
+
+
+def _count(given: Any) -> Any:
+    if not isinstance(given, list):
+        return given
+    within = (part for one in given if isinstance(one, dict) for part in one.values() if isinstance(part, list))
+    if (count := len(given) + sum(map(len, within))) > MOST_PARTS:
+        told = {"count": count, "most": MOST_PARTS}
+        raise PydanticCustomError(
+            "too_long",
+            "with its parts and calls it has {count}, and {most} are taken: send a shorter conversation",
+            told,
+        )
+    return given
+
+
+def _limit(most: int, most_bytes: int) -> Callable[[Any], Any]:
+    """A check of a list or table: of its entries, its levels, and its bytes as JSON."""
+
+    def check(given: Any) -> Any:
+        if not isinstance(given, list | dict):
+            return given
+        if len(given) > most:
+            told = {"count": len(given), "most": most}
+            raise PydanticCustomError("too_long", "it has {count} entries, and {most} are taken: send fewer", told)
+        if _levels(given) > DEEPEST:
+            raise PydanticCustomError("too_deep", "it is nested deeper than {most} levels", {"most": DEEPEST})
+        try:
+            size = len(orjson.dumps(given))
+        except orjson.JSONEncodeError:  # it comes from a request that was checked
+            return given
+        if size > most_bytes:
+            told = {"size": size, "most": most_bytes}
+            raise PydanticCustomError("too_long", "as JSON it has {size} bytes, and {most} are taken: send less", told)
+        return given
+
+    return check
+
+
+def _levels(value: Any) -> int:
+    level, count = [value], 0
+    while level and count <= DEEPEST:
+        tables = [one.values() if isinstance(one, dict) else one for one in level if isinstance(one, list | dict)]
+        level, count = [one for table in tables for one in table], count + 1
+    return count
+
+
+Counted = BeforeValidator(_count)
+FewTools = BeforeValidator(_limit(MOST_TOOLS, ALL_TOOLS))
+Variables = Annotated[dict[str, Any], BeforeValidator(_limit(MOST_VARIABLES, ALL_VARIABLES))]
+CallId = Annotated[str, Field(max_length=LONGEST_CALL_ID)]
+Template = Annotated[str, Field(max_length=LONGEST_TEMPLATE)]
