@@ -31,10 +31,7 @@ def add_tokens(tokenizer: Tokenizer, settings: Mapping[str, Any], cure: str) -> 
             wanted[name] = _token(name, {**given, "special": True} if isinstance(given, Mapping) else {"special": True})
         elif has_role and not known.special:
             wanted[name] = _token(name, {flag: getattr(known, flag) for flag in _FLAGS} | {"special": True})
-    try:
-        tokenizer.add_tokens([token for name, token in wanted.items() if repr(token) != repr(there.get(name))])
-    except UnicodeEncodeError as error:
-        raise ModelLoadError(f"an added token holds half a character: {error}") from error
+    tokenizer.add_tokens([token for name, token in wanted.items() if repr(token) != repr(there.get(name))])
     for name, number in ids.items():
         if (got := tokenizer.token_to_id(name)) != number:
             raise ModelLoadError(f"the added token {name!r} has the id {number}, and would get the id {got}: {cure}")
@@ -52,4 +49,7 @@ def _numbered(listed: Any) -> Iterator[tuple[int, Mapping[str, Any]]]:
 
 
 def _token(name: str, record: Mapping[str, Any]) -> AddedToken:
-    return AddedToken(name, **{flag: bool(record[flag]) for flag in _FLAGS if flag in record})
+    try:
+        return AddedToken(name, **{flag: bool(record[flag]) for flag in _FLAGS if flag in record})
+    except UnicodeEncodeError as error:
+        raise ModelLoadError(f"the added token {name!r} holds half a character") from error

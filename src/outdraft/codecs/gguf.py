@@ -65,7 +65,7 @@ def codec_from_gguf(get: Callable[[str], Any], of: str = "the GGUF file") -> Tex
     kind, pre = get("tokenizer.ggml.model"), get("tokenizer.ggml.pre")
     if kind in _NONE:
         return None
-    if kind != "gpt2" or pre not in _CUTS:
+    if kind != "gpt2" or not isinstance(pre, str) or pre not in _CUTS:
         raise ModelLoadError(
             f"{of}: its vocabulary (tokenizer.ggml.model={shown(kind)}, tokenizer.ggml.pre={shown(pre)}) is not read, "
             f"only gpt2 with {', '.join(_CUTS)}: put the model's tokenizer.json and tokenizer_config.json beside it"

@@ -53,12 +53,16 @@ def read_templates(directory: Path, said: Any) -> Mapping[str, Any]:
 
 def note_further(where: str, template: Any) -> None:
     """Tell which of several named templates no conversation is written by."""
-    unused = {str(one["name"]): one["template"] for one in template if _is_further(one)}
+    unused = {str(one["name"]): one["template"] for one in _entries(template) if _is_further(one)}
     note(where, unused, "left out: a conversation is written by default or tool_use alone")
 
 
 def _listed(named: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [{"name": name, "template": template} for name, template in named.items()]
+
+
+def _entries(template: Any) -> list[Any]:
+    return template if isinstance(template, list) else []
 
 
 def _is_further(entry: Any) -> bool:

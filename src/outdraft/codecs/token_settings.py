@@ -56,7 +56,7 @@ def read_settings(directory: Path) -> dict[str, Any]:
         said |= older
         named = {name for name, *_ in named_tokens(said)}
         said["added_tokens_decoder"] = {
-            number: {"content": name, "special": name in named, "normalized": name not in named}
+            str(number): {"content": name, "special": name in named, "normalized": name not in named}
             for name, number in added.items()
         }
     return {**said, **read_templates(directory, said.get("chat_template"))}
