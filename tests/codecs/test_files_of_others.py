@@ -80,6 +80,21 @@ def test_a_row_is_true(file: str, key: str, done: str, tmp_path: Path, caplog):
     assert "\n" not in line and line.startswith("with") and all(word in line for word in case.says or [key]), line
 
 
+@pytest.mark.parametrize("says", ["hi", "hi <s> there"])
+def test_special_tokens_of_a_conversation_are_split_as_everywhere(says: str, tmp_path: Path):
+    case = Case(files=config(split_special_tokens=True, chat_template="<s>{{ messages[0].content }}<s>"))
+    ours, talk = TextCodec.load(write(tmp_path, case, with_key=True)), [{"role": "user", "content": says}]
+    transformers = pytest.importorskip("transformers")
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    assert ours.apply_chat_template(talk) == theirs.apply_chat_template(talk, return_dict=False)
+
+
+def test_a_role_is_no_variable_of_the_conversation(tmp_path: Path):
+    case = Case(files=config(extra_special_tokens={"tools": "<z>"}, chat_template="{{ tools }}"))
+    codec = TextCodec.load(write(tmp_path, case, with_key=True))
+    assert codec.apply_chat_template(TALK, tokenize=False) == "None"
+
+
 @pytest.mark.parametrize("key", sorted(WITHOUT_EFFECT))
 def test_what_has_no_effect_is_on_the_page_and_says_nothing(key: str, tmp_path: Path, caplog):
     assert f"`{key}`" in FILES_OF_OTHERS.read_text()

@@ -80,7 +80,7 @@ class ChatTemplate:
 
     def render(self, messages: Seq[Message], /, **variables: Any) -> ChatPrompt:
         """The prompt that asks for the next answer. Raises `RequestError` if the template refuses the conversation."""
-        given = {"tools": None, "documents": None, "add_generation_prompt": True, **self._special, **variables}
+        given = {**self._special, "tools": None, "documents": None, "add_generation_prompt": True, **variables}
         try:
             text = self.for_tools(given["tools"])._template.render({**given, "messages": [dict(m) for m in messages]})
         except Exception as error:  # a template is a program of somebody else's

@@ -101,7 +101,7 @@ class TextCodec:
     def encode_chat(self, asked: ChatPrompt) -> list[int]:
         """Ids of a rendered conversation; names of control tokens that the template did not write are text."""
         ids = self.encode(asked.text, add_special=asked.add_special)
-        if asked.own is None:
+        if asked.own is None or self._tokenizer.encode_special_tokens:  # the template's are text then, too
             return ids
         control = self.control
         num_own = len(asked.own) + (asked.add_special and ids[:1] == [self.bos_token_id])
