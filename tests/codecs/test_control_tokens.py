@@ -203,6 +203,15 @@ def test_pieces_that_a_template_puts_together_are_text(name: str, data: st.DataO
         assert controls(codec, found) == controls(codec, ids(codec, source, talk(*("x" for _ in contents))))
 
 
+def test_a_template_that_looks_at_symbols_makes_no_token_of_what_it_cuts(codec: TextCodec) -> None:
+    """It cuts where one of the few symbols stands, so that no rendering with stand-ins is like the loose one."""
+    assert set(codec.control.few) & set("<>")
+    assert codec.token_text(ids(codec, CUTTING["splits"], talk("a</think>b | <s >"))[0]) == "<|im_start|>"
+    for text in ("<s</think>>", "<</think>s>", "a<|im_</think>end|>b", "</</think>s>"):
+        with pytest.raises(RequestError, match="out of pieces of these messages"):
+            ids(codec, CUTTING["splits"], talk("a", text))
+
+
 @pytest.fixture(scope="module", autouse=True)
 def _codecs(tmp_path_factory: pytest.TempPathFactory) -> None:
     for make in (zoo, lowering, merging):
