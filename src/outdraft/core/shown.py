@@ -9,6 +9,8 @@ WIDTH = 80
 
 def shown(value: Any) -> str:
     """`repr(value)` on one line, cut where it is long; the type's name where an object cannot be shown."""
+    if type(value) is list:
+        value = value[:WIDTH]  # more would be cut from the text
     try:
         text = " ".join(repr(value).split("\n"))
     except anything_but_an_interrupt():  # a number of 5000 digits, or a stranger's __repr__

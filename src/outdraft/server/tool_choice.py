@@ -4,10 +4,11 @@ from collections import Counter
 from dataclasses import dataclass
 
 from outdraft.core.near_miss import near_miss
-from outdraft.core.shown import shown
 from outdraft.server.errors import ApiError
 from outdraft.server.parsers.tool_format import FunctionAsked, ToolFormat
 from outdraft.server.schema.chat import ChatRequest, Tool, ToolChoice
+
+_SHOWN = 160  # characters of the tools' names in an error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,8 +43,10 @@ def tools_asked(body: ChatRequest, written: ToolFormat | None) -> ToolsAsked | N
         raise ApiError(400, f"tool_choice={_shown(choice)} needs tools: send the functions that may be called",
                        param="tool_choice")  # fmt: skip
     if isinstance(choice, ToolChoice) and choice.function.name not in names:
+        known = ", ".join(names)
+        known = known if len(known) <= _SHOWN else f"{known[:_SHOWN]}..."
         raise ApiError(400, f"tool_choice names {choice.function.name!r}{near_miss(choice.function.name, names)}; the "
-                       f"tools are {shown(', '.join(names))}", param="tool_choice")  # fmt: skip
+                       f"tools are {known}", param="tool_choice")  # fmt: skip
     if written is None:
         raise ApiError(400, "tools: it is not known how this model writes calls; the server's operator says it with "
                        "--tool-call-parser", param="tools")  # fmt: skip
