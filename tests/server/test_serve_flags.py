@@ -56,6 +56,18 @@ def test_the_speculative_config_of_vllm() -> None:
         both.engine.load()
 
 
+def test_speculative_decoding_asks_for_what_is_the_default() -> None:
+    asked, plain = read("--speculative-decoding"), read()
+    assert asked.speculative_decoding and asked.engine == plain.engine and asked.server == plain.server
+    serve._check_speculation(asked)
+    for more in (("--drafter", "none"), ("--speculate", "0"), ("--speculative-config", '{"method": "none"}')):
+        serve._check_speculation(read(*more))
+        with pytest.raises(ConfigError, match="speculative_decoding asks for drafts"):
+            serve._check_speculation(read("--speculative-decoding", *more))
+    for more in (("--drafter", "ngram"), ("--draft-model-id", "zoo:draft"), ("--speculate", "3")):
+        serve._check_speculation(read("--speculative-decoding", *more))
+
+
 def test_a_server_keeps_prefixes_unless_it_is_told_not_to() -> None:
     with read("zoo:target", "--max-model-len", "128").engine.load() as llm:
         assert llm.config["prefix_caching"] == (llm.config["kernels"] != "pytorch")

@@ -74,6 +74,8 @@ class Options:
     """An engine, and the server before it."""
 
     place: str | None = argument(None, "the same as --model", metavar="MODEL")
+    speculative_decoding: bool = flag(False, "draft with the default drafter, as the server does without this flag, "
+                                      "too; it is outdraft's own word")  # fmt: skip
     engine: KeepingFlags = field(metadata={"title": "engine"})
     server: ServerFlags = field(metadata={"title": "server"})
     ray: RayFlags = field(metadata={"title": "several engines"})
@@ -89,6 +91,7 @@ def run(options: Options) -> int:
     from outdraft.server.service import Service
 
     options = replace(options, place=None, engine=options.engine.naming(options.place))
+    _check_speculation(options)
     settings, certificate = _settings(options), _certificate(options.server)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(message)s")
     console, name = make_console(), settings.served_model_name[0]
@@ -126,6 +129,16 @@ def _run_on_ray(
         from_anywhere(options.engine.settings()), settings, scale, address=options.ray.ray_address,
         host=options.server.host, port=options.server.port, certificate=certificate, ready=ready,
     )  # fmt: skip
+
+
+def _check_speculation(options: Options) -> None:
+    engine, config = options.engine, options.engine.speculative_config
+    plain = "none" in (engine.drafter, engine.recipe, config.get("method")) or engine.num_speculative_tokens == 0
+    if options.speculative_decoding and plain:
+        raise ConfigError(
+            "speculative_decoding asks for drafts, and --drafter none, --recipe none or no draft tokens for plain "
+            "decoding: leave one out"
+        )
 
 
 def _settings(options: Options) -> "ServerSettings":
